@@ -414,7 +414,8 @@ tell_state() {
   uname -rm
   tell_part proc
   echo "$1"
-  cat /proc/uptime /proc/loadavg /proc/meminfo /proc/cpuinfo /proc/mounts /proc/swaps
+  cat /proc/uptime /proc/loadavg /proc/meminfo /proc/cpuinfo /proc/mounts
+  while read -r line; do echo "$line"; done 2>/dev/null </proc/swaps
   tell_part memory
   each_memory_group tell_group 2>/dev/null
   tell_part policies

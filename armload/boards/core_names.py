@@ -123,6 +123,18 @@ _NAMES = {
 }
 
 
+_LITTLE = (
+    *("Cortex-A34", "Cortex-A35", "Cortex-A53", "Cortex-A55", "Cortex-A320"),
+    *("Cortex-A510", "Cortex-A520", "Icestorm", "Blizzard"),
+)
+"""What the names of cores begin with that others are added to where speed is wanted."""
+
+
+def is_little(name: str) -> bool:
+    """Tell whether a core is one that saves energy, beside others that are fast."""
+    return name.startswith(_LITTLE)
+
+
 def core_name(core: Mapping[str, str]) -> str:
     """Return the name of a core, by what ``/proc/cpuinfo`` says of it.
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from armload.boards.board import Board
 from armload.boards.conditions import Conditions, read_conditions, workdir_mount
-from armload.boards.core_names import core_name
+from armload.boards.core_names import core_name, is_little
 from armload.boards.folder import TRIAL_BYTES, WriteError, read_obstacle
 from armload.boards.framing import parts_of, reason
 from armload.boards.host import Host, TransportChoice
@@ -139,10 +139,12 @@ class FoundCluster(Value):
 
     Attributes:
         cores: how many.
+        numbers: which.
         name: such as ``Cortex-A55``, or the kernel's numbers where the name is unknown.
     """
 
     cores: int
+    numbers: tuple[Count, ...] = ()
     name: str
 
 
@@ -188,6 +190,12 @@ class Probe(Value):
     conditions: Conditions
     rates: Rates = Rates()
     ways: tuple[TransportChoice, ...] = ()
+
+    @property
+    def fast_clusters(self) -> tuple[FoundCluster, ...]:
+        """The clusters without little cores, of a board that has both; empty for one kind."""
+        fast = tuple(each for each in self.clusters if not is_little(each.name))
+        return fast if len(fast) < len(self.clusters) else ()
 
 
 def clusters_of(found: Probe) -> tuple[CpuCluster, ...]:
@@ -337,5 +345,10 @@ def _obstacle(parts: Mapping[str, list[str]]) -> WriteError | None:
 
 
 def _clusters(cores: list[dict[str, str]]) -> tuple[FoundCluster, ...]:
-    names = [core_name(core) for core in cores]
-    return tuple(FoundCluster(cores=names.count(name), name=name) for name in dict.fromkeys(names))
+    kinds: dict[str, list[int]] = {}
+    for core in cores:
+        kinds.setdefault(core_name(core), []).append(int(core["processor"]))
+    return tuple(
+        FoundCluster(cores=len(numbers), numbers=tuple(numbers), name=name)
+        for name, numbers in kinds.items()
+    )

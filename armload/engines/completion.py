@@ -97,6 +97,7 @@ class Completion(ModelEngine[Plan]):
             memory_bytes=site.found.conditions.memory_and_swap_bytes,
             memory_available_bytes=site.found.conditions.memory_available_bytes,
             streamed=self._are_streamed(site),
+            cores=site.cores,
         )
         return (*site.launcher, *words)
 
@@ -116,7 +117,13 @@ class Completion(ModelEngine[Plan]):
 
 def settings_of(plan: Plan) -> Settings:
     """Return in which state a plan wants its board."""
-    return Settings(cpus=plan.cpus, threads=plan.threads, cold=plan.cold, measure_rates=True)
+    return Settings(
+        cpus=plan.cpus,
+        threads=plan.threads,
+        cold=plan.cold,
+        measure_rates=True,
+        prefers_fast=plan.numa is None,
+    )
 
 
 def memory_need(plan: Plan, model: Model) -> MemoryNeed:

@@ -20,6 +20,7 @@ from armload.deploy.payload import Payload
 from armload.engines.footprint import Footprint
 from armload.engines.job import Job, RunSpec
 from armload.engines.output import Output
+from armload.engines.plan import cpu_words
 from armload.engines.prediction import Sequences
 from armload.models.context_memory import KvCache
 
@@ -32,12 +33,21 @@ class Settings(Value):
         threads: of the program; none where it chooses.
         cold: drop the page cache first.
         measure_rates: measure what memory and storage give, once per boot.
+        prefers_fast: without ``cpus``, the little cores of a mixed board are left alone.
     """
 
     cpus: str | None = None
     threads: int | None = None
     cold: bool = False
     measure_rates: bool = False
+    prefers_fast: bool = False
+
+    def cores_on(self, found: Probe) -> str | None:
+        """Return the cores that the program is kept to on a board; none for all."""
+        if self.cpus is not None or not self.prefers_fast:
+            return self.cpus
+        fast = [number for each in found.fast_clusters for number in each.numbers]
+        return cpu_words(fast) if len(fast) >= (self.threads or 1) else None
 
 
 class MemoryNeed(Value):
@@ -105,6 +115,7 @@ class RunContext(Value):
     Attributes:
         layout: of its work folder.
         found: what it is and how it is now.
+        cores: that the program is kept to; none for all.
         launcher: words that go before a program that was built for the board: what pins it to
             cores, and the emulator where there is one.
         helpers: where armload's own programs for the board's shell lie.
@@ -112,6 +123,7 @@ class RunContext(Value):
 
     layout: Layout
     found: Probe
+    cores: str | None = None
     launcher: tuple[str, ...] = ()
     helpers: Mapping[str, PurePosixPath] = {}
 

@@ -216,6 +216,7 @@ def command(
     memory_available_bytes: int,
     streamed: bool,
     drafting: tuple[str, ...] = (),
+    cores: str | None = None,
 ) -> tuple[str, ...]:
     """Return the words that start the engine on the board.
 
@@ -226,6 +227,7 @@ def command(
         memory_bytes: all of the board's memory and swap.
         memory_available_bytes: on the board, before the run.
         streamed: the weights exceed it, and are read from storage for every token.
+        cores: that it is kept to; none for all.
         drafting: options of ``llama-speculative-simple``, where that is the program.
 
     Raises:
@@ -242,7 +244,7 @@ def command(
         words += ["-n", str(plan.n_predict), "-no-cnv", "--no-display-prompt"]
     if plan.batch_tokens is not None:
         words += ["-b", str(plan.batch_tokens)]
-    words += settings_words(plan, program)
+    words += settings_words(plan, program, cores)
     words += micro_batch_words(plan, model, context, memory_bytes)
     if not plan.stop_at_end:
         words.append("--ignore-eos")
@@ -259,16 +261,20 @@ def command(
     return (*words, *plan.extra)
 
 
-def settings_words(plan: EngineSettings, program: Path) -> list[str]:
+def settings_words(plan: EngineSettings, program: Path, cores: str | None) -> list[str]:
     """Return the options that every program of llama.cpp takes for how it computes.
+
+    Args:
+        cores: that it is kept to, where the plan does not choose them; none for all.
 
     Raises:
         UsageError: this release does not have one of them.
     """
     words = []
     threads = plan.threads
-    if threads is None and plan.cpus is not None:
-        threads = len(cpu_numbers(plan.cpus))  # the engine would count all cores
+    kept_to = plan.cpus or cores
+    if threads is None and kept_to is not None:
+        threads = len(cpu_numbers(kept_to))  # the engine would count all of the board
     if threads is not None:
         words += ["-t", str(threads)]
     if plan.numa is not None:

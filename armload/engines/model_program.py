@@ -153,7 +153,12 @@ class ModelEngine(ModelProgram[AnyPlan]):
     @property
     def settings(self) -> Settings:
         """As planned."""
-        return Settings(cpus=self.plan.cpus, threads=self.plan.threads, measure_rates=True)
+        return Settings(
+            cpus=self.plan.cpus,
+            threads=self.plan.threads,
+            measure_rates=True,
+            prefers_fast=self.plan.numa is None,
+        )
 
     @property
     @abstractmethod

@@ -169,7 +169,8 @@ class Computation(OptionGroup):
 
     Attributes:
         threads: worker threads; none lets the engine choose (its physical cores).
-        cpus: the cores that it may run on, such as ``4-7`` or ``0,2``; none for all.
+        cpus: the cores that it may run on, such as ``4-7`` or ``0,2``; none for all, or for all but
+            the little ones of a mixed board.
         numa: how threads are placed on a board with several NUMA nodes: on all of them, on the one
             that the program starts on, or as ``numactl`` says. None leaves it to the kernel.
         context_tokens: length of the KV cache.
@@ -190,7 +191,7 @@ class Computation(OptionGroup):
         Option(
             "run on these cores only, such as 4-7 or 0,2",
             "CORES",
-            "all cores",
+            "all, or the fast ones of a board with two kinds",
             "repeat",
             heading="Cores",
         ),

@@ -152,7 +152,7 @@ class Scoring(ModelEngine[ScoringPlan]):
         words = [on_board, "-m", model, "--items", items, "--logits"]
         words += [from_program_folder(LOGITS)]
         words += ["-c", str(plan.context_tokens), "-np", str(plan.parallel)]
-        words += settings_words(plan, program)
+        words += settings_words(plan, program, site.cores)
         words += self._memory_words(site)
         return (*site.launcher, *words, *if_offered(program, "--offline"))
 

@@ -171,8 +171,8 @@ class Serving(ModelEngine[ServingPlan]):
         words += ["--host", LOOPBACK, "--port", "0", _KEY_FILE, str(site.layout.api_key)]
         words += ["-np", str(plan.slots), "-c", str(plan.slots * plan.context_tokens)]
         words += if_offered(program, "--no-kv-unified")  # or one slot could take all of it
-        words += ["-b", str(plan.batch_tokens), *settings_words(plan, program)]
-        if plan.threads is None and plan.cpus is None:
+        words += ["-b", str(plan.batch_tokens), *settings_words(plan, program, site.cores)]
+        if plan.threads is None and plan.cpus is None and site.cores is None:
             words += ["-t", str(site.found.cores)]
         words += ["--temp", f"{plan.temperature:g}", "--metrics", "--no-context-shift"]
         words += self._prompt_cache_words(program)

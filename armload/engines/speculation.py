@@ -122,6 +122,7 @@ class Speculation(Completion):
             memory_available_bytes=available_bytes,
             streamed=self._are_streamed(site),
             drafting=drafting,
+            cores=site.cores,
         )
         return (*site.launcher, *words)
 

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from armload.analysis.conditions_log import Swapped
 from armload.analysis.run import Run
 from armload.analysis.summary import generating, prompting
 from armload.core.files import write_whole
@@ -219,12 +220,7 @@ def _conditions(run: Run) -> tuple[Block, ...]:
         ("conditions set", words.setting_line(run)),
         ("measured frequencies", clocks_line(run.clocks)),
         ("background processes", words.background_line(run)),
-        (
-            "swapped during the run",
-            f"{words.size(swapped.out_bytes)} out, {words.size(swapped.in_bytes)} in"
-            if swapped and (swapped.out_bytes or swapped.in_bytes)
-            else "",
-        ),
+        ("swapped during the run", _swapped_line(swapped)),
         ("memory bandwidth", words.known_rate(board.memory_bytes_per_s, board.memory_rate)),
         (
             "storage bandwidth",
@@ -233,6 +229,14 @@ def _conditions(run: Run) -> tuple[Block, ...]:
     ]
     known = [(label, value) for label, value in meanwhile if value]
     return (table, Details(known)) if known else (table,)
+
+
+def _swapped_line(swapped: Swapped | None) -> str:
+    if swapped is None or not (swapped.out_bytes or swapped.in_bytes):
+        return ""
+    said = f"{words.size(swapped.out_bytes)} out, {words.size(swapped.in_bytes)} in"
+    in_zram = swapped.zram_out_bytes + swapped.zram_in_bytes
+    return f"{said}; {words.size(in_zram)} of it zram" if in_zram else said
 
 
 def _what_ran(run: Run) -> Details:

@@ -69,7 +69,14 @@ def with_known_memory(
     host, board = where.connection.host, where.connection.board
     layout = Layout(workdir=board.workdir)
     try:
-        asked = engine.simulation(RunContext(layout=layout, found=found, launcher=host.launcher))
+        asked = engine.simulation(
+            RunContext(
+                layout=layout,
+                found=found,
+                cores=engine.settings.cores_on(found),
+                launcher=host.launcher,
+            )
+        )
         if asked is None:
             return engine
         header = header or whole_header(asked.model)

@@ -20,7 +20,7 @@ from armload.deploy.layout import Layout
 from armload.deploy.rates import measured_rates
 from armload.deploy.retry import patiently
 from armload.engines.engine import Engine, RunContext, Settings
-from armload.engines.plan import cpu_mask, cpu_numbers
+from armload.engines.plan import cpu_mask, cpu_numbers, cpu_words
 from armload.runs.request import BoardState
 
 
@@ -102,7 +102,8 @@ def as_wanted(
     rates = found.rates
     if settings.measure_rates and reads:
         rates = measured_rates(host, board, found, progress, file=reads[0])
-    launcher = (*_pinning(host, board, settings, found, progress), *host.launcher)
+    cores = settings.cores_on(found)
+    launcher = (*_pinning(host, board, settings, cores, found, progress), *host.launcher)
     evict: tuple[str, ...] = ()
     if settings.cold and len(reads) == 1:  # of several files, one alone would stay warm
         evict = _evicting(host, board, found, reads[0], progress)
@@ -116,12 +117,13 @@ def as_wanted(
         cold=settings.cold,
         evict=evict,
         governor=state.governor,
-        clock=_clock(host, board, settings, found, progress),
+        clock=_clock(host, board, cores, found, progress),
         zones=chosen_zones(found.conditions.sensors),
     )
     layout = Layout(workdir=board.workdir)
     return Prepared(
-        site=RunContext(layout=layout, found=found, launcher=launcher), beforehand=beforehand
+        site=RunContext(layout=layout, found=found, cores=cores, launcher=launcher),
+        beforehand=beforehand,
     )
 
 
@@ -162,11 +164,23 @@ def check_cores(settings: Settings, board: Board, probe: Probe) -> None:
 
 
 def _pinning(
-    host: Host, board: Board, settings: Settings, found: Probe, progress: Progress
+    host: Host,
+    board: Board,
+    settings: Settings,
+    cores: str | None,
+    found: Probe,
+    progress: Progress,
 ) -> tuple[str, ...]:
-    if settings.cpus is None:
+    if cores is None:
         return ()
-    mask = cpu_mask(settings.cpus)
+    if settings.cpus is None:
+        fast = " and ".join(f"{each.cores} {each.name}" for each in found.fast_clusters)
+        every = cpu_words([core for each in found.clusters for core in each.numbers])
+        progress.say(
+            f"{board.name}: using its {fast} (cores {cores}), because slower cores would hold them "
+            f"up. --cpus {every} uses all."
+        )
+    mask = cpu_mask(cores)
     if "taskset" in found.tools:
         return ("taskset", mask)
     program = (
@@ -175,6 +189,8 @@ def _pinning(
         else own_program(host, Layout(workdir=board.workdir), PIN, found, progress)
     )
     if program is None:
+        if settings.cpus is None:
+            return ()
         raise BoardError(
             f"{board.name}: it has no taskset, which --cpus needs.",
             "Omit --cpus, or install taskset on the board.",
@@ -187,19 +203,19 @@ _HIDES_ITS_CLOCK = "Raspberry Pi"
 
 
 def _clock(
-    host: Host, board: Board, settings: Settings, found: Probe, progress: Progress
+    host: Host, board: Board, cores: str | None, found: Probe, progress: Progress
 ) -> tuple[str, ...]:
     """Return the command that measures the clock of one core of each cluster that is used."""
     if not found.device.startswith(_HIDES_ITS_CLOCK):
         return ()
     program = _own_or_none(host, board, CLOCK, found, progress, "measure the real frequency")
-    used = None if settings.cpus is None else {*cpu_numbers(settings.cpus)}
+    used = None if cores is None else {*cpu_numbers(cores)}
     each_cluster = (
         [core for core in cluster.cores if used is None or core in used]
         for cluster in found.conditions.clusters
     )
-    cores = [str(its[0]) for its in each_cluster if its]
-    return (*program, *cores) if program and cores else ()
+    first = [str(its[0]) for its in each_cluster if its]
+    return (*program, *first) if program and first else ()
 
 
 def _evicting(

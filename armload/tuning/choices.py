@@ -164,7 +164,7 @@ def _offered(objective: Objective, offer: AvailableChoices) -> dict[str, tuple[C
     cores = sum(len(each.cores) for each in offer.clusters)
     offered: dict[str, tuple[Choice, ...]] = {
         "threads": _threads(cores),
-        "cpus": (None, *core_sets(offer.clusters)),
+        "cpus": (None, *_sets_of_cores(offer.clusters)),
         "numa": (None, "distribute", "isolate") if offer.nodes > 1 else (),
         "kv_type": _KV_TYPES,
         "flash_attention": (None, "off"),
@@ -183,6 +183,13 @@ def _offered(objective: Objective, offer: AvailableChoices) -> dict[str, tuple[C
         if offer.prompt_tokens > _BATCH_TOKENS:
             offered["batch"] = _below(_BATCHES, offer.prompt_tokens)
     return offered
+
+
+def _sets_of_cores(clusters: Sequence[ClusterState]) -> tuple[Choice, ...]:
+    sets = core_sets(clusters)
+    # Without a choice, a mixed board's fast cores are used.
+    every = cpu_words(core for each in clusters for core in each.cores)
+    return (*sets, every) if sets else ()
 
 
 def _threads(cores: int) -> tuple[int, ...]:

@@ -60,7 +60,7 @@ def test_old_kernels_list_what_all_cores_have_once(comes: str) -> None:
     found = parse_probe(output(numbers + common if comes == "after" else common + numbers), "b")
     assert found.cores == 4
     assert found.cpu_features == tuple(A55.split())
-    assert found.clusters == (FoundCluster(cores=4, name="Cortex-A55"),)
+    assert found.clusters == (FoundCluster(cores=4, numbers=(0, 1, 2, 3), name="Cortex-A55"),)
 
 
 def test_a_boards_answer_is_read() -> None:
@@ -68,7 +68,7 @@ def test_a_boards_answer_is_read() -> None:
     assert found.machine == "aarch64"
     assert found.cores == 2
     assert "asimddp" in found.cpu_features
-    assert found.clusters == (FoundCluster(cores=2, name="Cortex-A55"),)
+    assert found.clusters == (FoundCluster(cores=2, numbers=(0, 1), name="Cortex-A55"),)
     assert (found.workdir_writable, found.workdir_executable) == (True, True)
     conditions = found.conditions
     assert conditions.kernel == "5.10.110"
@@ -131,7 +131,8 @@ def test_cores_of_every_implementer_have_their_names(
 ) -> None:
     named = f"CPU implementer\t: {implementer}"
     cpuinfo = core(0, part=part).replace("CPU implementer\t: 0x41", named)
-    assert parse_probe(output(cpuinfo), "b").clusters == (FoundCluster(cores=1, name=name),)
+    (cluster,) = parse_probe(output(cpuinfo), "b").clusters
+    assert cluster == FoundCluster(cores=1, numbers=(0,), name=name)
 
 
 def test_what_a_board_lacks_is_left_out() -> None:

@@ -9,14 +9,19 @@ import pytest
 from armload.analysis.conditions_log import Around
 from armload.analysis.throttling import throttle_events
 from armload.boards.probe import Probe
+from armload.boards.rates import Rates
 from armload.boards.throttling import ThrottleReading
 from armload.deploy.deployment import check_folder, misfit_of_target
 from armload.deploy.rates import Missing
+from armload.engines.completion import settings_of
+from armload.engines.engine import Settings
 from armload.engines.plan import Plan
 from armload.engines.weights import BoardMemory
 from armload.report.boards import probe_table
 from armload.runs.assemble import board_record
+from armload.runs.predicting import expected, given_by
 from tests.recorded_boards import RECORDED, board_of, numbers, probed
+from tests.unit.samples import model
 from tests.unit.test_analysis_verdict_board import at_khz, reasons
 
 SHELLS = ("dash", "mksh", "busybox")
@@ -53,6 +58,29 @@ def test_every_shell_tells_the_facts_of_every_board(name: str, shell: str, tmp_p
     assert not now.workdir_in_memory
     memory = BoardMemory.of(now)
     assert 0 < memory.available_bytes < memory.total_bytes
+
+
+@pytest.mark.parametrize(
+    ("name", "cores"),
+    [
+        ("turing-rk1-rk3588", "4-7"),
+        ("nanopc-t4-rk3399", "4-5"),
+        ("macbook-pro-m1-asahi", "2-9"),
+        ("raspberry-pi-5", None),
+        ("altra-max-2-sockets", None),
+    ],
+)
+def test_a_mixed_boards_fast_cores_are_used_unless_told_otherwise(
+    name: str, cores: str | None, tmp_path: Path
+) -> None:
+    found = probed(name, tmp_path, "dash")
+    assert settings_of(Plan()).cores_on(found) == cores
+    assert settings_of(Plan(threads=2)).cores_on(found) == cores
+    # More threads than fast cores, and an own choice, are taken at their word.
+    assert settings_of(Plan(threads=found.cores)).cores_on(found) is None
+    assert settings_of(Plan(cpus="0")).cores_on(found) == "0"
+    assert settings_of(Plan(numa="distribute")).cores_on(found) is None
+    assert Settings().cores_on(found) is None, "a watched program chooses by itself"
 
 
 def highest_khz(recorded: dict[str, object]) -> list[int]:
@@ -106,3 +134,15 @@ def test_a_run_below_the_full_speed_is(name: str, tmp_path: Path) -> None:
         assert doubts == ["under-voltage"]
     else:
         assert doubts == (["throttled from the start"] if half else [])
+
+
+def test_fit_says_what_each_boards_memory_holds(name: str, tmp_path: Path) -> None:
+    found = probed(name, tmp_path, "dash")
+    rates = Rates(memory_bytes_per_s=4_000_000_000, storage_read_bytes_per_s=100_000_000)
+    gives = given_by(board_of(name, tmp_path), found.conditions, rates)
+    small = expected(Plan(), model(), gives, None)
+    assert (small.verdict, small.notes) == ("fits", ())
+    # zram makes no room for a model that is larger than the memory.
+    memory_bytes = found.conditions.memory_total_bytes
+    large = model().model_copy(update={"size_bytes": memory_bytes, "bytes_per_token": memory_bytes})
+    assert expected(Plan(), large, gives, None).verdict != "fits"

@@ -36,6 +36,7 @@ def words(
     *,
     memory_bytes: int = 2 * 10**9,
     streamed: bool = False,
+    cores: str | None = None,
 ) -> tuple[str, ...]:
     return command(
         plan,
@@ -46,6 +47,7 @@ def words(
         memory_bytes=memory_bytes,
         memory_available_bytes=memory_available_bytes,
         streamed=streamed,
+        cores=cores,
     )
 
 
@@ -118,6 +120,9 @@ def test_the_engine_is_given_what_the_plan_says(program: Path) -> None:
     assert " -fa on" in " ".join(words(plan, program))
     assert " --numa distribute " in " ".join(words(Plan(numa="distribute"), program))
     assert "--numa" not in words(Plan(), program)
+    assert " -t 4 " in " ".join(words(Plan(), program, cores="4-7"))
+    assert " -t 1 " in " ".join(words(Plan(cpus="0"), program, cores="0"))
+    assert " -t 3 " in " ".join(words(Plan(threads=3), program, cores="4-7"))
     with pytest.raises(UsageError, match="--numa isolate cannot be combined with --cpus"):
         check_options(program, Plan(numa="isolate", cpus="0-3"))
     check_options(program, Plan(numa="numactl", cpus="0-3"))

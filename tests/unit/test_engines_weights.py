@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from armload.engines import weights
+from armload.engines.engine import MemoryNeed
 from armload.engines.plan import Plan
+from tests.unit.samples import conditions, model
 
 NATIVE = Path(__file__).parents[2] / "toolchains" / "native"
 
@@ -29,6 +31,23 @@ def test_predictions_reserve_what_the_program_reserves(file: str, name: str) -> 
     assert found is not None
     number, shift = (int(each or 0) for each in found.groups())
     assert getattr(weights, name) == number << shift
+
+
+def test_weights_that_lie_in_memory_already_are_not_streamed(tmp_path: Path) -> None:
+    program = tmp_path / "llama-completion"
+    program.write_bytes(f"\0{weights.MODE_VARIABLE}\0".encode())
+    need = MemoryNeed(
+        name="m",
+        weights_bytes=3_000_000_000,
+        kv_bytes=0,
+        program_bytes=10_000_000,
+        context_tokens=256,
+        bytes_per_token=1,
+    )
+    plan, now = Plan(), conditions()
+    assert weights.are_streamed(plan, program, model(), need, now)
+    in_memory = now.model_copy(update={"workdir_in_memory": True})
+    assert not weights.are_streamed(plan, program, model(), need, in_memory)
 
 
 def test_a_program_chooses_by_itself_in_which_way_it_reads() -> None:

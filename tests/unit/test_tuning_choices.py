@@ -77,7 +77,7 @@ def test_placing_of_threads_is_searched_on_a_board_with_several_numa_nodes() -> 
 
 def test_cores_are_offered_by_cluster_and_threads_up_to_the_cores() -> None:
     found = choices(space_of("decode", offer(), None))
-    assert found["cpus"] == (None, "0-3", "4-7")
+    assert found["cpus"] == (None, "0-3", "4-7", "0-7")
     assert found["threads"] == (1, 2, 3, 4, 5, 6, 7, 8)
     assert "resident" not in found
     assert core_sets((LITTLE, BIG, BIG_TOO, BIGGEST)) == {

@@ -13,7 +13,7 @@ from armload.analysis.conditions_log import read_cache
 from armload.boards.board import Board
 from armload.boards.cooling import cool_down
 from armload.boards.host import Host
-from armload.boards.probe import probe
+from armload.boards.probe import FoundCluster, probe
 from armload.core.errors import BoardError
 from armload.core.progress import Silent
 from armload.engines.engine import Settings
@@ -53,6 +53,42 @@ def test_a_hot_board_is_waited_for(host: Host, board: Board, kernel: Kernel) -> 
     assert notes == ["Cooling bench-board to 55 °C", "0 61.0 °C", "3 58.0 °C"]
     assert cool_down(host, board, 55, Shown(), every_s=0.01) == 55
     assert len(notes) == 3
+
+
+def test_a_zone_that_never_changes_while_others_cool_is_not_waited_for(
+    host: Host, board: Board, kernel: Kernel
+) -> None:
+    kernel.shows(0, "soc-thermal", "80000\n")
+    kernel.shows(1, "dummy", "70000\n")
+    said: list[str] = []
+
+    class Shown(Silent):
+        def say(self, message: str) -> None:
+            said.append(message)
+
+        @contextlib.contextmanager
+        def step(
+            self, label: str, *, total: float | None = None, unit: str = ""
+        ) -> Iterator[Cooling]:
+            del label, total, unit
+            yield Cooling()
+
+    class Cooling:
+        def update(self, completed: float, *, total: float | None = None, note: str = "") -> None:
+            del completed, total, note
+            kernel.shows(0, "soc-thermal", "50000\n")
+
+    cooled = cool_down(host, board, 55, Shown(), every_s=0.01, constant_after_s=0.02)
+    assert cooled == 50
+    assert said == ["bench-board: ignoring sensor dummy, which shows a constant 70 °C."]
+    chosen = board.model_copy(update={"sensors": ("dummy",)})
+    with pytest.raises(BoardError, match=r"still at 70\.0 °C \(dummy\)") as caught:
+        cool_down(host, chosen, 55, Silent(), limit_s=0.05, every_s=0.02, constant_after_s=0.01)
+    assert "'sensors' in boards/bench-board.yaml" in caught.value.remedy
+    absent = board.model_copy(update={"sensors": ("cpu",)})
+    with pytest.raises(BoardError, match="none of its sensors is called cpu") as caught:
+        cool_down(host, absent, 55, Silent())
+    assert caught.value.remedy == "Available: soc-thermal, dummy."
 
 
 def test_a_board_that_stays_hot_or_has_no_sensor_is_told_in_words(
@@ -95,6 +131,38 @@ def test_where_not_all_may_be_forgotten_the_model_is(
         path.unlink()
         gone = ran(host, board.workdir, tmp_path / "gone", "true", beforehand=ready.beforehand)
         assert read_cache(gone) == "as found"
+
+
+def test_the_slow_cores_of_a_mixed_board_are_left_alone_and_that_is_said(
+    host: Host, board: Board, tmp_path: Path
+) -> None:
+    said: list[str] = []
+
+    class Saying(Silent):
+        def say(self, message: str) -> None:
+            said.append(message)
+
+    mixed = probe(host, board).model_copy(
+        update={
+            "clusters": (
+                FoundCluster(cores=1, numbers=(0,), name="Cortex-A55"),
+                FoundCluster(cores=1, numbers=(1,), name="Cortex-A76"),
+            )
+        }
+    )
+    settings = Settings(prefers_fast=True)
+    ready = as_wanted(
+        *(host, board, settings, BoardState()), found=mixed, reads=[], progress=Saying()
+    )
+    assert ready.site.cores == "1"
+    (sentence,) = said
+    assert sentence == (
+        "bench-board: using its 1 Cortex-A76 (cores 1), because slower cores would hold them up. "
+        "--cpus 0-1 uses all."
+    )
+    words = (*ready.site.launcher, "grep", "Cpus_allowed_list", "/proc/self/status")
+    local = ran(host, board.workdir, tmp_path / "run", *words, beforehand=ready.beforehand)
+    assert (local / "stdout").read_text().split() == ["Cpus_allowed_list:", "1"]
 
 
 def test_a_board_without_taskset_gets_a_program_of_ours(

@@ -28,7 +28,7 @@ LEAST_SHARE = 0.01
 _TICKS_PER_S = 100  # Linux shows them so to every program (USER_HZ), whatever the kernel counts in
 _FIRST = 1
 _KERNEL = 2  # the process that all of the kernel's own threads descend from
-_LINE_ENDS = (b"sshd", b"sshd-session", b"sshd-auth", b"dropbear", b"hdcd")
+_LINE_ENDS = (b"sshd", b"sshd-session", b"sshd-auth", b"dropbear", b"hdcd", b"adbd")
 """The servers of our own connection; processes that they start count like any other."""
 
 _LOADER_OPTIONS = (b"--library-path", b"--argv0", b"--preload", b"--inhibit-rpath", b"--audit")

@@ -1,4 +1,4 @@
-"""Devices for the stand-in of ``hdc``: folders whose only tools are mksh and toybox."""
+"""Devices for ``hdc`` and ``adb``: folders whose only tools are mksh and toybox."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from armload.boards.virtual.process import free_port
+from tests.adb_stand_in import AdbDevice
 
 STAND_IN = Path(__file__).with_name("hdc_stand_in.py")
 
@@ -42,9 +45,8 @@ class Hdc:
         self._state.write_text(json.dumps({"devices": {}, "no_server": True}))
 
 
-@contextmanager
-def hdc_device(folder: Path, *, without: frozenset[str] = frozenset()) -> Iterator[Hdc]:
-    """Give the stand-in with one device attached, until the block ends."""
+def android_tools(folder: Path, *, without: frozenset[str] = frozenset()) -> Path:
+    """Make a folder whose programs are mksh and toybox, as on Android and OpenHarmony."""
     found = {name: shutil.which(name) for name in ("mksh", "toybox")}
     missing = [name for name, path in found.items() if path is None]
     if missing:
@@ -60,6 +62,13 @@ def hdc_device(folder: Path, *, without: frozenset[str] = frozenset()) -> Iterat
     ).stdout
     for name in sorted({*listing.split()} - {"sh", "mksh", "toybox"} - without):
         (tools / name).symlink_to("toybox")
+    return tools
+
+
+@contextmanager
+def hdc_device(folder: Path, *, without: frozenset[str] = frozenset()) -> Iterator[Hdc]:
+    """Give the stand-in with one device attached, until the block ends."""
+    tools = android_tools(folder, without=without)
     hdc = Hdc(folder, tools)
     hdc.has("7001005458323933328a01bce01c3800")
     try:
@@ -68,3 +77,48 @@ def hdc_device(folder: Path, *, without: frozenset[str] = frozenset()) -> Iterat
         for started in (folder / "server.pid", *folder.glob("rule-*")):
             with suppress(OSError, ValueError):
                 os.kill(int(started.read_text()), signal.SIGKILL)
+
+
+class Adb:
+    """The real tool with a server of its own, and a device that it reaches.
+
+    Attributes:
+        device: the stand-in.
+        serial: its name.
+    """
+
+    def __init__(self, device: AdbDevice) -> None:
+        self.device = device
+        self.serial = f"127.0.0.1:{device.port}"
+
+    def call(self, *words: str) -> str:
+        done = subprocess.run(["adb", *words], check=True, capture_output=True, text=True)
+        return done.stdout
+
+    def attach(self, device: AdbDevice | None = None) -> None:
+        """Attach a device, the usual one when it is left out."""
+        port = (device or self.device).port
+        assert "connected to" in self.call("connect", f"127.0.0.1:{port}")
+
+    def detach(self) -> None:
+        self.call("disconnect")
+
+
+@contextmanager
+def adb_device(
+    folder: Path, *, second_protocol: bool = True, without: frozenset[str] = frozenset()
+) -> Iterator[Adb]:
+    """Give adb with one device attached, until the block ends."""
+    if shutil.which("adb") is None:
+        pytest.skip("adb is not installed (Debian: adb)")
+    device = AdbDevice(android_tools(folder, without=without), second_protocol=second_protocol)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ANDROID_ADB_SERVER_PORT", str(free_port()))
+        patch.delenv("ANDROID_SERIAL", raising=False)
+        adb = Adb(device)
+        adb.attach()
+        try:
+            yield adb
+        finally:
+            adb.call("kill-server")
+            device.close()

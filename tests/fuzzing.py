@@ -190,7 +190,7 @@ HINTS: Mapping[str, tuple[str, ...]] = {
     "arrivals": ("poisson", "constant", "trace", "gamma:2", "gamma:0", "gamma:x"),
     "b": ("latest", "kitchen-b", "loads/kept"),
     "base": ("m.gguf", "f16.gguf", "like:stories260k:F16"),
-    "board": ("here", "virtual", "away", "hdc", "broken", "here,away", "板"),
+    "board": ("here", "virtual", "away", "adb", "hdc", "broken", "here,away", "板"),
     "budget": ("64", "16,64"),
     "calibration": ("prompts.txt",),
     "checkpoint": ("checkpoint", "hf:a/b"),
@@ -300,6 +300,7 @@ BOARDS = {
     "here": "description: 这台机器\ntarget: armv8-generic\nreach: {kind: local}\n",
     "板": "extends: here\n",
     "away": "extends: dayu200\nreach: {kind: ssh, host: 127.0.0.1, port: 1, user: nobody}\n",
+    "adb": "target: rk3568\nreach: {kind: adb, program: no-adb}\n",
     "hdc": "target: rk3568\nreach: {kind: hdc, program: no-hdc}\nworkdir: /data/armload\n",
     "broken": "extends: [\n",
 }

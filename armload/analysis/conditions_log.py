@@ -32,7 +32,7 @@ _TICKS_PER_S = 100  # Linux shows them so to every program (USER_HZ), whatever t
 _SECTOR_BYTES = 512  # of a block device's stat, whatever the device's own are
 _FIRST = 1
 _KERNEL = 2  # the process that all of the kernel's own threads descend from
-_LINE_ENDS = (b"sshd", b"sshd-session", b"sshd-auth", b"dropbear", b"hdcd")
+_LINE_ENDS = (b"sshd", b"sshd-session", b"sshd-auth", b"dropbear", b"hdcd", b"adbd")
 """The servers of our own connection; processes that they start count like any other."""
 
 _LOADER_OPTIONS = (b"--library-path", b"--argv0", b"--preload", b"--inhibit-rpath", b"--audit")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from armload.boards.hardware import load_hardware
 from armload.boards.specs import DeclaredSpecs
@@ -75,6 +75,19 @@ class HdcReach(Value):
     program: str = Field(default="hdc", min_length=1)
 
 
+class AdbReach(Value):
+    """Reached by ``adb``, Android's tool for the USB cable and the network.
+
+    Attributes:
+        serial: which device, as ``adb devices`` shows it; none for the only one.
+        program: the tool, by its path or its name in ``PATH``.
+    """
+
+    kind: Literal["adb"]
+    serial: str | None = Field(default=None, min_length=1)
+    program: str = Field(default="adb", min_length=1)
+
+
 class VirtualReach(Value):
     """A virtual ARM machine under QEMU on this machine.
 
@@ -94,9 +107,9 @@ class VirtualReach(Value):
     disk_read_bytes_per_s: ByteCount | None = Field(default=None, gt=0)
 
 
-Reach = Annotated[SshReach | LocalReach | HdcReach | VirtualReach, Field(discriminator="kind")]
-RealReach = SshReach | LocalReach | HdcReach
+RealReach = SshReach | LocalReach | HdcReach | AdbReach
 """Of boards that armload does not make itself."""
+Reach = Annotated[RealReach | VirtualReach, Field(discriminator="kind")]
 
 THIS_MACHINE = "this-machine"
 """The name of the board that is this machine, with programs built for its own CPU."""
@@ -135,7 +148,8 @@ class Board(Value):
         hardware: what it is, in the catalogue; empty where that is not said.
         target: name of the target whose binaries it runs; the hardware's when left out.
         reach: how to get there.
-        workdir: the folder that armload may use there; made when missing. A board of kind
+        workdir: the folder that armload may use there; made when missing. A board of kind ``adb``
+            may leave it out. A board of kind
             ``local`` may give one relative to armload's cache folder.
         build_host: how it compiles when a build is sent there.
         sensors: names of the thermal zones that tell how hot it is; empty for all that make sense.
@@ -176,6 +190,15 @@ class Board(Value):
             raise ValueError(f"there is no target named {target!r}; available: {', '.join(names)}")
         return target
 
+    @model_validator(mode="before")
+    @classmethod
+    def _has_the_place_that_android_gives(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "workdir" not in values:
+            reach = values.get("reach")
+            if isinstance(reach, dict) and reach.get("kind") == "adb":
+                return {**values, "workdir": "/data/local/tmp/armload"}
+        return values
+
     @field_validator("workdir")
     @classmethod
     def _begins_at_the_root(cls, workdir: PurePosixPath, info: ValidationInfo) -> PurePosixPath:
@@ -184,6 +207,11 @@ class Board(Value):
             return USUAL_FOLDERS.get(getattr(reach, "kind", ""), PurePosixPath("board"))
         if not workdir.is_absolute() and not isinstance(reach, LocalReach):
             raise ValueError(f"'{workdir}' must be an absolute path on the board")
+        if isinstance(reach, AdbReach) and workdir.parts[1:2] in (("sdcard",), ("storage",)):
+            raise ValueError(
+                f"'{workdir}' is shared storage, from which Android runs no programs; "
+                "use a folder of /data/local/tmp"
+            )
         return workdir
 
     @field_validator("facts")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from armload.boards.board import (
+    AdbReach,
     Board,
     HdcReach,
     LocalReach,
@@ -33,6 +34,10 @@ def connect(board: Board, progress: Progress) -> Host:
         from armload.boards.hdc import HdcHost
 
         return HdcHost(board.reach, board.name)
+    if isinstance(board.reach, AdbReach):
+        from armload.boards.adb import AdbHost
+
+        return AdbHost(board.reach, board.name)
     from armload.boards.ssh import SshHost
 
     if isinstance(board.reach, SshReach):

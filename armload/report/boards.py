@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from armload.boards.board import Board, HdcReach, LocalReach, SshReach
+from armload.boards.board import AdbReach, Board, HdcReach, LocalReach, SshReach
 from armload.boards.conditions import Conditions, within_group
 from armload.boards.contradictions import Contradiction, contradictions
 from armload.boards.hardware import Hardware, size_name
@@ -119,6 +119,8 @@ def _reached_by(board: Board) -> str:
         return f"this machine, {reach.launcher[0]}" if reach.launcher else "this machine"
     if isinstance(reach, HdcReach):
         return f"hdc {reach.key or ''}".rstrip()
+    if isinstance(reach, AdbReach):
+        return f"adb {reach.serial or ''}".rstrip()
     return "QEMU machine"
 
 

@@ -8,12 +8,13 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from armload.boards.board import Board, HdcReach
+from armload.boards.adb import AdbHost
+from armload.boards.board import AdbReach, Board, HdcReach
 from armload.boards.hdc import HdcHost
 from armload.boards.host import Host
 from armload.boards.local import LocalHost
 from armload.boards.ssh import SshHost
-from tests.devices import hdc_device
+from tests.devices import adb_device, hdc_device
 from tests.servers import RARE_TOOLS, dropbear, openssh
 
 similar = pytest.mark.exhaustive(
@@ -23,6 +24,8 @@ KINDS = (
     "openssh",
     "a poor toybox",
     "hdc",
+    pytest.param("adb", marks=similar),
+    pytest.param("adb, first shell protocol", marks=similar),
     pytest.param("a talkative shell", marks=similar),
     pytest.param("mksh and toybox", marks=similar),
     pytest.param("busybox", marks=similar),
@@ -46,6 +49,12 @@ class EmulatedHdc(HdcHost):
         return LAUNCHER
 
 
+class EmulatedAdb(AdbHost):
+    @property
+    def launcher(self) -> tuple[str, ...]:
+        return LAUNCHER
+
+
 class EmulatedSsh(SshHost):
     @property
     def launcher(self) -> tuple[str, ...]:
@@ -62,6 +71,11 @@ def reached(kind: str, folder: Path) -> Iterator[tuple[Callable[[], Host], Calla
         with hdc_device(folder) as hdc:
             reach = HdcReach(kind="hdc", program=str(hdc.program))
             yield lambda: HdcHost(reach, NAME), lambda: EmulatedHdc(reach, NAME)
+        return
+    if kind.startswith("adb"):
+        with adb_device(folder, second_protocol=kind == "adb") as adb:
+            to_it = AdbReach(kind="adb", serial=adb.serial)
+            yield lambda: AdbHost(to_it, NAME), lambda: EmulatedAdb(to_it, NAME)
         return
     if kind == "openssh":
         server = openssh(folder)

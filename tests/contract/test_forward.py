@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from armload.boards.hdc import HdcHost
+from armload.boards.adb import AdbHost
+from armload.boards.device import DeviceHost
 from armload.boards.host import Host
 from armload.boards.local import LocalHost
 from armload.boards.ssh import SshHost
@@ -55,7 +57,10 @@ def host(
 
 def drop_connections(host: Host) -> None:
     """End what carries the bytes of a host, at the board's side."""
-    if isinstance(host, HdcHost):
+    if isinstance(host, AdbHost):
+        for word in ("disconnect", "connect"):
+            subprocess.run(["adb", word, str(host._tool.key)], check=True, capture_output=True)
+    elif isinstance(host, DeviceHost):
         state = Path(host._tool._program).with_name("state.json")
         attached = state.read_text()
         state.write_text('{"devices": {}}')
@@ -91,11 +96,11 @@ def test_megabytes_pass_in_both_directions_at_once(host: Host) -> None:
     assert bytes(received) == data
 
 
-def test_a_client_that_ends_its_side_still_gets_its_answer_except_over_hdc(host: Host) -> None:
+def test_a_client_that_ends_its_side_still_gets_its_answer_except_over_a_tool(host: Host) -> None:
     data = os.urandom(2_000_000)
     with service(Digest) as port, host.forwarded(port) as forward, client(forward.port) as line:
         answer = exchanged(line, data)
-    expected = b"" if isinstance(host, HdcHost) else hashlib.sha256(data).hexdigest().encode()
+    expected = b"" if isinstance(host, DeviceHost) else hashlib.sha256(data).hexdigest().encode()
     assert answer == expected
 
 
@@ -179,7 +184,11 @@ def test_nothing_but_the_loopback_listens_and_nothing_is_left_in_the_end(host: H
             assert not is_listening(forward.port)
         host.close()
     wait_until(lambda: resources() <= before, within_s=10)
-    if isinstance(host, HdcHost):
+    if isinstance(host, AdbHost):
+        assert not subprocess.run(
+            ["adb", "forward", "--list"], check=True, capture_output=True
+        ).stdout.strip()
+    elif isinstance(host, DeviceHost):
         assert not list(Path(host._tool._program).parent.glob("rule-*"))
 
 

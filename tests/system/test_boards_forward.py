@@ -218,10 +218,10 @@ def test_an_hdc_that_finds_its_local_port_taken_tries_another_and_then_says_so(
     with service(Echo) as taken:
         free = free_port()
         ports = iter([taken, taken, free])
-        monkeypatch.setattr("armload.boards.hdc_forward.free_port", lambda: next(ports))
+        monkeypatch.setattr("armload.boards.device_forward.free_port", lambda: next(ports))
         with hdc_host(hdc).forwarded(taken) as forward:
             assert echoed(forward.port, b"through") == b"through"
-        monkeypatch.setattr("armload.boards.hdc_forward.free_port", lambda: taken)
+        monkeypatch.setattr("armload.boards.device_forward.free_port", lambda: taken)
         with (
             pytest.raises(ConnectError, match="hdc cannot listen on any local port"),
             hdc_host(hdc).forwarded(taken),

@@ -11,7 +11,8 @@ import pytest
 
 from armload.boards.board import Board, HdcReach, load_board
 from armload.boards.connect import connect
-from armload.boards.hdc import SLICE_BYTES, HdcHost
+from armload.boards.device import SLICE_BYTES
+from armload.boards.hdc import HdcHost
 from armload.boards.probe import probe
 from armload.core.errors import ArmloadError, BoardError, ConnectError, MissingToolError
 from armload.core.progress import Silent

@@ -100,7 +100,8 @@ def test_a_wrong_value_of_a_virtual_board_is_told(
     [
         ("{kind: local, host: a}", "there is no key 'reach.host'"),
         ("{kind: hdc, key: ''}", "reach.key: must not be empty"),
-        ("{kind: usb}", "'ssh', 'local', 'hdc', 'virtual'"),
+        ("{kind: usb}", "'ssh', 'local', 'hdc', 'adb', 'virtual'"),
+        ("{kind: adb, serial: ''}", "reach.serial: must not be empty"),
     ],
 )
 def test_a_reach_that_makes_no_sense_is_told(boards: Path, reach: str, said: str) -> None:

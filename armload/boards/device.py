@@ -1,0 +1,322 @@
+"""A board reached by a tool for devices on a USB cable or a network, such as OpenHarmony's ``hdc``.
+
+The tool's ``shell`` may tell no exit status, merge the streams, change line ends, cut the output at
+NUL bytes, or give a command its own output as input. A script on the board frames all that as text.
+Bulk data go as files, each compared by its length; who needs to be sure compares checksums.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path, PurePosixPath
+
+from armload.boards.bulk import TRANSFER_SILENCE_S, reporting_chunks
+from armload.boards.device_forward import DeviceForward
+from armload.boards.device_tool import DeviceTool
+from armload.boards.failures import SlowCommandError
+from armload.boards.forward import Proxy, relayed
+from armload.boards.framing import reason, receiving
+from armload.boards.host import Completed, Piece, TransportChoice
+from armload.core.errors import ArmloadError, BoardError, ConnectError
+from armload.core.files import CHUNK_BYTES
+from armload.core.shell import quote, render
+
+
+class Frame:
+    """Reads what the framing script says, piece by piece."""
+
+    def __init__(self) -> None:
+        self.begun = False
+        self.in_files = False
+        self.status: int | None = None
+        self._before = b""
+        self._rest = b""
+        self._broken = False
+        self._stream = ""
+
+    @property
+    def unframed(self) -> bytes:
+        """The output instead of a frame."""
+        return self._before + self._rest
+
+    def fed(self, data: bytes) -> Iterator[Piece]:
+        """Take the next output, and yield the content of its frames."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for raw in lines:
+            line = raw.strip()
+            if not self.begun:
+                self.begun = line == b"#begin"
+                self._before += raw + b"\n"
+            elif line.startswith(b"#exit ") and not self._broken:
+                self.status = int(line.split()[1])
+            elif line == b"#files":
+                self.in_files = True
+            elif line.startswith(b"#"):
+                self._stream = line.decode()
+            elif line and not self._broken:
+                try:
+                    decoded = _decoded(raw.rstrip(b"\r"))
+                except ValueError:
+                    # The tool's own words, or those of a shell that is going down.
+                    self._broken = True
+                else:
+                    yield ("stdout" if self._stream == "#out" else "stderr", decoded)
+
+
+def _decoded(line: bytes) -> bytes:
+    import base64
+
+    if line.startswith(b" "):
+        return bytes.fromhex(line.decode())
+    return base64.b64decode(line, validate=True)
+
+
+# No limit is documented, so long commands go as files.
+LONGEST_COMMAND_BYTES = 900
+SLICE_BYTES = 16 << 20
+_FOLDERS = ("/data/local/tmp", "/tmp")  # noqa: S108 - a folder of our own is made in it
+_ENCODERS = ("base64", "toybox base64", "busybox base64", "od -An -v -tx1")
+
+
+class DeviceHost:
+    """The Host protocol over such a tool."""
+
+    def __init__(self, tool: DeviceTool, board_name: str) -> None:
+        self._name = board_name
+        self._tool = tool
+        self._folder_name = f".armload-{uuid.uuid4().hex[:12]}"
+        self._made: PurePosixPath | None = None
+        self._ready: PurePosixPath | None = None
+        self._numbers = itertools.count(1)
+
+    @property
+    def name(self) -> str:
+        """The board's name."""
+        return self._name
+
+    @property
+    def launcher(self) -> tuple[str, ...]:
+        """No words: programs are run as they are."""
+        return ()
+
+    def ways(self) -> tuple[TransportChoice, ...]:
+        """Return how commands, data and clients reach the board."""
+        self._folder()
+        tool = self._tool
+        return (
+            TransportChoice(
+                purpose="commands",
+                chosen=f"{tool.name} shell, framed as text",
+                reason=tool.why_framed,
+            ),
+            TransportChoice(
+                purpose="long commands",
+                chosen=tool.sending,
+                reason=f"above {LONGEST_COMMAND_BYTES} bytes, as no limit is documented",
+            ),
+            TransportChoice(
+                purpose="bulk data",
+                chosen=f"{tool.sending}, in slices of {SLICE_BYTES >> 20} MiB",
+                reason=tool.no_resuming,
+            ),
+            TransportChoice(
+                purpose="port forwarding",
+                chosen=tool.forwarding,
+                reason=f"it is {tool.name}'s own; it passes no half-closed connections on",
+            ),
+        )
+
+    def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:
+        """Run a shell command to its end, whatever its status is."""
+        output: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
+        late = f"{self._name}: no answer within {timeout_s:g} s."
+        with self._renewed():
+            number, line = self._prepared("run", command, stdin)
+            deadline = time.monotonic() + timeout_s
+            frame = Frame()
+            try:
+                for block in self._tool.shell(line, lambda _: deadline - time.monotonic(), late):
+                    for stream, data in frame.fed(block):
+                        output[stream] += data
+            except ConnectError as error:
+                if time.monotonic() >= deadline and self._answers():
+                    raise SlowCommandError(self._name, timeout_s) from error
+                raise
+            status = self._status(frame)
+            if frame.in_files:
+                folder = self._folder()
+                for stream, ending in (("stdout", "out"), ("stderr", "err")):
+                    for block in self._fetched(folder / f"{number}.{ending}"):
+                        output[stream] += block
+                self._tool.run_lines(f"rm -f {folder}/{number}.*")
+        return Completed(
+            status=status, stdout=bytes(output["stdout"]), stderr=bytes(output["stderr"])
+        )
+
+    def stream(self, command: str, *, silence_s: float = 30.0) -> Iterator[Piece]:
+        """Run a shell command and yield its output as it comes, to its end."""
+        late = f"{self._name}: no data for {silence_s:g} s."
+        with self._renewed():
+            _, line = self._prepared("stream", command, b"")
+            frame = Frame()
+            heard_at = time.monotonic()
+            blocks = self._tool.shell(line, lambda now: heard_at + silence_s - now, late)
+            for block in blocks:
+                for piece in frame.fed(block):
+                    yield piece
+                    heard_at = time.monotonic()
+            self._status(frame)
+
+    def read(self, path: PurePosixPath) -> Iterator[bytes]:
+        """Yield the file's bytes."""
+        with self._renewed():
+            beside = self._folder() / f"{next(self._numbers)}.read"
+            # The tool may split its arguments at spaces and quotes, so it gets a plain name.
+            made = f"ln {quote(path)} {beside} 2>/dev/null || cp {quote(path)} {beside}"
+            done = self.run(f": <{quote(path)} && {{ {made}; }}", timeout_s=600.0)
+            if done.status != 0:
+                raise BoardError(f"{self._name}: {path} cannot be read: {reason(done.stderr)}.")
+            try:
+                yield from self._fetched(beside)
+            finally:
+                self._tool.run_lines(f"rm -f {beside}")
+
+    def write(self, path: PurePosixPath, chunks: Iterable[bytes], *, offset_bytes: int = 0) -> None:
+        """Write bytes to a file from an offset on: 0 replaces it, else it is cut there first."""
+        position, begun = offset_bytes, False
+        for data in _slices(chunks):
+            self._write_slice(path, data, position)
+            position, begun = position + len(data), True
+        if not begun:
+            self._write_slice(path, b"", position)
+
+    def send_file(
+        self,
+        local: Path,
+        remote: PurePosixPath,
+        *,
+        offset_bytes: int,
+        sent: Callable[[int], None],
+    ) -> None:
+        """Write a local file from an offset on into ``remote``, at the same offset."""
+        sent(offset_bytes)
+        position = offset_bytes
+        for data in _slices(reporting_chunks(local, offset_bytes, lambda _: None)):
+            self._write_slice(remote, data, position)
+            position += len(data)
+            sent(position)
+        if position == offset_bytes:
+            self._write_slice(remote, b"", position)
+
+    def forwarded(self, port: int, local_port: int = 0) -> contextlib.AbstractContextManager[Proxy]:
+        """Let programs of this machine reach a port on the board's loopback."""
+        return relayed(lambda: DeviceForward(self._tool, self._name, port), self._name, local_port)
+
+    def close(self) -> None:
+        """Remove what lies on the board for the sake of this connection."""
+        if self._made is not None:
+            with contextlib.suppress(ArmloadError):
+                self._tool.run_lines(f"rm -rf {self._made}")
+            self._ready = self._made = None
+
+    def _write_slice(self, path: PurePosixPath, data: bytes, position: int) -> None:
+        done = self.run(receiving(path, position), stdin=data, timeout_s=TRANSFER_SILENCE_S)
+        if done.status != 0:
+            raise BoardError(f"{self._name}: {path} cannot be written: {reason(done.stderr)}.")
+
+    @contextlib.contextmanager
+    def _renewed(self) -> Iterator[None]:
+        try:
+            yield
+        except ConnectError:
+            self._ready = None
+            raise
+
+    def _folder(self) -> PurePosixPath:
+        """Return the folder on the board for this connection's files; made by the first call."""
+        if self._ready is None:
+            words = " ".join(f"'{encoder}'" for encoder in _ENCODERS)
+            lines = self._tool.run_lines(
+                f"umask 077; for d in {' '.join(_FOLDERS)}; do d=$d/{self._folder_name}; "
+                f'[ -d "$d" ] || mkdir "$d" 2>/dev/null && {{ echo "#folder $d"; break; }}; done; '
+                f"for e in {words}; do x=$(echo a | $e 2>/dev/null) && "
+                f'[ -n "$x" ] && {{ echo "#encoder $e"; break; }}; done; echo "#end"'
+            )
+            found = dict(line[1:].split(" ", 1) for line in lines if re.match("#[a-z]+ ", line))
+            if "folder" not in found or "encoder" not in found:
+                what = "base64 or od" if "folder" in found else f"a folder of {_FOLDERS}"
+                raise BoardError(
+                    f"{self._name}: {what} is needed on the board, and none is usable.",
+                    f"Commands over {self._tool.name} need both. Install them, or reach the board "
+                    "over SSH, which needs neither.",
+                )
+            self._made = folder = PurePosixPath(found["folder"])
+            values = {"folder": folder, "encoder": found["encoder"].split()}
+            self._sent(render("board/device.sh.j2", values).encode(), folder / "frame")
+            self._ready = folder
+        return self._ready
+
+    def _prepared(self, mode: str, command: str, stdin: bytes) -> tuple[int, str]:
+        folder, number = self._folder(), next(self._numbers)
+        if stdin:
+            self._sent(stdin, folder / f"{number}.in")
+        script = f"{command}\nexit $?\n"
+        line = f"sh {folder}/frame {number} {mode}"
+        if len(script.encode()) <= LONGEST_COMMAND_BYTES:
+            return number, f"{line} {quote(script)} </dev/null"
+        self._sent(script.encode(), folder / f"{number}.sh")
+        return number, f"{line} </dev/null"
+
+    def _sent(self, data: bytes, remote: PurePosixPath) -> None:
+        with tempfile.TemporaryDirectory(prefix="armload-device-") as name:
+            local = Path(name, "file")
+            local.write_bytes(data)
+            self._tool.send(local, remote)
+
+    def _fetched(self, remote: PurePosixPath) -> Iterator[bytes]:
+        with tempfile.TemporaryDirectory(prefix="armload-device-") as name:
+            local = Path(name, "file")
+            answer = self._tool.run_lines(f"wc -c <{remote}")
+            size = answer[0].strip() if len(answer) == 1 else ""
+            if not size.isdecimal():
+                said = " ".join(answer) or "no answer"
+                raise BoardError(f"{self._name}: {remote} is not on the board any more: {said}.")
+            if int(size) == 0:
+                return
+            self._tool.receive(remote, local, int(size))
+            with local.open("rb") as file:
+                yield from iter(lambda: file.read(CHUNK_BYTES), b"")
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(ConnectError):
+            self._tool.run_lines("true")
+            return True
+        return False
+
+    def _status(self, frame: Frame) -> int:
+        if frame.status is not None:
+            return frame.status
+        if frame.begun:
+            raise ConnectError(f"{self._name}: the connection dropped during a command.")
+        raise self._tool.failure(frame.unframed)
+
+
+def _slices(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    data = bytearray()
+    for chunk in chunks:
+        rest = memoryview(chunk)
+        while rest:
+            taken = SLICE_BYTES - len(data)
+            data += rest[:taken]
+            rest = rest[taken:]
+            if len(data) == SLICE_BYTES:
+                yield bytes(data)
+                data.clear()
+    if data:
+        yield bytes(data)

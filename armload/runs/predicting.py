@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from armload.analysis.compute import Compute, from_facts
-from armload.analysis.prediction import BoardGives, Rate, Streaming, predict
+from armload.analysis.prediction import BoardGives, MeasuredHits, Rate, Streaming, predict
 from armload.analysis.run import Run
 from armload.analysis.wording.prediction_notes import note
 from armload.analysis.wording.predictions import refusal, remedy, said_beforehand
@@ -23,6 +23,7 @@ from armload.models.gguf import read_outline
 from armload.models.header import Header
 from armload.models.model import Model
 from armload.runs.footprint import with_known_memory
+from armload.runs.hits import measured_hits
 from armload.runs.session import Foresee, Session, leased_board
 from armload.runs.slices import known_compute, measured_compute
 
@@ -68,7 +69,8 @@ def predict_there(
         why = error.message.rstrip(".") if isinstance(error, ArmloadError) else repr(error)
         notes = (note("slices failed", subject=board.name, reason=why),)
         compute = _roofline(board, model, gives)
-    found_out = expected(plan, model, gives, compute, need=need)
+    hits = measured_hits(board.name, model)
+    found_out = expected(plan, model, gives, compute, need=need, hits=hits)
     return found_out.model_copy(update={"notes": (*notes, *found_out.notes)})
 
 
@@ -82,7 +84,8 @@ def predict_without_runs(where: Session, model: Model, header: Header, plan: Pla
     known = known_compute(where, model, header, plan, context_tokens(plan, model))
     compute, slice_run = known or (None, None)
     gives = given_by(board, found.conditions, found.rates, slice_run)
-    return expected(plan, model, gives, compute or _roofline(board, model, gives))
+    hits = measured_hits(board.name, model)
+    return expected(plan, model, gives, compute or _roofline(board, model, gives), hits=hits)
 
 
 def predict_from_facts(board: Board, model: Model, plan: Plan) -> Prediction:
@@ -138,7 +141,8 @@ def foresight_of(where: Session, model: Model, plan: Plan, progress: Progress) -
         else:
             gives = given_by(board, found.conditions, found.rates)
             compute = _roofline(board, model, gives)
-        prediction = expected(plan, model, gives, compute, need=need)
+        hits = measured_hits(board.name, model)
+        prediction = expected(plan, model, gives, compute, need=need, hits=hits)
         if prediction.verdict == "cannot run":
             why = refusal(model.name, board.name, prediction, within)
             raise BoardError(why, remedy(prediction))
@@ -170,11 +174,13 @@ def expected(
     compute: Compute | None,
     *,
     need: MemoryNeed | None = None,
+    hits: MeasuredHits | None = None,
 ) -> Prediction:
     """Predict a run of a plan from what a board gives.
 
     Args:
         need: of memory, where a second model is part of it.
+        hits: of streamed experts, in an earlier run.
     """
     return predict(
         need or memory_need(plan, model),
@@ -183,6 +189,7 @@ def expected(
         prompt_tokens=_prompt_tokens(plan),
         streaming=_streaming(plan),
         resident_bytes=plan.resident_bytes,
+        hits=hits,
     )
 
 

@@ -46,6 +46,9 @@ STORAGE_RATE_DOUBT = 0.05
 DECLARED_RATE_DOUBT = 0.15
 """Of reading in order: as measured on the board, and as a data sheet says."""
 
+SIMILAR_SLOTS = 0.1
+"""Difference in the share of experts that stay within which a measured hit rate still holds."""
+
 COLD_READS = 1.0
 """Times that loading reads the file where its pages are not in memory yet."""
 
@@ -71,6 +74,17 @@ class Rate(Value):
         return Expected.within(size_bytes / self.bytes_per_s, doubt)
 
 
+class MeasuredHits(Value):
+    """How often an earlier run of a mixture found its experts in memory.
+
+    Attributes:
+        slot_share: of the experts, that stayed there.
+    """
+
+    hit_rate: float
+    slot_share: float
+
+
 class BoardGives(Value):
     """What is known of a board; none where it is not.
 
@@ -91,7 +105,7 @@ def predict(
     prompt_tokens: int,
     streaming: Streaming,
     resident_bytes: int | None = None,
-    hit_rate: float | None = None,
+    hits: MeasuredHits | None = None,
 ) -> Prediction:
     """Predict a run.
 
@@ -102,7 +116,7 @@ def predict(
         prompt_tokens: of the prompt.
         streaming: whether weights are streamed, or left to the page cache.
         resident_bytes: of streamed weights, that stay in memory; none for what fits.
-        hit_rate: of streamed experts, where it was measured.
+        hits: of streamed experts, where they were measured.
     """
     base = Prediction(
         verdict="unknown",
@@ -140,9 +154,7 @@ def predict(
         }
         return base.model_copy(update=update)
     if streams:
-        return base.model_copy(
-            update=_streamed(need, held, gives, compute, prompt_tokens, hit_rate)
-        )
+        return base.model_copy(update=_streamed(need, held, gives, compute, prompt_tokens, hits))
     if not exceeds:
         return base.model_copy(update=_resident(need, gives, compute, prompt_tokens))
     return base.model_copy(update=_mapped(need, gives, compute, prompt_tokens))
@@ -224,7 +236,7 @@ def _streamed(
     gives: BoardGives,
     compute: Compute | None,
     prompt_tokens: int,
-    measured_hit_rate: float | None,
+    measured: MeasuredHits | None,
 ) -> dict[str, object]:
     """A part of the weights stays in memory; the rest is read ahead of computing.
 
@@ -234,13 +246,14 @@ def _streamed(
     used, experts = need.expert_bytes_per_token, need.expert_bytes
     dense = need.bytes_per_token - used
     share = held.expert_bytes / experts if experts else 0.0
-    hits = share if measured_hit_rate is None else measured_hit_rate
-    missed = round((1 - hits) * used)
+    is_measured = measured is not None and abs(measured.slot_share - share) <= SIMILAR_SLOTS
+    hit_rate = measured.hit_rate if measured is not None and is_measured else share
+    missed = round((1 - hit_rate) * used)
     streamed = dense - held.dense_bytes
     found: dict[str, object] = {"verdict": "streams", "storage_bytes_per_token": streamed + missed}
     if experts:
-        kind = "assumed" if measured_hit_rate is None else "measured"
-        found["hit_rate"] = HitRate(value=hits, kind=kind)
+        kind: Literal["assumed", "measured"] = "measured" if is_measured else "assumed"
+        found["hit_rate"] = HitRate(value=hit_rate, kind=kind)
     if gives.storage is None:
         return found | {"notes": (*_notes(compute), note("storage rate unknown"))}
     reading, waiting = gives.storage.time_s(streamed), gives.storage.time_s(missed)

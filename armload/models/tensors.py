@@ -151,7 +151,7 @@ def matrices(shape: Shape, words: range) -> list[Matrix]:
             columns=width,
             deviation=LOGIT_DEVIATION * width**-0.5 if shape.tied else 1.0,
             gains=gains if shape.tied else (),
-            places=_places(shape.vocabulary) if shape.planted_router else (),
+            places=ring_places(shape.vocabulary) if shape.planted_router else (),
             place_size=TOKEN_PLACE * width**0.5,
         )
     ]
@@ -165,13 +165,13 @@ def matrices(shape: Shape, words: range) -> list[Matrix]:
         columns=width,
         deviation=LOGIT_DEVIATION * width**-0.5,
         gains=tuple((rows, 0.0) for rows, _ in gains),
-        places=_places(shape.vocabulary) if shape.planted_router else (),
+        places=ring_places(shape.vocabulary) if shape.planted_router else (),
         place_size=OUTPUT_PLACE * width**-0.5,
     )
     return [*found, output]
 
 
-def _places(rows: int) -> tuple[float, ...]:
+def ring_places(rows: int) -> tuple[float, ...]:
     """Return places that are spread evenly, however many of the first rows are taken."""
     golden = (5**0.5 - 1) / 2
     return tuple(row * golden % 1.0 for row in range(rows))
@@ -201,7 +201,7 @@ def _layer(shape: Shape, layer: int) -> list[Matrix]:
             rows=rows,
             columns=columns,
             deviation=factor * columns**-0.5,
-            places=_places(rows) if role == ROUTER and shape.planted_router else (),
+            places=ring_places(rows) if role == ROUTER and shape.planted_router else (),
             place_size=ROUTER_PLACE * columns**-0.5,
         )
         for role, rows, columns, factor in sizes

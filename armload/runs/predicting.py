@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from armload.analysis.compute import Compute
-from armload.analysis.prediction import BoardGives, Rate, Streaming, predict
+from armload.analysis.prediction import BoardGives, MeasuredHits, Rate, Streaming, predict
 from armload.analysis.roofline import from_facts
 from armload.analysis.wording.prediction_notes import note
 from armload.analysis.wording.predictions import refusal, remedy, said_beforehand
@@ -24,6 +24,7 @@ from armload.engines.weights import BoardMemory
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
 from armload.runs.footprint import with_known_memory
+from armload.runs.hits import measured_hits
 from armload.runs.operations import known_compute, measured_compute
 from armload.runs.session import Foresee, Session, leased_board
 
@@ -70,7 +71,8 @@ def predict_there(
             why = error.message.rstrip(".") if isinstance(error, ArmloadError) else repr(error)
             notes = (note("operations failed", subject=board.name, reason=why),)
             compute = _roofline(_facts(board, found), model, gives, plan)
-    found_out = expected(plan, model, gives, compute, need=need)
+    hits = measured_hits(board.name, model)
+    found_out = expected(plan, model, gives, compute, need=need, hits=hits)
     return found_out.model_copy(update={"notes": (*notes, *found_out.notes)})
 
 
@@ -82,7 +84,8 @@ def predict_without_runs(where: Session, model: Model, plan: Plan) -> Prediction
     """
     board, found = where.connection.board, where.found
     gives = given_by(board, found.conditions, found.rates)
-    return expected(plan, model, gives, _roofline(_facts(board, found), model, gives, plan))
+    compute = _roofline(_facts(board, found), model, gives, plan)
+    return expected(plan, model, gives, compute, hits=measured_hits(board.name, model))
 
 
 def predict_from_facts(facts: DeclaredSpecs, model: Model, plan: Plan) -> Prediction:
@@ -135,7 +138,8 @@ def foresight_of(where: Session, model: Model, plan: Plan, progress: Progress) -
         else:
             gives = given_by(board, found.conditions, found.rates)
             compute = _roofline(_facts(board, found), model, gives, plan)
-        prediction = expected(plan, model, gives, compute, need=need)
+        hits = measured_hits(board.name, model)
+        prediction = expected(plan, model, gives, compute, need=need, hits=hits)
         if prediction.verdict == "cannot run":
             why = refusal(model.name, board.name, prediction, within)
             raise BoardError(why, remedy(prediction))
@@ -167,11 +171,13 @@ def expected(
     compute: Compute | None,
     *,
     need: MemoryNeed | None = None,
+    hits: MeasuredHits | None = None,
 ) -> Prediction:
     """Predict a run of a plan from what a board gives.
 
     Args:
         need: of memory, where a second model is part of it.
+        hits: of streamed experts, in an earlier run.
     """
     return predict(
         need or memory_need(plan, model),
@@ -180,6 +186,7 @@ def expected(
         prompt_tokens=_prompt_tokens(plan),
         streaming=_streaming(plan),
         resident_bytes=plan.resident_bytes,
+        hits=hits,
     )
 
 

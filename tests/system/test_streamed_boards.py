@@ -28,6 +28,8 @@ from tests.system.streaming import COVERED, EXPERTS, LARGE
 
 pytestmark = [pytest.mark.build, pytest.mark.machine]
 
+MIXTURE = "experts.gguf"
+
 
 @pytest.fixture(scope="module")
 def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
@@ -35,6 +37,8 @@ def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     slow = "{memory: 192 MiB, disk_read_bytes_per_s: 40 MB}"
     person.add_board("mine", f"extends: single-core\nreach: {slow}\n")
     synthesise(LARGE, person.folder / "large.gguf", quantisation="Q8_0", seed=1, progress=Silent())
+    mixture = LARGE.model_copy(update={**EXPERTS, "layers": 6})
+    synthesise(mixture, person.folder / MIXTURE, quantisation="Q8_0", seed=1, progress=Silent())
     yield person
     person.types("board.down", "--board", "mine")
 
@@ -136,9 +140,9 @@ def text_of_large(ann: Person) -> str:
     return run.text
 
 
-def in_mid_run(ann: Person, *more: str) -> subprocess.Popen[str]:
-    """Start a run of the large model, and return when its trace has a token."""
-    words = ("--model", "large.gguf", "-n", "6", "--threads", "1", "--repeats", "1", "--json")
+def in_mid_run(ann: Person, *more: str, model: str = "large.gguf") -> subprocess.Popen[str]:
+    """Start a run of a model, and return when its trace has a token."""
+    words = ("--model", model, "-n", "6", "--threads", "1", "--repeats", "1", "--json")
     process = ann.start("bench", "--board", "mine", *words, *more)
     running = "! [ -e exit ] && tail -n 1 trace.jsonl 2>/dev/null | grep -q step"
     ann.waits_on_board(
@@ -148,12 +152,15 @@ def in_mid_run(ann: Person, *more: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.exhaustive(covers=[*COVERED, "armload/deploy"])
-@pytest.mark.parametrize("weights", ["mapped", "streamed"])
+@pytest.mark.parametrize(
+    ("model", "weights"),
+    [("large.gguf", "mapped"), ("large.gguf", "streamed"), (MIXTURE, "streamed")],
+)
 def test_storage_that_reports_errors_ends_the_run_with_what_the_kernel_says(
-    ann: Person, weights: str
+    ann: Person, model: str, weights: str
 ) -> None:
-    process = in_mid_run(ann, "--weights", weights)
-    with bad_sectors(ann, ann.folder / "large.gguf"):
+    process = in_mid_run(ann, "--weights", weights, model=model)
+    with bad_sectors(ann, ann.folder / model):
         out, log = process.communicate(timeout=600)
     run = Run.model_validate(json.loads(out))
     assert run.exit.kind == "storage error", log
@@ -279,9 +286,7 @@ def test_a_model_in_parts_is_copied_and_streamed_from_all_of_them(ann: Person) -
 def test_a_mixture_of_experts_that_exceeds_memory_is_streamed_and_shows_its_hits(
     ann: Person,
 ) -> None:
-    shape = LARGE.model_copy(update={**EXPERTS, "layers": 6})
-    synthesise(shape, ann.folder / "experts.gguf", quantisation="Q8_0", seed=1, progress=Silent())
-    words = ("--model", "experts.gguf", "-n", "6")
+    words = ("--model", MIXTURE, "-n", "6")
     mapped = Run.model_validate(ann.benches(*words, "--weights", "mapped"))
     run = Run.model_validate(ann.benches(*words))
     assert run.environment["ARMLOAD_WEIGHTS"] == "streamed"

@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 
 from armload.analysis.compute import Compute
-from armload.analysis.prediction import BoardGives, Rate, predict
+from armload.analysis.prediction import BoardGives, MeasuredHits, Rate, predict
 from armload.analysis.roofline import from_facts
 from armload.analysis.wording.predictions import (
     fitted,
@@ -307,3 +307,74 @@ def test_the_largest_model_that_stays_in_memory_is_recommended() -> None:
     assert recommendation("b", models[2:]).startswith("Recommended: l")
     refused = predicted(need(kv_bytes=4 * GB), gives(), None)
     assert "None of these" in recommendation("b", [fitted("x", "b", 1, 1, refused)])
+
+
+MIXTURE = need((6 * GB, 1 * GB)).model_copy(
+    update={
+        "expert_bytes": 5_500 * MB,
+        "expert_bytes_per_token": 600 * MB,
+        "expert_layer_bytes": 5_500 * MB // 48,
+    }
+)
+
+
+def of_mixture(
+    prompt_tokens: int = 8, hits: MeasuredHits | None = None, resident: int | None = None
+) -> Prediction:
+    return predict(
+        MIXTURE,
+        gives(),
+        computing(1.0),
+        prompt_tokens=prompt_tokens,
+        streaming="if needed",
+        hits=hits,
+        resident_bytes=resident,
+    )
+
+
+def test_of_a_mixture_the_experts_that_stay_are_assumed_to_be_the_hits() -> None:
+    found = of_mixture()
+    assert found.verdict == "streams"
+    assert found.hit_rate is not None
+    assert found.hit_rate.kind == "assumed"
+    assert found.memory is not None
+    dense = MIXTURE.bytes_per_token - MIXTURE.expert_bytes_per_token
+    room = found.memory.available_bytes - found.memory.least_bytes - dense
+    assert found.hit_rate.value == pytest.approx(room / MIXTURE.expert_bytes, rel=0.01)
+    missed = found.storage_bytes_per_token
+    assert missed == pytest.approx((1 - found.hit_rate.value) * 600 * MB, rel=0.01)
+    assert found.token_s is not None
+    # What a token has chosen is not read while it is computed.
+    assert found.token_s.value == pytest.approx(1.03 * (1.03 + missed / (165 * MB)), rel=0.01)
+    assert "of the experts used in memory (assumed: even use)" in sentence("m", "b", found)
+
+
+def test_hits_that_were_measured_with_as_many_slots_replace_the_assumption() -> None:
+    assumed = of_mixture()
+    assert assumed.hit_rate is not None
+    share = assumed.hit_rate.value
+    near, far = (
+        of_mixture(hits=MeasuredHits(hit_rate=0.8, slot_share=share + more)) for more in (0.05, 0.2)
+    )
+    assert near.hit_rate is not None
+    assert (near.hit_rate.value, near.hit_rate.kind) == (0.8, "measured")
+    assert near.storage_bytes_per_token == round(0.2 * 600 * MB)
+    assert far == assumed
+    assert "80% of the experts used in memory (measured in an earlier run)" in sentence(
+        "m", "b", near
+    )
+
+
+def test_a_long_prompt_of_a_mixture_reads_nearly_all_experts_and_a_short_one_few() -> None:
+    short, long = of_mixture(1).ttft_s, of_mixture(500).ttft_s
+    assert short is not None
+    assert long is not None
+    assert long.value > 5_500 * MB / (165 * MB)
+    assert short.value < 0.3 * long.value
+
+
+def test_what_is_requested_to_stay_of_a_mixture_is_of_experts_last() -> None:
+    found = of_mixture(resident=200 * MB)
+    assert found.hit_rate is not None
+    assert found.hit_rate.value == 0
+    assert found.storage_bytes_per_token == 200 * MB + 600 * MB

@@ -10,7 +10,7 @@ import pytest
 from armload.engines import weights
 from armload.engines.engine import MemoryNeed
 from armload.engines.plan import Plan
-from tests.unit.samples import conditions, model
+from tests.unit.samples import conditions
 
 NATIVE = Path(__file__).parents[2] / "toolchains" / "native"
 
@@ -45,9 +45,9 @@ def test_weights_that_lie_in_memory_already_are_not_streamed(tmp_path: Path) -> 
         bytes_per_token=1,
     )
     plan, now = Plan(), conditions()
-    assert weights.are_streamed(plan, program, model(), need, now)
+    assert weights.are_streamed(plan, program, need, now)
     in_memory = now.model_copy(update={"workdir_in_memory": True})
-    assert not weights.are_streamed(plan, program, model(), need, in_memory)
+    assert not weights.are_streamed(plan, program, need, in_memory)
 
 
 def test_a_program_chooses_by_itself_in_which_way_it_reads() -> None:

@@ -92,6 +92,7 @@ def test_only_the_used_experts_are_read(tmp_path: Path) -> None:
     without = read_model(written(tmp_path / "a.gguf")).bytes_per_token
     eight = read_model(written(tmp_path / "b.gguf", experts=(8, 2)))
     assert eight.bytes_per_token - without == 2 * 8 * 32 * 4
+    assert (eight.expert_bytes, eight.expert_bytes_per_token) == (8 * 8 * 32 * 4, 2 * 8 * 32 * 4)
 
 
 @pytest.mark.parametrize("experts", [(0, 8), (4, 8), (8, 0)])

@@ -22,7 +22,7 @@ from armload.models.gguf import read_model
 from armload.models.header import read_header
 from armload.models.shape import Shape
 from armload.models.synth import GENERATION, synthesise, synthesise_like
-from armload.models.tensors import LOGIT_DEVIATION
+from armload.models.tensors import LOGIT_DEVIATION, ring_places
 from armload.models.vocabulary import TokenKind, vocabulary
 
 SMALL = Shape(
@@ -165,10 +165,17 @@ def test_memory_stays_bounded_by_far_less_than_the_model(tmp_path: Path) -> None
         ({"experts": 4}, "experts_used must be from 1 to experts"),
         ({"experts": 4, "experts_used": 5}, "experts_used must be from 1 to experts"),
         ({"experts_used": 1}, "experts_used must be from 1 to experts"),
+        ({"architecture": "qwen2", "experts": 4, "experts_used": 2}, "llama and qwen3moe"),
+        ({"architecture": "qwen3moe", "expert_feed_forward": 256}, "qwen3moe needs experts"),
+        (
+            {"architecture": "qwen3moe", "experts": 4, "experts_used": 2},
+            "expert_feed_forward is given for",
+        ),
+        ({"planted_router": True}, "planted_router needs experts"),
     ],
 )
 def test_an_impossible_shape_is_a_usage_error(
-    change: dict[str, int], part: str, tmp_path: Path
+    change: dict[str, object], part: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match=part):
         synthesise(
@@ -200,6 +207,28 @@ def test_a_mixture_of_experts_has_a_router_and_its_experts_in_single_tensors(
     assert model.bytes_per_token == read_bytes
     with pytest.raises(UsageError, match="mixtures of experts"):
         synthesise_like(shape, path, file_type="Q8_0", seed=1, progress=Silent())
+
+
+def test_a_planted_router_chooses_like_experts_for_neighbours_and_others_farther_on(
+    tmp_path: Path,
+) -> None:
+    mixture = {"architecture": "qwen3moe", "experts": 32, "experts_used": 4}
+    shape = SMALL.model_copy(update={**mixture, "expert_feed_forward": 256, "planted_router": True})
+    path = tmp_path / "m.gguf"
+    synthesise(shape, path, quantisation="Q8_0", seed=1, progress=Silent())
+    found = {tensor.name: tensor.data for tensor in GGUFReader(path).tensors}
+    assert read_model(path).expert_bytes == 2 * 32 * 3 * 256 * 256 * 34 // 32
+    tokens = found["token_embd.weight"]
+    tokens = tokens / np.linalg.norm(tokens, axis=1, keepdims=True) * 256**0.5
+    chosen = np.argsort(tokens @ found["blk.1.ffn_gate_inp.weight"].T, axis=1)[:, -4:]
+    around = chosen[np.argsort(ring_places(shape.vocabulary))]
+
+    def alike(distance: int) -> float:
+        pairs = zip(around, np.roll(around, distance, axis=0), strict=True)
+        return float(np.mean([len({*one} & {*other}) for one, other in pairs]))
+
+    assert alike(5) > 2 * alike(shape.vocabulary // 2)
+    assert set(chosen.ravel()) == set(range(32))
 
 
 def test_an_unknown_quantisation_is_answered_with_what_there_is(tmp_path: Path) -> None:

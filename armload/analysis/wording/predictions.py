@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from armload.analysis.limit import ROOM_TO_STAY
 from armload.core.values import Value, counted, format_bytes
-from armload.engines.prediction import Bottleneck, Expected, Prediction
+from armload.engines.prediction import Bottleneck, Expected, HitRate, Prediction
 
 SLOW_TOKEN_S = 60.0
 """Before a run that takes longer per token, a person is warned."""
@@ -57,7 +57,13 @@ def sentence(name: str, board: str, found: Prediction) -> str:
         return f"{opening}; its speed cannot be predicted. {notes}".strip()
     limited = "" if found.bottleneck == "unknown" else f", limited by {found.bottleneck}"
     advice = _advice(found.bottleneck, found.memory.available_bytes)
-    return f"{opening}: about {per_token(found.token_s)} per token{limited}; {advice}."
+    hits = _hits(found.hit_rate) if found.hit_rate else ""
+    return f"{opening}: about {per_token(found.token_s)} per token{limited}{hits}; {advice}."
+
+
+def _hits(found: HitRate) -> str:
+    how = {"assumed": "assumed: even use", "measured": "measured in an earlier run"}[found.kind]
+    return f", with {found.value:.0%} of the experts used in memory ({how})"
 
 
 def remedy(found: Prediction) -> str:

@@ -38,47 +38,84 @@ os.execv(sys.argv[3], sys.argv[3:])
 """
 
 
-class Tab:
-    """One page that was opened; collects what its console says and what it asks for."""
+class Browser:
+    """A browser that was started, at the other end of two pipes."""
 
     def __init__(self, to_browser: int, from_browser: int) -> None:
         self._to = to_browser
         self._from = from_browser
         self._heard = b""
         self._number = 0
-        self._session = ""
+
+    @contextmanager
+    def tab(self) -> Iterator[Tab]:
+        """Open an empty page that knows nothing of others, and close it."""
+        whole = Tab(self, "")
+        context = whole.call("Target.createBrowserContext")
+        target = whole.call("Target.createTarget", {"url": "about:blank", **context})["targetId"]
+        attached = whole.call("Target.attachToTarget", {"targetId": target, "flatten": True})
+        tab = Tab(self, attached["sessionId"])
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            tab.call(f"{domain}.enable")
+        yield tab
+        whole.call("Target.disposeBrowserContext", context)
+
+    def close(self) -> None:
+        """End the browser."""
+        self.send({"method": "Browser.close", "params": {}})
+        while os.read(self._from, 1 << 16):
+            pass
+
+    def send(self, message: dict[str, Any]) -> int:
+        """Send a message; return the number that its answer will have."""
+        self._number += 1
+        os.write(self._to, json.dumps({"id": self._number, **message}).encode() + b"\0")
+        return self._number
+
+    def receive(self) -> dict[str, Any]:
+        """Return the next message, of any tab."""
+        while b"\0" not in self._heard:
+            more = os.read(self._from, 1 << 20)
+            assert more, "the browser ended"
+            self._heard += more
+        line, _, self._heard = self._heard.partition(b"\0")
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+
+class Tab:
+    """One page that was opened; collects what its console says and what it asks for."""
+
+    def __init__(self, browser: Browser, session: str) -> None:
+        self._browser = browser
+        self._session = session
         self.complaints: list[str] = []
         self.asked: list[str] = []
-        target = self._call("Target.createTarget", {"url": "about:blank"})["targetId"]
-        attached = self._call("Target.attachToTarget", {"targetId": target, "flatten": True})
-        self._session = attached["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self._call(f"{domain}.enable")
 
     def open(self, page: Path, *, width: int, scheme: Literal["light", "dark"] = "light") -> None:
         """Open a file in a window of that width; return when its charts are drawn."""
-        self._call(
+        self.call(
             "Emulation.setDeviceMetricsOverride",
             {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600},
         )
         self.prefer(scheme)
-        self._call("Page.navigate", {"url": page.as_uri()})
+        self.call("Page.navigate", {"url": page.as_uri()})
         self._wait_for("Page.loadEventFired")
         assert self.evaluate(_DRAWN) == []
 
     def prefer(self, scheme: Literal["light", "dark"]) -> None:
         """Let the person prefer light or dark pages."""
         feature = {"name": "prefers-color-scheme", "value": scheme}
-        self._call("Emulation.setEmulatedMedia", {"features": [feature]})
+        self.call("Emulation.setEmulatedMedia", {"features": [feature]})
 
     def prefer_print(self) -> None:
         """Lay the page out as on paper, for a person who prefers dark pages."""
         feature = {"name": "prefers-color-scheme", "value": "dark"}
-        self._call("Emulation.setEmulatedMedia", {"media": "print", "features": [feature]})
+        self.call("Emulation.setEmulatedMedia", {"media": "print", "features": [feature]})
 
     def resize(self, width: int) -> None:
         """Turn the phone, or pull at the window; return when its charts are drawn again."""
-        self._call(
+        self.call(
             "Emulation.setDeviceMetricsOverride",
             {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600},
         )
@@ -86,7 +123,7 @@ class Tab:
 
     def evaluate(self, expression: str) -> Any:
         """Return what a JavaScript expression gives in the page."""
-        answer = self._call(
+        answer = self.call(
             "Runtime.evaluate",
             {"expression": expression, "awaitPromise": True, "returnByValue": True},
         )
@@ -98,7 +135,7 @@ class Tab:
         code = {"Enter": 13, "Tab": 9, " ": 32}[key]
         text = {"Enter": "\r", "Tab": "", " ": " "}[key]
         for kind in ("keyDown", "keyUp"):
-            self._call(
+            self.call(
                 "Input.dispatchKeyEvent",
                 {
                     "type": kind,
@@ -110,24 +147,18 @@ class Tab:
 
     def screenshot(self, path: Path) -> None:
         """Write a picture of the whole page."""
-        shot = self._call(
-            "Page.captureScreenshot", {"format": "png", "captureBeyondViewport": True}
-        )
+        shot = self.call("Page.captureScreenshot", {"format": "png", "captureBeyondViewport": True})
         path.write_bytes(base64.b64decode(shot["data"]))
 
     def print(self, path: Path) -> None:
         """Write the page as PDF, as the print dialogue does."""
-        printed = self._call("Page.printToPDF", {"preferCSSPageSize": True})
+        printed = self.call("Page.printToPDF", {"preferCSSPageSize": True})
         path.write_bytes(base64.b64decode(printed["data"]))
 
-    def close(self) -> None:
-        """End the browser."""
-        self._send("Browser.close", {}, session=False)
-        while os.read(self._from, 1 << 16):
-            pass
-
-    def _call(self, method: str, parameters: dict[str, Any] | None = None) -> dict[str, Any]:
-        number = self._send(method, parameters or {}, session=bool(self._session))
+    def call(self, method: str, parameters: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Have the browser do something in this tab; return its answer."""
+        session = {"sessionId": self._session} if self._session else {}
+        number = self._browser.send({"method": method, "params": parameters or {}, **session})
         while True:
             message = self._receive()
             if message.get("id") == number:
@@ -135,21 +166,9 @@ class Tab:
                 result: dict[str, Any] = message["result"]
                 return result
 
-    def _send(self, method: str, parameters: dict[str, Any], *, session: bool) -> int:
-        self._number += 1
-        message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
-        if session:
-            message["sessionId"] = self._session
-        os.write(self._to, json.dumps(message).encode() + b"\0")
-        return self._number
-
     def _receive(self) -> dict[str, Any]:
-        while b"\0" not in self._heard:
-            more = os.read(self._from, 1 << 20)
-            assert more, "the browser ended"
-            self._heard += more
-        line, _, self._heard = self._heard.partition(b"\0")
-        message: dict[str, Any] = json.loads(line)
+        while (message := self._browser.receive()).get("sessionId", "") != self._session:
+            pass  # the end of an earlier tab
         self._note(message)
         return message
 
@@ -172,16 +191,16 @@ class Tab:
 
 
 @contextmanager
-def opened_browser(profile: Path) -> Iterator[Tab]:
+def opened_browser(profile: Path) -> Iterator[Browser]:
     """Start a browser with a profile of its own, and end it."""
     assert PROGRAM is not None
     for_browser, to_browser = os.pipe()
     from_browser, by_browser = os.pipe()
 
     ends = (str(for_browser), str(by_browser))
-    browser = [PROGRAM, *OPTIONS, "--remote-debugging-pipe", f"--user-data-dir={profile}"]
+    words = [PROGRAM, *OPTIONS, "--remote-debugging-pipe", f"--user-data-dir={profile}"]
     with subprocess.Popen(
-        [sys.executable, "-c", _START, *ends, *browser],
+        [sys.executable, "-c", _START, *ends, *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -190,11 +209,11 @@ def opened_browser(profile: Path) -> Iterator[Tab]:
         os.close(for_browser)
         os.close(by_browser)
         try:
-            tab = Tab(to_browser, from_browser)
+            browser = Browser(to_browser, from_browser)
             try:
-                yield tab
+                yield browser
             finally:
-                tab.close()
+                browser.close()
         finally:
             os.close(to_browser)
             os.close(from_browser)

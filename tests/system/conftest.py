@@ -18,6 +18,7 @@ from armload.core.workspace import cache_folder
 from tests.person import Person
 from tests.repositories import Repository
 from tests.servers import openssh
+from tests.system.browser import Browser, Tab, opened_browser
 from tests.system.engines import LAST_WITH_DECODE, shared
 from tests.system.people import two_people
 
@@ -56,6 +57,18 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
 def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Person, Person]]:
     with two_people(tmp_path_factory.mktemp("people")) as both:
         yield both
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with opened_browser(tmp_path_factory.mktemp("browser") / "profile") as browser:
+        yield browser
+
+
+@pytest.fixture
+def tab(browser: Browser) -> Iterator[Tab]:
+    with browser.tab() as tab:
+        yield tab
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from armload.report.evaluation.page import evaluation_page
 from armload.report.evaluation.series import standing_of
 from armload.report.evaluation.tradeoff import write_tradeoff_page
 from armload.report.pages import write_page
-from tests.system.browser import PROGRAM, Tab, assert_drawn, opened_browser
+from tests.system.browser import PROGRAM, Tab, assert_drawn
 from tests.unit.evaluations import evaluated
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no chromium is installed")
@@ -33,12 +33,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]
             ).absolute(),
             "tradeoff": write_tradeoff_page(sides, trade(*sides, deadlines_s=[0.7])).absolute(),
         }
-
-
-@pytest.fixture
-def tab(tmp_path: Path) -> Iterator[Tab]:
-    with opened_browser(tmp_path / "profile") as tab:
-        yield tab
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (380, "dark")])

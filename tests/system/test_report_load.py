@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +10,7 @@ import pytest
 from armload.report.load.loaded import loaded_of
 from armload.report.load.page import load_page
 from armload.report.pages import write_page
-from tests.system.browser import PROGRAM, Tab, assert_drawn, opened_browser
+from tests.system.browser import PROGRAM, Tab, assert_drawn
 from tests.unit.served_loads import keep, points
 from tests.unit.simulated_server import Simulated
 
@@ -25,12 +24,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("loads") / "20261123T070822Z-load-kitchen-2303"
     loaded = loaded_of(keep(points(Simulated()), folder))
     return write_page(load_page(loaded), folder)
-
-
-@pytest.fixture
-def tab(tmp_path: Path) -> Iterator[Tab]:
-    with opened_browser(tmp_path / "profile") as tab:
-        yield tab
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (380, "dark")])

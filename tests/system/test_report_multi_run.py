@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +10,7 @@ import pytest
 from armload.analysis.run import Run
 from armload.report.multi_run import write_runs_report
 from armload.report.pages import Report
-from tests.system.browser import PROGRAM, Tab, opened_browser
+from tests.system.browser import PROGRAM, Tab
 from tests.unit.runs import failed_run, quick_run, storage_run
 from tests.unit.sweeps import Q4, Q8, made_run, sweep
 
@@ -40,12 +39,6 @@ MARKS = {
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return write_runs_report(sweep(), tmp_path_factory.mktemp("report"))
-
-
-@pytest.fixture
-def tab(tmp_path: Path) -> Iterator[Tab]:
-    with opened_browser(tmp_path / "profile") as tab:
-        yield tab
 
 
 def marks(tab: Tab, figure: str) -> int:

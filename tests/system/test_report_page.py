@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from armload.analysis.run import Run
 from armload.report.run_page import write_report
-from tests.system.browser import PROGRAM, Tab, opened_browser
+from tests.system.browser import PROGRAM, Tab
 from tests.unit.runs import failed_run, quick_run, storage_run
 from tests.unit.streamed import streamed_run
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no chromium is installed")
-
-
-@pytest.fixture
-def tab(tmp_path: Path) -> Iterator[Tab]:
-    with opened_browser(tmp_path / "profile") as tab:
-        yield tab
 
 
 @pytest.mark.parametrize(

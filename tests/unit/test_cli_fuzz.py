@@ -29,7 +29,7 @@ def given(*words: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(2), *(pytest.param(each, marks=often) for each in range(2, 40))]
+    "seed", [0, *(pytest.param(each, marks=often) for each in range(1, 40))]
 )
 def test_no_command_line_ends_in_a_traceback(seed: int) -> None:
     wrong = given(str(seed))

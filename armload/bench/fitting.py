@@ -156,6 +156,5 @@ def _predicted(
     predict: Callable[[Model, Header], Prediction],
 ) -> tuple[FittedModel, ...]:
     return tuple(
-        fitted(name, board.name, model.size_bytes, model.parameters, predict(model, header))
-        for name, model, header in outlined
+        fitted(name, board.name, model, predict(model, header)) for name, model, header in outlined
     )

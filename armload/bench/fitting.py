@@ -241,6 +241,5 @@ def _predicted(
     predict: Callable[[Model, WholeHeader | None], Prediction],
 ) -> tuple[FittedModel, ...]:
     return tuple(
-        fitted(name, board_name, model.size_bytes, model.parameters, predict(model, header))
-        for name, model, header in outlined
+        fitted(name, board_name, model, predict(model, header)) for name, model, header in outlined
     )

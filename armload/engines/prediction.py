@@ -75,6 +75,11 @@ class MemoryParts(Value):
     is_exact: bool = False
 
     @property
+    def wanted_bytes(self) -> int:
+        """With which nothing is read again from storage."""
+        return self.weights_bytes + self.kv_bytes + self.program_bytes
+
+    @property
     def least_bytes(self) -> int:
         """Without which it cannot run: everything but the weights."""
         return self.kv_bytes + self.program_bytes + self.window_bytes + self.reserve_bytes

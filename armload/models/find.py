@@ -16,12 +16,13 @@ from armload.core.cache import (
     left_over,
 )
 from armload.core.errors import UsageError
-from armload.core.files import require_file, require_utf_8
+from armload.core.files import require_file, require_utf_8, write_whole
 from armload.core.progress import Progress
 from armload.core.workspace import cache_folder
 from armload.models import hub
 from armload.models.gguf import read_model, read_outline
 from armload.models.model import Model, check_generates
+from armload.models.outline import is_outlined, load_outline, outlined
 from armload.models.packaged import SMOLLM2, SMOLLM2_MODEL
 from armload.models.quant_mix import check_file_type
 from armload.models.shape import Shape, load_shape
@@ -34,6 +35,7 @@ from armload.models.synth import (
     synthesise,
     synthesise_like,
 )
+from armload.models.whole_header import encoded
 
 WORD_PROBLEMS = "word-problems:"
 """What the name of a model begins with that was trained on generated word problems."""
@@ -147,6 +149,8 @@ def header_of(reference: str, progress: Progress) -> Path:
         return hub.fetch_header(reference, progress)
     if not reference.startswith(LIKE):
         return resolve(reference, progress)
+    if is_outlined(_split(reference)[0]):
+        return _outline(reference, progress)
     shape, file_type, path = _likeness(reference)
     if path.is_file():
         return path
@@ -157,11 +161,33 @@ def header_of(reference: str, progress: Progress) -> Path:
     return header
 
 
-def _likeness(reference: str) -> tuple[Shape, str, Path]:
+def _outline(reference: str, progress: Progress) -> Path:
+    name, file_type = _split(reference)
+    _, header = outlined(load_outline(name), file_type)
+    content = encoded(header).content
+    digest = hashlib.sha256(content).hexdigest()[:8]
+    path = made_file(f"outline-{name}-{file_type.upper()}-{digest}.header.gguf")
+    if not path.is_file():
+        with progress.step(f"Planning {reference}"):
+            write_whole(path, content)
+    return path
+
+
+def _split(reference: str) -> tuple[str, str]:
     name, separator, file_type = reference.removeprefix(LIKE).partition(":")
-    shape = load_shape(name)
     if not separator:
         raise UsageError(f"{reference!r} has no file type.", f"Example: like:{name}:Q4_0")
+    return name, file_type
+
+
+def _likeness(reference: str) -> tuple[Shape, str, Path]:
+    name, file_type = _split(reference)
+    if is_outlined(name):
+        raise UsageError(
+            f"Models like {name} cannot be generated: only their header is known.",
+            "Use fit, or a file of the model itself.",
+        )
+    shape = load_shape(name)
     file_type = check_file_type(file_type)
     # A person's own shape may change under its name.
     sizes = shape.model_dump_json(exclude={"name", "description", "is_listed"})

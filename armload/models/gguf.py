@@ -91,6 +91,7 @@ def outline_of(path: Path, header: Header) -> Model:
         architecture=metadata.architecture,
         quantisation=metadata.quantisation,
         parameters=metadata.parameters,
+        active_parameters=metadata.active_parameters,
         layers=metadata.layers,
         context_length=metadata.number("context_length"),
         vocabulary=metadata.vocabulary,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
 from armload.core.errors import DataError
-from armload.models.header import Array, Header
+from armload.models.header import Array, Header, Tensor
 
 KV_BYTES_PER_VALUE, FLOAT_BYTES = 2, 4
 EMBEDDING = "token_embd.weight"
@@ -123,6 +124,15 @@ class Metadata:
 
     @property
     def bytes_per_token(self) -> int:
+        """Bytes of the weights that one token uses."""
+        return self._used(lambda tensor: tensor.size_bytes)
+
+    @property
+    def active_parameters(self) -> int:
+        """Number of the weights that one token uses."""
+        return self._used(lambda tensor: tensor.elements)
+
+    def _used(self, size: Callable[[Tensor], int]) -> int:
         """Every weight is read once per step, except unused experts and lookup tables.
 
         Nor are the layers that guess further tokens.
@@ -138,11 +148,11 @@ class Metadata:
             if tensor.name.startswith(idle):
                 continue
             if tensor.name in by_row:
-                total += tensor.size_bytes // max(tensor.shape[-1], 1)
+                total += size(tensor) // max(tensor.shape[-1], 1)
             elif "_exps." in tensor.name and experts:
-                total += tensor.size_bytes * used // experts
+                total += size(tensor) * used // experts
             else:
-                total += tensor.size_bytes
+                total += size(tensor)
         return total
 
     @property

@@ -47,6 +47,7 @@ class Model(Value):
         architecture: ``general.architecture``, such as ``llama``.
         quantisation: the tensor type that most weights have, such as ``Q4_0``.
         parameters: number of weights.
+        active_parameters: number of those that one token uses, as ``bytes_per_token`` counts them.
         layers: number of transformer blocks, of which the last ``prediction_layers`` guess further
             tokens (MTP) and take no part in plain decoding.
         context_length: the longest context the model was trained for, in tokens.
@@ -66,6 +67,7 @@ class Model(Value):
     architecture: str
     quantisation: str
     parameters: int
+    active_parameters: int = 0
     layers: int
     context_length: int
     vocabulary: int

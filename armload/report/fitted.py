@@ -8,8 +8,9 @@ from rich.text import Text
 from armload.analysis.wording.predictions import memory_source, per_token
 from armload.bench.fitting import Fit, HardwareFit
 from armload.core.values import format_bytes
-from armload.engines.prediction import Prediction
-from armload.report.formatting import UNKNOWN
+from armload.engines.prediction import Expected, Prediction
+from armload.models.find import LIKE
+from armload.report.formatting import UNKNOWN, all_weights
 from armload.report.layout import Column, Prose, Table
 
 _STYLES = {
@@ -35,29 +36,30 @@ def fit_view(fit: Fit) -> Group:
 
 
 def listing_view(fit: Fit) -> Group:
-    """Lay out many models in one table: verdict, memory and times of each, then the choice."""
+    """Lay out many models in one table: size, verdict, memory and times, then the choice."""
     table = Table(
         Column(heading="model", below=""),
+        Column(heading="parameters\n(active)", is_number=True),
         Column(heading="verdict"),
-        Column(heading="weights", is_number=True),
-        Column(heading="KV cache\nand program", is_number=True),
+        Column(heading="memory", is_number=True),
         Column(heading="per token", is_number=True),
         Column(heading="first\ntoken", is_number=True),
     )
     for each in fit.models:
-        found, parts = each.prediction, each.prediction.memory
+        found = each.prediction
         table.add(
-            Text(each.model, style="bold"),
+            Text(each.model.removeprefix(LIKE), style="bold"),
+            all_weights(each.parameters, each.active_parameters),
             Text(found.verdict, style=_STYLES[found.verdict]),
-            format_bytes(each.size_bytes),
-            format_bytes(parts.kv_bytes + parts.program_bytes) if parts else UNKNOWN,
-            per_token(found.token_s) if found.token_s else UNKNOWN,
-            per_token(found.ttft_s) if found.ttft_s else UNKNOWN,
+            format_bytes(found.memory.wanted_bytes) if found.memory else UNKNOWN,
+            _about(found.token_s),
+            _about(found.ttft_s),
         )
-    notes = dict.fromkeys(note.sentence for each in fit.models for note in each.prediction.notes)
+    notes = [note for each in fit.models for note in each.prediction.notes]
+    sentences = dict.fromkeys(note.sentence for note in notes)
     lines: list[RenderableType] = [table]
-    for note in notes:
-        lines += [Text(""), Prose(note)]
+    for sentence in (_MEMORY, *sentences):
+        lines += [Text(""), Prose(sentence)]
     return Group(*lines, Text(""), Prose(fit.recommendation, "bold"))
 
 
@@ -92,6 +94,15 @@ def hardware_view(found: HardwareFit) -> Group:
     for note in notes:
         lines += [Text(""), Prose(note)]
     return Group(*lines, Text(""), Prose(found.recommendation, "bold"))
+
+
+_MEMORY = (
+    "Memory: of weights, KV cache and program. Name a model for all figures: --model like:MODEL."
+)
+
+
+def _about(time: Expected | None) -> str:
+    return per_token(time).partition(" (")[0] if time else UNKNOWN
 
 
 def _times(fit: Fit) -> Table:

@@ -78,6 +78,22 @@ def weights(count: int) -> str:
     return str(count)
 
 
+MOSTLY_ACTIVE = 0.6
+"""Share of a dense model's weights that a token uses at least, without a large table of tokens."""
+
+
+def is_mostly_active(count: int, active: int) -> bool:
+    """Say whether a token uses most of a model's weights: it is no mixture of experts."""
+    return active > MOSTLY_ACTIVE * count
+
+
+def all_weights(count: int, active: int) -> str:
+    """Write a number of weights, and how many of them a token uses where those are far fewer."""
+    if is_mostly_active(count, active):
+        return weights(count)
+    return f"{weights(count)} ({weights(active)})"
+
+
 def reads_storage(step: Step) -> bool:
     """Tell whether a step had to wait for, or fetched, something from storage."""
     return bool(step.read_bytes) or step.major_faults > 0

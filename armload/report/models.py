@@ -40,7 +40,7 @@ def _rows(anatomy: ModelSummary) -> list[tuple[str, str | Text]]:
         ("missing", format_bytes(anatomy.missing_bytes) if anatomy.missing_bytes else ""),
         ("name", anatomy.title),
         ("architecture", anatomy.architecture),
-        ("parameters", f"{words.weights(anatomy.parameters)} ({anatomy.parameters:,})"),
+        ("parameters", _weights(anatomy)),
         ("layers", f"{anatomy.layers} of width {anatomy.width:,}{_inner(anatomy)}"),
         ("for MTP", _prediction_layers(anatomy)),
         ("windows", _windows(anatomy.context_memory)),
@@ -55,6 +55,13 @@ def _rows(anatomy: ModelSummary) -> list[tuple[str, str | Text]]:
     return [
         (label, value) for label, value in rows if value and (label != "experts" or anatomy.experts)
     ]
+
+
+def _weights(anatomy: ModelSummary) -> str:
+    written = f"{words.weights(anatomy.parameters)} ({anatomy.parameters:,})"
+    if words.is_mostly_active(anatomy.parameters, anatomy.active_parameters):
+        return written
+    return f"{written}, {words.weights(anatomy.active_parameters)} active for a token"
 
 
 def _inner(anatomy: ModelSummary) -> str:

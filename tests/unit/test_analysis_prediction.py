@@ -22,6 +22,7 @@ from armload.engines.engine import MemoryNeed
 from armload.engines.prediction import Expected, Prediction, Sequences
 from armload.engines.weights import BoardMemory
 from armload.models.context_memory import ContextMemory, KvCache
+from armload.models.model import Model
 from tests.unit.samples import model
 
 GB = 1_000_000_000
@@ -295,18 +296,24 @@ def test_a_sentence_says_how_long_why_and_what_to_choose() -> None:
     assert said_beforehand("m", "b", small) == ""
 
 
+def of_size(size_bytes: int) -> Model:
+    return model().model_copy(update={"size_bytes": size_bytes})
+
+
 def test_the_largest_model_that_stays_in_memory_is_recommended() -> None:
     small, medium = need((400 * MB, 390 * MB)), need((770 * MB, 760 * MB))
     models = [
-        fitted(name, "b", needed.weights_bytes, 1, predicted(needed, gives(), computing(token_s)))
-        for name, needed, token_s in (("s", small, 0.4), ("m", medium, 0.9), ("l", need(), 1.9))
+        fitted(
+            name, "b", of_size(needed.weights_bytes), predicted(needed, gives(), computing(time))
+        )
+        for name, needed, time in (("s", small, 0.4), ("m", medium, 0.9), ("l", need(), 1.9))
     ]
     said = recommendation("b", models)
     assert said.startswith("Recommended: m (about 900 ms per token), the largest")
     assert "The others read from storage" in said
     assert recommendation("b", models[2:]).startswith("Recommended: l")
     refused = predicted(need(kv_bytes=4 * GB), gives(), None)
-    assert "None of these" in recommendation("b", [fitted("x", "b", 1, 1, refused)])
+    assert "None of these" in recommendation("b", [fitted("x", "b", of_size(1), refused)])
 
 
 MIXTURE = need((6 * GB, 1 * GB)).model_copy(

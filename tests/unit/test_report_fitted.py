@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from io import StringIO
 
-from rich.console import Console
+from rich.console import Console, Group
 
 from armload.analysis.wording.predictions import fitted, recommendation
 from armload.bench.fitting import Fit
-from armload.report.fitted import fit_view
+from armload.models.model import Model
+from armload.report.fitted import fit_view, listing_view
+from tests.unit.samples import model
 from tests.unit.test_analysis_prediction import computing, gives, need, predicted
+
+
+def _of_size(size_bytes: int) -> Model:
+    mixture = {"parameters": 30_500_000_000, "active_parameters": 3_040_000_000}
+    return model().model_copy(update={"size_bytes": size_bytes} | mixture)
 
 
 def three_models() -> Fit:
@@ -19,17 +26,35 @@ def three_models() -> Fit:
         "large.gguf": predicted(need(kv_bytes=4_000_000_000), gives(), None),
     }
     models = tuple(
-        fitted(name, "dayu200", each.memory.weights_bytes if each.memory else 0, 1, each)
+        fitted(name, "dayu200", _of_size(each.memory.weights_bytes if each.memory else 0), each)
         for name, each in found.items()
     )
     return Fit(board="dayu200", models=models, recommendation=recommendation("dayu200", models))
 
 
-def test_the_tables_show_every_model_with_verdict_times_and_memory_in_100_columns() -> None:
+def _shown(view: Group) -> str:
     console = Console(file=StringIO(), width=100)
-    console.print(fit_view(three_models()))
+    console.print(view)
     assert isinstance(console.file, StringIO)
     text = console.file.getvalue()
     assert max(len(line) for line in text.splitlines()) <= 100
+    return text
+
+
+def test_the_tables_show_every_model_with_verdict_times_and_memory_in_100_columns() -> None:
+    text = _shown(fit_view(three_models()))
     for words in ("small.gguf", "streams", "fits", "cannot run", "67.1 MB", "Recommended: small"):
         assert words in text
+
+
+def test_the_listing_shows_memory_times_and_active_parameters_in_100_columns() -> None:
+    fit = three_models()
+    longest = "like:nemotron-3-nano-30b-a3b:Q4_K_M"
+    models = (fit.models[0].model_copy(update={"model": longest}), *fit.models[1:])
+    text = _shown(listing_view(fit.model_copy(update={"models": models})))
+    row = next(line for line in text.splitlines() if "nemotron" in line)
+    assert row.split()[0] == longest.removeprefix("like:")
+    assert "30.5 B (3.04 B)" in row
+    assert "streams" in row
+    assert "3.3 GB" in row  # weights, KV cache and program
+    assert "Recommended: small" in text

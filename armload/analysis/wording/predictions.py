@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from armload.analysis.limit import ROOM_TO_STAY
 from armload.core.values import Value, counted, format_bytes
 from armload.engines.prediction import Bottleneck, Expected, HitRate, Prediction
+from armload.models.model import Model
 
 SLOW_TOKEN_S = 60.0
 """Before a run that takes longer per token, a person is warned."""
@@ -21,6 +22,7 @@ class FittedModel(Value):
         model: as a person called it.
         size_bytes: of its file.
         parameters: number of weights.
+        active_parameters: number of those that one token uses.
         prediction: of a run.
         sentence: what it means, and what to choose.
     """
@@ -28,17 +30,17 @@ class FittedModel(Value):
     model: str
     size_bytes: int
     parameters: int
+    active_parameters: int
     prediction: Prediction
     sentence: str
 
 
-def fitted(
-    name: str, board: str, size_bytes: int, parameters: int, found: Prediction
-) -> FittedModel:
+def fitted(name: str, board: str, model: Model, found: Prediction) -> FittedModel:
     return FittedModel(
         model=name,
-        size_bytes=size_bytes,
-        parameters=parameters,
+        size_bytes=model.size_bytes,
+        parameters=model.parameters,
+        active_parameters=model.active_parameters,
         prediction=found,
         sentence=sentence(name, board, found),
     )

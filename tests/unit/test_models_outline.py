@@ -1,0 +1,143 @@
+"""Models of which only the header is known: what published configurations say of them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from armload.core.errors import DataError, UsageError
+from armload.core.progress import Silent
+from armload.core.workspace import data_file, data_names
+from armload.models.find import header_of, resolve
+from armload.models.gguf import read_outline
+from armload.models.outline import OUTLINES, Outline, listed_models, load_outline, outlined
+from armload.models.whole_header import encoded, whole_header
+
+NAMES = data_names(OUTLINES)
+
+PUBLISHED_PARAMETERS = {
+    "falcon-h1-0.5b": 0.52e9,
+    "gemma-2-2b": 2.61e9,
+    "gemma-3-1b": 1.00e9,
+    "gemma-3-4b": 3.88e9,
+    "gemma-4-26b-a4b": 25.2e9,
+    "gpt-oss-20b": 20.9e9,
+    "granite-4.0-h-350m": 340e6,
+    "lfm2-350m": 354e6,
+    "lfm2-8b-a1b": 8.34e9,
+    "nemotron-3-nano-30b-a3b": 31.6e9,
+    "olmo-3-7b": 7.3e9,
+    "olmoe-1b-7b": 6.92e9,
+    "phi-4-mini": 3.84e9,
+    "qwen3-30b-a3b": 30.5e9,
+    "smollm2-1.7b": 1.71e9,
+    "smollm2-135m": 135e6,
+    "smollm2-360m": 362e6,
+}
+"""Of the text models, as their makers give them."""
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+def test_current_models_of_every_kind_are_listed_with_their_sources() -> None:
+    assert len(NAMES) >= 20
+    for name in NAMES:
+        comment = re.match(r"(?:#.*\n)+", data_file(OUTLINES, name).read_text(encoding="utf-8"))
+        assert comment is not None, name
+        assert re.search(r"config\.json of [\w.-]+/[\w.-]+, as stored in", comment[0]), name
+        assert re.search(r"# [\w.-]+/[\w.-]+ at [0-9a-f]{40},\n# \S+\.", comment[0]), name
+    models = [outlined(load_outline(name), "Q8_0")[0] for name in NAMES]
+    assert sum(bool(model.experts) for model in models) >= 6
+    assert sum(bool(model.context_memory.recurrent_layers) for model in models) >= 6
+    assert sum(bool(model.context_memory.window_layers) for model in models) >= 6
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_outline_has_the_published_size_and_a_header_that_is_read_back(
+    name: str, tmp_path: Path
+) -> None:
+    outline = load_outline(name)
+    sizes = []
+    for file_type in outline.file_types:
+        model, header = outlined(outline, file_type)
+        path = tmp_path / "m.gguf"
+        path.write_bytes(encoded(header).content)
+        again, found = read_outline(path)
+        described = [
+            (each.name, each.shape, each.type_name, each.size_bytes) for each in header.tensors
+        ]
+        assert described == [
+            (each.name, each.shape, each.type_name, each.size_bytes) for each in found.tensors
+        ]
+        assert whole_header(path) == encoded(header)
+        for fact in ("bytes_per_token", "context_memory", "parameters", "vocabulary", "experts"):
+            assert getattr(model, fact) == getattr(again, fact), fact
+        assert model.parameters == pytest.approx(
+            PUBLISHED_PARAMETERS.get(name, model.parameters), rel=0.01
+        )
+        assert model.active_parameters <= model.parameters
+        sizes.append(model.size_bytes)
+    assert sizes == sorted(set(sizes))
+
+
+def test_a_mixture_uses_few_of_its_weights_for_a_token() -> None:
+    model, _ = outlined(load_outline("qwen3-30b-a3b"), "Q4_K_M")
+    assert model.active_parameters == pytest.approx(3.04e9, rel=0.01)
+    assert model.bytes_per_token < model.size_bytes / 8
+
+
+def test_layers_that_predict_further_tokens_are_in_no_figure_of_a_token() -> None:
+    outline = load_outline("qwen3.5-35b-a3b")
+    with_mtp, _ = outlined(outline, "Q8_0")
+    keys = {**outline.keys, "block_count": 40}
+    del keys["nextn_predict_layers"]
+    without, _ = outlined(outline.model_copy(update={"keys": keys}), "Q8_0")
+    assert with_mtp.prediction_layers == 1
+    assert with_mtp.parameters > without.parameters
+    for fact in ("bytes_per_token", "active_parameters", "context_memory"):
+        assert getattr(with_mtp, fact) == getattr(without, fact), fact
+
+
+def test_per_layer_embeddings_count_by_row() -> None:
+    outline = load_outline("gemma-4-e2b")
+    model, _ = outlined(outline, "Q8_0")
+    table = dict(outline.shapes())["per_layer_token_embd.weight"]
+    assert model.parameters - model.active_parameters == table[0] * (table[1] - 1)
+
+
+def test_an_outline_is_a_header_for_fit_and_no_model_to_run() -> None:
+    path = header_of("like:lfm2-350m:q4_0", Silent())
+    assert read_outline(path)[0].architecture == "lfm2"
+    assert header_of("like:lfm2-350m:Q4_0", Silent()) == path
+    with pytest.raises(UsageError, match="only their header is known"):
+        resolve("like:lfm2-350m:Q4_0", Silent())
+    for reference, what in (("like:lfm2-350m", "no file type"), ("like:lfm2-350m:Q9", "'Q9'")):
+        with pytest.raises(UsageError, match=what):
+            header_of(reference, Silent())
+
+
+def test_an_outline_of_one_s_own_extends_the_list_and_another() -> None:
+    Path("outlines").mkdir()
+    Path("outlines/mine.yaml").write_text(
+        "extends: gemma-3-1b\nfile_types: [IQ4_XS]\nkeys:\n  block_count: 5\n"
+    )
+    Path("outlines/hidden.yaml").write_text("extends: mine\nis_listed: false\n")
+    listed = {name: model for name, model, _ in listed_models()}
+    assert listed["mine:IQ4_XS"].layers == 5
+    assert "hidden:IQ4_XS" not in listed
+    assert {"qwen3-8b:Q4_K_M", "gpt-oss-20b:MXFP4_MOE"} <= set(listed)
+
+
+def test_an_outline_that_cannot_be_is_refused() -> None:
+    outline = load_outline("gemma-3-1b")
+    keys = {key: value for key, value in outline.keys.items() if key != "block_count"}
+    with pytest.raises(DataError, match="block_count"):
+        outlined(outline.model_copy(update={"keys": keys}), "Q8_0")
+    with pytest.raises(ValueError, match="greater than or equal to 1"):
+        Outline.model_validate({**outline.model_dump(), "tensors": {"token_embd.weight": [0, 5]}})

@@ -365,7 +365,7 @@ def _routed(
                 [os.environ.get("SHELL", "/bin/sh"), "-c", f"exec {settings.proxy_command}"]
             )
 
-    class Client(paramiko.SSHClient):
+    class CheckingClient(paramiko.SSHClient):
         def _auth(self, username: str, *ways: Any) -> None:
             # Some servers know who comes by other means, such as Tailscale's.
             transport = self.get_transport()
@@ -398,7 +398,7 @@ def _routed(
         gateway=gateway,
         connect_kwargs={"password": None},
     )
-    connection.client = Client()
+    connection.client = CheckingClient()
     _set_keys(connection, settings, board_name)
     return connection
 

@@ -54,7 +54,7 @@ class Checkpoint(Value):
     brings_code: bool
 
 
-class Outline(Value):
+class CheckpointOutline(Value):
     """What a checkpoint's ``config.json`` says.
 
     Attributes:
@@ -106,7 +106,7 @@ def read_checkpoint(folder: Path, name: str = "") -> Checkpoint:
     )
 
 
-def read_outline(folder: Path) -> Outline:
+def read_outline(folder: Path) -> CheckpointOutline:
     """Read what a checkpoint's ``config.json`` says.
 
     Raises:
@@ -139,7 +139,7 @@ def read_outline(folder: Path) -> Outline:
             'Add the class that the checkpoint was saved from: "architectures": '
             '["LlamaForCausalLM"].',
         )
-    return Outline(
+    return CheckpointOutline(
         architecture=names[0],
         model_type=str(config.get("model_type", "")),
         tied=bool(config.get("tie_word_embeddings", text.get("tie_word_embeddings", False))),

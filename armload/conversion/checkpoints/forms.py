@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
-from armload.conversion.checkpoints.checkpoint import Checkpoint, Outline, read_object
+from armload.conversion.checkpoints.checkpoint import Checkpoint, CheckpointOutline, read_object
 from armload.core.errors import DataError, UsageError
 from armload.core.validation_messages import nearest_first
 
@@ -109,7 +109,7 @@ def gguf_architectures(source: Path) -> tuple[str, ...]:
     return ()
 
 
-def check_known_to_gguf(outline: Outline, known: Sequence[str]) -> None:
+def check_known_to_gguf(outline: CheckpointOutline, known: Sequence[str]) -> None:
     """Refuse an architecture that llama.cpp's converter does not know.
 
     Raises:
@@ -124,7 +124,7 @@ def check_known_to_gguf(outline: Outline, known: Sequence[str]) -> None:
         )
 
 
-def check_known_to_mnn(outline: Outline, known: Sequence[str]) -> None:
+def check_known_to_mnn(outline: CheckpointOutline, known: Sequence[str]) -> None:
     """Refuse a model type that the MNN exporter does not know.
 
     Raises:
@@ -139,7 +139,7 @@ def check_known_to_mnn(outline: Outline, known: Sequence[str]) -> None:
         )
 
 
-def check_vocabulary(folder: Path, outline: Outline, pieces_alone: Sequence[str]) -> None:
+def check_vocabulary(folder: Path, outline: CheckpointOutline, pieces_alone: Sequence[str]) -> None:
     """Refuse a vocabulary that llama.cpp's converter cannot read for the architecture.
 
     Args:

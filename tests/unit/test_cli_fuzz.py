@@ -28,9 +28,7 @@ def given(*words: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(each, marks=often) for each in range(1, 40))]
-)
+@pytest.mark.parametrize("seed", [0, *(pytest.param(each, marks=often) for each in range(1, 40))])
 def test_no_command_line_ends_in_a_traceback(seed: int) -> None:
     wrong = given(str(seed))
     assert not wrong, f"Repeat one with: python -m tests.fuzzing {seed} NUMBER\n{wrong}"

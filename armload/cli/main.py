@@ -46,7 +46,7 @@ def main() -> None:
     """Run the verb that the command line names."""
     end_on_interrupt()
     make_streams_usable()
-    # What is imported stays: to look for garbage in it takes a quarter of a command's start and end.
+    # What is imported stays: to look for garbage in it takes a quarter of a short command.
     gc.disable()
     from armload.cli.program import run
 

@@ -143,6 +143,11 @@ def _import_all() -> None:
                 importlib.import_module(module.name)
     for name in _NEEDED_LATE:
         importlib.import_module(name)
+    from armload.core.shell import _environment
+
+    templates = _environment()
+    for name in templates.list_templates(["j2"]):
+        templates.get_template(name)
 
 
 def _serve(place: Path) -> dict[str, Any] | None:

@@ -9,8 +9,11 @@ import shutil
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from armload.boards.rates import Rates
 from armload.core.workspace import cache_folder
@@ -72,6 +75,8 @@ class Person:
         }
         self.environment.pop("SSH_AUTH_SOCK", None)
         self.add_board("mine", "extends: single-core\n")
+        self._reached: int | None = None
+        self._login: list[str] = []
 
     def add_board(self, name: str, text: str) -> None:
         (self.folder / "boards" / f"{name}.yaml").write_text(text)
@@ -138,15 +143,27 @@ class Person:
         assert waiting.returncode == 0
 
     def _to_board(self, command: str) -> list[str]:
-        shown = json.loads(self.types("board.up", "--board", "mine", "--json").stdout)
-        return [
-            "ssh",
-            "-q",
-            *("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"),
-            *("-i", shown["key"], "-p", str(shown["port"])),
-            f"{shown['user']}@{shown['host']}",
-            command,
-        ]
+        machine = self.machine()
+        if not machine or machine != self._reached:
+            shown = json.loads(self.types("board.up", "--board", "mine", "--json").stdout)
+            self._login = [
+                "ssh",
+                "-q",
+                *("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"),
+                *("-i", shown["key"], "-p", str(shown["port"])),
+                f"{shown['user']}@{shown['host']}",
+            ]
+            self._reached = self.machine()
+        return [*self._login, command]
+
+    def machine(self) -> int | None:
+        """Return the process of the board ``mine``; none while it is off."""
+        for path in self.folder.glob("cache/machines/mine-*/qemu.pid"):
+            with suppress(psutil.NoSuchProcess):
+                process = psutil.Process(int(path.read_text()))
+                if process.status() != psutil.STATUS_ZOMBIE:
+                    return process.pid
+        return None
 
     def interrupts(self, line: str, *words: str) -> str:
         """Press Ctrl-C when a command says a line that fits; return all that it said."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -44,6 +46,11 @@ def main() -> None:
     """Run the verb that the command line names."""
     end_on_interrupt()
     make_streams_usable()
+    # What is imported stays: to look for garbage in it takes a quarter of a short command.
+    gc.disable()
     from armload.cli.program import run
 
+    gc.enable()
+    gc.freeze()
+    atexit.register(gc.freeze)
     run()

@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.person import Person
 from tests.system.engines import shared
+from tests.waiting import wait_until
 
 ENGINE_RUNS = "pidof llama-completion >/dev/null"
 # Runs on the board, where no line is too slow for it.
@@ -145,3 +146,4 @@ def benches(tokens: int, *more: str, model: str = "") -> tuple[str, ...]:
 def power_cut(ann: Person) -> None:
     (state,) = (ann.folder / "cache" / "machines").glob("mine-*/qemu.pid")
     os.kill(int(state.read_text()), signal.SIGKILL)
+    wait_until(lambda: ann.machine() is None)

@@ -15,6 +15,7 @@ from tests.person import Person
 from tests.system.people import (
     ENGINE_RUNS,
     RUNS,
+    HeldEngine,
     benches,
     board_is_clean,
     checked,
@@ -142,7 +143,7 @@ def test_a_cut_in_the_power_is_recorded_and_nothing_needs_a_hand(
     here = {path.name for path in ann.runs.glob("*")}
     wanted = random.randint(3, 12)
     with ExitStack() as stack:
-        stack.enter_context(held_engine(ann, steps=wanted))
+        stack.callback(HeldEngine(ann, steps=wanted).goes_on)
         process = ann.start(*words, "--new")
         wait_until(
             lambda: steps_seen(ann, here) >= wanted and text_seen(ann, here) != "",

@@ -24,6 +24,7 @@ from other_models import WRITERS
 
 from armload.conversion.quantising import quantised_for
 from armload.core.progress import Silent
+from armload.engines.plan import SEED_N_PREDICT
 from armload.models.find import resolve
 from armload.models.shape import Shape
 from armload.models.synth import synthesise
@@ -117,7 +118,7 @@ def measure(cell: Cell, folder: Path, board: str, threads: int, tokens: int) -> 
     model = model_of(cell, folder, board)
     both = ("--board", board, "--model", model, "--threads", str(threads), *cell.options)
     both += ("--prompt-tokens", str(cell.prompt_tokens))
-    context = cell.prompt_tokens + tokens + 16
+    context = cell.prompt_tokens + max(tokens, SEED_N_PREDICT) + 16
     both += ("--context", str(-(-context // 256) * 256))
     armload(folder, "fit", *both, "--json")
     armload(folder, "bench", *both, "-n", str(tokens), "--repeats", str(RUNS), "--new", "--json")

@@ -14,13 +14,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <map>
-#include <memory>
 #include <sstream>
 #include <string>
 #include <sys/wait.h>
@@ -34,8 +32,9 @@ const char * const TIMED    = "ARMLOAD_TIMED";
 
 const uint32_t BATCH_TOKENS   = 64;   // kernels for many columns are at their full speed from here on
 const uint32_t SHALLOW_TOKENS = 256;  // the smallest KV cache that llama.cpp makes
-const size_t   LEAST_BYTES    = 32u << 20, MOST_BYTES = 128u << 20;
-const int      MOST_NODES     = 64;
+const size_t   LEAST_BYTES    = 32u << 20, MOST_BYTES = 256u << 20;
+const int      MOST_NODES     = 512;
+const int      MOST_TOGETHER  = 64;
 const double   SAMPLE_SECONDS = 0.002, ENOUGH_SECONDS = 0.05, LIMIT_SECONDS = 0.3;
 const double   WHOLE_SHARE    = 0.97;
 const unsigned SECONDS_AT_MOST = 10;  // of one operation
@@ -63,8 +62,6 @@ struct Operand {
     size_t                     stride[GGML_MAX_DIMS]{};
 
     bool lies_in_memory() const { return is_weight || is_cache; }
-
-    int64_t elements() const { return size[0] * size[1] * size[2] * size[3]; }
 };
 
 struct Operation {
@@ -200,9 +197,10 @@ struct List {
 }
 
 List list_of(llama_model * model, const llama_context_params & wanted) {
-    List     list;
-    uint32_t before = 0;
-    for (const uint32_t depth : { std::min(SHALLOW_TOKENS, wanted.n_ctx), wanted.n_ctx }) {
+    List           list;
+    const uint32_t deepest = wanted.n_ctx != 0 ? wanted.n_ctx : static_cast<uint32_t>(llama_model_n_ctx_train(model));
+    uint32_t       before  = 0;
+    for (const uint32_t depth : { std::min(SHALLOW_TOKENS, deepest), deepest }) {
         if (depth == before) {
             continue;
         }
@@ -277,7 +275,7 @@ size_t timed_bytes(const List & list) {
     for (const auto & [number, count] : list.graphs.front().counts) {
         model_bytes += static_cast<size_t>(count) * list.operations[static_cast<size_t>(number)].weights_bytes;
     }
-    return std::min(std::min(std::max(2 * cache_bytes(), LEAST_BYTES), MOST_BYTES), model_bytes);
+    return std::min(std::min(std::max(4 * cache_bytes(), LEAST_BYTES), MOST_BYTES), model_bytes);
 }
 
 uint64_t random_bits() {
@@ -328,8 +326,8 @@ class Timing {
         target_bytes_(target_bytes),
         threads_(threads) {
         cut();
-        const size_t graphs_bytes =
-            ggml_graph_overhead_custom(MOST_NODES, false) + MOST_NODES * ggml_graph_overhead_custom(1, false);
+        const size_t graphs_bytes = ggml_graph_overhead_custom(MOST_TOGETHER, false) +
+                                    MOST_NODES * ggml_graph_overhead_custom(1, false);
         ggml_init_params params = {
             ggml_tensor_overhead() * (MOST_NODES + 1) * (GGML_MAX_SRC + 1) + 2 * graphs_bytes, nullptr, true
         };
@@ -344,15 +342,16 @@ class Timing {
         load_s = load_s_ * scale_;
         std::vector<ggml_cgraph *> graphs{ graph_of(0, 1) };
         const double               once =
-            std::min({ compute(graphs[0]).seconds, compute(graphs[0]).seconds, compute(graphs[0]).seconds });
-        size_t size = 1;
+            std::max(1e-8, std::min({ compute(graphs[0]).seconds, compute(graphs[0]).seconds,
+                                      compute(graphs[0]).seconds }));
+        size_t size = 0;
         for (const Operand & source : operation_.sources) {
             size += source.lies_in_memory() ? bytes_of(source) : 0;
         }
-        const int copies   = std::min(static_cast<int>(target_bytes_ / size) + 1, MOST_NODES);
-        const int at_once  = static_cast<int>(SAMPLE_SECONDS / std::max(once, 1e-8));
-        const int together = std::max(1, std::min(at_once, MOST_NODES));
-        const int nodes    = std::max(std::min(copies, static_cast<int>(LIMIT_SECONDS / once) + 1), together);
+        const int all      = size != 0 ? static_cast<int>(std::min<size_t>(target_bytes_ / size, MOST_NODES)) : 1;
+        copies_            = std::max(1, std::min(all, static_cast<int>(LIMIT_SECONDS / once)));
+        const int together = std::max(1, std::min(static_cast<int>(SAMPLE_SECONDS / once), MOST_TOGETHER));
+        const int nodes    = std::max(copies_, together);
         while (static_cast<int>(nodes_.size()) < nodes) {
             add_node();
         }
@@ -460,6 +459,8 @@ class Timing {
 
     void add_node() {
         const bool    is_first = nodes_.empty();
+        const bool    is_new   = nodes_.size() < static_cast<size_t>(copies_);
+        const size_t  like     = is_new ? 0 : nodes_.size() % static_cast<size_t>(copies_);
         ggml_tensor * node     = tensor_of(operation_.result);
         if (is_first) {
             node = placed(operation_.result);
@@ -479,7 +480,7 @@ class Timing {
                 node->src[i] = placed(source);
                 const std::vector<uint8_t> data = chosen(node->src[i], source, i);
                 ggml_backend_tensor_set(node->src[i], data.data(), 0, data.size());
-            } else if (source.lies_in_memory() || is_first) {
+            } else if (is_first || (is_new && source.lies_in_memory())) {
                 node->src[i] = placed(source);
                 std::vector<uint8_t> & data = patterns_[i];
                 if (data.empty()) {
@@ -490,7 +491,7 @@ class Timing {
                 ggml_backend_tensor_set(node->src[i], data.data(), 0, data.size());
                 load_s_ = is_laid_out(source) ? cpu_seconds() - start : load_s_;
             } else {
-                node->src[i] = nodes_.front()->src[i];
+                node->src[i] = nodes_[like]->src[i];
             }
         }
         nodes_.push_back(node);
@@ -545,6 +546,7 @@ class Timing {
     Operation                           operation_;
     const size_t                        target_bytes_;
     const int                           threads_;
+    int                                 copies_ = 1;
     double                              scale_  = 1.0;
     double                              load_s_ = 0.0;
     ggml_context *                      context_;

@@ -1,7 +1,7 @@
 """Mixtures of experts larger than memory, streamed and as plain llama.cpp maps them.
 
     python benchmarks/streamed_experts.py [--models even,planted,many] [--times 1.5,2,3]
-        [--rates 165MB,450MB] [--tokens 48] [--repeats 3] [--folder /var/tmp]
+        [--rates 165MB,450MB] [--tokens 48] [--threads 2] [--repeats 3] [--folder /var/tmp]
 
 Needs root, and control groups of version 1: a memory group limits the memory, page cache included,
 to a fraction of the model's size, and a blkio group the rate at which its disk is read. Builds the
@@ -100,7 +100,9 @@ class Result:
         return statistics.mean(step.read_bytes or 0 for step in self.decode)
 
 
-def run(program: Path, model: Path, limits: Limits, tokens: int, *, is_streamed: bool) -> Result:
+def run(
+    program: Path, model: Path, limits: Limits, tokens: int, threads: int, *, is_streamed: bool
+) -> Result:
     """Run the program once, with a cold page cache."""
     with tempfile.TemporaryDirectory() as scratch, limited(model.parent, limits) as enter:
         trace, file = Path(scratch) / "trace.jsonl", Path(scratch) / "prompt.txt"
@@ -108,7 +110,8 @@ def run(program: Path, model: Path, limits: Limits, tokens: int, *, is_streamed:
         file.write_text(" ".join(drawn))
         words = [
             *(str(program), "-m", str(model), "-f", str(file), "-n", str(tokens)),
-            *("-c", "1024", "-b", "1024", "-ub", "1024", "-t", "2", "--temp", "1", "--seed", "1"),
+            *("-c", "1024", "-b", "1024", "-ub", "1024", "-t", str(threads)),
+            *("--temp", "1", "--seed", "1"),
             *("-no-cnv", "--ignore-eos", "--no-repack", "-fit", "off", "--no-display-prompt"),
             *(["--no-warmup", "--poll", "0"] if is_streamed else []),
         ]
@@ -191,6 +194,7 @@ def main() -> None:
     parser.add_argument("--times", default="1.5,2,3", help="the model's size over the memory")
     parser.add_argument("--rates", default="165MB,450MB", help="of storage, per second")
     parser.add_argument("--tokens", type=int, default=48)
+    parser.add_argument("--threads", type=int, default=2, help="1 beside other work")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", type=Path, default=Path("/var/tmp"))
     given = parser.parse_args()
@@ -205,7 +209,10 @@ def main() -> None:
                     limits = Limits(memory_bytes=memory, bytes_per_s=rate)
                     for _ in range(given.repeats):
                         mapped, streamed = (
-                            run(binary.path, model, limits, given.tokens, is_streamed=is_streamed)
+                            run(
+                                *(binary.path, model, limits, given.tokens, given.threads),
+                                is_streamed=is_streamed,
+                            )
                             for is_streamed in (False, True)
                         )
                         print(

@@ -129,8 +129,9 @@ def predict(
     if gives.memory is None:
         return base
     exceeds = not gives.memory.holds(need)
-    streams = streaming == "always" or (exceeds and streaming == "if needed")
     held = _held(need, gives.memory, resident_bytes)
+    streams = streaming == "always" or (exceeds and streaming == "if needed")
+    streams = streams and not held.leaves_experts_mapped
     parts = MemoryParts(
         weights_bytes=need.weights_bytes,
         kv_bytes=need.kv_bytes,
@@ -206,11 +207,16 @@ def _resident(
 
 @dataclass(frozen=True, kw_only=True)
 class _Held:
-    """What stays in memory of streamed weights: of experts, and of all others, which come first."""
+    """What stays in memory of streamed weights: of experts, and of all others, which come first.
+
+    Attributes:
+        leaves_experts_mapped: there is no memory for one layer's experts, so nothing is streamed.
+    """
 
     dense_bytes: int
     expert_bytes: int
     window_bytes: int
+    leaves_experts_mapped: bool = False
 
 
 def _held(need: MemoryNeed, memory: BoardMemory, wanted_bytes: int | None) -> _Held:
@@ -220,7 +226,12 @@ def _held(need: MemoryNeed, memory: BoardMemory, wanted_bytes: int | None) -> _H
     if not need.expert_bytes or dense + layer > free:
         room = free - window - layer
         kept = max(0, min(room, dense, room if wanted_bytes is None else wanted_bytes))
-        return _Held(dense_bytes=kept, expert_bytes=0, window_bytes=window + layer)
+        return _Held(
+            dense_bytes=kept,
+            expert_bytes=0,
+            window_bytes=window + layer,
+            leaves_experts_mapped=bool(need.expert_bytes) and window + layer > free,
+        )
     # The experts of a layer that have no slot share a window.
     passing = layer / need.expert_bytes
     slots = min(need.expert_bytes, (free - dense - layer) / max(1 - passing, passing))

@@ -385,3 +385,14 @@ def test_what_is_requested_to_stay_of_a_mixture_is_of_experts_last() -> None:
     assert found.hit_rate is not None
     assert found.hit_rate.value == 0
     assert found.storage_bytes_per_token == 200 * MB + 600 * MB
+
+
+def test_a_mixture_one_of_whose_layers_does_not_fit_stays_mapped_and_is_not_refused() -> None:
+    found = predict(
+        MIXTURE.model_copy(update={"expert_layer_bytes": 3 * GB}),
+        gives(),
+        computing(1.0),
+        prompt_tokens=8,
+        streaming="if needed",
+    )
+    assert (found.verdict, found.hit_rate) == ("reads storage", None)

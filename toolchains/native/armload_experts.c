@@ -322,8 +322,8 @@ static bool open_window(int number) {
         const size_t         bytes = layer->each[number].slot_bytes * (size_t) layer->expert_count;
         most                       = bytes > most ? bytes : most;
     }
-    experts.windows[number] = memfd_create("armload-experts", MFD_CLOEXEC);
-    return experts.windows[number] >= 0 && ftruncate(experts.windows[number], (off_t) most) == 0;
+    experts.windows[number] = most > 0 ? memfd_create("armload-experts", MFD_CLOEXEC) : -1;
+    return most == 0 || (experts.windows[number] >= 0 && ftruncate(experts.windows[number], (off_t) most) == 0);
 }
 
 static bool open_area(struct layer * layer, int number) {
@@ -348,8 +348,8 @@ bool armload_open_experts(int64_t bytes, bool with_window) {
     experts.nearly_all = INT64_MAX;
     experts.is_open    = true;
     experts.order      = armload_resized(experts.order, (size_t) experts.count * sizeof(*experts.order));
-    for (int number = 0; number < MOST_MATRICES && done; number++) {
-        done = open_window(number);
+    for (int number = 0; number < MOST_MATRICES; number++) {
+        done = open_window(number) && done;
     }
     for (int index = 0; index < experts.count && done; index++) {
         for (int number = 0; number < experts.layers[index].matrix_count && done; number++) {
@@ -845,13 +845,15 @@ bool armload_enter_experts(struct ggml_cgraph * graph) {
     return done;
 }
 
-void armload_leave_experts(void) {
+bool armload_leave_experts(void) {
     pthread_mutex_lock(&experts.lock);
+    const bool done = experts.next_event == experts.event_count;
     for (int index = 0; index < experts.order_count; index++) {
         pass_layer(experts.order[index]);
     }
     leave_graph();
     pthread_mutex_unlock(&experts.lock);
+    return done;
 }
 
 // What a layer takes now or soon stays.

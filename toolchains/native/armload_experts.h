@@ -45,8 +45,8 @@ bool armload_enter_experts(struct ggml_cgraph * graph);
 bool armload_experts_follow(const struct ggml_tensor * node);
 void armload_follow_with_experts(const struct ggml_tensor * node);
 
-// After it was computed.
-void armload_leave_experts(void);
+// After it was computed. Returns false if it was not computed to its end: some experts may not have been read.
+bool armload_leave_experts(void);
 
 // Gives up slots, which takes that many bytes less. Returns how many bytes are still wanted.
 int64_t armload_release_experts(int64_t bytes);

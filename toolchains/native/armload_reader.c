@@ -531,7 +531,12 @@ void armload_await_requests(const int * waiting) {
     if (*waiting > 0) {
         const int64_t start_ns = now_ns();
         while (*waiting > 0) {
-            pthread_cond_wait(&reader.filled, &reader.lock);
+            // This thread has a core, which another one would have to be given first.
+            if (requests.first < requests.end) {
+                read_request(requests.each[requests.first++]);
+            } else {
+                pthread_cond_wait(&reader.filled, &reader.lock);
+            }
         }
         reader.wait_ns += now_ns() - start_ns;
     }

@@ -284,11 +284,10 @@ static enum ggml_status compute_paced(ggml_backend_sched_t sched, struct ggml_cg
     const enum ggml_status status = ggml_backend_sched_graph_compute_async(sched, graph);
     ggml_backend_sched_synchronize(sched);
     ggml_backend_sched_set_eval_callback(sched, stream.user_callback, stream.user_data);
-    armload_leave_experts();
     leave_segment();
     stream.pass++;
-    if (status != GGML_STATUS_SUCCESS && armload_experts_bytes() > 0) {
-        end(); // some of them may not have been read
+    if (!armload_leave_experts()) {
+        end();
         stream.state.unfit = "computing was interrupted";
     }
     return status;

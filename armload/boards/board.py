@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from armload.boards.power import PowerMeter
 from armload.core.errors import UsageError
 from armload.core.values import ByteCount, Value
 from armload.core.workspace import cache_folder, data_names
@@ -165,6 +166,7 @@ class Board(Value):
             may leave it out. A board of kind
             ``local`` may give one relative to armload's cache folder.
         build_host: how it compiles when a build is sent there.
+        power: what measures the power that it draws; none when nothing does.
         facts: what is known beforehand. Memory and storage rate of a virtual board are what
             its machine is made with, whatever a file that it extends declares.
     """
@@ -175,6 +177,7 @@ class Board(Value):
     reach: Reach
     workdir: PurePosixPath
     build_host: BuildHost = BuildHost()
+    power: PowerMeter | None = None
     facts: DeclaredSpecs = Field(default=DeclaredSpecs(), validate_default=True)
 
     @field_validator("target")

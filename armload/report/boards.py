@@ -8,6 +8,7 @@ from rich.text import Text
 
 from armload.boards.board import AdbReach, Board, HdcReach, LocalReach, SshReach
 from armload.boards.conditions import Conditions, within_group
+from armload.boards.power import PowerAnswer
 from armload.boards.probe import TOOLS, Probe
 from armload.boards.rates import Rates
 from armload.core.values import Value, format_bytes
@@ -27,11 +28,13 @@ class ProbedBoard(Probe):
         target_misfit: why its target does not suit it; empty where it does.
         rates_missing: why there is no rate of memory or storage.
         in_use_by: who uses it.
+        power: what its power meter shows; none where its file names none.
     """
 
     target_misfit: str
     rates_missing: Missing
     in_use_by: tuple[Claim, ...]
+    power: PowerAnswer | None
 
 
 class StoppedBoard(Value):
@@ -83,9 +86,18 @@ def contents_table(entries: Sequence[BoardItem]) -> Table:
     return table
 
 
-def probe_table(board: Board, found: Probe, missing: Missing, *, in_use: str) -> Details:
+def probe_table(
+    board: Board,
+    found: Probe,
+    missing: Missing,
+    *,
+    in_use: str,
+    power: PowerAnswer | None = None,
+) -> Details:
     """Lay out what a board answered, why it has no rates, and who uses it."""
-    return Details([*_probe_rows(board, found, missing), ("in use by", in_use or "nobody")])
+    drawn = [] if power is None else [("power", power.words)]
+    rows = _probe_rows(board, found, missing)
+    return Details([*rows, *drawn, ("in use by", in_use or "nobody")])
 
 
 def _probe_rows(board: Board, found: Probe, missing: Missing) -> list[tuple[str, str]]:

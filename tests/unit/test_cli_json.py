@@ -17,6 +17,7 @@ from armload.analysis.repeats import NothingTimed, Precision
 from armload.analysis.run import Run
 from armload.boards.board import SshAddress
 from armload.boards.probe import parse_probe
+from armload.boards.power import PowerAnswer, PowerReading
 from armload.boards.ssh_connection import ServerKey
 from armload.boards.trust import PinnedKey
 from armload.build.binary import Binary
@@ -129,6 +130,9 @@ PROBED = ProbedBoard(
     target_misfit="",
     rates_missing=Missing(memory="not measured", storage="not measured"),
     in_use_by=(CLAIM,),
+    power=PowerAnswer(
+        reading=PowerReading(watts=2.8, source="shelly at http://plug", sees="wall"), problem=""
+    ),
 )
 ENTRY = BoardItem(
     name=PurePosixPath("runs/a"), kind="run", state="collected", size_bytes=None, used_days=None

@@ -16,8 +16,8 @@ from pydantic import BaseModel
 from armload.analysis.repeats import NothingTimed, Precision
 from armload.analysis.run import Run
 from armload.boards.board import SshAddress
-from armload.boards.probe import parse_probe
 from armload.boards.power import PowerAnswer, PowerReading
+from armload.boards.probe import parse_probe
 from armload.boards.ssh_connection import ServerKey
 from armload.boards.trust import PinnedKey
 from armload.build.binary import Binary

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from armload.boards.hardware import load_hardware
+from armload.boards.power import PowerMeter
 from armload.boards.specs import DeclaredSpecs
 from armload.core.errors import UsageError
 from armload.core.values import ByteCount, Value
@@ -153,6 +154,7 @@ class Board(Value):
             ``local`` may give one relative to armload's cache folder.
         build_host: how it compiles when a build is sent there.
         sensors: names of the thermal zones that tell how hot it is; empty for all that make sense.
+        power: what measures the power that it draws; none when nothing does.
         facts: what is known beforehand: the hardware's, unless its file gives others. Memory and
             storage rate of a virtual board are what its machine is made with, whatever a file that
             it extends declares.
@@ -166,6 +168,7 @@ class Board(Value):
     workdir: PurePosixPath = Field(default=PurePosixPath(), validate_default=True)
     build_host: BuildHost = BuildHost()
     sensors: tuple[str, ...] = ()
+    power: PowerMeter | None = None
     facts: DeclaredSpecs = Field(default=DeclaredSpecs(), validate_default=True)
 
     @field_validator("hardware")

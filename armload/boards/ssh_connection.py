@@ -182,6 +182,7 @@ class SshConnection:
 AnyConnection = SshConnection | MasterConnection
 """By Python's client, or by the system's ``ssh`` where that client cannot log in."""
 
+_SAID_ALREADY = ("Permission denied", "Host key verification failed")
 # Asking these again would only count as another refused login there.
 _beyond_python: dict[SshAddress, str] = {}
 
@@ -204,7 +205,7 @@ def open_connection(address: SshAddress, board_name: str) -> AnyConnection:
         try:
             connection = _by_system_ssh(address, board_name, error.message)
         except NotBegunError as refusal:
-            if "Permission denied" not in str(refusal):
+            if not any(words in str(refusal) for words in _SAID_ALREADY):
                 error.remedy += f"\nThe system's ssh cannot log in either: {refusal}."
             raise error from refusal
         _beyond_python[address] = error.message
@@ -373,7 +374,15 @@ def _routed(
                 if transport is not None:
                     transport.auth_none(username)
                     return
-            super()._auth(username, *ways)  # type: ignore[misc] # has no public way before it
+            try:
+                super()._auth(username, *ways)  # type: ignore[misc] # has no public way before it
+            except (paramiko.SSHException, ValueError) as error:
+                # The last of the files that it could not read is no better reason.
+                if isinstance(error, paramiko.PasswordRequiredException) or not (
+                    transport is not None and transport.is_active()
+                ):
+                    raise
+                raise paramiko.AuthenticationException(str(error)) from error
 
     class Read(paramiko.SSHConfig):
         def lookup(self, _hostname: str) -> paramiko.SSHConfigDict:

@@ -11,6 +11,7 @@ from armload.boards.board import AdbReach, Board, HdcReach, LocalReach, SshReach
 from armload.boards.conditions import Conditions, within_group
 from armload.boards.contradictions import Contradiction, contradictions
 from armload.boards.hardware import Hardware, size_name
+from armload.boards.power import PowerAnswer
 from armload.boards.probe import TOOLS, Probe
 from armload.boards.rates import Rates
 from armload.core.values import Value, format_bytes
@@ -32,12 +33,14 @@ class ProbedBoard(Probe):
         rates_missing: why there is no rate of memory or storage.
         in_use_by: who uses it.
         contradictions: what its file declares and it shows otherwise.
+        power: what its power meter shows; none where its file names none.
     """
 
     target_misfit: str
     rates_missing: Missing
     in_use_by: tuple[Claim, ...]
     contradictions: tuple[Contradiction, ...] = ()
+    power: PowerAnswer | None = None
 
 
 class AddedBoard(Value):
@@ -139,9 +142,17 @@ def contents_table(entries: Sequence[BoardItem]) -> Table:
     return table
 
 
-def probe_table(board: Board, found: Probe, missing: Missing, *, in_use: str) -> Details:
+def probe_table(
+    board: Board,
+    found: Probe,
+    missing: Missing,
+    *,
+    in_use: str,
+    power: PowerAnswer | None = None,
+) -> Details:
     """Lay out what a board answered, why it has no rates, and who uses it."""
-    rows = _probe_rows(board, found, missing)
+    drawn = [] if power is None else [("power", power.words)]
+    rows = _probe_rows(board, found, missing) + drawn
     if lines := contradiction_lines(contradictions(board, found)):
         rows.append(("contradictions", "; ".join(lines)))
     return Details([*rows, ("in use by", in_use or "nobody")])

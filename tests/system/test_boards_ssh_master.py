@@ -66,6 +66,16 @@ def test_a_security_key_is_touched_once_for_all_that_a_command_does(
     assert agent.touched == 1
 
 
+def test_a_key_of_which_only_the_public_half_lies_here_is_used(
+    token_only: SshAddress, agent: SecurityKeyAgent, tmp_path: Path, home: Path
+) -> None:
+    (tmp_path / "token.pub").write_text(f"{agent.public_line}\n")
+    with (home / ".ssh" / "config").open("a") as config:
+        config.write(f"  IdentitiesOnly yes\n  IdentityFile {tmp_path}/token.pub\n")
+    with closing(SshHost(token_only, "my-board")) as host:
+        assert host.run("echo in").text == "in"
+
+
 def test_a_port_is_reached_over_the_same_login(
     token_only: SshAddress, agent: SecurityKeyAgent
 ) -> None:

@@ -17,6 +17,7 @@ from armload.analysis.repeats import NothingTimed, Precision
 from armload.analysis.run import Run
 from armload.boards.board import SshAddress, load_board
 from armload.boards.contradictions import Contradiction
+from armload.boards.power import PowerAnswer, PowerReading
 from armload.boards.probe import parse_probe
 from armload.boards.ssh_connection import ServerKey
 from armload.boards.trust import PinnedKey
@@ -136,6 +137,9 @@ PROBED = ProbedBoard(
     rates_missing=Missing(memory="not measured", storage="not measured"),
     in_use_by=(CLAIM,),
     contradictions=(CONTRADICTION,),
+    power=PowerAnswer(
+        reading=PowerReading(watts=2.8, source="shelly at http://plug", sees="wall"), problem=""
+    ),
 )
 ENTRY = BoardItem(
     name=PurePosixPath("runs/a"), kind="run", state="collected", size_bytes=None, used_days=None

@@ -60,6 +60,7 @@ def probe(options: BoardOptions) -> None:
     from armload.boards.board import load_board
     from armload.boards.connect import connect
     from armload.boards.contradictions import contradictions
+    from armload.boards.power import asked_power
     from armload.boards.probe import probe as probe_host
     from armload.cli import terminal
     from armload.cli.streams import show_document
@@ -73,6 +74,7 @@ def probe(options: BoardOptions) -> None:
     host = connect(chosen, progress)
     try:
         found = probe_host(host, chosen, progress)
+        power = None if chosen.power is None else asked_power(chosen.power, host)
         users = [claim for claim in claims(host, chosen.workdir) if claim.left_s]
         if not users and found.workdir_executable:
             rates, missing = measure(host, chosen, found, progress)
@@ -95,11 +97,12 @@ def probe(options: BoardOptions) -> None:
                 rates_missing=missing,
                 in_use_by=tuple(users),
                 contradictions=contradictions(chosen, found),
+                power=power,
             )
         )
     else:
         in_use = ", ".join(user.words for user in users)
-        terminal.show(probe_table(chosen, found, missing, in_use=in_use))
+        terminal.show(probe_table(chosen, found, missing, in_use=in_use, power=power))
         if found.workdir_obstacle is not None:
             terminal.say(
                 f"{found.workdir_obstacle.words}. {found.workdir_obstacle.remedy(chosen.name)}"

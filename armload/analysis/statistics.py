@@ -248,7 +248,7 @@ def tokens_to_know(times: Sequence[float], share: float) -> int:
     return max(len(times), math.ceil(len(times) * (half / share) ** 2))
 
 
-def long_run_variance(samples: Sequence[float]) -> float:
+def long_run_variance(samples: Sequence[float] | Floats) -> float:
     """Return the variance of the samples' mean, times their count, though neighbours are alike.
 
     It is the mean square of as many projections on slow cosines as ``COSINES`` says, and has so

@@ -12,9 +12,9 @@ from armload.analysis.load.rate_search import (
     Attempt,
     Evidence,
     RateSearch,
-    RateVerdict,
     SaturatedRun,
 )
+from armload.analysis.load.records import RateVerdict
 from armload.analysis.load.steady import ServedTimes, steady
 from armload.analysis.statistics import Interval
 from tests.queues import SHARED, Floats, Queue
@@ -126,9 +126,9 @@ def _seen(
     if known < 2:
         return None
     times = ServedTimes.model_construct(
-        scheduled_s=due_s,
-        slot_s=np.where(is_open, np.inf, begun_s),
-        end_s=np.where(is_open, np.inf, ends_s),
+        scheduled_s=tuple(due_s.tolist()),
+        slot_s=tuple(np.where(is_open, np.inf, begun_s).tolist()),
+        end_s=tuple(np.where(is_open, np.inf, ends_s).tolist()),
     )
     return Evidence(
         severities=(first_s / limit_s).tolist(),

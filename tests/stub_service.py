@@ -34,6 +34,7 @@ class Behaviour:
         says: why, where the status is an error.
         has_tokenizer: whether it counts tokens: each word is one.
         data_in_list: how llm-serving writes an event.
+        slots: requests that it answers at a time; the others wait before their header.
     """
 
     header_s: float = 0.0
@@ -48,6 +49,7 @@ class Behaviour:
     says: str = "as told"
     has_tokenizer: bool = True
     data_in_list: bool = True
+    slots: int = 10_000
 
 
 @dataclass(kw_only=True)
@@ -65,6 +67,7 @@ class StubService:
     seen: list[tuple[str, str | None]] = field(default_factory=list)
     bodies: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     behaviour: Behaviour = field(default_factory=Behaviour)
+    free: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(10_000))
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         how, path = self.behaviour, request.path
@@ -85,7 +88,8 @@ class StubService:
             return web.json_response({"error": {"message": "File Not Found"}}, status=404)
         if how.status != 200 and len(self.bodies) > how.answered:
             return web.json_response({"error": {"message": how.says}}, status=how.status)
-        return await self._stream(request, how, body)
+        async with self.free:
+            return await self._stream(request, how, body)
 
     async def _stream(
         self, request: web.Request, how: Behaviour, body: dict[str, Any]
@@ -185,6 +189,7 @@ _STREAMS = {
 def stub_service(**behaviour: Any) -> Iterator[StubService]:
     """Run a service in a thread of this process."""
     service = StubService(behaviour=Behaviour(**behaviour))
+    service.free = asyncio.Semaphore(service.behaviour.slots)
     loop = asyncio.new_event_loop()
     runner = web.AppRunner(_application(service), shutdown_timeout=0.1)
     thread = threading.Thread(target=loop.run_forever)

@@ -159,14 +159,9 @@ def ratio_of_tokens(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) 
     Args:
         a: one row of times in order per run, at least one row, none of them empty.
     """
-    return _ratio_by_position(a, b, drift=max(map(_drift, (*a, *b))))
-
-
-def _ratio_by_position(
-    a: Sequence[Sequence[float]], b: Sequence[Sequence[float]], *, drift: float
-) -> Ratio:
     import numpy as np
 
+    drift = max(map(_drift, (*a, *b)))
     length = min(len(row) for row in (*a, *b))
     one = np.array([row[:length] for row in a], dtype=float)
     other = np.array([row[:length] for row in b], dtype=float)
@@ -193,21 +188,6 @@ def _ratio_by_position(
         high=float(high) * allowance,
         unit="tokens",
     )
-
-
-def ratio_of_pairs(a: Sequence[float], b: Sequence[float]) -> Ratio:
-    """Compare two loads by the latency of each request, given in order and one beside the other.
-
-    It is that of ``ratio_of_tokens`` for one run a side: requests that follow one another are
-    alike, and so are the same ones of both loads. That latencies change in the course of a load
-    is its queue, and the same on both sides.
-
-    Args:
-        a: one positive figure per request, at least one.
-        b: as many, of the same requests.
-    """
-    found = _ratio_by_position([a], [b], drift=1.0)
-    return found if found.unit == "none" else found.model_copy(update={"unit": "requests"})
 
 
 def own_doubt(times: Sequence[float]) -> float:
@@ -248,7 +228,7 @@ def tokens_to_know(times: Sequence[float], share: float) -> int:
     return max(len(times), math.ceil(len(times) * (half / share) ** 2))
 
 
-def long_run_variance(samples: Sequence[float]) -> float:
+def long_run_variance(samples: Sequence[float] | Floats) -> float:
     """Return the variance of the samples' mean, times their count, though neighbours are alike.
 
     It is the mean square of as many projections on slow cosines as ``COSINES`` says, and has so

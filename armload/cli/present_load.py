@@ -8,7 +8,7 @@ from pathlib import Path
 
 from armload.cli import terminal
 from armload.cli.streams import show_document
-from armload.cli.verbs.load import DURATION_S, FIND_REQUESTS, LoadOptions
+from armload.cli.verbs.load import DURATION_S, LoadOptions
 from armload.core.errors import InterruptionError, UsageError
 from armload.core.files import require_file, unreadable
 from armload.core.progress import Progress
@@ -23,7 +23,6 @@ from armload.runs.request import EngineSource, Request, Waiting
 from armload.serving.arrivals import Arrivals
 from armload.serving.dialects.dialect import Dialect
 from armload.serving.exports import export
-from armload.serving.find_rate import check_requests
 from armload.serving.load_runner import LoadRunner
 from armload.serving.loads import LoadFolder
 from armload.serving.readiness import check_url
@@ -41,6 +40,8 @@ def check_combination(options: LoadOptions) -> None:
     """
     if options.find_rate:
         _check_find_rate(options)
+    elif options.max_time is not None:
+        raise UsageError("--max-time is an option of --find-rate.", "Use --duration.")
     elif bool(options.rate) == bool(options.concurrency):
         raise UsageError(
             "Give either --rate or --concurrency, or let --find-rate find the highest rate.",
@@ -76,16 +77,15 @@ def check_combination(options: LoadOptions) -> None:
 
 def _check_find_rate(options: LoadOptions) -> None:
     options.refuse(
-        ("rate", "concurrency", "duration"),
-        "--find-rate, which chooses rates and durations itself",
-        "Use --requests for how many requests each rate has.",
+        ("rate", "concurrency", "duration", "requests", "warmup", "repeats"),
+        "--find-rate, which chooses rates, durations and warm-ups itself",
+        "Use --max-time to end it earlier.",
     )
     if not options.slo:
         raise UsageError(
             "--find-rate needs the latencies that count: --slo is missing.",
             "Example: --find-rate --slo ttft=2s,tpot=500ms",
         )
-    check_requests(options.requests or FIND_REQUESTS, options.warmup)
 
 
 def paces_of(options: LoadOptions) -> list[LoadLevel]:
@@ -101,7 +101,7 @@ def extent_of(options: LoadOptions) -> StopCondition:
     Raises:
         UsageError: the warm-up leaves no request.
     """
-    count = options.requests or (FIND_REQUESTS if options.find_rate else None)
+    count = options.requests
     if count is not None:
         _check_warmup(options.warmup, count, counted(count, "request"))
     return StopCondition(
@@ -113,14 +113,20 @@ def extent_of(options: LoadOptions) -> StopCondition:
 
 
 def needed(
-    paces: Sequence[LoadLevel], extent: StopCondition, arrivals: Arrivals, seed: int
+    paces: Sequence[LoadLevel],
+    extent: StopCondition,
+    arrivals: Arrivals,
+    seed: int,
+    repeats: int,
 ) -> int | None:
     """Return how many requests the points send in all; none where that is not known before.
 
     Raises:
         UsageError: a schedule has no requests, too many, or none after the warm-up.
     """
-    counts = [_count(pace, extent, arrivals, seed) for pace in paces]
+    counts = [
+        _count(pace, extent, arrivals, seed + repeat) for repeat in range(repeats) for pace in paces
+    ]
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
 

@@ -1,116 +1,40 @@
-"""The highest rate at which a service meets its objectives, by bisection.
+"""The search for the highest rate at which a service meets its objectives, on a real service.
 
-A closed loop with as many clients as slots shows first what the service can do at most: no rate
-above that is sustained. Between an eighth of it and a quarter more, the rate is bisected on a
-logarithmic scale. A service whose slots are not known may do more than that: the search goes on
-above as long as it meets the objectives and answers requests as fast as they come.
+A closed loop with as many clients as slots shows first what the service can do at most, and how
+long a request takes. Where the slots are not known, the clients are doubled until more of them
+get no more answers.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from armload.analysis.load.capacity import is_sustained, is_the_clients_fault
-from armload.analysis.load.metrics import Goodput, Metrics, metrics_of
-from armload.analysis.load.records import Objectives
-from armload.core.errors import UsageError
+from armload.analysis.load.findings import ClientLate
+from armload.analysis.load.metrics import metrics_of
+from armload.analysis.load.rate_search import (
+    BUDGET_SERVICE_TIMES,
+    Attempt,
+    Evidence,
+    RateSearch,
+    SaturatedRun,
+    evidence_of,
+    saturated,
+)
+from armload.analysis.load.records import Objectives, RateVerdict, RequestRecord
 from armload.core.progress import Progress
 from armload.core.values import counted, percentage
 from armload.serving.load_runner import LoadRunner, NothingSucceededError
 from armload.serving.loads import LoadFolder
 from armload.serving.target import LoadLevel, StopCondition
 
-FEWEST_REQUESTS = 40
-"""Of fewer, not even all within the objectives show nine of ten with 95% confidence."""
+_CLIENTS, _MOST_CLIENTS = 4, 256
+_MORE_FROM = 1.2
+"""Times as many answers by twice the clients, or the slots were all busy before."""
 
-NARROW_FROM = 1.15
-"""Ratio of the lowest rate that failed to the highest that did not, at which the search ends."""
-
-_LOWEST_SHARE, _HIGHEST_SHARE = 1 / 8, 1.25
-_KEEPS_UP_FROM = 0.8
-"""Share of the rate that is answered. A few requests that come in no time may all be within the
-objectives at any rate, which then shows nothing."""
-
-_CLIENTS = 4
-_PROBES_PER_CLIENT = 3
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bracket:
-    """Where the highest rate lies, in requests/s."""
-
-    low: float
-    high: float
-
-    @property
-    def middle(self) -> float:
-        """The next rate to try, with three figures."""
-        return _three_figures(math.sqrt(self.low * self.high))
-
-    @property
-    def is_narrow(self) -> bool:
-        """Whether the search ends."""
-        return self.high <= self.low * NARROW_FROM
-
-    def after(self, *, met: bool) -> Bracket:
-        """Return where it lies once the middle was tried."""
-        if met:
-            return Bracket(low=self.middle, high=self.high)
-        return Bracket(low=self.low, high=self.middle)
-
-    def tried(self, decide: Callable[[float], bool]) -> list[float]:
-        """Return the rates that are tried from here, in order, as each is decided."""
-        rates, bracket = [], self
-        while not bracket.is_narrow:
-            rates.append(bracket.middle)
-            bracket = bracket.after(met=decide(bracket.middle))
-        return rates
-
-
-@dataclass(frozen=True, kw_only=True)
-class RateVerdict:
-    """What a rate has shown.
-
-    Attributes:
-        met: enough requests were within the objectives.
-        keeps_up: requests were answered about as fast as they came.
-    """
-
-    met: bool
-    keeps_up: bool
-
-
-def search(bracket: Bracket, decide: Callable[[float], RateVerdict]) -> list[float]:
-    """Return the rates that are tried, in order; also above the bracket where the service can."""
-    verdicts: list[RateVerdict] = []
-
-    def met(rate: float) -> bool:
-        verdicts.append(decide(rate))
-        return verdicts[-1].met
-
-    rates = bracket.tried(met)
-    while verdicts[-1].keeps_up and all(each.met for each in verdicts):
-        above = Bracket(low=rates[-1], high=_three_figures(2 * rates[-1]))
-        rates.append(above.high)
-        if not met(above.high):
-            rates += above.tried(met)
-    return rates
-
-
-def bracket_of(most_per_s: float) -> Bracket:
-    """Return where to search.
-
-    Args:
-        most_per_s: requests/s that the service answers in a closed loop.
-    """
-    return Bracket(low=most_per_s * _LOWEST_SHARE, high=most_per_s * _HIGHEST_SHARE)
-
-
-def duration_s(bracket: Bracket, requests: int, *, met: bool) -> float:
-    """Return how long a search takes that meets the objectives always, or never."""
-    return sum(requests / rate for rate in bracket.tried(lambda _: met))
+_FIRST_PER_CLIENT = 3
+_MOST_PER_CLIENT = 150
+_PROBED_SHARE = 0.05
+"""Of the whole search, which the closed loop may take."""
 
 
 def find_rate(
@@ -120,96 +44,159 @@ def find_rate(
     extent: StopCondition,
     *,
     slots: int | None,
+    max_time_s: float | None,
     progress: Progress,
 ) -> LoadFolder:
     """Search, and return the load with a point for each rate that was tried.
 
     Args:
         probing: for the closed loop, which is a load of its own.
-        extent: with the number of requests at each rate.
         slots: of the service; none where they are not known.
+        max_time_s: in which the search ends; none for 3,000 times a request's.
 
     Raises:
         ArmloadError: the service has ended, or answers nothing even in the closed loop.
     """
-    requests = extent.requests or FEWEST_REQUESTS
-    clients = slots or _CLIENTS
-    probe = extent.model_copy(
-        update={"requests": _PROBES_PER_CLIENT * clients, "warmup": 0, "duration_s": None}
-    )
-    probed, records = probing.point(LoadLevel(concurrency=clients), probe)
-    found = metrics_of(probed.load.points[0], records)
-    bracket = bracket_of(found.requests_per_s)
-    progress.say(_foreseen(found, bracket, clients=clients, requests=requests))
-
-    def decide(rate: float, *, once_more: bool = True) -> RateVerdict:
+    loop, spent_s, budget_s = _probe(probing, objectives, extent, slots, max_time_s, progress)
+    loading.most_per_s = loop.per_s
+    search = RateSearch(loop, budget_s - spent_s)
+    number = 0
+    while (attempt := search.next()) is not None:
+        number += 1
+        judge = RateJudge(attempt, objectives, slots, progress)
+        planned = extent.model_copy(
+            update={
+                "duration_s": attempt.warmup_s + attempt.length_s,
+                "requests": None,
+                "warmup_s": attempt.warmup_s,
+            }
+        )
         try:
-            kept, records = loading.point(LoadLevel(rate=rate), extent)
+            kept, records = loading.point(
+                LoadLevel(rate=attempt.rate), planned, draw=number, judge=judge
+            )
         except NothingSucceededError as error:
             progress.say(error.message)
-            return RateVerdict(met=False, keeps_up=False)
-        metrics = metrics_of(kept.load.points[-1], records, objectives)
-        goodput = metrics.goodput
-        assert goodput is not None  # noqa: S101 - there are objectives
-        met = is_sustained(goodput, surely=True)
-        if is_the_clients_fault(goodput):
-            share = percentage(goodput.share_if_on_time - goodput.share)
+            search.done(attempt, "not sustained", None, judge.seen_s)
+            continue
+        took_s = max(record.end_s for record in records)
+        point = kept.load.points[-1]
+        is_late = any(
+            isinstance(each.figures, ClientLate)
+            for each in metrics_of(point, records, objectives, slots=slots).findings
+        )
+        verdict: RateVerdict = judge.verdict or "undecided"
+        if is_late and verdict != "sustained":
+            verdict = "undecided"
             progress.say(
-                f"Discarded the {rate:g} requests/s result: this client fell behind schedule, and "
-                f"{share} of the requests missed the SLO for that. Stop other programs on this "
-                "machine."
+                f"Discarded the {attempt.rate:g} requests/s result: this client fell behind "
+                "schedule. Stop other programs on this machine."
             )
-            if once_more:
-                return decide(rate, once_more=False)
-        else:
-            progress.say(_decided(rate, goodput, met=met))
-        return RateVerdict(met=met, keeps_up=metrics.requests_per_s >= _KEEPS_UP_FROM * rate)
-
-    search(bracket, decide)
-    assert loading.kept is not None  # noqa: S101 - a bracket is never narrow at first
+        search.done(attempt, verdict, judge.evidence, took_s)
+    if loading.kept is None:
+        attempt = Attempt(rate=loop.per_s.low / 2, warmup_s=0.0, length_s=budget_s, level=0.05)
+        kept, _ = loading.point(LoadLevel(rate=attempt.rate), extent)
+    assert loading.kept is not None  # noqa: S101 - a point was run
     return loading.kept
 
 
-def check_requests(requests: int, warmup: int) -> None:
-    """Refuse so few requests that no rate could be shown to be sustained.
+class RateJudge:
+    """Decides on one rate while it runs.
 
-    Args:
-        warmup: how many of them are excluded.
-
-    Raises:
-        UsageError: they are.
+    Attributes:
+        verdict: none before it is decided.
+        evidence: of its last look.
+        seen_s: when that was.
     """
-    if requests - warmup < FEWEST_REQUESTS:
-        after = f" with --warmup {warmup}" if warmup else ""
-        raise UsageError(
-            f"--requests {requests}{after}: --find-rate needs {FEWEST_REQUESTS} or more at each "
-            f"rate{', not counting the warm-up,' if warmup else ''} for 95% confidence.",
-            "More requests determine the rate more precisely; the default is 100.",
+
+    def __init__(
+        self, attempt: Attempt, objectives: Objectives, slots: int | None, progress: Progress
+    ) -> None:
+        self._attempt = attempt
+        self._objectives = objectives
+        self._slots = slots
+        self._progress = progress
+        self._looks_s = attempt.looks_s()
+        self._number = 0
+        self.verdict: RateVerdict | None = None
+        self.evidence: Evidence | None = None
+        self.seen_s = 0.0
+
+    def goes_on(
+        self, times: Sequence[float], records: Sequence[RequestRecord], now_s: float
+    ) -> bool:
+        """Judge the rate when its time has come; return whether that decided nothing."""
+        is_last_request = now_s >= times[-1]
+        while self.verdict is None and self._number < len(self._looks_s):
+            if now_s < self._looks_s[self._number] and not is_last_request:
+                break
+            self._look(times, records, now_s)
+        return self.verdict is None
+
+    def _look(self, times: Sequence[float], records: Sequence[RequestRecord], now_s: float) -> None:
+        number, self._number, self.seen_s = self._number, self._number + 1, now_s
+        ended = {record.number for record in records}
+        from_s = self._attempt.warmup_s
+        open_since_s = [
+            due_s
+            for place, due_s in enumerate(times)
+            if from_s <= due_s < now_s and place not in ended
+        ]
+        measured = sorted(
+            (record for record in records if not record.is_warmup), key=lambda each: each.number
+        )
+        found = evidence_of(
+            *(measured, open_since_s, self._attempt.rate, self._slots, self._objectives, now_s)
+        )
+        if found is None:
+            return
+        self.evidence = found
+        self.verdict = self._attempt.look(number, found)
+        within = sum(each <= 1 for each in found.severities) / len(found.severities)
+        decided = self.verdict or "not decided yet"
+        self._progress.say(
+            f"{self._attempt.rate:g} requests/s: {percentage(within)} of "
+            f"{counted(len(found.severities), 'request')} within the SLO, {decided}."
         )
 
 
-def _decided(rate: float, goodput: Goodput, *, met: bool) -> str:
-    share = f"{rate:g} requests/s: {percentage(goodput.share)} of the requests within the SLO"
-    if met:
-        return f"{share}, sustained."
-    if is_sustained(goodput, surely=False):
-        return f"{share}, inconclusive: use more --requests."
-    return f"{share}, not sustained."
+def _probe(
+    probing: LoadRunner,
+    objectives: Objectives,
+    extent: StopCondition,
+    slots: int | None,
+    max_time_s: float | None,
+    progress: Progress,
+) -> tuple[SaturatedRun, float, float]:
+    """Return what the closed loops show, how long they took, and how long the search may take."""
+    clients, spent_s = slots or _CLIENTS, 0.0
 
+    def run(clients: int, per_client: int) -> SaturatedRun:
+        nonlocal spent_s
+        planned = extent.model_copy(
+            update={"requests": per_client * clients, "warmup": 0, "duration_s": None}
+        )
+        _, records = probing.point(LoadLevel(concurrency=clients), planned)
+        spent_s += max(record.end_s for record in records)
+        return saturated(records, clients, objectives)
 
-def _foreseen(found: Metrics, bracket: Bracket, *, clients: int, requests: int) -> str:
-    longest_s = duration_s(bracket, requests, met=False)
-    shortest_s = duration_s(bracket, requests, met=True)
-    rates = len(bracket.tried(lambda _: True))
-    return (
-        f"{counted(clients, 'client')} at a time: {found.requests_per_s:.3g} requests/s. About "
-        f"{rates} rates of {requests} requests each follow, which take {_minutes(shortest_s)} to "
-        f"{_minutes(longest_s)} min, and longer while requests queue."
+    loop = run(clients, _FIRST_PER_CLIENT)
+    while slots is None and clients < _MOST_CLIENTS:
+        more = run(2 * clients, _FIRST_PER_CLIENT)
+        if more.middle_per_s < _MORE_FROM * loop.middle_per_s:
+            break
+        clients, loop = 2 * clients, more
+    budget_s = max_time_s or BUDGET_SERVICE_TIMES * loop.service_s
+    per_client = int(min(_MOST_PER_CLIENT, _PROBED_SHARE * budget_s / loop.service_s))
+    if per_client > _FIRST_PER_CLIENT:
+        loop = run(clients, per_client)
+    progress.say(
+        f"{counted(clients, 'client')} at a time: {loop.middle_per_s:.3g} requests/s "
+        f"({loop.per_s.low:.3g} to {loop.per_s.high:.3g}, 95% confidence) with all slots busy, "
+        f"{loop.service_s:.2g} s each. No rate above that is stable. The search takes up to "
+        f"{_minutes(budget_s - spent_s)} min."
     )
-
-
-def _three_figures(rate: float) -> float:
-    return float(f"{rate:.3g}")
+    return loop, spent_s, budget_s
 
 
 def _minutes(seconds: float) -> str:

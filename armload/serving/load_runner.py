@@ -9,10 +9,20 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from armload import __version__
-from armload.analysis.load.records import ClockOffset, Load, LoadPoint, Objectives, RequestRecord
+from armload.analysis.load.records import (
+    ClockOffset,
+    Load,
+    LoadPoint,
+    Objectives,
+    RateVerdict,
+    RequestRecord,
+)
+from armload.analysis.statistics import Interval
 from armload.core.errors import RunError
 from armload.core.ids import new_id
 from armload.core.progress import Progress
@@ -24,6 +34,26 @@ from armload.serving.target import LoadLevel, LoadTarget, StopCondition, keep_tr
 from armload.serving.workload import Workload
 
 
+class Judge(Protocol):
+    """Decides on a rate while it runs.
+
+    Attributes:
+        verdict: none before it is decided.
+    """
+
+    verdict: RateVerdict | None
+
+    def goes_on(
+        self, times: Sequence[float], records: Sequence[RequestRecord], now_s: float
+    ) -> bool:
+        """Return whether more requests are to be sent.
+
+        Args:
+            times: of all requests.
+            records: of those that ended.
+        """
+
+
 class NothingSucceededError(RunError):
     """No request of a point succeeded."""
 
@@ -33,12 +63,15 @@ class LoadRunner:
 
     Attributes:
         kept: its folder.
+        most_per_s: what the service answers at most, where that was measured before.
 
     Args:
         seed: of the schedule; the workload has its own.
         objectives: that its requests should stay within; none for none.
         finds_rate: the rates are chosen to find the highest that is sustained.
     """
+
+    most_per_s: Interval | None = None
 
     def __init__(
         self,
@@ -62,35 +95,44 @@ class LoadRunner:
         self._sha = hashlib.sha256()
         self.kept: LoadFolder | None = None
 
-    def run(self, paces: Sequence[LoadLevel], extent: StopCondition) -> LoadFolder:
-        """Run a point for each pace, in order.
+    def run(
+        self, paces: Sequence[LoadLevel], extent: StopCondition, repeats: int = 1
+    ) -> LoadFolder:
+        """Run a point for each pace, in order, and all again with other schedules.
 
         Raises:
             ArmloadError: the service has ended, or no request of a point succeeded; what was
                 measured until then is kept.
         """
-        first, *others = paces
-        kept, _ = self.point(first, extent)
-        for pace in others:
-            self.point(pace, extent)
+        for repeat in range(repeats):
+            for pace in paces:
+                kept, _ = self.point(pace, extent, draw=repeat)
         return kept
 
     def point(
-        self, pace: LoadLevel, extent: StopCondition
+        self, pace: LoadLevel, extent: StopCondition, *, draw: int = 0, judge: Judge | None = None
     ) -> tuple[LoadFolder, list[RequestRecord]]:
         """Run one point, and return the load with what became of the point's requests.
+
+        Args:
+            draw: each gives another schedule.
+            judge: ends an open loop early, and says what it has shown.
 
         Raises:
             ArmloadError: as for ``run``.
         """
         times: tuple[float, ...] = ()
+        seed = (self._seed + draw) % 2**32
         if pace.rate is not None:
             times = self._arrivals.schedule(
                 pace.rate,
                 duration_s=extent.duration_s,
                 requests=extent.requests,
-                seed=self._seed,
+                seed=seed,
             )
+            if extent.warmup_s:
+                warmup = sum(each < extent.warmup_s for each in times)
+                extent = extent.model_copy(update={"warmup": min(warmup, len(times) - 1)})
         kept = self.kept = self.kept or LoadFolder.begin_on(self._described(pace), self._target.job)
         number = len(kept.load.points)
         point = LoadPoint(
@@ -100,6 +142,7 @@ class LoadRunner:
             requests=len(times) or extent.requests or 0,
             started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
             began_client_s=0.0,
+            seed=seed if draw else None,
             is_under_way=True,
             clock=self._clock(),
         )
@@ -109,7 +152,8 @@ class LoadRunner:
             kept.update(known, self._sha.hexdigest())
 
         kept.add_point(point)
-        sending = PointRunner(self._target, extent, kept.add, begun)
+        goes_on = None if judge is None else partial(judge.goes_on, times)
+        sending = PointRunner(self._target, extent, kept.add, begun, goes_on)
         total = len(times) or extent.requests
         try:
             with (
@@ -119,8 +163,10 @@ class LoadRunner:
             ):
                 asyncio.run(sending.send(self._take, times, pace.concurrency, step))
         finally:
+            is_judged = judge is not None and judge.verdict is not None
             known = {
-                "requests": len(times) or len(sending.records),
+                "requests": (0 if is_judged else len(times)) or len(sending.records),
+                "verdict": judge.verdict if judge is not None else None,
                 "began_client_s": sending.began_s,
                 "is_under_way": False,
             }
@@ -156,6 +202,7 @@ class LoadRunner:
             requests_from=self._workload.described,
             objectives=self._objectives,
             finds_rate=self._finds_rate,
+            most_per_s=self.most_per_s,
         )
 
     def _clock(self) -> ClockOffset | None:

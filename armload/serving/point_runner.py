@@ -17,6 +17,10 @@ Note = Callable[[RequestRecord], None]
 """Keeps the record of a request that ended."""
 
 
+GoesOn = Callable[[int], bool]
+"""Whether the request of that number is still to be sent."""
+
+
 async def open_loop(
     client: Client,
     asks: Sequence[CompletionRequest],
@@ -24,6 +28,7 @@ async def open_loop(
     *,
     warmup: int,
     note: Note,
+    goes_on: GoesOn | None = None,
 ) -> None:
     """Send each request at its time, and wait for all answers.
 
@@ -33,8 +38,10 @@ async def open_loop(
     Args:
         times: in seconds since the client began, in order; one for each request.
         warmup: how many of the first are excluded from the figures.
+        goes_on: is asked before each request; if not, the others are neither sent nor noted.
     """
     noted: set[int] = set()
+    count = len(times)
 
     async def send(number: int) -> None:
         record = await client.send(
@@ -48,9 +55,12 @@ async def open_loop(
             for number, time_s in enumerate(times):
                 while (wait_s := time_s - client.now_s()) > 0:
                     await asyncio.sleep(wait_s)
+                if goes_on is not None and not goes_on(number):
+                    count = number
+                    break
                 group.create_task(send(number))
     finally:
-        for number in sorted(set(range(len(times))) - noted):
+        for number in sorted(set(range(count)) - noted):
             note(
                 _never_sent(client, asks[number], number, times[number], is_warmup=number < warmup)
             )
@@ -132,6 +142,8 @@ class PointRunner:
     Args:
         keep: keeps a record durably.
         begun: is told time 0, shortly before it comes.
+        goes_on: whether an open loop does, by the records until now and the time of its next
+            request.
     """
 
     def __init__(
@@ -140,7 +152,9 @@ class PointRunner:
         extent: StopCondition,
         keep: Callable[[RequestRecord], None],
         begun: Callable[[float], None],
+        goes_on: Callable[[Sequence[RequestRecord], float], bool] | None = None,
     ) -> None:
+        self._goes_on = goes_on
         self._target = target
         self._extent = extent
         self._keep = keep
@@ -192,7 +206,17 @@ class PointRunner:
             self.began_s = client.began_s
             self._begun(client.began_s)
             if concurrency is None:
-                await open_loop(client, asks, times, warmup=extent.warmup, note=self._add)
+                goes_on = self._goes_on
+                await open_loop(
+                    client,
+                    asks,
+                    times,
+                    warmup=extent.warmup,
+                    note=self._add,
+                    goes_on=None
+                    if goes_on is None
+                    else lambda number: goes_on(self.records, times[number]),
+                )
                 return
             await asyncio.sleep(max(0.0, -client.now_s()))
             await closed_loop(

@@ -131,10 +131,12 @@ class StopCondition(Value):
         duration_s: in which requests are sent; none if their number ends it.
         requests: how many at most.
         warmup: how many of the first are excluded from the figures.
+        warmup_s: likewise in an open loop, the time in which those are sent.
         timeout_s: the most that a request may take.
     """
 
     duration_s: float | None = None
     requests: int | None = None
     warmup: int = 0
+    warmup_s: float = 0.0
     timeout_s: float = REQUEST_TIMEOUT_S

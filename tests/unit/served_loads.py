@@ -15,9 +15,9 @@ from armload.serving.loads import SERVICE_FILE, LoadFolder
 from tests.unit.runs import quick_run
 from tests.unit.simulated_server import Asked, Simulated
 
-OBJECTIVES = Objectives(ttft_s=4.0, tpot_s=0.5)
+OBJECTIVES = Objectives(ttft_s=9.0, tpot_s=0.9)
 RATES = (0.2, 0.5, 1.0)
-LENGTH_S = 120
+LENGTH_S = 480
 
 
 def points(server: Simulated, rates: Sequence[float] = RATES) -> list[ObservedPoint]:

@@ -26,7 +26,7 @@ def points(
     return [
         assessed(
             server.serve(
-                [Asked(at_s=number / rate, prompt=prompt) for number in range(60)], rate=rate
+                [Asked(at_s=number / rate, prompt=prompt) for number in range(200)], rate=rate
             ),
             objectives,
         )
@@ -48,7 +48,8 @@ def test_a_server_whose_slots_are_taken_lets_requests_queue() -> None:
     capacity = found(points(Simulated(slots=4), (0.5, 1, 4)))
     assert (capacity.rate, capacity.bottleneck) == (1, "queued")
     assert capacity.sentence.startswith(
-        "Sustains 1 request/s within the SLO (100% of the requests). At 4 requests/s ("
+        "Sustains 1 request/s within the SLO, with 95% confidence (100% of 200 requests). At 4 "
+        "requests/s ("
     )
     assert "requests queue: all four slots were busy 9" in capacity.sentence
     assert "a decode step took 140 ms for 4.0 requests." in capacity.sentence
@@ -58,7 +59,8 @@ def test_a_server_that_is_never_overloaded_sustains_the_highest_rate_or_more() -
     capacity = found(points(Simulated(), (0.1, 0.2)))
     assert (capacity.rate, capacity.bottleneck) == (0.2, None)
     assert capacity.sentence == (
-        "Sustains 0.2 requests/s or more within the SLO (100% of the requests)."
+        "Sustains 0.2 requests/s or more within the SLO, with 95% confidence (100% of 200 "
+        "requests)."
     )
 
 
@@ -87,6 +89,15 @@ def test_throttling_is_named_with_the_temperature() -> None:
     capacity = found(points(server, (0.2,)))
     assert capacity.bottleneck == "throttling"
     assert "below their highest frequency, at up to 80 °C" in capacity.sentence
+
+
+def test_a_few_good_requests_do_not_show_that_a_rate_is_sustained() -> None:
+    few = Simulated().serve([Asked(at_s=5.0 * number) for number in range(60)], rate=0.2)
+    many = Simulated().serve([Asked(at_s=5.0 * number) for number in range(200)], rate=0.2)
+    undecided = found([assessed(few, OBJECTIVES)])
+    assert (undecided.rate, undecided.refuted) == (None, None)
+    assert undecided.headline == "may or may not sustain 0.2 requests/s within the SLO"
+    assert found([assessed(many, OBJECTIVES)]).rate == 0.2
 
 
 def test_without_objectives_nothing_is_said_to_be_sustained() -> None:
@@ -120,12 +131,12 @@ def test_a_load_that_a_person_ended_says_nothing_of_what_is_sustained() -> None:
     assert capacity_of([with_outcomes(*CANCELLED)]) is None
     whole = with_outcomes()
     below = [whole.model_copy(update={"rate": 0.05}), with_outcomes(*CANCELLED)]
-    assert "Sustains 0.05 requests/s or more" in found(below).sentence
+    assert found(below).sentence.startswith("Undecided at 0.05 requests/s: 100% of 10 requests")
 
 
 def test_a_rate_at_which_the_client_was_late_shows_only_that_it_is_sustained() -> None:
     low, high = (
-        Simulated().serve([Asked(at_s=number / rate) for number in range(60)], rate=rate)
+        Simulated().serve([Asked(at_s=number / rate) for number in range(200)], rate=rate)
         for rate in (0.1, 0.2)
     )
     late = [

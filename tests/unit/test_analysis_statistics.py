@@ -16,7 +16,6 @@ from armload.analysis.statistics import (
     RUN_TO_RUN,
     median_interval,
     own_doubt,
-    ratio_of_pairs,
     ratio_of_runs,
     ratio_of_tokens,
     runs_to_see,
@@ -116,8 +115,6 @@ def test_what_changes_in_the_course_of_a_run_widens_the_interval_of_few_runs() -
     assert ratio_of_tokens([steady], slower([steady], 1.1)).low > 1
     disturbed = ratio_of_tokens([steady], slower([busy_later], 1.1))
     assert disturbed.low < 1 < disturbed.high
-    # Queues grow and shrink within every load.
-    assert ratio_of_pairs(steady, slower([busy_later], 1.1)[0]).low > 1
 
 
 def test_three_runs_a_side_are_too_few_to_draw_from() -> None:

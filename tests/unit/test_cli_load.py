@@ -160,12 +160,10 @@ def test_a_service_that_dies_in_the_middle_is_told_with_what_was_measured(tmp_pa
         ),
         (
             {"find_rate": True, "slo": "ttft=1s", "requests": "40", "warmup": "20"},
-            "--requests 40 with --warmup 20: --find-rate needs 40 or more at each rate, not",
+            "cannot be combined with --find-rate, which chooses rates, durations and warm-ups",
         ),
-        (
-            {"find_rate": True, "slo": "ttft=1s", "warmup": "61"},
-            "--requests 100 with --warmup 61: --find-rate needs 40 or more",
-        ),
+        ({"rate": "1", "max_time": "60"}, "--max-time is an option of --find-rate"),
+        ({"rate": "1", "repeats": "0"}, "--repeats: must be 1 or more"),
         ({"concurrency": "1", "arrivals": "poisson"}, "--arrivals is an option of --rate"),
         ({"rate": "1", "data": "f", "stop_at_end": True}, "--stop-at-end is for synthetic"),
         (

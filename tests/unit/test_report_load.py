@@ -62,7 +62,7 @@ def test_the_page_says_what_is_sustained_and_what_is_in_the_way(
     assert loaded.capacity is not None
     text = Page(report.page.read_text()).shown
     assert loaded.capacity.sentence in text
-    assert report.headline == "llama-3.2-1b-q4_0 on kitchen sustains 0.5 requests/s within the SLO"
+    assert report.headline == "llama-3.2-1b-q4_0 on kitchen sustains 0.2 requests/s within the SLO"
     assert "requests queue: all four slots were busy" in loaded.capacity.sentence
     assert "limited by" in loaded.capacity.sentence
 
@@ -99,8 +99,8 @@ def test_the_parts_of_the_time_add_up_to_the_mean_latency(loaded: LoadView) -> N
 
 def test_its_json_holds_telemetry_causes_and_capacity(loaded: LoadView) -> None:
     document = json.loads(LoadDocument.of(loaded).model_dump_json())
-    assert document["objectives"] == {"ttft_s": 4.0, "tpot_s": 0.5, "e2e_s": None}
-    assert document["capacity"]["rate"] == 0.5
+    assert document["objectives"] == {"ttft_s": 9.0, "tpot_s": 0.9, "e2e_s": None}
+    assert document["capacity"]["rate"] == 0.2
     assert document["capacity"]["bottleneck"] == "queued"
     last = document["points"][-1]
     assert last["telemetry"]["slots"] == 4
@@ -129,7 +129,7 @@ def test_a_service_that_is_known_by_its_address_alone_has_a_page(tmp_path: Path)
 
 def test_one_request_at_one_rate_has_a_page(tmp_path: Path) -> None:
     loaded = loaded_of(keep([Simulated().serve([Asked(at_s=0.0)], rate=0.1)], tmp_path / "a"))
-    assert "sustains 0.1 requests/s" in Page(render(load_page(loaded))).shown
+    assert "may or may not sustain 0.1 requests/s" in Page(render(load_page(loaded))).shown
 
 
 def test_a_load_of_which_every_request_failed_has_a_page(tmp_path: Path) -> None:

@@ -5,35 +5,41 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from armload.analysis.load.assessed import AssessedPoint, Cause
-from armload.analysis.load.metrics import Goodput
+from armload.analysis.load.findings import ClientLate
+from armload.analysis.load.records import RateVerdict
+from armload.analysis.statistics import Interval
 from armload.analysis.wording import loads
 from armload.core.values import Value
-
-SUSTAINED_FROM = 0.90
-"""Share of the requests that must be within all objectives."""
 
 ENDED_BY_THE_CLIENT = frozenset({"cancelled", "unknown"})
 
 
 class Capacity(Value):
-    """What a service sustains.
+    """What a service sustains: at least nine of ten requests within the objectives.
 
     Attributes:
-        rate: the highest at which nine of ten requests are within the objectives, in requests/s;
-            none in a closed loop, and where none is so.
+        rate: the highest that is sustained with 95% confidence, in requests/s; none in a closed
+            loop, and where none is.
         concurrency: likewise the most clients, in a closed loop.
-        bottleneck: what made most of the slow requests slow at the next point above; none where
-            there is none.
-        sentence: for people, by the wording package.
+        refuted: the lowest rate, or number of clients, that is not sustained; none where there is
+            none.
+        most_per_s: requests/s with all slots busy, where a search has measured them.
+        bottleneck: what made most of the slow requests slow at the point that is not sustained.
+        headline, sentence: for people, by the wording package.
     """
 
     rate: float | None = None
     concurrency: int | None = None
+    refuted: float | None = None
+    most_per_s: Interval | None = None
     bottleneck: Cause | None = None
+    headline: str
     sentence: str
 
 
-def capacity_of(points: Sequence[AssessedPoint], *, surely: bool = False) -> Capacity | None:
+def capacity_of(
+    points: Sequence[AssessedPoint], most_per_s: Interval | None = None
+) -> Capacity | None:
     """Say what a service sustains; none without objectives, or without points.
 
     A point above one that is not sustained counts for nothing: it was luck. One that was ended
@@ -41,60 +47,43 @@ def capacity_of(points: Sequence[AssessedPoint], *, surely: bool = False) -> Cap
     because the client sent requests late.
 
     Args:
-        surely: a point counts as sustained only if that is sure with 95% confidence.
+        most_per_s: requests/s with all slots busy, where they were measured.
     """
     ordered = sorted(filter(_shows_something, points), key=lambda point: point.pace)
     if not ordered or any(point.metrics.goodput is None for point in ordered):
         return None
-    below: AssessedPoint | None = None
-    for point in ordered:
-        if not is_sustained(_goodput(point), surely=surely):
-            return _limited(below, point, surely=surely)
-        below = point
-    top = ordered[-1]
+    refuted = next((each for each in ordered if _verdict(each) == "not sustained"), None)
+    below = [each for each in ordered if refuted is None or each.pace < refuted.pace]
+    sustained = [each for each in below if _verdict(each) == "sustained"]
+    best = sustained[-1] if sustained else None
+    undecided = next((each for each in below if best is None or each.pace > best.pace), None)
+    cause, failure = (None, "") if refuted is None else _why(refuted)
     return Capacity(
-        rate=top.rate,
-        concurrency=top.concurrency,
-        sentence=loads.sustains_all(top, surely=surely),
-    )
-
-
-def _limited(below: AssessedPoint | None, point: AssessedPoint, *, surely: bool) -> Capacity:
-    cause = point.main_cause
-    failed = point.metrics.failed
-    failure = ""
-    if sum(failed.values()) > sum(point.slow.values()):
-        own = {kind: count for kind, count in failed.items() if kind not in ENDED_BY_THE_CLIENT}
-        failure = max(own or failed, key=lambda kind: failed[kind])
-        cause = None
-    return Capacity(
-        rate=below.rate if below else None,
-        concurrency=below.concurrency if below else None,
+        rate=best.rate if best else None,
+        concurrency=best.concurrency if best else None,
+        refuted=refuted.pace if refuted else None,
+        most_per_s=most_per_s,
         bottleneck=cause,
-        sentence=loads.limited(below, point, cause, failure, surely=surely),
+        headline=loads.capacity_headline(best, undecided, refuted),
+        sentence=loads.capacity(best, undecided, refuted, cause, failure, most_per_s),
     )
+
+
+def _why(point: AssessedPoint) -> tuple[Cause | None, str]:
+    failed = point.metrics.failed
+    if sum(failed.values()) <= sum(point.slow.values()):
+        return point.main_cause, ""
+    own = {kind: count for kind, count in failed.items() if kind not in ENDED_BY_THE_CLIENT}
+    return None, max(own or failed, key=lambda kind: failed[kind])
 
 
 def _shows_something(point: AssessedPoint) -> bool:
-    metrics, goodput = point.metrics, point.metrics.goodput
-    if goodput and is_the_clients_fault(goodput):
+    metrics = point.metrics
+    is_late = any(isinstance(each.figures, ClientLate) for each in metrics.findings)
+    if is_late and _verdict(point) != "sustained":
         return False
     return not metrics.cut_short or not set(metrics.failed) <= ENDED_BY_THE_CLIENT
 
 
-def is_sustained(found: Goodput, *, surely: bool) -> bool:
-    """Return whether enough requests were within the objectives, or, for sure, that they are."""
-    if surely:
-        return found.interval is not None and found.interval.low >= SUSTAINED_FROM
-    return found.share >= SUSTAINED_FROM
-
-
-def is_the_clients_fault(found: Goodput) -> bool:
-    """Return whether a rate would be sustained if all requests had been sent on time."""
-    return found.share < SUSTAINED_FROM <= found.share_if_on_time
-
-
-def _goodput(point: AssessedPoint) -> Goodput:
-    found = point.metrics.goodput
-    assert found is not None  # noqa: S101 - points without objectives are sorted out before
-    return found
+def _verdict(point: AssessedPoint) -> RateVerdict | None:
+    return point.metrics.goodput.verdict if point.metrics.goodput else None

@@ -1,9 +1,10 @@
-"""Is a service slower under one load than under another: requests are the samples."""
+"""Is a service slower under one load than under another: repeats of a point are the samples."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from statistics import median
+from statistics import fmean, median, pvariance, stdev
 from typing import Literal
 
 from armload.analysis.comparison_findings import (
@@ -21,7 +22,15 @@ from armload.analysis.load.assessed import AssessedPoint
 from armload.analysis.load.latency import e2e_s, tpot_s, ttft_s
 from armload.analysis.load.records import Load, RequestRecord
 from armload.analysis.load.telemetry import ObservedPoint
-from armload.analysis.statistics import Difference, Ratio, ratio_of_pairs
+from armload.analysis.statistics import (
+    CONFIDENCE,
+    COSINES,
+    RUN_TO_RUN,
+    Difference,
+    Ratio,
+    long_run_variance,
+    t_quantile,
+)
 from armload.analysis.wording import comparisons as wording
 from armload.core.values import Value
 
@@ -34,6 +43,21 @@ _LATENCIES: Mapping[Measure, Callable[[RequestRecord], float | None]] = {
 }
 
 
+_LEAST_S = 1e-6
+_MOST_REACH = 50.0
+
+FEWEST_REPEATS = 4
+"""Of each load; the spread of fewer cannot be estimated."""
+
+REPEATS = 5
+"""That a person is asked for."""
+
+FEWEST_INDEPENDENT = 40.0
+"""Observations of one load each; of fewer, its own requests do not show how sure it is."""
+
+LoadDifference = Difference | Literal["inconclusive"]
+
+
 class MeasuredLatency(Value):
     """One latency of both loads, over the requests that both answered.
 
@@ -42,14 +66,23 @@ class MeasuredLatency(Value):
             the first.
         a_s, b_s: medians.
         ratio: B's over A's: above 1, B is slower.
-        finding: what the ratio's interval says.
+        error: standard error of the ratio's logarithm, with so many ``degrees`` of freedom.
+        finding: what the ratio's interval says; ``inconclusive``: it is too short for one.
     """
 
     measure: Measure
     a_s: float
     b_s: float
     ratio: Ratio
-    finding: Difference
+    error: float
+    degrees: int
+    finding: LoadDifference
+
+    def low_at(self, level: float) -> float:
+        """Return what the ratio is below with a probability."""
+        if self.finding == "inconclusive":
+            return 0.0
+        return _bounds(self.ratio.ratio, self.error, self.degrees, level, self.ratio.unit)[0]
 
 
 class LoadComparison(Value):
@@ -59,8 +92,10 @@ class LoadComparison(Value):
         a, b: the loads' ids.
         rate, concurrency: of the point.
         requests: that both answered.
+        repeats: of the point, on the side that has fewer.
+        independent: observations that one repeat is worth, on the side that has fewer.
         finding: of the end-to-end latency; ``not comparable`` if anything in ``differences``
-            stands against it.
+            stands against it; ``inconclusive`` if the loads are too short to say.
         measured: every latency that both have.
         differences: what differs in the work.
         notes: what else a reader should know.
@@ -72,7 +107,9 @@ class LoadComparison(Value):
     rate: float | None = None
     concurrency: int | None = None
     requests: int = 0
-    finding: Literal["faster", "slower", "no difference", "not comparable"]
+    repeats: int = 1
+    independent: float = 0.0
+    finding: LoadDifference | Literal["not comparable"]
     measured: tuple[MeasuredLatency, ...] = ()
     differences: tuple[Remark, ...] = ()
     notes: tuple[Remark, ...] = ()
@@ -89,8 +126,8 @@ def compare_loads(
 
     Loads without a common point give one comparison that says so.
     """
-    others = {_pace(observed): (observed, assessed) for observed, assessed in b_points}
-    shared = [(point, others[_pace(point[0])]) for point in a_points if _pace(point[0]) in others]
+    ones, others = _repeats(a_points), _repeats(b_points)
+    shared = [(points, others[pace]) for pace, points in ones.items() if pace in others]
     if not shared:
         return [
             LoadComparison(
@@ -107,26 +144,50 @@ def _pace(observed: ObservedPoint) -> tuple[float | None, int | None]:
     return observed.point.rate, observed.point.concurrency
 
 
-def _compared(a: Load, one: ComparedPoint, b: Load, other: ComparedPoint) -> LoadComparison:
-    pairs = _answered_by_both(one[0], other[0])
+def _repeats(
+    points: Sequence[ComparedPoint],
+) -> dict[tuple[float | None, int | None], list[ComparedPoint]]:
+    found: dict[tuple[float | None, int | None], list[ComparedPoint]] = {}
+    for point in points:
+        found.setdefault(_pace(point[0]), []).append(point)
+    return found
+
+
+def _compared(
+    a: Load, ones: Sequence[ComparedPoint], b: Load, others: Sequence[ComparedPoint]
+) -> LoadComparison:
+    both = list(zip(ones, others, strict=False))
+    pairs = [_answered_by_both(one, other) for (one, _), (other, _) in both]
+    independent = min(each.metrics.independent for _, each in (*ones, *others))
     measured = tuple(
-        found for measure in _LATENCIES if (found := _measured(measure, pairs)) is not None
+        found
+        for measure in _LATENCIES
+        if (found := _measured(measure, pairs, independent)) is not None
     )
     against = _differences(a, b)
     if not measured:
         against.append(NothingInCommon(what="answered request"))
+    point = ones[0][0].point
     return LoadComparison(
         a=a.id,
         b=b.id,
-        rate=one[0].point.rate,
-        concurrency=one[0].point.concurrency,
-        requests=len(pairs),
+        rate=point.rate,
+        concurrency=point.concurrency,
+        requests=sum(map(len, pairs)),
+        repeats=len(both),
+        independent=independent,
         finding="not comparable" if against else measured[0].finding,
         measured=measured,
         differences=wording.differences(against),
         notes=wording.remarks(_notes(a, b)),
-        doubts=wording.remarks([*_doubts("A", one[1]), *_doubts("B", other[1])]),
+        doubts=wording.remarks(
+            [doubt for (_, one), (_, other) in both for doubt in _doubts_of_both(one, other)]
+        ),
     )
+
+
+def _doubts_of_both(one: AssessedPoint, other: AssessedPoint) -> list[ComparisonFigures]:
+    return [*_doubts("A", one), *_doubts("B", other)]
 
 
 def _answered_by_both(
@@ -141,21 +202,80 @@ def _answered_by_both(
 
 
 def _measured(
-    measure: Measure, pairs: Sequence[tuple[RequestRecord, RequestRecord]]
+    measure: Measure,
+    pairs: Sequence[Sequence[tuple[RequestRecord, RequestRecord]]],
+    independent: float,
 ) -> MeasuredLatency | None:
     latency = _LATENCIES[measure]
-    both = [
-        (a_s, b_s)
-        for one, other in pairs
-        if (a_s := latency(one)) is not None and (b_s := latency(other)) is not None
+    repeats = [
+        [
+            (a_s, b_s)
+            for one, other in each
+            if (a_s := latency(one)) is not None and (b_s := latency(other)) is not None
+        ]
+        for each in pairs
     ]
-    if not both:
+    found = ratio_of_repeats([each for each in repeats if each])
+    if found is None:
         return None
-    a, b = [each for each, _ in both], [each for _, each in both]
-    ratio = ratio_of_pairs(a, b)
+    ratio, error, degrees = found
+    every = [pair for each in repeats for pair in each]
+    is_enough = ratio.unit == "runs" or independent >= FEWEST_INDEPENDENT
     return MeasuredLatency(
-        measure=measure, a_s=median(a), b_s=median(b), ratio=ratio, finding=ratio.finding
+        measure=measure,
+        a_s=median(a_s for a_s, _ in every),
+        b_s=median(b_s for _, b_s in every),
+        ratio=ratio,
+        error=error,
+        degrees=degrees,
+        finding=ratio.finding if is_enough else "inconclusive",
     )
+
+
+def ratio_of_repeats(
+    repeats: Sequence[Sequence[tuple[float, float]]],
+) -> tuple[Ratio, float, int] | None:
+    """Compare the latencies of two loads, with the standard error of the ratio's logarithm.
+
+    The requests of a load depend on each other, but its repeats do not. The same schedule on both
+    sides makes a repeat a pair, and most of what differs from schedule to schedule cancels out.
+    With fewer than four repeats, the pairs of requests stand in for them, with their long-run
+    variance.
+
+    Args:
+        repeats: of each, A's and B's latency of the requests that both answered.
+    """
+    every = [pair for each in repeats for pair in each]
+    if not every:
+        return None
+    if len(repeats) >= FEWEST_REPEATS:
+        logs = [
+            math.log(_positive(median(b for _, b in each)) / _positive(median(a for a, _ in each)))
+            for each in repeats
+        ]
+        error, degrees = stdev(logs) / math.sqrt(len(logs)), len(logs) - 1
+        unit: Literal["runs", "requests"] = "runs"
+    else:
+        logs = [math.log(_positive(b_s) / _positive(a_s)) for a_s, b_s in every]
+        spread = max(long_run_variance(logs), pvariance(logs))
+        error, degrees = math.sqrt(spread / len(logs)), COSINES
+        unit = "requests"
+    ratio = math.exp(fmean(logs))
+    low, high = _bounds(ratio, error, degrees, (1 - CONFIDENCE) / 2, unit)
+    return Ratio(ratio=ratio, low=low, high=high, unit=unit), error, degrees
+
+
+def _bounds(
+    ratio: float, error: float, degrees: int, level: float, unit: str
+) -> tuple[float, float]:
+    reach = math.exp(min(t_quantile(1 - level, degrees) * error, _MOST_REACH))
+    # One load does not show what varies from run to run.
+    allowance = 1 + RUN_TO_RUN if unit == "requests" else 1.0
+    return ratio / reach / allowance, ratio * reach * allowance
+
+
+def _positive(seconds: float) -> float:
+    return max(seconds, _LEAST_S)
 
 
 def _differences(a: Load, b: Load) -> list[ComparisonFigures]:

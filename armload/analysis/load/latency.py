@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -78,10 +79,17 @@ def missed_objective(record: RequestRecord, objectives: Objectives) -> Objective
     return None
 
 
-def is_good(record: RequestRecord, objectives: Objectives) -> bool:
-    """Return whether a request succeeded within all objectives, as far as that can be known."""
-    is_known = objectives.tpot_s is None or record.generated_tokens is not None
-    return record.outcome == "ok" and is_known and missed_objective(record, objectives) is None
+def severity(record: RequestRecord, objectives: Objectives) -> float:
+    """Return how much of its objectives a request takes; above 1 it misses one."""
+    if record.outcome != "ok" or (objectives.tpot_s and record.generated_tokens is None):
+        return math.inf
+    shares = (
+        (ttft_s(record), objectives.ttft_s),
+        (tpot_s(record), objectives.tpot_s),
+        (e2e_s(record), objectives.e2e_s),
+    )
+    known = [each for each in shares if None not in each]
+    return max((value / limit for value, limit in known if value and limit), default=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)

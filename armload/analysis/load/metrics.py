@@ -5,6 +5,7 @@ Each is defined in docs/load-metrics.md.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -20,8 +21,8 @@ from armload.analysis.load.findings import (
     TokensUncounted,
 )
 from armload.analysis.load.quantiles import Distribution, distribution, share_interval
-from armload.analysis.load.records import LoadPoint, Objectives, RequestRecord
-from armload.analysis.load.steady import SteadyState, steady_state
+from armload.analysis.load.records import LoadPoint, Objectives, RateVerdict, RequestRecord
+from armload.analysis.load.steady import SteadyState, judged, steady_state
 from armload.analysis.statistics import Interval
 from armload.analysis.wording.loads import doubt
 from armload.core.values import Value
@@ -50,6 +51,7 @@ class Goodput(Value):
         share_if_on_time: the share if those that the client sent late were within them, too.
         interval: of the share, with 95% confidence; none of too few requests.
         requests_per_s: of the good ones.
+        verdict: whether at least nine of ten requests are, of all that will come.
     """
 
     objectives: Objectives
@@ -58,6 +60,7 @@ class Goodput(Value):
     share_if_on_time: float
     interval: Interval | None
     requests_per_s: float
+    verdict: RateVerdict
 
 
 class Metrics(Value):
@@ -197,6 +200,8 @@ def metrics_of(
             duration_s,
             _most_lateness_s(ttft_from_sent),
             independent,
+            point.verdict,
+            steady,
         ),
         steady=steady,
         independent=independent,
@@ -227,8 +232,12 @@ def _goodput(
     duration_s: float,
     most_lateness_s: float,
     independent: float,
+    searched: RateVerdict | None,
+    steady: SteadyState | None,
 ) -> Goodput:
-    are_good = [latency.is_good(record, objectives) for record in measured] + [False] * unknown
+    severities = [latency.severity(record, objectives) for record in measured]
+    severities += [math.inf] * unknown
+    are_good = [each <= 1 for each in severities]
     good = sum(are_good)
     late = sum(
         (latency.lateness_s(record) or 0.0) > most_lateness_s
@@ -242,6 +251,12 @@ def _goodput(
         share_if_on_time=(good + late) / len(are_good) if are_good else 0.0,
         interval=share_interval(are_good, independent),
         requests_per_s=_per_s(good, duration_s),
+        verdict=searched
+        or (
+            judged(severities, independent, steady.stability if steady else None)
+            if severities
+            else "undecided"
+        ),
     )
 
 

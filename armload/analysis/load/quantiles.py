@@ -28,7 +28,7 @@ _FROM_RANKS = 0.7
 """Share of the tail up to which an upper bound is read from the samples' ranks. Beyond, the
 samples are too few, and the tail is taken to be exponential, as that of a queue is."""
 
-_HIGH_WIDENED, _LOW_WIDENED = 7.0, 0.5
+WIDENED, _LOW_WIDENED = 7.0, 0.5
 """By how much a bound is widened, divided by the observations beyond the percentile: in a sample
 with too little congestion its variance is too low as well. Fitted to simulated queues."""
 
@@ -137,6 +137,8 @@ class _Tail:
     """The bounds of one percentile of a series."""
 
     def __init__(self, samples: Sequence[float], share: float, independent: float) -> None:
+        import numpy as np
+
         self._ordered = sorted(samples)
         self._share = share
         self.value = self._ordered[max(0, math.ceil(share * len(samples)) - 1)]
@@ -147,7 +149,8 @@ class _Tail:
             and (1 - share) * len(samples) >= FEWEST_SAMPLES_BEYOND
         )
         if self.is_enough:
-            variance = long_run_variance([each <= self.value for each in samples])
+            below = np.asarray(samples, dtype=float) <= self.value
+            variance = long_run_variance(below.astype(float))
             # The cosines may miss what little variance independent samples have.
             self._error = math.sqrt(max(variance, share * (1 - share) / 2) / len(samples))
 
@@ -158,7 +161,7 @@ class _Tail:
         return self._ordered[place] if place >= 0 else None
 
     def high(self, level: float) -> float:
-        widened = 1 + _HIGH_WIDENED / self._beyond
+        widened = 1 + WIDENED / self._beyond
         reach = t_quantile(1 - level, COSINES) * self._error * widened
         if reach <= _FROM_RANKS * (1 - self._share):
             place = math.ceil((self._share + reach) * len(self._ordered)) - 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any, Literal
 
+from armload.analysis.statistics import Interval
 from armload.core.errors import UsageError
 from armload.core.journal import JournalHeader
 from armload.core.values import Value
@@ -149,6 +150,10 @@ class RequestRecord(Value):
         )
 
 
+RateVerdict = Literal["sustained", "not sustained", "undecided"]
+"""Whether a service sustains a rate, or a number of clients, with 95% confidence."""
+
+
 class ClockOffset(Value):
     """How to convert between this machine's monotonic clock and the board's.
 
@@ -173,6 +178,8 @@ class LoadPoint(Value):
         requests: that were scheduled.
         started_utc: when.
         began_client_s: the client's monotonic clock at time 0 of the requests; 0 before that.
+        seed: of its schedule; none for the load's own.
+        verdict: of a search for the highest rate.
         is_under_way: it has not ended; of a load that nobody runs, its command was killed.
         clock: of the board; none for a service that is reached by its URL alone.
     """
@@ -183,6 +190,8 @@ class LoadPoint(Value):
     requests: int
     started_utc: str
     began_client_s: float
+    seed: int | None = None
+    verdict: RateVerdict | None = None
     is_under_way: bool = False
     clock: ClockOffset | None = None
 
@@ -206,7 +215,9 @@ class Load(JournalHeader):
         requests_sha256: of what was sent.
         objectives: that its requests were to stay within; none where none were given.
         finds_rate: its rates were chosen to find the highest that is sustained for sure.
-        points: in the order in which they were run.
+        most_per_s: requests/s that were answered in a closed loop with all slots busy, before the
+            search for the highest rate; with 95% confidence.
+        points: in the order in which they were run; several of one rate are repeats.
     """
 
     format: Literal[1] = 1
@@ -222,4 +233,5 @@ class Load(JournalHeader):
     requests_sha256: str = ""
     objectives: Objectives | None = None
     finds_rate: bool = False
+    most_per_s: Interval | None = None
     points: tuple[LoadPoint, ...] = ()

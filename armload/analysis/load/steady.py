@@ -9,16 +9,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
-from statistics import fmean, pvariance
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from armload.analysis.load.latency import queue_s
-from armload.analysis.load.records import LoadPoint, RequestRecord
-from armload.analysis.statistics import Interval, long_run_variance
+from armload.analysis.load.quantiles import highest, lowest, share_interval
+from armload.analysis.load.records import LoadPoint, RateVerdict, RequestRecord
+from armload.analysis.statistics import CONFIDENCE, Interval, long_run_variance
 from armload.core.values import Value
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+
 Stability = Literal["stable", "overloaded", "undecided"]
+
+SUSTAINED_FROM = 0.90
+"""Share of the requests that must be within all objectives."""
+
+FEWEST_TO_REFUTE = 5.0
+"""Independent observations; fewer show nothing."""
 
 FEWEST_SATURATED = 20
 """Answers while all slots are busy; fewer do not show how fast a service can be."""
@@ -85,12 +96,47 @@ def steady_state(
     return steady(times, point.rate, slots)
 
 
+def judged(
+    severities: Sequence[float],
+    independent: float,
+    stability: Stability | None,
+    level: float = (1 - CONFIDENCE) / 2,
+) -> RateVerdict:
+    """Say whether a rate is sustained, with a probability of error.
+
+    Args:
+        severities: how much of its objectives each request took.
+        independent: observations that they are worth.
+        stability: of the backlog; none in a closed loop.
+    """
+    failed = sum(each == math.inf for each in severities)
+    if stability == "overloaded" or failed > max(FEWEST_TO_REFUTE, len(severities) / 2):
+        return "not sustained"
+    if highest(severities, SUSTAINED_FROM, independent, level) <= 1:
+        return "sustained"
+    if lowest(severities, SUSTAINED_FROM, independent, (1 - CONFIDENCE) / 2) > 1:
+        return "not sustained"
+    # Few observations are enough where hardly any request was within the objectives.
+    share = share_interval([each <= 1 for each in severities], independent)
+    missed = independent >= FEWEST_TO_REFUTE and share is not None and share.high < SUSTAINED_FROM
+    return "not sustained" if missed else "undecided"
+
+
 class ServedTimes(Value):
-    """When requests were scheduled, began in a slot, and ended; each in the schedule's order."""
+    """When requests were scheduled, began in a slot, and ended; infinity where they have not."""
 
     scheduled_s: tuple[float, ...]
     slot_s: tuple[float, ...] | None
     end_s: tuple[float, ...]
+
+    def with_open(self, scheduled_s: Sequence[float]) -> ServedTimes:
+        """Return these with requests that have not ended."""
+        never = (math.inf,) * len(scheduled_s)
+        return ServedTimes(
+            scheduled_s=(*self.scheduled_s, *scheduled_s),
+            slot_s=None if self.slot_s is None else (*self.slot_s, *never),
+            end_s=(*self.end_s, *never),
+        )
 
     @classmethod
     def of(cls, records: Sequence[RequestRecord], *, tells_slots: bool) -> ServedTimes:
@@ -107,31 +153,39 @@ class ServedTimes(Value):
 
 
 def steady(times: ServedTimes, rate: float, slots: int | None) -> SteadyState:
-    """Return what the times of at least two requests show.
+    """Return what the times of requests show of which at least two ended.
 
     Args:
         rate: at which they were to come.
     """
-    first_s, last_s = times.scheduled_s[0], times.scheduled_s[-1]
-    length_s = last_s - first_s
+    import numpy as np
+
+    due_s, end_s = np.asarray(times.scheduled_s), np.asarray(times.end_s)
+    begun_s = due_s if times.slot_s is None else np.asarray(times.slot_s)
     known = slots if times.slot_s is not None else None
-    begun_s = times.scheduled_s if times.slot_s is None else times.slot_s
-    services = [end_s - slot_s for slot_s, end_s in zip(begun_s, times.end_s, strict=True)]
-    service_s = fmean(services)
-    spread = pvariance(services, service_s) / service_s**2 if service_s > 0 else 0.0
-    pieces = _counts(times, begun_s)
-    full_from = known or max(1, _level(pieces, 0.1, (first_s + last_s) / 2, last_s))
-    full = _answered_while_full(pieces, full_from, first_s, last_s)
+    first_s, last_s = float(due_s.min()), float(due_s.max())
+    length_s = last_s - first_s
+    ended = np.isfinite(end_s)
+    services = end_s[ended] - begun_s[ended]
+    service_s = float(services.mean())
+    spread = float(services.var()) / service_s**2 if service_s > 0 else 0.0
+    backlog = _Backlog(begun_s[np.isfinite(begun_s)], end_s[ended], last_s)
+    full = backlog.full(known or max(1, backlog.level(0.1, since_s=backlog.middle_s)))
     most = _most_per_s(full, spread)
-    recurs = _returns(pieces, first_s, last_s) >= FEWEST_RETURNS
+    recurs = backlog.returns() >= FEWEST_RETURNS
     if known is not None and length_s >= _LEAST_SERVICE_TIMES * service_s:
         recurs = full.share < _SELDOM_FULL
-    open_at_end = sum(end_s > last_s for end_s in times.end_s)
+    open_at_end = int((end_s > last_s).sum())
+    remembers_s = (
+        _estimated_correlation_s(rate, known, service_s, spread, int(ended.sum()), most)
+        if known
+        else max(service_s, _observed_correlation_s(end_s[ended] - due_s[ended], length_s))
+    )
     return SteadyState(
         stability=_stability(full, rate, spread, open_at_end, length_s, recurs=recurs),
         length_s=length_s,
         service_s=service_s,
-        correlation_s=_correlation_s(times, rate, known, service_s, spread, length_s, most),
+        correlation_s=remembers_s,
         open_at_end=open_at_end,
         most_per_s=most,
     )
@@ -149,63 +203,53 @@ class _Full(Value):
     share: float
 
 
-def _counts(times: ServedTimes, begun_s: Sequence[float]) -> list[tuple[float, float, int, bool]]:
-    """Return how many requests were in a service, from when until when, and if one left then."""
-    changes = sorted([(at_s, 1) for at_s in begun_s] + [(end_s, -1) for end_s in times.end_s])
-    count, pieces = 0, []
-    for (at_s, by), (next_s, next_by) in pairwise(changes):
-        count += by
-        pieces.append((at_s, next_s, count, next_by < 0))
-    return pieces
+class _Backlog:
+    """How many requests were in a service, or in its slots, until the last one came."""
 
+    def __init__(self, begun_s: Floats, end_s: Floats, last_s: float) -> None:
+        import numpy as np
 
-def _answered_while_full(
-    pieces: Sequence[tuple[float, float, int, bool]], level: int, first_s: float, last_s: float
-) -> _Full:
-    answered, seconds, late_s = 0, 0.0, 0.0
-    middle_s = (first_s + last_s) / 2
-    for from_s, next_s, count, leaves in pieces:
-        until_s = min(next_s, last_s)
-        # A slot that one request leaves is taken by the next at the same moment.
-        if count >= level and until_s > from_s:
-            seconds += until_s - from_s
-            late_s += max(0.0, until_s - max(from_s, middle_s))
-            answered += leaves and next_s <= last_s
-    half_s = last_s - middle_s
-    return _Full(seconds=seconds, answered=answered, share=late_s / half_s if half_s > 0 else 0.0)
+        at_s = np.concatenate([end_s, begun_s])
+        by = np.concatenate([np.full(len(end_s), -1), np.full(len(begun_s), 1)])
+        order = np.argsort(at_s, kind="stable")  # a slot that is left is taken at the same moment
+        at_s, by = at_s[order], by[order]
+        until_s = np.append(at_s[1:], last_s)
+        self._leaves = np.append(by[1:] < 0, False) & (until_s <= last_s)
+        self._count = np.maximum(0, np.cumsum(by))
+        self._from_s, self._until_s = at_s, np.minimum(until_s, last_s)
+        self.middle_s = (float(begun_s.min()) + last_s) / 2
+        self._last_s = last_s
 
+    def full(self, level: int) -> _Full:
+        import numpy as np
 
-def _level(
-    pieces: Sequence[tuple[float, float, int, bool]], share: float, from_s: float, to_s: float
-) -> int:
-    """Return the number of requests in a service that is not exceeded for a share of a time."""
-    seconds: dict[int, float] = {}
-    for begun_s, next_s, count, _ in pieces:
-        length_s = min(next_s, to_s) - max(begun_s, from_s)
-        if length_s > 0:
-            seconds[count] = seconds.get(count, 0.0) + length_s
-    left_s = sum(seconds.values()) * share
-    for level in sorted(seconds):
-        left_s -= seconds[level]
-        if left_s <= 0:
-            return level
-    return 0
+        is_full = (self._count >= level) & (self._until_s > self._from_s)
+        seconds = (self._until_s - self._from_s)[is_full]
+        late_s = (self._until_s - np.maximum(self._from_s, self.middle_s))[is_full]
+        half_s = self._last_s - self.middle_s
+        return _Full(
+            seconds=float(seconds.sum()),
+            answered=int((self._leaves & is_full).sum()),
+            share=float(late_s[late_s > 0].sum()) / half_s if half_s > 0 else 0.0,
+        )
 
+    def level(self, share: float, since_s: float = -math.inf) -> int:
+        """Return the number of requests that is not exceeded for a share of the time."""
+        import numpy as np
 
-def _returns(
-    pieces: Sequence[tuple[float, float, int, bool]], first_s: float, last_s: float
-) -> int:
-    """Return how often the number of requests went from its upper quarter to its lower."""
-    low, high = (_level(pieces, share, first_s, last_s) for share in (0.25, 0.75))
-    returns, is_high = 0, False
-    for from_s, _, count, _ in pieces:
-        if from_s > last_s:
-            break
-        if count >= max(high, low + 1):
-            is_high = True
-        elif count <= low and is_high:
-            returns, is_high = returns + 1, False
-    return returns
+        seconds = np.maximum(0.0, self._until_s - np.maximum(self._from_s, since_s))
+        by_count = np.bincount(self._count, weights=seconds)
+        return int(np.searchsorted(np.cumsum(by_count), share * by_count.sum()))
+
+    def returns(self) -> int:
+        """Return how often the number went from its upper quarter to its lower."""
+        import numpy as np
+
+        low, high = self.level(0.25), self.level(0.75)
+        within = self._count[self._until_s > self._from_s]
+        sides = np.where(within >= max(high, low + 1), 1, np.where(within <= low, -1, 0))
+        sides = sides[sides != 0]
+        return int((np.diff(sides) < 0).sum())
 
 
 def _relative_error(full: _Full, spread: float) -> float:
@@ -232,29 +276,36 @@ def _stability(
     return "stable" if recurs else "undecided"
 
 
-def _correlation_s(
-    times: ServedTimes,
+def _estimated_correlation_s(
     rate: float,
-    slots: int | None,
+    slots: int,
     service_s: float,
     spread: float,
-    length_s: float,
+    count: int,
     most_per_s: Interval | None,
 ) -> float:
+    load = rate * service_s * (1 + _DEVIATIONS * math.sqrt(spread / count)) / slots
+    if most_per_s is not None:
+        load = max(load, 2 * rate / (most_per_s.low + most_per_s.high))
+    return correlation_s(load, slots, service_s, spread)
+
+
+def correlation_s(load: float, slots: int, service_s: float, spread: float) -> float:
     """Return the integrated autocorrelation time of a queue.
 
     That of the number in an M/M/1 queue is (1 + load) / (1 - load)^2 service times (Morse, 1955);
     in heavy traffic it grows with the variance of service times, and falls with the slots.
+
+    Args:
+        load: share of the capacity.
+        spread: variance of service times, over the square of their mean.
     """
-    count = len(times.end_s)
-    if slots is None:
-        latencies = [end - due for end, due in zip(times.end_s, times.scheduled_s, strict=True)]
-        variance = pvariance(latencies)
-        effect = long_run_variance(latencies) / variance if variance > 0 else 1.0
-        return max(service_s, _CAUTION * effect * length_s / count)
-    error = _DEVIATIONS * math.sqrt(spread / count)
-    load = min(_MOST_LOADED, rate * service_s * (1 + error) / slots)
-    if most_per_s is not None:
-        load = min(_MOST_LOADED, max(load, 2 * rate / (most_per_s.low + most_per_s.high)))
+    load = min(_MOST_LOADED, load)
     queues = (1 + load) / (1 - load) ** 2 * (1 + spread) / 2 / slots
     return service_s * (1 + queues)
+
+
+def _observed_correlation_s(latencies: Floats, length_s: float) -> float:
+    variance = float(latencies.var())
+    effect = long_run_variance(latencies) / variance if variance > 0 else 1.0
+    return _CAUTION * effect * length_s / len(latencies)

@@ -17,6 +17,7 @@ from armload.core.values import counted, format_bytes, percentage
 
 if TYPE_CHECKING:
     from armload.analysis.load.assessed import AssessedPoint, Cause
+    from armload.analysis.statistics import Interval
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -55,39 +56,81 @@ def doubt(found: LoadFigures) -> str:
             )
 
 
-def sustains_all(top: AssessedPoint, *, surely: bool) -> str:
-    """Say that a service sustains every point of a load."""
-    return f"{_sustains(top, surely=surely)} or more within the SLO ({_share(top)})."
+def capacity_headline(
+    best: AssessedPoint | None, undecided: AssessedPoint | None, refuted: AssessedPoint | None
+) -> str:
+    """Say in a few words what a service sustains, after its name."""
+    if best is not None:
+        return f"sustains {best.label} within the SLO"
+    if undecided is not None:
+        return f"may or may not sustain {undecided.label} within the SLO"
+    assert refuted is not None  # noqa: S101 - there is a point
+    return f"does not sustain {refuted.label} within the SLO"
 
 
-def limited(
-    below: AssessedPoint | None,
-    point: AssessedPoint,
+def capacity(
+    best: AssessedPoint | None,
+    undecided: AssessedPoint | None,
+    refuted: AssessedPoint | None,
     cause: Cause | None,
     failure: str,
-    *,
-    surely: bool,
+    most_per_s: Interval | None,
 ) -> str:
-    """Say what a service sustains and why it does not sustain more.
+    """Say what a service sustains, what is not known, and why it does not sustain more.
 
     Args:
-        below: the highest point that is sustained; none where there is none.
-        point: the lowest that is not.
+        best: the highest point that is sustained.
+        undecided: the lowest above it of which that is not known.
+        refuted: the lowest that is not sustained.
         cause: of most of its slow requests.
         failure: the most frequent kind, where failures outnumber slow requests; else empty.
+        most_per_s: requests/s with all slots busy.
     """
-    reason = "" if cause is None else _reason(point, cause)
+    said = []
+    if best is not None:
+        more = " or more" if undecided is None and refuted is None and not most_per_s else ""
+        said.append(
+            f"Sustains {best.label}{more} within the SLO, with 95% confidence ({_share(best)})."
+        )
+    if undecided is not None:
+        upper = _upper(refuted, most_per_s)
+        between = f"between {best.label} and {upper}" if best and upper else f"at {undecided.label}"
+        said.append(
+            f"Undecided {between}: {_share(undecided)} at {undecided.pace:g} are within the SLO, "
+            "too few independent ones to tell."
+        )
+    if refuted is not None:
+        reason = _why_not(refuted, cause, failure)
+        if best is None:
+            said.append(f"Does not sustain {refuted.label} within the SLO ({_share(refuted)}).")
+            said += [_sentence(reason)] if reason else []
+        else:
+            said.append(f"At {refuted.label} ({_share(refuted)}), {reason or 'it does not'}.")
+    if most_per_s is not None:
+        said.append(
+            f"With all slots busy, it answers {most_per_s.low:.3g} to {most_per_s.high:.3g} "
+            "requests/s (95% confidence), and no higher rate is stable."
+        )
+    return " ".join(said)
+
+
+def _upper(refuted: AssessedPoint | None, most_per_s: Interval | None) -> str:
+    if refuted is not None:
+        return refuted.label
+    return "" if most_per_s is None else f"{most_per_s.high:.3g} requests/s"
+
+
+def _why_not(point: AssessedPoint, cause: Cause | None, failure: str) -> str:
+    steady = point.metrics.steady
     if failure:
         failed = sum(point.metrics.failed.values())
-        reason = f"requests fail: {failed} of {point.metrics.requests}, most often as {failure}"
-    if below is None:
-        sure = " with 95% confidence" if surely else ""
-        start = f"Does not sustain {point.label} within the SLO{sure} ({_share(point)})."
-        return f"{start} {_sentence(reason)}" if reason else start
-    return (
-        f"{_sustains(below, surely=surely)} within the SLO ({_share(below)}). "
-        f"At {point.label} ({_share(point)}), {reason or 'it does not'}."
-    )
+        return f"requests fail: {failed} of {point.metrics.requests}, most often as {failure}"
+    if steady is not None and steady.stability == "overloaded" and cause in (None, "unexplained"):
+        return (
+            f"the backlog grows: {counted(steady.open_at_end, 'request')} had no answer when the "
+            "last one was sent"
+        )
+    return "" if cause is None else _reason(point, cause)
 
 
 def why_slow(point: AssessedPoint) -> str:
@@ -96,14 +139,10 @@ def why_slow(point: AssessedPoint) -> str:
     return "" if cause is None else _sentence(_reason(point, cause))
 
 
-def _sustains(point: AssessedPoint, *, surely: bool) -> str:
-    return f"Sustains {point.label}{', with 95% confidence,' if surely else ''}"
-
-
 def _share(point: AssessedPoint) -> str:
     found = point.metrics.goodput
     assert found is not None  # noqa: S101 - points without objectives have no capacity
-    return f"{percentage(found.share)} of the requests"
+    return f"{percentage(found.share)} of {counted(point.metrics.requests, 'request')}"
 
 
 def _reason(point: AssessedPoint, cause: Cause) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from armload.cli.options import OutputOptions
@@ -10,7 +11,7 @@ from armload.cli.verb import verb
 from armload.core.options import Option
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rich.console import RenderableType
 
@@ -22,10 +23,14 @@ _SIDE = (
 
 @dataclass(frozen=True, kw_only=True)
 class _Judged:
-    """What a gate needs to know of a comparison; ``low`` is the least that the ratio may be."""
+    """What a gate needs to know of a comparison.
+
+    Attributes:
+        low_at: the least that the ratio may be, with a probability of error.
+    """
 
     finding: str
-    low: float
+    low_at: Callable[[float], float]
     doubts: tuple[str, ...]
     sentence: str
 
@@ -87,7 +92,7 @@ def _runs(a: str, b: str, *, as_json: bool) -> list[_Judged]:
     return [
         _Judged(
             finding=each.finding,
-            low=each.measured[0].ratio.low if each.measured else 0.0,
+            low_at=partial(_constant, each.measured[0].ratio.low if each.measured else 0.0),
             doubts=(*each.a.doubts, *each.b.doubts),
             sentence=sentence(each),
         )
@@ -118,8 +123,11 @@ def _loads(a: str, b: str, *, as_json: bool) -> list[_Judged]:
     return [
         _Judged(
             finding=each.finding,
-            low=each.measured[0].ratio.low if each.measured else 0.0,
-            doubts=tuple(doubt.sentence for doubt in each.doubts),
+            low_at=each.measured[0].low_at if each.measured else partial(_constant, 0.0),
+            doubts=(
+                *(doubt.sentence for doubt in each.doubts),
+                *([sentence(each)] if each.finding == "inconclusive" else []),
+            ),
             sentence=sentence(each),
         )
         for each in compared
@@ -142,7 +150,7 @@ def _tunings(a: str, b: str, *, as_json: bool) -> list[_Judged]:
     return [
         _Judged(
             finding=compared.finding,
-            low=compared.measured[0].ratio.low,
+            low_at=partial(_constant, compared.measured[0].ratio.low),
             doubts=tuple(doubt.sentence for doubt in compared.doubts),
             sentence=sentence(compared),
         )
@@ -172,6 +180,25 @@ def _share(text: str) -> float:
     return share
 
 
+def _constant(low: float, _level: float) -> float:
+    return low
+
+
+def _surely_slower(compared: Sequence[_Judged], allowed: float) -> list[_Judged]:
+    """Return those that are slower, with one probability of error for all (Holm, 1979)."""
+    from armload.analysis.statistics import CONFIDENCE
+
+    left, slower = list(compared), list[_Judged]()
+    while left:
+        level = (1 - CONFIDENCE) / 2 / len(left)
+        found = [each for each in left if each.low_at(level) > 1 + allowed]
+        if not found:
+            break
+        slower += found
+        left = [each for each in left if each not in found]
+    return slower
+
+
 def _gate(compared: Sequence[_Judged], allowed: float, as_typed: str) -> None:
     """Raise when B is too slow, or when nobody can tell: a gate errs in neither direction."""
     from armload.core.errors import InconclusiveError, SlowerError, UsageError
@@ -183,7 +210,7 @@ def _gate(compared: Sequence[_Judged], allowed: float, as_typed: str) -> None:
                 "Compare runs of the same model and plan on the same board.",
             )
     doubtful = [each for each in compared if each.doubts]
-    slower = [each for each in compared if not each.doubts and each.low > 1 + allowed]
+    slower = _surely_slower([each for each in compared if not each.doubts], allowed)
     if slower:
         raise SlowerError(
             f"Slower than {as_typed} allows: {' '.join(each.sentence for each in slower)}",
@@ -192,7 +219,7 @@ def _gate(compared: Sequence[_Judged], allowed: float, as_typed: str) -> None:
     if doubtful:
         doubts = [doubt for each in doubtful for doubt in each.doubts]
         raise InconclusiveError(
-            f"--fail-if-slower {as_typed}: inconclusive, because not every run is valid: "
-            f"{' '.join(dict.fromkeys(doubts))}",
-            "Repeat the runs that are not valid, and compare again.",
+            f"--fail-if-slower {as_typed}: inconclusive, because not every run is valid and long "
+            f"enough: {' '.join(dict.fromkeys(doubts))}",
+            "Repeat those runs, and compare again.",
         )

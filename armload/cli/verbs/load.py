@@ -17,7 +17,6 @@ from armload.runs.request import EngineSource, Waiting
 
 DURATION_S = 60.0
 PROMPT_TOKENS = N_PREDICT = "128"
-FIND_REQUESTS = 100
 
 Rate = Annotated[float, Field(ge=1e-6, le=10_000)]
 Clients = Annotated[int, Field(ge=1, le=10_000)]
@@ -143,10 +142,17 @@ class LoadOptions(ServiceSettings, RequestOptions, Waiting, EngineSource, Output
     find_rate: Annotated[
         bool,
         Option(
-            "find the highest rate that meets --slo for nine of ten requests, with 95% confidence; "
-            f"sends --requests ({FIND_REQUESTS}) at each rate"
+            "find the highest rate that meets --slo for nine of ten requests, with 95% confidence"
         ),
     ] = False
+    max_time: Annotated[
+        Positive | None,
+        Option(
+            "seconds in which --find-rate ends, decided or not",
+            "SECONDS",
+            "3,000 times what a request takes",
+        ),
+    ] = None
     concurrency: Annotated[
         tuple[Clients, ...],
         Option(
@@ -164,6 +170,10 @@ class LoadOptions(ServiceSettings, RequestOptions, Waiting, EngineSource, Output
             "poisson",
         ),
     ] = ""
+    repeats: Annotated[
+        Annotated[int, Field(ge=1, le=1000)],
+        Option("times to run each rate, each with another schedule: what compare needs", "N"),
+    ] = 1
     warmup: Annotated[
         Annotated[int, Field(ge=0, le=1_000_000)],
         Option("first requests of each rate to exclude from the figures", "N"),
@@ -228,7 +238,7 @@ def load(options: LoadOptions) -> None:
     formats = read_formats(options.export, has_rates=bool(options.rate) or options.find_rate)
     prompt = read_lengths("prompt-tokens", options.prompt_tokens or PROMPT_TOKENS)
     answer = read_lengths("n-predict", options.n_predict) if options.n_predict else None
-    most = None if options.find_rate else needed(paces, extent, gaps, number)
+    most = None if options.find_rate else needed(paces, extent, gaps, number, options.repeats)
     spoken = dialect_named(options.dialect or ("openai" if url else "llama-server"))
     plan = serving_plan(options.part(ServiceSettings))
     first = CompletionRequest(prompt="Once upon a time", max_tokens=1)
@@ -262,7 +272,9 @@ def load(options: LoadOptions) -> None:
         if not options.find_rate:
             alone = measure_alone(target, work, extent.timeout_s, progress)
             if alone is not None:
-                lasts = expected(alone, work, paces, extent, gaps, number, slots=at_a_time)
+                lasts = expected(
+                    *(alone, work, paces * options.repeats, extent, gaps, number), slots=at_a_time
+                )
                 progress.say(
                     told(
                         lasts,
@@ -273,8 +285,13 @@ def load(options: LoadOptions) -> None:
 
         def run() -> object:
             if not options.find_rate or objectives is None:
-                return loading.run(paces, extent)
+                return loading.run(paces, extent, options.repeats)
             probing = LoadRunner(target, work, gaps, number, progress, objectives)
-            return search(probing, loading, objectives, extent, slots=at_a_time, progress=progress)
+            return search(
+                *(probing, loading, objectives, extent),
+                slots=at_a_time,
+                max_time_s=options.max_time,
+                progress=progress,
+            )
 
         load_and_present(loading, run, formats, as_json=options.as_json)

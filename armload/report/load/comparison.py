@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Group
 
-from armload.analysis.load.comparison import LoadComparison
+from armload.analysis.load.comparison import REPEATS, LoadComparison
 from armload.analysis.wording.comparisons import not_comparable
 from armload.core.values import counted
 from armload.report import formatting as words
@@ -25,15 +25,22 @@ def sentence(compared: LoadComparison) -> str:
             f"{where}{not_comparable(compared.differences)} For reference: B takes {figures}, "
             f"{change(first.ratio.ratio)}."
         )
+    of = f" over {counted(compared.repeats, 'repeat')}" if compared.repeats > 1 else ""
+    if compared.finding == "inconclusive":
+        return (
+            f"{where}Inconclusive: B takes {figures}{of}, but requests that queue are alike: each "
+            f"load is worth about {compared.independent:.0f} independent observations. Run both "
+            f"loads with --repeats {REPEATS}."
+        )
     if compared.finding == "no difference":
         return (
-            f"{where}No significant difference: B takes {figures}; the 95% confidence interval "
+            f"{where}No significant difference: B takes {figures}{of}; the 95% confidence interval "
             f"is {interval}."
         )
     doubt = " But not all figures are valid." if compared.doubts else ""
     return (
         f"{where}B is {compared.finding}: {figures}, {change(first.ratio.ratio)} ({interval}, "
-        f"95% confidence).{doubt}"
+        f"95% confidence{of and ','}{of}).{doubt}"
     )
 
 

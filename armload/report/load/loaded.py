@@ -68,11 +68,8 @@ class LoadView:
 
         Of a load that is sustained everywhere, and of one without objectives, the last.
         """
-        last = self.points[-1]
-        if self.capacity is None:
-            return last
-        sustained = self.capacity.rate or self.capacity.concurrency or 0
-        return next((point for point in self.points if point.pace > sustained), last)
+        refuted = self.capacity.refuted if self.capacity else None
+        return next((point for point in self.points if point.pace == refuted), self.points[-1])
 
 
 def loaded_of(kept: LoadFolder) -> LoadView:
@@ -89,7 +86,7 @@ def loaded_of(kept: LoadFolder) -> LoadView:
         objectives=objectives,
         job=job,
         points=tuple(points),
-        capacity=capacity_of([point.assessed for point in points], surely=kept.load.finds_rate),
+        capacity=capacity_of([point.assessed for point in points], kept.load.most_per_s),
     )
 
 

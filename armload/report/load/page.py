@@ -102,14 +102,7 @@ def headline(loaded: LoadView) -> str:
     where = f" on {loaded.load.board}" if loaded.load.board else ""
     model = loaded.load.model.removesuffix(".gguf") or "The service"
     if loaded.capacity is not None:
-        sustained = [
-            point.label
-            for point in loaded.points
-            if point.pace == (loaded.capacity.rate or loaded.capacity.concurrency)
-        ]
-        if sustained:
-            return f"{model}{where} sustains {sustained[0]} within the SLO"
-        return f"{model}{where} does not sustain {loaded.points[0].label} within the SLO"
+        return f"{model}{where} {loaded.capacity.headline}"
     best = max(point.assessed.metrics.requests_per_s for point in loaded.points)
     return f"{model}{where} answered at most {words.rate(best)} requests/s"
 

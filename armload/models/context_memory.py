@@ -29,6 +29,8 @@ class ContextMemory(Value):
         window_layers: how many there are.
         state_bytes: of the recurrent layers, for each sequence, however long it is.
         recurrent_layers: how many there are.
+        prediction_values: numbers in the keys and values of one token in the layers that predict
+            further tokens, where those are used.
         is_exact: llama.cpp allocates this much; else at least as much.
     """
 
@@ -40,6 +42,7 @@ class ContextMemory(Value):
     window_layers: Count = 0
     state_bytes: Count = 0
     recurrent_layers: Count = 0
+    prediction_values: Count = 0
     is_exact: bool = True
 
     @property
@@ -252,8 +255,15 @@ def context_memory(metadata: Metadata) -> ContextMemory:
         window_layers=sum(windowed[: metadata.trunk_layers]),
         state_bytes=len(recurrent) * _state_values(metadata) * FLOAT_BYTES,
         recurrent_layers=len(recurrent),
+        prediction_values=_prediction_values(metadata),
         is_exact=architecture in _KNOWN,
     )
+
+
+def _prediction_values(metadata: Metadata) -> int:
+    key, value = metadata.head_widths
+    both = key if _is_latent(metadata) else key + value
+    return both * sum(metadata.kv_heads[metadata.trunk_layers :])
 
 
 def recurrent_layers(metadata: Metadata) -> frozenset[int]:

@@ -100,8 +100,11 @@ def test_layers_that_predict_further_tokens_are_in_no_figure_of_a_token() -> Non
     without, _ = outlined(outline.model_copy(update={"keys": keys}), "Q8_0")
     assert with_mtp.prediction_layers == 1
     assert with_mtp.parameters > without.parameters
-    for fact in ("bytes_per_token", "active_parameters", "context_memory"):
-        assert getattr(with_mtp, fact) == getattr(without, fact), fact
+    assert with_mtp.bytes_per_token == without.bytes_per_token
+    assert with_mtp.active_parameters == without.active_parameters
+    memory = with_mtp.context_memory
+    assert memory.prediction_values == 2 * 2 * 256
+    assert memory.model_copy(update={"prediction_values": 0}) == without.context_memory
 
 
 def test_per_layer_embeddings_count_by_row() -> None:

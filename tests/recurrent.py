@@ -65,7 +65,61 @@ def hybrid_model(tokenizer: Path, path: Path) -> Path:
     return _written(writer, path, "token_embd_norm", [both | convolution, both | attention])
 
 
-def _writer(tokenizer: Path, path: Path, architecture: str) -> GGUFWriter:
+def predicting_model(tokenizer: Path, path: Path) -> Path:
+    """Write a Qwen3.5 model to ``path``: a recurrent layer, attention, and a layer for MTP."""
+    heads, width, state = 2, WIDTH // 2, WIDTH // 2
+    writer = _writer(tokenizer, path, "qwen35", LAYERS + 1)
+    writer.add_nextn_predict_layers(1)
+    writer.add_feed_forward_length(INNER)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(heads)
+    writer.add_key_length(width)
+    writer.add_value_length(width)
+    writer.add_full_attention_interval(LAYERS)
+    writer.add_rope_dimension_count(width)
+    writer.add_rope_dimension_sections([4, 2, 2, 0])
+    writer.add_ssm_conv_kernel(KERNEL)
+    writer.add_ssm_inner_size(heads * state)
+    writer.add_ssm_state_size(state)
+    writer.add_ssm_time_step_rank(heads)
+    writer.add_ssm_group_count(heads)
+    all_of_them: Shapes = {
+        "attn_norm.weight": (WIDTH,),
+        "post_attention_norm.weight": (WIDTH,),
+        "ffn_gate.weight": (INNER, WIDTH),
+        "ffn_up.weight": (INNER, WIDTH),
+        "ffn_down.weight": (WIDTH, INNER),
+    }
+    recurrent: Shapes = {
+        "attn_qkv.weight": (3 * heads * state, WIDTH),
+        "attn_gate.weight": (heads * state, WIDTH),
+        "ssm_conv1d.weight": (3 * heads * state, KERNEL),
+        "ssm_dt.bias": (heads,),
+        "ssm_a": (heads,),
+        "ssm_alpha.weight": (heads, WIDTH),
+        "ssm_beta.weight": (heads, WIDTH),
+        "ssm_norm.weight": (state,),
+        "ssm_out.weight": (WIDTH, heads * state),
+    }
+    attention: Shapes = {
+        "attn_q.weight": (2 * heads * width, WIDTH),
+        "attn_k.weight": (heads * width, WIDTH),
+        "attn_v.weight": (heads * width, WIDTH),
+        "attn_output.weight": (WIDTH, heads * width),
+        "attn_q_norm.weight": (width,),
+        "attn_k_norm.weight": (width,),
+    }
+    predicting: Shapes = {
+        "nextn.eh_proj.weight": (WIDTH, 2 * WIDTH),
+        "nextn.enorm.weight": (WIDTH,),
+        "nextn.hnorm.weight": (WIDTH,),
+        "nextn.shared_head_norm.weight": (WIDTH,),
+    }
+    layers = [recurrent, attention, attention | predicting]
+    return _written(writer, path, "output_norm", [all_of_them | layer for layer in layers])
+
+
+def _writer(tokenizer: Path, path: Path, architecture: str, layers: int = LAYERS) -> GGUFWriter:
     fields = GGUFReader(tokenizer).fields
     tokens, scores, kinds = (
         fields[f"tokenizer.ggml.{name}"].contents() for name in ("tokens", "scores", "token_type")
@@ -73,7 +127,7 @@ def _writer(tokenizer: Path, path: Path, architecture: str) -> GGUFWriter:
     writer = GGUFWriter(path, architecture)
     writer.add_context_length(512)
     writer.add_embedding_length(WIDTH)
-    writer.add_block_count(LAYERS)
+    writer.add_block_count(layers)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_freq_base(10_000.0)
     writer.add_vocab_size(len(tokens))

@@ -16,8 +16,8 @@ from armload.core.progress import Progress
 from armload.engines.completion import PROGRAM, Completion, settings_of
 from armload.engines.job import SweepPoint
 from armload.engines.llama_cpp import whole_plan
-from armload.engines.plan import Plan
-from armload.engines.speculation import SPECULATING_PROGRAM, Speculation
+from armload.engines.plan import MTP, Plan
+from armload.engines.speculation import SPECULATING_PROGRAM, Speculation, check_predicts
 from armload.models.find import model_called
 from armload.models.model import Model
 from armload.models.tokens import check_draft
@@ -63,10 +63,13 @@ def combination(model: Model, plan: Plan, progress: Progress) -> Combination:
     """Return a plan with its models; a draft model is made or downloaded when it is missing.
 
     Raises:
-        UsageError: the plan does not suit the model, or the draft model has another vocabulary.
+        UsageError: the plan does not suit the model, the draft model has another vocabulary, or
+            the model has no layers that predict further tokens.
         ArmloadError: as for ``model_called``.
     """
     draft = None
+    if plan.speculate == MTP:
+        check_predicts(model)
     if plan.draft_model is not None:
         draft = model_called(plan.draft_model, progress)
         check_draft(draft, model)

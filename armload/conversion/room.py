@@ -15,7 +15,7 @@ from armload.deploy.payload import Payload
 from armload.deploy.space import SPARE_BYTES, ask_space
 from armload.deploy.upload import what_is_stored
 from armload.models.file_types import TENSOR_TYPES
-from armload.models.header import Header
+from armload.models.header import Header, block_of
 from armload.models.metadata import EMBEDDING, OUTPUT
 from armload.models.model import Model
 from armload.models.quant_mix import foreseen
@@ -100,7 +100,5 @@ def need_memory(found: Probe, board: str, name: str, wanted_bytes: int) -> None:
 
 
 def _bytes_per_element(type_name: str) -> float:
-    from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
-
-    elements, size_bytes = GGML_QUANT_SIZES[GGMLQuantizationType[type_name]]
-    return float(size_bytes / elements)
+    elements, size_bytes = block_of(type_name)
+    return size_bytes / elements

@@ -100,7 +100,7 @@ KV_BITS = {
 
 KV_TYPES = tuple(KV_BITS)
 
-NO_SPECULATION, NGRAM, DRAFT = "none", "ngram", "draft:"
+NO_SPECULATION, NGRAM, MTP, DRAFT = "none", "ngram", "mtp", "draft:"
 """How tokens are guessed before the model verifies them; after the last comes a model's name."""
 
 _SHORT_PROMPT = 48  # the length of a shortened one: its beginning, and a note
@@ -138,8 +138,8 @@ def _as_nothing(speculate: object) -> object:
 
 
 def _is_known_speculation(speculate: str) -> str:
-    if speculate != NGRAM and not speculate.startswith(DRAFT):
-        raise ValueError(f"use {NO_SPECULATION}, {NGRAM} or {DRAFT}MODEL")
+    if speculate not in (NGRAM, MTP) and not speculate.startswith(DRAFT):
+        raise ValueError(f"use {NO_SPECULATION}, {NGRAM}, {MTP} or {DRAFT}MODEL")
     if speculate == DRAFT:
         raise ValueError(f"the draft model is missing: {DRAFT}MODEL")
     return speculate
@@ -263,8 +263,8 @@ class Plan(Computation):
         context_tokens: none for prompt and ``n_predict`` with some room.
         batch_tokens: prompt tokens that are given to the engine at a time.
         micro_batch_tokens: tokens that go through the model at a time.
-        speculate: ``ngram``: tokens are guessed from the text so far; ``draft:MODEL``: by that
-            model; none without.
+        speculate: ``ngram``: tokens are guessed from the text so far; ``mtp``: by the model's own
+            layers for it; ``draft:MODEL``: by that model; none without.
         extra: further arguments for the engine.
         temperature: 0 is greedy.
         seed: of the sampler.
@@ -311,8 +311,9 @@ class Plan(Computation):
     speculate: Annotated[
         Speculate,
         Option(
-            "guess tokens and verify several in one pass: none, ngram (from the text so far) or "
-            "draft:MODEL (a small model of the same family)",
+            "guess tokens and verify several in one pass: none, ngram (from the text so far), "
+            "mtp (by the model's own layers for it) or draft:MODEL (a small model of the same "
+            "family)",
             "HOW",
             "none",
             "commas",

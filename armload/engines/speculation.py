@@ -17,7 +17,8 @@ from armload.engines.job import Job, RunSpec
 from armload.engines.llama_cpp import check_architecture, command, offers
 from armload.engines.model_program import model_record, working_bytes
 from armload.engines.output import Output
-from armload.engines.plan import MICRO_BATCH_TOKENS, Plan
+from armload.engines.plan import MICRO_BATCH_TOKENS, MTP, Plan
+from armload.models.metadata import KV_BYTES_PER_VALUE
 from armload.models.model import Model
 
 SPECULATING_PROGRAM = "llama-speculative-simple"
@@ -29,16 +30,31 @@ _NGRAM_WORDS = (
     *(_NGRAM_SIZE, "3", "--spec-ngram-simple-size-m", "8"),
 )
 _DRAFT_WORDS = ("--spec-type", "draft-simple", "-md")
+_MTP_TYPE = "draft-mtp"
+_MTP_WORDS = ("--spec-type", _MTP_TYPE)
+
+
+def check_predicts(model: Model) -> None:
+    """Check that a model has layers that predict further tokens.
+
+    Raises:
+        UsageError: it has none.
+    """
+    if not model.prediction_layers:
+        raise UsageError(
+            f"--speculate mtp: {model.name} has no layers that predict further tokens (MTP).",
+            "Use a file of the model that keeps them, or --speculate ngram, which needs none.",
+        )
 
 
 class Speculation(Completion):
-    """A plan in which tokens are guessed, by a second model or from the text so far.
+    """A plan in which tokens are guessed: by another model, by own layers, or from the text.
 
     Args:
-        draft: the second model; none for n-grams of the text.
+        draft: the second model; none without.
 
     Raises:
-        UsageError: the program is from before n-grams, or as for ``Completion``.
+        UsageError: the program is too old for that, or as for ``Completion``.
     """
 
     name: ClassVar[str] = SPECULATING_PROGRAM
@@ -46,10 +62,10 @@ class Speculation(Completion):
 
     def __init__(self, plan: Plan, binary: Binary, model: Model, draft: Model | None) -> None:
         super().__init__(plan, binary, model)
-        if not offers(binary.path, _NGRAM_SIZE):
+        needed = _MTP_TYPE if plan.speculate == MTP else _NGRAM_SIZE
+        if not offers(binary.path, needed):
             raise UsageError(
-                f"--speculate: {binary.program} of this llama.cpp has no option {_NGRAM_SIZE}: it "
-                "is too old.",
+                f"--speculate: {binary.program} of this llama.cpp has no {needed}: it is too old.",
                 "Omit --source, or use llama.cpp of 2026.",
             )
         if draft is not None:
@@ -82,10 +98,11 @@ class Speculation(Completion):
 
     @property
     def estimated_memory(self) -> MemoryNeed:
-        """What both models take."""
+        """What the model and what drafts for it take."""
         need = super().estimated_memory
         if self._draft is None:
-            return need
+            more_bytes = need.program_bytes + self.more_bytes
+            return need.model_copy(update={"program_bytes": more_bytes})
         return need.model_copy(
             update={
                 "name": f"{need.name} with {self._draft.name}",
@@ -97,10 +114,16 @@ class Speculation(Completion):
 
     @property
     def more_bytes(self) -> int:
-        """Of the draft model's cache and buffers."""
+        """Of cache and buffers of what drafts."""
+        tokens = super().estimated_memory.context_tokens
+        if self.plan.speculate == MTP:
+            values = tokens * self.model.context_memory.prediction_values
+            return (
+                KV_BYTES_PER_VALUE * values
+                + MICRO_BATCH_TOKENS * self.model.activation_bytes_per_token
+            )
         if self._draft is None:
             return 0
-        tokens = super().estimated_memory.context_tokens
         cache_bytes = self._draft.context_memory.size_bytes(tokens)
         return cache_bytes + working_bytes(self._draft, MICRO_BATCH_TOKENS)
 
@@ -108,7 +131,7 @@ class Speculation(Completion):
         """Return the words that start llama-speculative-simple there."""
         program, model = (each.items(site.layout)[0].remote for each in super().payload)
         available_bytes = site.found.conditions.memory_available_bytes
-        drafting: tuple[str, ...] = _NGRAM_WORDS
+        drafting: tuple[str, ...] = _MTP_WORDS if self.plan.speculate == MTP else _NGRAM_WORDS
         if self._draft is not None:
             drafting = (*_DRAFT_WORDS, str(_on_board(self._draft, site.layout)))
             available_bytes -= 2 * self._draft.size_bytes

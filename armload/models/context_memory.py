@@ -27,8 +27,11 @@ class ContextMemory(Value):
         window_tokens: that the other layers look back at most; 0 when there are none.
         window_key_values, window_value_values: as above, in those layers.
         window_layers: how many there are.
+        sharing_layers: that use the keys and values of others.
         state_bytes: of the recurrent layers, for each sequence, however long it is.
         recurrent_layers: how many there are.
+        prediction_values: numbers in the keys and values of one token in the layers that predict
+            further tokens, where those are used.
         is_exact: llama.cpp allocates this much; else at least as much.
     """
 
@@ -38,8 +41,10 @@ class ContextMemory(Value):
     window_key_values: Count = 0
     window_value_values: Count = 0
     window_layers: Count = 0
+    sharing_layers: Count = 0
     state_bytes: Count = 0
     recurrent_layers: Count = 0
+    prediction_values: Count = 0
     is_exact: bool = True
 
     @property
@@ -250,10 +255,18 @@ def context_memory(metadata: Metadata) -> ContextMemory:
         window_key_values=window_key_values,
         window_value_values=window_value_values,
         window_layers=sum(windowed[: metadata.trunk_layers]),
+        sharing_layers=_sharing_layers(metadata),
         state_bytes=len(recurrent) * _state_values(metadata) * FLOAT_BYTES,
         recurrent_layers=len(recurrent),
+        prediction_values=_prediction_values(metadata),
         is_exact=architecture in _KNOWN,
     )
+
+
+def _prediction_values(metadata: Metadata) -> int:
+    key, value = metadata.head_widths
+    both = key if _is_latent(metadata) else key + value
+    return both * sum(metadata.kv_heads[metadata.trunk_layers :])
 
 
 def recurrent_layers(metadata: Metadata) -> frozenset[int]:
@@ -292,13 +305,18 @@ def _attention_layers(metadata: Metadata, recurrent: frozenset[int]) -> Sequence
         layers = [layer for layer in layers if not inner[layer]]
     elif architecture == "nanbeige":
         layers = range(metadata.layers * metadata.number("num_loops", 1))
-    elif architecture == "gemma3n":
-        layers = layers[:_GEMMA3N_LAYERS_WITH_CACHE]
-    elif architecture == "gemma4":
-        layers = layers[
-            : max(0, metadata.layers - metadata.number("attention.shared_kv_layers", 0))
-        ]
+    else:
+        layers = layers[: max(0, len(layers) - _sharing_layers(metadata))]
     return [layer for layer in layers if layer not in recurrent]
+
+
+def _sharing_layers(metadata: Metadata) -> int:
+    """Return how many layers at the end use the keys and values of earlier ones."""
+    if metadata.architecture == "gemma3n":
+        return max(0, metadata.layers - _GEMMA3N_LAYERS_WITH_CACHE)
+    if metadata.architecture == "gemma4":
+        return min(metadata.layers, metadata.number("attention.shared_kv_layers", 0))
+    return 0
 
 
 def _windowed(metadata: Metadata, recurrent: frozenset[int]) -> tuple[int, Sequence[bool]]:

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from armload.core.values import Value
 from armload.models.header import Header, Tensor
-from armload.models.metadata import KV_BYTES_PER_VALUE, Metadata
+from armload.models.metadata import KV_BYTES_PER_VALUE, PER_LAYER_EMBEDDING, Metadata
 from armload.models.model import Model
 
 CACHE_TYPES: Mapping[str, tuple[int, int]] = {"f16": (1, 2), "q8_0": (32, 34), "q4_0": (32, 18)}
@@ -127,7 +127,7 @@ def anatomy_of(model: Model, metadata: Metadata, header: Header) -> ModelSummary
         types=tuple(_types(header.tensors)),
         cache=tuple(_cache(model, metadata.head_widths)),
         sections=tuple(_sections(header.tensors, whole_bytes)),
-        notes=tuple(_notes(model)),
+        notes=tuple(_notes(model, header.tensors)),
     )
 
 
@@ -162,7 +162,7 @@ def _cache(model: Model, head_widths: tuple[int, int]) -> Iterator[CacheSize]:
             )
 
 
-def _notes(model: Model) -> Iterator[str]:
+def _notes(model: Model, tensors: Sequence[Tensor]) -> Iterator[str]:
     memory = model.context_memory
     if not memory.is_exact:
         yield f"The KV cache of the architecture {model.architecture!r} may be larger than shown."
@@ -170,6 +170,8 @@ def _notes(model: Model) -> Iterator[str]:
         yield "Bytes per token leave out the layers that predict further tokens (MTP)."
     if model.experts:
         yield "Bytes per token count only the experts that are active for a token."
+    if any(tensor.name == PER_LAYER_EMBEDDING for tensor in tensors):
+        yield "Bytes per token count one row of the per-layer embeddings."
 
 
 def _sections(tensors: Sequence[Tensor], whole_bytes: int) -> Iterator[FileSection]:

@@ -44,6 +44,7 @@ def _rows(anatomy: ModelSummary) -> list[tuple[str, str | Text]]:
         ("layers", f"{anatomy.layers} of width {anatomy.width:,}{_inner(anatomy)}"),
         ("for MTP", _prediction_layers(anatomy)),
         ("windows", _windows(anatomy.context_memory)),
+        ("shared KV", _sharing(anatomy.context_memory)),
         ("recurrent", _recurrent(anatomy.context_memory)),
         ("heads", _heads(anatomy) if anatomy.heads else ""),
         ("experts", f"{anatomy.experts}, {anatomy.experts_used} used for a token"),
@@ -78,6 +79,12 @@ def _windows(memory: ContextMemory) -> str:
         return ""
     layers = counted(memory.window_layers, "layer")
     return f"{layers} limited to the last {memory.window_tokens:,} tokens"
+
+
+def _sharing(memory: ContextMemory) -> str:
+    if not memory.sharing_layers:
+        return ""
+    return f"{counted(memory.sharing_layers, 'layer')} with the keys and values of earlier ones"
 
 
 def _recurrent(memory: ContextMemory) -> str:

@@ -13,6 +13,7 @@ from armload.core.files import content
 from armload.engines.trace import Step
 from armload.runs import store
 from tests.person import Person
+from tests.recurrent import predicting_model
 from tests.system.engines import shared
 
 pytestmark = [pytest.mark.build, pytest.mark.machine]
@@ -135,3 +136,19 @@ def test_without_a_run_to_compare_with_it_says_so(ann: Person) -> None:
 def test_a_model_of_another_vocabulary_is_refused_before_anything_is_copied(ann: Person) -> None:
     refused = ann.types(*words("draft:demo"), status=2)
     assert "cannot draft for stories260K.gguf" in refused.stderr
+
+
+def test_a_model_drafts_with_its_own_layers(ann: Person) -> None:
+    path = predicting_model(shared("stories260K.gguf"), ann.folder / "predicting.gguf")
+    plan = ["--prompt", PROMPT, "-n", "24", "--threads", "1", "--speculate", "none,mtp"]
+    done = ann.types("bench", "--board", BOARD, "--model", str(path), *plan, "--json")
+    plain, drafted = json.loads(done.stdout)["cells"]
+    assert plain["speculation"] is None
+    run = run_of(ann, drafted)
+    found = run.summary.speculation
+    assert found is not None
+    assert found.speculated_tokens == printed(ann, run, "n_drafted") > 0
+    assert found.accepted_tokens == printed(ann, run, "n_accept")
+    assert {step.model for step in run.steps} == {0, 1}
+    refused = ann.types(*words("mtp"), status=2)
+    assert "has no layers that predict further tokens" in refused.stderr

@@ -12,7 +12,7 @@ from armload.deploy.layout import Layout
 from armload.engines.engine import RunContext
 from armload.engines.job import BinaryRecord, Job, ModelRecord
 from armload.engines.plan import Plan
-from armload.engines.speculation import Speculation
+from armload.engines.speculation import Speculation, check_predicts
 from armload.models.model import Model
 from tests.unit.samples import binary, board_record, conditions, model
 
@@ -95,6 +95,36 @@ def test_a_draft_model_lies_on_the_board_and_takes_memory(tmp_path: Path) -> Non
     assert one.subject.draft.name == "draft.gguf"
 
 
+def test_layers_for_mtp_need_no_second_model_and_a_cache_of_their_own(tmp_path: Path) -> None:
+    program = NEWER + b"draft-mtp\0"
+    one = engine(tmp_path, speculate="mtp", program=program)
+    assert option(one.command(site()), "--spec-type") == "draft-mtp"
+    assert "-md" not in one.command(site())
+    assert len(one.payload) == 2
+    with_cache = model().model_copy(
+        update={
+            "context_memory": one.model.context_memory.model_copy(
+                update={"prediction_values": 2_000}
+            )
+        }
+    )
+    other = Speculation(one.plan, binary(tmp_path / "llama-speculative-simple"), with_cache, None)
+    tokens = one.memory.context_tokens
+    assert other.memory.program_bytes - one.memory.program_bytes == 2 * 2_000 * tokens
+
+
+def test_a_program_without_mtp_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has no draft-mtp: it is too old"):
+        engine(tmp_path, speculate="mtp")
+
+
+def test_a_model_without_layers_for_mtp_is_refused_with_what_to_use_instead() -> None:
+    with pytest.raises(UsageError, match=r"m\.gguf has no layers that predict") as refused:
+        check_predicts(model())
+    assert "ngram" in refused.value.remedy
+    check_predicts(model().model_copy(update={"prediction_layers": 1}))
+
+
 def test_another_draft_model_is_another_run(tmp_path: Path) -> None:
     (one, other) = (engine(tmp_path, speculate="draft:draft.gguf", draft=sha) for sha in "bc")
     assert one.fingerprint != other.fingerprint
@@ -111,7 +141,7 @@ def test_weights_are_not_repacked_where_the_draft_model_leaves_no_room(tmp_path:
 
 
 def test_an_older_program_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="has no option --spec-ngram-simple-size-n"):
+    with pytest.raises(UsageError, match="has no --spec-ngram-simple-size-n"):
         engine(tmp_path, speculate="ngram", program=OLDER)
 
 

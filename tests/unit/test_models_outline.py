@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from armload.core.errors import DataError, UsageError
 from armload.core.progress import Silent
 from armload.core.workspace import data_file, data_names
 from armload.models.find import header_of, resolve
-from armload.models.gguf import read_outline
+from armload.models.gguf import read_anatomy, read_outline
 from armload.models.outline import OUTLINES, Outline, listed_models, load_outline, outlined
 from armload.models.whole_header import encoded, whole_header
+from armload.report.models import anatomy_table
 
 NAMES = data_names(OUTLINES)
 
@@ -100,8 +103,11 @@ def test_layers_that_predict_further_tokens_are_in_no_figure_of_a_token() -> Non
     without, _ = outlined(outline.model_copy(update={"keys": keys}), "Q8_0")
     assert with_mtp.prediction_layers == 1
     assert with_mtp.parameters > without.parameters
-    for fact in ("bytes_per_token", "active_parameters", "context_memory"):
-        assert getattr(with_mtp, fact) == getattr(without, fact), fact
+    assert with_mtp.bytes_per_token == without.bytes_per_token
+    assert with_mtp.active_parameters == without.active_parameters
+    memory = with_mtp.context_memory
+    assert memory.prediction_values == 2 * 2 * 256
+    assert memory.model_copy(update={"prediction_values": 0}) == without.context_memory
 
 
 def test_per_layer_embeddings_count_by_row() -> None:
@@ -109,6 +115,37 @@ def test_per_layer_embeddings_count_by_row() -> None:
     model, _ = outlined(outline, "Q8_0")
     table = dict(outline.shapes())["per_layer_token_embd.weight"]
     assert model.parameters - model.active_parameters == table[0] * (table[1] - 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (
+            "gemma-4-e2b",
+            (
+                "20 layers with the keys and values of earlier ones",
+                "28 layers limited to the last 512 tokens",
+                "2.28 B active for a token",
+                "count one row of the per-layer embeddings",
+            ),
+        ),
+        (
+            "qwen3.5-35b-a3b",
+            (
+                "the last 1 layer, not used for plain decoding",
+                "30 layers with a state of 65.9 MB for each sequence",
+                "2.95 B active for a token",
+                "leave out the layers that predict further tokens",
+            ),
+        ),
+    ],
+)
+def test_an_inspection_says_what_a_token_s_figures_count(name: str, words: tuple[str, ...]) -> None:
+    console = Console(width=200, file=StringIO())
+    console.print(anatomy_table(read_anatomy(header_of(f"like:{name}:Q8_0", Silent()))))
+    assert isinstance(console.file, StringIO)
+    for each in words:
+        assert each in console.file.getvalue()
 
 
 def test_an_outline_is_a_header_for_fit_and_no_model_to_run() -> None:

@@ -231,13 +231,18 @@ def lacking_features(binary: Binary, found: Probe) -> tuple[str, ...]:
 
 
 def targets_that_suit(board: Board, found: Probe) -> list[str]:
-    """Return the targets whose programs would run on a board, those with most features first."""
+    """Return the targets whose programs would run on a board, the best first.
+
+    Those for a CPU that it has come first, and then those with most features.
+    """
     suiting = [
         load_target(name)
         for name in data_names("toolchains")
         if not misfit_of_target(board.model_copy(update={"target": name}), found)
     ]
-    return [each.name for each in sorted(suiting, key=lambda each: -len(each.features))]
+    kinds = {cluster.name.lower() for cluster in found.clusters}
+    suiting.sort(key=lambda each: (each.cpu not in kinds, -len(each.features)))
+    return [each.name for each in suiting]
 
 
 def misfit_of_target(board: Board, found: Probe) -> str:

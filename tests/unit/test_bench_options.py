@@ -84,7 +84,7 @@ def test_a_run_without_speculation_can_be_listed_beside_others() -> None:
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        ({"speculate": ["lookup"]}, "--speculate: use none, ngram or draft:MODEL"),
+        ({"speculate": ["lookup"]}, "--speculate: use none, ngram, mtp or draft:MODEL"),
         ({"speculate": ["draft:"]}, "--speculate: the draft model is missing: draft:MODEL"),
         ({"n_predict": ["0"]}, "--n-predict: must be 1 or more, but is '0'"),
         ({"n_predict": ["4", "abc"]}, "--n-predict: must be a whole number, but is 'abc'"),

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from armload.analysis.roofline import CORES, FITTED, KERNELS, Fitted, Times, Work, forecast
+from armload.analysis.roofline import CORES, FITTED, KERNELS, Fitted, Times, TokenWork, forecast
 from armload.boards.hardware import Hardware, load_hardware
 from armload.boards.specs import CpuCluster, DeclaredSpecs
 from armload.core.workspace import data_names
@@ -128,7 +128,7 @@ class Row:
     model: str
     hardware: str
     specs: DeclaredSpecs
-    work: Work
+    work: TokenWork
     threads: int | None
     repacked: frozenset[str]
     decode_tps: float
@@ -170,7 +170,7 @@ def _row(row: dict[str, str]) -> Row | None:
         model=row["model"],
         hardware=hardware,
         specs=specs,
-        work=Work(
+        work=TokenWork(
             type_name=type_name,
             weights=weights * 1e9,
             size_bytes=size * 1e9,

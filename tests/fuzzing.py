@@ -209,6 +209,9 @@ HINTS: Mapping[str, tuple[str, ...]] = {
     "for": ("decode", "prefill", "energy", "goodput", "slo", "accuracy"),
     "front": ("openai", "llm-serving"),
     "grader": ("boxed", "number", "choice", "qwen", "math-verify", "exact"),
+    "hardware": ("raspberry-pi-5-8gb", "rock-5b-8gb,raspberry-pi-5-4gb", "raspberry-pi-5", "all"),
+    "host": ("127.0.0.1", "away.invalid"),
+    "key": ("key",),
     "kld-prompts": ("prompts.txt",),
     "kv-type": ("f16", "q8_0", "q8_0/q4_0"),
     "like": ("stories260k",),
@@ -218,6 +221,7 @@ HINTS: Mapping[str, tuple[str, ...]] = {
     "min-accuracy": ("0.5:word-problems", "0.5:task.yaml"),
     "model": ("m.gguf", "hybrid.gguf", "demo", "like:stories260k:Q8_0", "m.gguf,hybrid.gguf"),
     "n-predict": ("8", "8,16"),
+    "name": ("new", "here", "板"),
     "older-than": ("30",),
     "on": ("here", "virtual", "away"),
     "output": ("out/x", "out/x.gguf", "out/x.yaml", "out/x.html"),
@@ -282,6 +286,7 @@ NUMERIC = {
 
 _TUNED = ("--for=total-time", "--rate=1", "--requests=2")
 NEEDED: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("board.add", ""): ("--host=127.0.0.1", "--", "new"),
     ("board.clean", ""): ("--board=here",),
     ("load", ""): ("--board=here", "--rate=1"),
     ("load", "rate"): ("--board=here",),

@@ -191,7 +191,7 @@ FITTED = Fitted(
 are assumed: no published row tells of them."""
 
 
-class Work(Value):
+class TokenWork(Value):
     """What a token asks of a board.
 
     Attributes:
@@ -209,7 +209,7 @@ class Work(Value):
     is_dense: bool = True
 
     @classmethod
-    def of(cls, model: Model) -> Work:
+    def of(cls, model: Model) -> TokenWork:
         return cls(
             type_name=model.quantisation,
             weights=model.parameters * model.bytes_per_token / model.size_bytes,
@@ -269,7 +269,7 @@ def threads_on(
 
 
 def forecast(
-    work: Work,
+    work: TokenWork,
     facts: DeclaredSpecs,
     *,
     threads: int | None = None,
@@ -312,7 +312,7 @@ def forecast(
 
 def from_facts(model: Model, facts: DeclaredSpecs, *, threads: int | None = None) -> Compute | None:
     """Forecast computing from a board's facts; none where they say too little."""
-    times = forecast(Work.of(model), facts, threads=threads)
+    times = forecast(TokenWork.of(model), facts, threads=threads)
     if times is None:
         return None
     return Compute(
@@ -347,7 +347,7 @@ def _vectors_per_s(cluster: CpuCluster) -> float:
 
 
 def _instructions(
-    work: Work, core: Core, repacked: Collection[str], *, is_prompt: bool = False
+    work: TokenWork, core: Core, repacked: Collection[str], *, is_prompt: bool = False
 ) -> float:
     """Return the vector instructions of a token, or of a token of a prompt."""
     larger = work.larger_share()
@@ -368,7 +368,7 @@ def _per_weight(type_name: str, core: Core, *, is_repacked: bool, is_prompt: boo
 
 
 def _cores_s(
-    work: Work,
+    work: TokenWork,
     facts: DeclaredSpecs,
     pace: tuple[CpuCluster, int],
     repacked: Collection[str],
@@ -386,7 +386,7 @@ def _cores_s(
 
 
 def _prompt_s(
-    work: Work, pace: tuple[CpuCluster, int], repacked: Collection[str], fitted: Fitted
+    work: TokenWork, pace: tuple[CpuCluster, int], repacked: Collection[str], fitted: Fitted
 ) -> float:
     cluster, threads = pace
     instructions = _instructions(work, _core(cluster), repacked, is_prompt=True)

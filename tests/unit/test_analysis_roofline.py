@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from armload.analysis.roofline import FITTED, KERNELS, Times, Work, forecast, threads_on
+from armload.analysis.roofline import FITTED, KERNELS, Times, TokenWork, forecast, threads_on
 from armload.boards.hardware import load_hardware
 from armload.boards.specs import CpuCluster, DeclaredSpecs
 
 PUBLISHED = Path(__file__).parent.parent.parent / "benchmarks" / "published.py"
 GB = 1_000_000_000
 
-LLAMA_3_8B_Q4_K_M = Work(type_name="Q4_K", weights=7.5e9, size_bytes=4.6e9, layers=32)
+LLAMA_3_8B_Q4_K_M = TokenWork(type_name="Q4_K", weights=7.5e9, size_bytes=4.6e9, layers=32)
 
 
 def published(kind: str) -> dict[str, dict[str, float]]:
@@ -135,7 +135,7 @@ def test_a_measured_rate_overrides_what_a_core_copies() -> None:
 
 
 def test_larger_tensors_of_a_mixture_cost_instructions_of_their_own() -> None:
-    plain = Work(type_name="Q4_K", weights=1e9, size_bytes=1e9 * 4.5 / 8, layers=16)
+    plain = TokenWork(type_name="Q4_K", weights=1e9, size_bytes=1e9 * 4.5 / 8, layers=16)
     mixed = plain.model_copy(update={"size_bytes": 1e9 * 5.0 / 8})
     assert plain.larger_share() == 0
     assert mixed.larger_share() == pytest.approx(0.5 / (KERNELS["Q6_K"].bits - 4.5))

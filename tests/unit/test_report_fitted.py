@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from io import StringIO
 
-from rich.console import Console, Group
+from rich.console import Console, RenderableType
 
 from armload.analysis.wording.predictions import fitted, recommendation
-from armload.bench.fitting import Fit
+from armload.bench.fitting import Fit, HardwareFit
 from armload.models.model import Model
-from armload.report.fitted import fit_view, listing_view
+from armload.report.fitted import fit_view, hardware_view, listing_view
 from tests.unit.samples import model
 from tests.unit.test_analysis_prediction import computing, gives, need, predicted
 
@@ -32,17 +32,31 @@ def three_models() -> Fit:
     return Fit(board="dayu200", models=models, recommendation=recommendation("dayu200", models))
 
 
-def _shown(view: Group) -> str:
+def printed(view: RenderableType) -> str:
     console = Console(file=StringIO(), width=100)
     console.print(view)
     assert isinstance(console.file, StringIO)
-    text = console.file.getvalue()
+    return console.file.getvalue()
+
+
+def test_several_boards_are_in_one_table_with_their_tokens_per_second() -> None:
+    one = three_models()
+    other = one.model_copy(update={"board": "rock-5b-8gb"})
+    text = printed(hardware_view(HardwareFit(boards=(one, other), recommendation="Take it.")))
     assert max(len(line) for line in text.splitlines()) <= 100
-    return text
+    for words in ("dayu200", "rock-5b-8gb", "tokens/s", "small.gguf", "2.5", "Take it."):
+        assert words in text
+
+
+def test_one_board_of_the_catalogue_is_shown_as_one_at_hand() -> None:
+    one = three_models()
+    found = HardwareFit(boards=(one,), recommendation=one.recommendation)
+    assert printed(hardware_view(found)) == printed(fit_view(one))
 
 
 def test_the_tables_show_every_model_with_verdict_times_and_memory_in_100_columns() -> None:
-    text = _shown(fit_view(three_models()))
+    text = printed(fit_view(three_models()))
+    assert max(len(line) for line in text.splitlines()) <= 100
     for words in ("small.gguf", "streams", "fits", "cannot run", "67.1 MB", "Recommended: small"):
         assert words in text
 
@@ -51,7 +65,8 @@ def test_the_listing_shows_memory_times_and_active_parameters_in_100_columns() -
     fit = three_models()
     longest = "like:nemotron-3-nano-30b-a3b:Q4_K_M"
     models = (fit.models[0].model_copy(update={"model": longest}), *fit.models[1:])
-    text = _shown(listing_view(fit.model_copy(update={"models": models})))
+    text = printed(listing_view(fit.model_copy(update={"models": models})))
+    assert max(len(line) for line in text.splitlines()) <= 100
     row = next(line for line in text.splitlines() if "nemotron" in line)
     assert row.split()[0] == longest.removeprefix("like:")
     assert "30.5 B (3.04 B)" in row

@@ -503,6 +503,9 @@ class Timing {
             ggml_graph_add_node(graph, nodes_[static_cast<size_t>(i)]);
         }
         plan_ = ggml_graph_plan(graph, threads_, pool_);
+        // In a whole graph all threads meet after each node, also where one alone computes it.
+        plan_.n_threads = threads_;
+        plan_.work_size += static_cast<size_t>(threads_) * 2 * 64;
         work_.resize(std::max(work_.size(), plan_.work_size));
         plan_.work_data = work_.data();
         return graph;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -35,6 +36,25 @@ LARGE = Shape(
 """Of 164 MB in Q8_0, on a board with 192 MiB of memory."""
 
 EXPERTS = {"experts": 4, "experts_used": 2}
+
+NOBODY = 65534
+AS_NOBODY = [
+    *("prlimit", "--memlock=65536"),
+    *("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"),
+]
+MEMINFO = "MemTotal: 4194304 kB\nMemAvailable: 2097152 kB\n"
+
+
+def a_folder_of_nobodys(folder: Path) -> Path:
+    """Make a folder that can be reached without privileges: pytest closes its own to others."""
+    made = folder / "nobodys"
+    made.mkdir()
+    os.chown(made, NOBODY, NOBODY)
+    for parent in made.parents:
+        if parent == Path(tempfile.gettempdir()):
+            break
+        parent.chmod(0o755)
+    return made
 
 
 def streamed(resident_bytes: int = 8 << 20) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,7 +21,16 @@ from tests.split import in_two_parts
 from tests.system.engines import LAST_WITH_DECODE, engine
 from tests.system.lacking import with_meminfo, without_calls
 from tests.system.scoring import generated, score
-from tests.system.streaming import COVERED, starts, streamed, text_of, traced
+from tests.system.streaming import (
+    AS_NOBODY,
+    COVERED,
+    MEMINFO,
+    a_folder_of_nobodys,
+    starts,
+    streamed,
+    text_of,
+    traced,
+)
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.build
@@ -262,6 +272,29 @@ def test_a_mixture_that_is_replaced_meanwhile_is_read_on(
     (tmp_path / "other").write_bytes(bytes(model.stat().st_size))
     (tmp_path / "other").replace(model)
     assert text_of(process) == expected
+
+
+@as_root
+@pytest.mark.parametrize("has_swap", [False, True], ids=["no swap", "swap"])
+def test_where_locking_is_refused_experts_stay_only_where_swap_cannot_take_them(
+    binary: Binary, mixture: Path, tmp_path: Path, *, has_swap: bool
+) -> None:
+    words = (*WORDS, "-n", "8")
+    expected = text_of(starts(binary, mixture, tmp_path / "mapped", {}, *words))
+    swap = "SwapTotal: 524288 kB\n" if has_swap else "SwapTotal: 0 kB\n"
+    machine = with_meminfo(MEMINFO + swap, tmp_path)
+    folder = a_folder_of_nobodys(tmp_path)
+    trace, model = folder / "trace.jsonl", folder / mixture.name
+    model.write_bytes(mixture.read_bytes())
+    # Where builds are kept may be closed to others, as root's home is.
+    reachable = binary.model_copy(update={"path": shutil.copy(binary.path, folder)})
+    launcher = [*machine, *AS_NOBODY]
+    process = starts(reachable, model, trace, some(0.5, model), *words, launcher=launcher)
+    assert text_of(process) == expected
+    weights, steps = experts_of(trace)
+    assert weights.lock_refused
+    assert (weights.expert_held_bytes == 0) == has_swap
+    assert (missed_share(steps[1:]) == 1) == has_swap
 
 
 def test_a_kernel_that_cannot_share_memory_leaves_a_mixture_mapped(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 from statistics import median
 
@@ -20,8 +19,11 @@ from tests.system.engines import LAST_WITH_DECODE, engine
 from tests.system.lacking import with_meminfo, without_calls
 from tests.system.scoring import generated, score
 from tests.system.streaming import (
+    AS_NOBODY,
     COVERED,
+    MEMINFO,
     WIDE,
+    a_folder_of_nobodys,
     starts,
     streamed,
     text_of,
@@ -36,24 +38,6 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes root")
 
 WORDS = ("-n", "4", "--no-repack")
 INPUT_OUTPUT_ERROR = 74
-NOBODY = 65534
-AS_NOBODY = [
-    *("prlimit", "--memlock=65536"),
-    *("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"),
-]
-MEMINFO = "MemTotal: 4194304 kB\nMemAvailable: 2097152 kB\n"
-
-
-def a_folder_of_nobodys(folder: Path) -> Path:
-    """Make a folder that can be reached without privileges: pytest closes its own to others."""
-    made = folder / "nobodys"
-    made.mkdir()
-    os.chown(made, NOBODY, NOBODY)
-    for parent in made.parents:
-        if parent == Path(tempfile.gettempdir()):
-            break
-        parent.chmod(0o755)
-    return made
 
 
 def await_steps(trace: Path, count: int) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pydantic import JsonValue
 
 from armload.analysis.conditions_log import BackgroundProcess, Cache, Swapped
+from armload.analysis.energy import Energy
 from armload.analysis.findings import Figures, FindingName
 from armload.analysis.limit_figures import LimitCause, LimitFigures
 from armload.analysis.sanity import Departure
@@ -129,6 +130,7 @@ class Run(Job):
         background_processes: what else used the CPU meanwhile, the busiest first; none where that
             is not known.
         swapped: what the board swapped meanwhile; none where that is not known.
+        energy: what it took, by the board's power meter; none where there is none.
         reference: how its text compares with a reference run's; none without one.
         without_speculation: how a run with speculation compares with those without; none where
             there was no such run on this machine.
@@ -150,6 +152,7 @@ class Run(Job):
     governor: str | None = None
     background_processes: tuple[BackgroundProcess, ...] | None = None
     swapped: Swapped | None = None
+    energy: Energy | None = None
     reference: Departure | None = None
     without_speculation: WithoutSpeculation | None = None
     result: dict[str, JsonValue] | None = None

@@ -10,6 +10,7 @@ from armload.analysis.comparison_findings import (
     ComparisonFigures,
     DegenerateOutput,
     Differs,
+    EnergyPerToken,
     Excluded,
     ModelUnverified,
     NothingInCommon,
@@ -219,6 +220,7 @@ def _notes(
         notes.append(Differs(name="programs", a=a.way.engine, b=b.way.engine))
     if measured and measured[0].ratio.unit != "runs":
         notes.append(TooFewRuns(needed_runs=FEWEST_RUNS))
+    notes += _energies(one, other)
     if a.text is not None and b.text is not None:
         same_model = (a.work.model_sha256, a.work.prompt, a.work.sampling) == (
             b.work.model_sha256,
@@ -229,6 +231,21 @@ def _notes(
         if found.kind != "same":
             notes.append(OutputDiffers(departure=found))
     return notes
+
+
+def _energies(one: WorkGroup, other: WorkGroup) -> list[EnergyPerToken]:
+    a, b = _energy(one), _energy(other)
+    if a is None or b is None:
+        return []
+    return [EnergyPerToken(a_j=a[0], b_j=b[0], a_sees=a[1], b_sees=b[1])]
+
+
+def _energy(group: WorkGroup) -> tuple[float, Literal["wall", "board"]] | None:
+    known = [(each.joules_per_token, each.power_sees) for each in group]
+    places = [sees for joules, sees in known if joules is not None and sees is not None]
+    if not places:
+        return None
+    return median(j for j, sees in known if j is not None and sees == places[0]), places[0]
 
 
 def _method_differences(a: Method, b: Method) -> list[Differs]:

@@ -87,6 +87,16 @@ class TooFewRuns(Value):
     needed_runs: int
 
 
+class EnergyPerToken(Value):
+    """The sides' medians of joules per token; only those of one place can be compared."""
+
+    kind: Literal["energy per token"] = "energy per token"
+    a_j: float
+    b_j: float
+    a_sees: Literal["wall", "board"]
+    b_sees: Literal["wall", "board"]
+
+
 class OutputDiffers(Value):
     """B's text departs from A's."""
 
@@ -146,6 +156,7 @@ ComparisonFigures = Annotated[
     | Excluded
     | ModelUnverified
     | TooFewRuns
+    | EnergyPerToken
     | OutputDiffers
     | ConstraintsDiffer
     | SpacesDiffer

@@ -63,6 +63,8 @@ def measurement_of(run: Run) -> Measurement:
         doubts=run.verdict.reasons,
         is_disturbed=is_disturbed(run),
         predicted_token_s=_predicted_s(run),
+        joules_per_token=run.energy.joules_per_token if run.energy else None,
+        power_sees=run.energy.sees if run.energy else None,
     )
 
 

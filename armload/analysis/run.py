@@ -8,6 +8,7 @@ from pydantic import JsonValue
 
 from armload.analysis.clocks import MeasuredClock
 from armload.analysis.conditions_log import BackgroundProcess, Cache, Swapped
+from armload.analysis.energy import Energy
 from armload.analysis.findings import Figures, FindingName
 from armload.analysis.limit_figures import LimitCause, LimitFigures
 from armload.analysis.sanity import Departure
@@ -150,6 +151,7 @@ class Run(Job):
         swapped: what the board swapped meanwhile; none where that is not known.
         clocks: real frequencies before and after it, where those that the kernel shows cannot be
             trusted.
+        energy: what it took, by the board's power meter; none where there is none.
         reference: how its text compares with a reference run's; none without one.
         without_speculation: how a run with speculation compares with those without; none where
             there was no such run on this machine.
@@ -172,6 +174,7 @@ class Run(Job):
     background_processes: tuple[BackgroundProcess, ...] | None = None
     swapped: Swapped | None = None
     clocks: tuple[MeasuredClock, ...] = ()
+    energy: Energy | None = None
     reference: Departure | None = None
     without_speculation: WithoutSpeculation | None = None
     result: dict[str, JsonValue] | None = None

@@ -67,6 +67,8 @@ class Measurement(Value):
         is_disturbed: something slowed it down from outside; it is left out where it has repeats
             without that.
         predicted_token_s: expected seconds per output token; none without a prediction.
+        joules_per_token: of decode; none without a valid figure.
+        power_sees: where that was measured.
     """
 
     name: str
@@ -82,3 +84,5 @@ class Measurement(Value):
     doubts: tuple[str, ...] = ()
     is_disturbed: bool = False
     predicted_token_s: float | None = None
+    joules_per_token: float | None = None
+    power_sees: Literal["wall", "board"] | None = None

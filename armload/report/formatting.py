@@ -276,6 +276,31 @@ def background_line(run: Run) -> str:
     )
 
 
+def energy_line(run: Run) -> str:
+    """Say what the run took from its board's supply; nothing without a meter."""
+    energy = run.energy
+    if energy is None:
+        return ""
+    where = "at the wall" if energy.sees == "wall" else "on the board"
+    if energy.problem or energy.average_w is None or energy.peak_w is None:
+        return f"not valid: {energy.problem} ({energy.source})"
+    figures = [
+        f"{joules:.3g} J per {each}"
+        for joules, each in (
+            (energy.joules_per_token, "token"),
+            (energy.joules_per_prompt_token, "prompt token"),
+        )
+        if joules is not None
+    ]
+    if not figures and energy.joules is not None:
+        figures = [f"{energy.joules:.3g} J"]
+    power = (
+        f"{energy.average_w:.2f} W on average, {energy.peak_w:.2f} W peak {where}, idle included"
+    )
+    rate = f"{counted(energy.samples, 'sample')}, one every {energy.interval_s or 0.0:.1f} s"
+    return f"{', '.join(figures)}; {power} ({energy.source}; {rate})"
+
+
 def setting_line(run: Run) -> str:
     """Say what was changed on the board for the run; nothing where it was left as it was."""
     cache = {

@@ -259,6 +259,7 @@ def _what_ran(run: Run) -> Details:
         ("time per token", words.median_range(run)),
         ("predicted", words.prediction_line(run)),
         ("peak memory", resident),
+        ("energy", words.energy_line(run)),
         ("board", words.board_line(run)),
         ("cores", f"{run.board.cores}{decoding}"),
         ("CPU features", " ".join(run.board.cpu_features) or words.UNKNOWN),

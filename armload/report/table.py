@@ -142,6 +142,7 @@ def _details(run: Run) -> Details:
         ("per token", words.median_range(run)),
         ("predicted", words.prediction_line(run)),
         ("slow", words.slow_tokens(run)),
+        ("energy", words.energy_line(run)),
         ("conditions set", words.setting_line(run)),
         ("background processes", words.background_line(run)),
         ("speculation", "\n".join(filter(None, (speculation_line(run), *gain_lines(run))))),

@@ -18,10 +18,11 @@ from armload.analysis.conditions_log import (
     read_throttle_log,
     storage_was_full,
 )
+from armload.analysis.energy import Phase, read_energy
 from armload.analysis.limit import find_limit
 from armload.analysis.run import Run
 from armload.analysis.streaming import notes_about_weights
-from armload.analysis.summary import summarise
+from armload.analysis.summary import generating, prompting, summarise
 from armload.analysis.throttling import since_boot_before
 from armload.analysis.verdict import judge
 from armload.analysis.wording import findings, limits
@@ -169,6 +170,12 @@ def assemble(job: Job, folder: Path) -> Run:
         background_processes=around.background,
         swapped=around.swapped,
         clocks=around.clocks,
+        energy=read_energy(
+            folder,
+            steps,
+            Phase(prompting(steps), summary.prefill_tokens),
+            Phase(generating(steps), summary.decode_tokens),
+        ),
         trace=header,
         steps=steps,
         summary=summary,

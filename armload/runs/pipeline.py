@@ -34,6 +34,7 @@ from armload.runs.assemble import new_job
 from armload.runs.fetch import fetch, tell_it_is_fetched
 from armload.runs.footprint import checked_memory
 from armload.runs.interruption import find_left, stoppable
+from armload.runs.power import power_recorded
 from armload.runs.prepare import prepare
 from armload.runs.session import Connection, Foresee, Session, leased_board
 
@@ -198,7 +199,8 @@ def execute(
         KeyboardInterrupt: after what is there was kept.
     """
     with underway(session, engine, progress, new=new, place=place, foresee=foresee) as it:
-        cut = it.follow(engine, progress)
+        with power_recorded(it.connection, runs_folder() / it.folder.name, progress):
+            cut = it.follow(engine, progress)
         run, folder = fetch(
             *(it.connection.host, it.connection.board, it.folder, progress),
             job=it.job,

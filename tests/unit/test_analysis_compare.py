@@ -12,7 +12,7 @@ from rich.console import Console
 
 from armload.analysis.benchmark_file import read_benchmark_file
 from armload.analysis.compare import Comparison, compare
-from armload.analysis.comparison_findings import Excluded, OnlyOneSide, Remark
+from armload.analysis.comparison_findings import EnergyPerToken, Excluded, OnlyOneSide, Remark
 from armload.analysis.measurement import measurement_of
 from armload.analysis.run import Run
 from armload.core.errors import UsageError
@@ -107,6 +107,21 @@ def test_what_differs_in_the_work_is_said(other: Run, word: str) -> None:
     compared = one([measurement_of(base)], [measurement_of(other)])
     assert compared.finding == "not comparable"
     assert any(word in each for each in said_of(compared.differences)), compared.differences
+
+
+def test_energy_is_noted_where_both_sides_have_it_from_one_place() -> None:
+    def drawing(label: str, *energies: tuple[float, str]) -> list[Measurement]:
+        return [
+            one.model_copy(update={"joules_per_token": joules, "power_sees": sees})
+            for one, (joules, sees) in zip(repeats(label, len(energies)), energies, strict=True)
+        ]
+
+    a = drawing("a", (3.0, "wall"), (3.2, "wall"), (9.0, "board"), (3.4, "wall"))
+    b = drawing("b", (1.6, "wall"), (1.6, "wall"))
+    (note,) = (n.figures for n in one(a, b).notes if isinstance(n.figures, EnergyPerToken))
+    assert (note.a_j, note.b_j, note.a_sees, note.b_sees) == (3.2, 1.6, "wall", "wall")
+    without = one(a, repeats("b", 2)).notes
+    assert not [n for n in without if isinstance(n.figures, EnergyPerToken)]
 
 
 def test_a_not_comparable_pair_still_shows_its_ratio() -> None:

@@ -13,6 +13,7 @@ from armload.analysis.comparison_findings import (
     Differs,
     Disturbed,
     DoubtfulLoad,
+    EnergyPerToken,
     Excluded,
     FailedRequests,
     ModelUnverified,
@@ -85,6 +86,17 @@ REMARKS: tuple[tuple[ComparisonFigures, str], ...] = (
         (
             "With fewer than 4 runs per side, run-to-run variation is unknown; the interval is "
             "widened to allow for it."
+        ),
+    ),
+    (
+        EnergyPerToken(a_j=3.214, b_j=2.5, a_sees="wall", b_sees="wall"),
+        "Energy at the wall: 3.21 / 2.5 J per token, B takes 78% of A's.",
+    ),
+    (
+        EnergyPerToken(a_j=3.214, b_j=1.6, a_sees="wall", b_sees="board"),
+        (
+            "Energy: 3.21 J per token at the wall / 1.6 J per token on the board. These cannot be "
+            "compared: only the wall includes the supply's losses."
         ),
     ),
     (

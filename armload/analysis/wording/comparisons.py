@@ -13,6 +13,7 @@ from armload.analysis.comparison_findings import (
     Differs,
     Disturbed,
     DoubtfulLoad,
+    EnergyPerToken,
     Excluded,
     FailedRequests,
     ModelUnverified,
@@ -88,6 +89,8 @@ def _sentence(found: ComparisonFigures) -> str:  # noqa: C901 - one case for eac
                 f"With fewer than {found.needed_runs} runs per side, run-to-run variation is "
                 "unknown; the interval is widened to allow for it."
             )
+        case EnergyPerToken():
+            return _energy(found)
         case OutputDiffers():
             return departure(found.departure)
         case ConstraintsDiffer():
@@ -110,6 +113,19 @@ def _sentence(found: ComparisonFigures) -> str:  # noqa: C901 - one case for eac
         case _:
             said = _difference(found)
             return f"{said[:1].upper()}{said[1:]}."
+
+
+def _energy(found: EnergyPerToken) -> str:
+    if found.a_sees == found.b_sees:
+        where = "at the wall" if found.a_sees == "wall" else "on the board"
+        change = f", B takes {found.b_j / found.a_j:.0%} of A's" if found.a_j else ""
+        return f"Energy {where}: {found.a_j:.3g} / {found.b_j:.3g} J per token{change}."
+    places = {"wall": "at the wall", "board": "on the board"}
+    return (
+        f"Energy: {found.a_j:.3g} J per token {places[found.a_sees]} / {found.b_j:.3g} J per token "
+        f"{places[found.b_sees]}. These cannot be compared: only the wall includes the supply's "
+        "losses."
+    )
 
 
 def _values(found: Differs | SettingDiffers, missing: str) -> str:

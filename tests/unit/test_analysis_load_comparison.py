@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from armload.analysis.comparison_findings import Remark
 from armload.analysis.load.comparison import LoadComparison, compare_loads
+from armload.analysis.load.telemetry import ObservedPoint
+from armload.cli.verbs.compare import _Judged, _surely_slower
 from armload.report.load.comparison import sentence
 from armload.report.load.loaded import loaded_of
 from armload.serving.loads import LoadFolder
 from tests import command_line
 from tests.unit.served_loads import keep, points
-from tests.unit.simulated_server import Simulated
+from tests.unit.simulated_server import Asked, Simulated
 
-RATES = (0.2, 0.5)
+RATES = (0.1, 0.2)
 
 
 def kept(folder: Path, server: Simulated, **changed: object) -> LoadFolder:
@@ -48,12 +52,72 @@ def test_a_slower_server_is_found_to_be_slower_at_every_rate(tmp_path: Path) -> 
     ]
     assert found[0].requests == len(a.requests(0))
     assert found[0].measured[2].ratio.ratio == pytest.approx(0.16 / 0.11, rel=0.15)
-    assert sentence(found[0]).startswith("0.2 requests/s: B is slower: ")
+    assert sentence(found[0]).startswith("0.1 requests/s: B is slower: ")
 
 
 def test_the_same_server_is_not_found_to_differ_from_itself(tmp_path: Path) -> None:
     a, b = kept(tmp_path / "a", Simulated()), kept(tmp_path / "b", Simulated(step_s=0.101))
     assert {each.finding for each in compared(a, b)} == {"no difference"}
+
+
+def test_one_load_each_near_saturation_is_inconclusive_and_asks_for_repeats(
+    tmp_path: Path,
+) -> None:
+    a, b = (
+        keep(points(server, (0.6,)), tmp_path / name)
+        for name, server in (("a", Simulated()), ("b", Simulated(step_s=0.11)))
+    )
+    (found,) = compared(a, b)
+    assert (found.finding, found.repeats) == ("inconclusive", 1)
+    assert found.measured[0].low_at(0.025) == 0.0
+    assert "independent observations. Run both loads with --repeats 5." in sentence(found)
+
+
+def test_repeats_of_a_point_are_one_comparison_with_one_sample_each(tmp_path: Path) -> None:
+    a, b = (
+        keep(
+            [served(server, seed) for seed in range(5)],
+            tmp_path / name,
+        )
+        for name, server in (("a", Simulated()), ("b", Simulated(step_s=0.11)))
+    )
+    (found,) = compared(a, b)
+    assert (found.finding, found.repeats) == ("slower", 5)
+    assert found.measured[0].degrees == 4
+    assert found.measured[0].ratio.unit == "runs"
+    assert "95% confidence, over 5 repeats" in sentence(found)
+
+
+def served(server: Simulated, seed: int) -> ObservedPoint:
+    random, at_s, asked = Random(seed), 0.0, list[Asked]()
+    for _ in range(60):
+        at_s += random.expovariate(0.6)
+        asked.append(Asked(at_s=at_s, answer=random.randint(5, 40)))
+    return server.serve(asked, rate=0.6)
+
+
+@pytest.mark.parametrize(
+    ("lows", "slower"),
+    [
+        # One in 20 of chance each: of two comparisons, the surer one must pass at half of that.
+        ([(1.2, 1.1), (0.9, 0.8)], 1),
+        ([(1.04, 0.99), (0.9, 0.8)], 0),
+        ([(1.2, 1.1), (1.04, 0.99)], 2),
+    ],
+)
+def test_a_gate_over_several_comparisons_has_one_probability_of_error(
+    lows: list[tuple[float, float]], slower: int
+) -> None:
+    judged = [
+        _Judged(finding="slower", low_at=partial(_low_at, low), doubts=(), sentence=str(low))
+        for low in lows
+    ]
+    assert len(_surely_slower(judged, 0.0)) == slower
+
+
+def _low_at(lows: tuple[float, float], level: float) -> float:
+    alone, of_two = lows
+    return alone if level >= 0.025 else of_two
 
 
 def said_of(found: Iterable[Remark]) -> list[str]:

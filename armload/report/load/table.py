@@ -9,14 +9,14 @@ from rich.text import Text
 
 from armload.analysis.load.assessed import AssessedPoint
 from armload.analysis.load.metrics import Metrics
-from armload.analysis.load.quantiles import Distribution, Quantile
+from armload.analysis.load.quantiles import FEWEST_INDEPENDENT, Distribution, Quantile
 from armload.analysis.wording.loads import why_slow
 from armload.core.values import counted, percentage
 from armload.report import formatting as words
 from armload.report.layout import Column, Entry, Prose, Table
 from armload.report.load.loaded import LoadView, words_of_failed
 
-_OFFERED_OTHERWISE_FROM = 0.25
+_OFFERED_OTHERWISE_FROM = 0.10
 """Difference of the drawn schedule's rate from the one that was asked for, as a share of it."""
 
 
@@ -54,6 +54,18 @@ def remarks(point: AssessedPoint) -> list[str]:
     if failed := words_of_failed(metrics.failed):
         said.append(f"{where}: {failed}.")
     said += [f"{where}, not valid: {each.sentence}" for each in metrics.findings]
+    steady = metrics.steady
+    if steady is not None and steady.stability == "overloaded":
+        said.append(
+            f"{where}: overloaded. The backlog grows, and latencies depend on how long the load "
+            f"lasts: {counted(steady.open_at_end, 'request')} had no answer when the last was sent."
+        )
+    elif steady is not None and metrics.independent < FEWEST_INDEPENDENT:
+        said.append(
+            f"{where}: no confidence intervals. Requests that queue together are alike, and these "
+            f"{metrics.requests} are worth about {metrics.independent:.0f} independent ones; "
+            f"{FEWEST_INDEPENDENT:.0f} are needed. Use a longer --duration."
+        )
     offered = metrics.offered_per_s
     if point.rate and offered and abs(offered / point.rate - 1) >= _OFFERED_OTHERWISE_FROM:
         said.append(
@@ -120,6 +132,7 @@ def point_table(loaded: LoadView) -> Table:
     table = Table(
         Column(heading=pace_heading, unit=unit, is_number=True),
         Column(heading="answered", unit="of those sent", is_number=True),
+        Column(heading="independent", unit="observations", is_number=True),
         *([Column(heading="within SLO", is_number=True)] if has_objectives else []),
         Column(heading="throughput", unit="requests/s", is_number=True),
         Column(heading="output", unit="tokens/s", is_number=True),
@@ -138,6 +151,7 @@ def point_table(loaded: LoadView) -> Table:
         table.add(
             Entry(text=f"{point.pace:g}", number=point.pace),
             Entry(text=f"{metrics.ok} / {metrics.requests}", number=metrics.ok),
+            Entry(text=f"{metrics.independent:.0f}", number=metrics.independent),
             *([Entry(text=percentage(share), number=share)] if has_objectives else []),
             Entry(text=words.rate(metrics.requests_per_s), number=metrics.requests_per_s),
             Entry(text=words.rate(metrics.output_tokens_per_s), number=metrics.output_tokens_per_s),

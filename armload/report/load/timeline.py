@@ -23,6 +23,7 @@ MOST_REQUESTS = 120
 """More bars nobody tells apart; those around the slowest request are shown."""
 
 PHASES = {
+    "client late": "#999999",
     "queued": "#D55E00",
     "prompt": "#E69F00",
     "generating": "#0072B2",
@@ -179,10 +180,15 @@ def _bars(record: RequestRecord) -> Rows:
     slot_s = phases.end_s if phases.slot_s is None else phases.slot_s
     first_s = phases.end_s if phases.first_s is None else phases.first_s
     if record.outcome != "ok":
-        spans = [("queued", phases.sent_s, slot_s), ("failed", slot_s, phases.end_s)]
+        spans = [
+            ("client late", phases.scheduled_s, phases.begun_s),
+            ("queued", phases.sent_s, slot_s),
+            ("failed", slot_s, phases.end_s),
+        ]
     else:
         spans = [
-            ("queued", phases.scheduled_s, slot_s),
+            ("client late", phases.scheduled_s, phases.begun_s),
+            ("queued", phases.begun_s, slot_s),
             ("prompt", slot_s, first_s),
             ("generating", first_s, phases.end_s),
         ]

@@ -30,8 +30,10 @@ _NGRAM_WORDS = (
     *(_NGRAM_SIZE, "3", "--spec-ngram-simple-size-m", "8"),
 )
 _DRAFT_WORDS = ("--spec-type", "draft-simple", "-md")
-_MTP_TYPE = "draft-mtp"
-_MTP_WORDS = ("--spec-type", _MTP_TYPE)
+_MTP = "--mtp"
+"""An option that came with it, though another program takes it: the compiler stores the name of the
+type, which is shorter, in instructions."""
+_MTP_WORDS = ("--spec-type", "draft-mtp")
 
 
 def check_predicts(model: Model) -> None:
@@ -62,10 +64,11 @@ class Speculation(Completion):
 
     def __init__(self, plan: Plan, binary: Binary, model: Model, draft: Model | None) -> None:
         super().__init__(plan, binary, model)
-        needed = _MTP_TYPE if plan.speculate == MTP else _NGRAM_SIZE
+        needed = _MTP if plan.speculate == MTP else _NGRAM_SIZE
         if not offers(binary.path, needed):
             raise UsageError(
-                f"--speculate: {binary.program} of this llama.cpp has no {needed}: it is too old.",
+                f"--speculate {plan.speculate}: {binary.program} of this llama.cpp cannot do that: "
+                f"it has no option {needed}, and is too old.",
                 "Omit --source, or use llama.cpp of 2026.",
             )
         if draft is not None:

@@ -12,7 +12,6 @@ from pydantic import Field
 from armload.core.errors import UsageError
 from armload.core.values import Value
 from armload.core.workspace import data_names
-from armload.models.file_types import TENSOR_TYPES
 from armload.models.gguf import outline_of
 from armload.models.header import (
     DEFAULT_ALIGNMENT_BYTES,
@@ -39,7 +38,7 @@ Dimensions = Annotated[tuple[Count, ...], Field(min_length=1, max_length=4)]
 Key = bool | int | float | str | tuple[bool, ...] | tuple[int, ...]
 
 _16_BITS = re.compile(r"laurel|per_layer_model_proj")
-"""Matrices that neither the converter makes 32 bits of nor llama-quantize anything less."""
+"""Matrices that have 16 bits in files of every type but ``F32``."""
 
 
 class LayerTensors(Value):
@@ -198,7 +197,7 @@ def _base(outline: Outline) -> Header:
 
 
 def _tensor(name: str, dimensions: tuple[int, ...]) -> Tensor:
-    type_name = TENSOR_TYPES["F16"] if _16_BITS.search(name) else "F32"
+    type_name = "F16" if _16_BITS.search(name) else "F32"
     return Tensor(
         name=name,
         shape=dimensions,

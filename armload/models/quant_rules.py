@@ -49,6 +49,16 @@ _VALUES = ("attn_qkv.weight", "attn_kv_b.weight", "attn_v.weight")
 _Role = Literal["output", "embedding", "values", "keys", "attention output", "down", "other"]
 
 
+_PARTS: Mapping[str, _Role] = {
+    "attn_k.weight": "keys",
+    "attn_q.weight": "other",
+    "attn_output.weight": "attention output",
+    "ffn_up": "other",
+    "ffn_gate": "other",
+    "ffn_down": "down",
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class MixedModel:
     """What of a model decides the types of its tensors.
@@ -122,16 +132,6 @@ def _role(name: str, *, is_tied: bool) -> _Role:
         if part in name:
             return role
     return "other"
-
-
-_PARTS: Mapping[str, _Role] = {
-    "attn_k.weight": "keys",
-    "attn_q.weight": "other",
-    "attn_output.weight": "attention output",
-    "ffn_up": "other",
-    "ffn_gate": "other",
-    "ffn_down": "down",
-}
 
 
 class _Mix:

@@ -11,7 +11,7 @@ from armload.build.target import load_target
 from armload.core.workspace import data_names
 from armload.engines.completion import PROGRAM
 from armload.engines.quantise import PROGRAM as QUANTISE
-from armload.models.outline import OUTLINES, load_outline, outlined
+from armload.models.outline import OUTLINES, LayerTensors, Outline, load_outline, outlined
 from armload.models.quant_rules import FILE_TYPES
 from armload.models.whole_header import encoded
 from tests.footprints import simulated
@@ -58,18 +58,47 @@ def test_llama_cpp_takes_every_outline(name: str, tmp_path: Path) -> None:
     _agrees(name, tmp_path)
 
 
-@pytest.mark.exhaustive(covers=COVERS)
-@pytest.mark.parametrize("name", data_names(OUTLINES))
-def test_llama_quantize_gives_every_tensor_the_type_that_is_foreseen(
-    name: str, tmp_path: Path
-) -> None:
+def _has_the_types_that_are_foreseen(outline: Outline, folder: Path) -> None:
     (quantise,) = build(load_target("host"), programs=[QUANTISE])
-    _, header = outlined(load_outline(name), "F16")
+    _, header = outlined(outline, "F16")
     written = encoded(header)
-    path = tmp_path / "base.gguf"
+    path = folder / "base.gguf"
     with path.open("wb") as file:
         file.write(written.content)
         file.truncate(written.file_bytes)  # it maps the weights, and does not read them
     for file_type in FILE_TYPES:
         said = said_by_llama_quantize(quantise.path, path, file_type)
         assert known_here(path, file_type) == said, file_type
+
+
+@pytest.mark.exhaustive(covers=COVERS)
+@pytest.mark.parametrize("name", data_names(OUTLINES))
+def test_llama_quantize_gives_every_tensor_the_type_that_is_foreseen(
+    name: str, tmp_path: Path
+) -> None:
+    _has_the_types_that_are_foreseen(load_outline(name), tmp_path)
+
+
+@pytest.mark.exhaustive(covers=COVERS)
+def test_eight_experts_have_rules_of_their_own(tmp_path: Path) -> None:
+    outline = load_outline("olmoe-1b-7b")
+    tensors = {
+        name: tuple(8 if size == outline.keys["expert_count"] else size for size in dimensions)
+        for name, dimensions in outline.layers[0].tensors.items()
+    }
+    changed = {
+        "keys": {**outline.keys, "expert_count": 8, "expert_used_count": 2},
+        "layers": (LayerTensors(tensors=tensors),),
+    }
+    _has_the_types_that_are_foreseen(outline.model_copy(update=changed), tmp_path)
+
+
+@pytest.mark.exhaustive(covers=COVERS)
+def test_eighty_layers_that_share_keys_and_values_have_rules_of_their_own(tmp_path: Path) -> None:
+    outline = load_outline("smollm2-1.7b")
+    few = {f"attn_{each}.weight": (2048, 512) for each in "kv"}
+    changed = {
+        "keys": {**outline.keys, "block_count": 80, "attention.head_count_kv": 8},
+        "layers": (LayerTensors(tensors={**outline.layers[0].tensors, **few}),),
+    }
+    _has_the_types_that_are_foreseen(outline.model_copy(update=changed), tmp_path)

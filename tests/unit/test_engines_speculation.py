@@ -96,7 +96,7 @@ def test_a_draft_model_lies_on_the_board_and_takes_memory(tmp_path: Path) -> Non
 
 
 def test_layers_for_mtp_need_no_second_model_and_a_cache_of_their_own(tmp_path: Path) -> None:
-    program = NEWER + b"draft-mtp\0"
+    program = NEWER + b"--mtp\0"
     one = engine(tmp_path, speculate="mtp", program=program)
     assert option(one.command(site()), "--spec-type") == "draft-mtp"
     assert "-md" not in one.command(site())
@@ -114,7 +114,7 @@ def test_layers_for_mtp_need_no_second_model_and_a_cache_of_their_own(tmp_path: 
 
 
 def test_a_program_without_mtp_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="has no draft-mtp: it is too old"):
+    with pytest.raises(UsageError, match="has no option --mtp, and is too old"):
         engine(tmp_path, speculate="mtp")
 
 
@@ -141,7 +141,7 @@ def test_weights_are_not_repacked_where_the_draft_model_leaves_no_room(tmp_path:
 
 
 def test_an_older_program_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="has no --spec-ngram-simple-size-n"):
+    with pytest.raises(UsageError, match="has no option --spec-ngram-simple-size-n"):
         engine(tmp_path, speculate="ngram", program=OLDER)
 
 

@@ -48,26 +48,31 @@ class Forked(subprocess.Popen[str]):
         return words[0] == str(_ARMLOAD) and _at_start(environment) == _at_start(_ENVIRONMENT)
 
     def _execute_child(self, args: Sequence[str], *more: Any) -> None:
-        # As subprocess calls it: the last three of each pair of pipes are for this side.
+        # The folder comes fifth, then the environment, and from the tenth the ends of three pipes.
         cwd, env = more[4], more[5]
-        ours = p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite = more[9:15]
+        pipes = stdin, _, _, stdout, _, stderr = more[9:15]
         request = json.dumps({"words": list(args), "cwd": os.fspath(cwd), "environment": dict(env)})
-        self._ended = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._ended.connect(str(_server()))
-        streams = array.array("i", [p2cread, c2pwrite, errwrite])
-        self._ended.sendmsg([b"."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
-        self._ended.sendall(request.encode() + b"\n")
-        (self.pid,) = _STATUS.unpack(self._ended.recv(_STATUS.size, socket.MSG_WAITALL))
-        self._child_created = True
-        kept = {p2cwrite, c2pread, errread}
-        for stream in set(ours) - kept - {-1}:
-            os.close(stream)
+        try:
+            self._ended = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self._ended.connect(str(_server()))
+            streams = array.array("i", [stdin, stdout, stderr])
+            self._ended.sendmsg([b"."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
+            self._ended.sendall(request.encode() + b"\n")
+            (self.pid,) = _STATUS.unpack(self._ended.recv(_STATUS.size, socket.MSG_WAITALL))
+            self._child_created = True
+        finally:
+            self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
 
     def _internal_poll(self, *_: object, **__: object) -> int | None:
-        if self.returncode is None:
-            pid, status = self._try_wait(os.WNOHANG)
-            if pid == self.pid:
-                self.returncode = os.waitstatus_to_exitcode(status)
+        lock = self._waitpid_lock  # type: ignore[attr-defined]
+        if lock.acquire(blocking=False):  # otherwise another thread is waiting
+            try:
+                if self.returncode is None:
+                    pid, status = self._try_wait(os.WNOHANG)
+                    if pid == self.pid:
+                        self.returncode = os.waitstatus_to_exitcode(status)
+            finally:
+                lock.release()
         return self.returncode
 
     def _try_wait(self, flags: int) -> tuple[int, int]:
@@ -93,13 +98,11 @@ def popen(words: Sequence[str], **options: Any) -> subprocess.Popen[str]:
     )
 
 
-def run(
-    words: Sequence[str], *, timeout_s: float | None = None, **options: Any
-) -> subprocess.CompletedProcess[str]:
+def run(words: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     with popen(words, **options) as process:
         try:
-            out, err = process.communicate(timeout=timeout_s)
+            out, err = process.communicate()
         except BaseException:
             process.kill()
             raise

@@ -140,9 +140,12 @@ def text_of_large(ann: Person) -> str:
     return run.text
 
 
-def in_mid_run(ann: Person, *more: str, model: str = "large.gguf") -> subprocess.Popen[str]:
+def in_mid_run(
+    ann: Person, *more: str, model: str = "large.gguf", tokens: int = 6
+) -> subprocess.Popen[str]:
     """Start a run of a model, and return when its trace has a token."""
-    words = ("--model", model, "-n", "6", "--threads", "1", "--repeats", "1", "--json")
+    length = ("-n", str(tokens), "--threads", "1", "--repeats", "1")
+    words = ("--model", model, *length, "--json")
     process = ann.start("bench", "--board", "mine", *words, *more)
     running = "! [ -e exit ] && tail -n 1 trace.jsonl 2>/dev/null | grep -q step"
     ann.waits_on_board(
@@ -153,13 +156,13 @@ def in_mid_run(ann: Person, *more: str, model: str = "large.gguf") -> subprocess
 
 @pytest.mark.exhaustive(covers=[*COVERED, "armload/deploy"])
 @pytest.mark.parametrize(
-    ("model", "weights"),
-    [("large.gguf", "mapped"), ("large.gguf", "streamed"), (MIXTURE, "streamed")],
+    ("model", "weights", "tokens"),
+    [("large.gguf", "mapped", 6), ("large.gguf", "streamed", 6), (MIXTURE, "streamed", 200)],
 )
 def test_storage_that_reports_errors_ends_the_run_with_what_the_kernel_says(
-    ann: Person, model: str, weights: str
+    ann: Person, model: str, weights: str, tokens: int
 ) -> None:
-    process = in_mid_run(ann, "--weights", weights, model=model)
+    process = in_mid_run(ann, "--weights", weights, model=model, tokens=tokens)
     with bad_sectors(ann, ann.folder / model):
         out, log = process.communicate(timeout=600)
     run = Run.model_validate(json.loads(out))

@@ -1,9 +1,6 @@
 // The experts of a mixture that does not fit into memory: as many as fit stay there, in slots that the most
-// used ones take over from others; the rest pass through a window when a token has chosen them.
-//
-// An expert is all of its matrices, of which each layer has the same number. Of each tensor there is an area with
-// a slot for each expert. Its first slots stay; the others are one window that all layers share. A node that
-// computes with experts gets that area in place of the file, and the numbers of slots in place of those of experts.
+// used ones take over from others; the rest pass through a window when a token has chosen them. A node that computes
+// with experts gets these slots in place of the file, and their numbers in place of the experts'.
 
 #pragma once
 
@@ -24,19 +21,6 @@ struct armload_experts {
 // Collects the experts that a graph uses. Returns why they cannot be streamed; NULL if they can.
 const char * armload_collect_experts(struct ggml_cgraph * graph);
 
-// Whether any of them is mapped there.
-bool armload_holds_experts(const char * begin, const char * end);
-
-int64_t armload_experts_bytes(void);
-
-// Bytes of the window when no expert stays.
-int64_t armload_experts_least_bytes(void);
-
-// Gives out slots of so many bytes, the window's included or not. Returns false where the kernel cannot share
-// memory between mappings.
-bool armload_open_experts(int64_t bytes, bool with_window);
-void armload_close_experts(void);
-
 // Before a graph is computed: has its nodes use the slots. Returns false, and changes nothing, if it uses them in
 // another way than the first one.
 bool armload_enter_experts(struct ggml_cgraph * graph);
@@ -47,8 +31,5 @@ void armload_follow_with_experts(const struct ggml_tensor * node);
 
 // After it was computed. Returns false if it was not computed to its end: some experts may not have been read.
 bool armload_leave_experts(void);
-
-// Gives up slots, which takes that many bytes less. Returns how many bytes are still wanted.
-int64_t armload_release_experts(int64_t bytes);
 
 struct armload_experts armload_experts(void);

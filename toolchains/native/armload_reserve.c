@@ -5,8 +5,8 @@
 #include "armload_reserve.h"
 
 #include "armload_allocation.h"
-#include "armload_experts.h"
 #include "armload_reader.h"
+#include "armload_slots.h"
 
 #include "ggml-backend.h"
 

@@ -12,6 +12,7 @@
 #include "armload_pieces.h"
 #include "armload_reader.h"
 #include "armload_reserve.h"
+#include "armload_slots.h"
 
 #include "ggml-backend.h"
 

@@ -83,7 +83,7 @@ class _Recorder:
         self._write(PowerLine(here_s=here_s, reading=reading, problem=problem))
         if problem and not self._mentioned:
             self._mentioned = True
-            self._progress.say(f"The run goes on without its power: {problem}")
+            self._progress.say(f"The run continues without a power reading: {problem}")
 
     def _align(self, host: Host) -> None:
         best: tuple[float, PowerLine] | None = None

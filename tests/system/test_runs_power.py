@@ -61,7 +61,9 @@ def test_a_plug_that_is_away_is_mentioned_once_and_ends_nothing(tmp_path: Path) 
     with closing(to_board), power_recorded(to_board, tmp_path / "run", Heard()):
         time.sleep(2.5)
     (message,) = said
-    assert message.startswith("The run goes on without its power: mine: power meter (tasmota at")
+    assert message.startswith(
+        "The run continues without a power reading: mine: power meter (tasmota at"
+    )
     assert sum("no answer" in line.problem for line in lines(tmp_path / "run")) >= 2
 
 

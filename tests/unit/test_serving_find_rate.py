@@ -195,6 +195,16 @@ def test_a_rate_at_which_all_requests_fail_is_not_sustained_and_ends_no_search(
     assert "no request succeeded at" in done.stderr
 
 
+def test_a_search_without_time_for_a_rate_says_so(tmp_path: Path) -> None:
+    with stub_service(header_s=0.02, slots=2) as service:
+        done = typed(
+            *(tmp_path, "load", "--url", service.url, *WORDS, "--slo", "e2e=9s"),
+            *("--max-time", "0.01"),
+        )
+    assert done.returncode == 9, done.stderr
+    assert "--max-time leaves none for a rate" in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -234,7 +234,7 @@ class RateSearch:
 
     def next(self) -> Attempt | None:
         """Return the rate to try next; none at the end."""
-        if self._left_s < _LEAST_LEFT * self._budget_s or self._descents >= len(_LEVELS):
+        if self._left_s <= max(0.0, _LEAST_LEFT * self._budget_s) or self._descents >= len(_LEVELS):
             return None
         level = _LEVELS[self._descents] * (1 - CONFIDENCE)
         left_s = self._left_s * (_SPENT if self.sustained is None else 1.0)

@@ -28,7 +28,7 @@ from armload.serving.load_runner import LoadRunner, NothingSucceededError
 from armload.serving.loads import LoadFolder
 from armload.serving.target import LoadLevel, StopCondition
 
-_CLIENTS, _MOST_CLIENTS = 4, 256
+_MOST_CLIENTS = 256
 _MORE_FROM = 1.2
 """Times as many answers by twice the clients, or the slots were all busy before."""
 
@@ -173,7 +173,7 @@ def _probe(
     progress: Progress,
 ) -> tuple[SaturatedRun, float, float]:
     """Return what the closed loops show, how long they took, and how long the search may take."""
-    clients, spent_s = slots or _CLIENTS, 0.0
+    clients, spent_s = slots or 1, 0.0
 
     def run(clients: int, per_client: int) -> SaturatedRun:
         nonlocal spent_s

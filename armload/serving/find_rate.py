@@ -21,13 +21,14 @@ from armload.analysis.load.rate_search import (
     saturated,
 )
 from armload.analysis.load.records import Objectives, RateVerdict, RequestRecord
+from armload.core.errors import RunError
 from armload.core.progress import Progress
 from armload.core.values import counted, percentage
 from armload.serving.load_runner import LoadRunner, NothingSucceededError
 from armload.serving.loads import LoadFolder
 from armload.serving.target import LoadLevel, StopCondition
 
-_CLIENTS, _MOST_CLIENTS = 4, 256
+_MOST_CLIENTS = 256
 _MORE_FROM = 1.2
 """Times as many answers by twice the clients, or the slots were all busy before."""
 
@@ -55,7 +56,8 @@ def find_rate(
         max_time_s: in which the search ends; none for 3,000 times a request's.
 
     Raises:
-        ArmloadError: the service has ended, or answers nothing even in the closed loop.
+        ArmloadError: the service has ended, answers nothing even in the closed loop, or there is
+            no time for a rate.
     """
     loop, spent_s, budget_s = _probe(probing, objectives, extent, slots, max_time_s, progress)
     loading.most_per_s = loop.per_s
@@ -94,9 +96,11 @@ def find_rate(
             )
         search.done(attempt, verdict, judge.evidence, took_s)
     if loading.kept is None:
-        attempt = Attempt(rate=loop.per_s.low / 2, warmup_s=0.0, length_s=budget_s, level=0.05)
-        kept, _ = loading.point(LoadLevel(rate=attempt.rate), extent)
-    assert loading.kept is not None  # noqa: S101 - a point was run
+        raise RunError(
+            f"The closed loop took {spent_s:.0f} s, and --max-time leaves none for a rate.",
+            f"Give a longer --max-time; {10 * spent_s:.0f} s is little, 3,000 times "
+            f"{loop.service_s:.2g} s is usual.",
+        )
     return loading.kept
 
 
@@ -169,7 +173,7 @@ def _probe(
     progress: Progress,
 ) -> tuple[SaturatedRun, float, float]:
     """Return what the closed loops show, how long they took, and how long the search may take."""
-    clients, spent_s = slots or _CLIENTS, 0.0
+    clients, spent_s = slots or 1, 0.0
 
     def run(clients: int, per_client: int) -> SaturatedRun:
         nonlocal spent_s

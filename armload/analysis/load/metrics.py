@@ -48,7 +48,6 @@ class Goodput(Value):
         objectives: what each must stay within.
         good: requests that did.
         share: of all after the warm-up, failures and those without a record included.
-        share_if_on_time: the share if those that the client sent late were within them, too.
         interval: of the share, with 95% confidence; none of too few requests.
         requests_per_s: of the good ones.
         verdict: whether at least nine of ten requests are, of all that will come.
@@ -57,7 +56,6 @@ class Goodput(Value):
     objectives: Objectives
     good: int
     share: float
-    share_if_on_time: float
     interval: Interval | None
     requests_per_s: float
     verdict: RateVerdict
@@ -198,7 +196,6 @@ def metrics_of(
             unknown,
             objectives,
             duration_s,
-            _most_lateness_s(ttft_from_sent),
             independent,
             point.verdict,
             steady,
@@ -230,7 +227,6 @@ def _goodput(
     unknown: int,
     objectives: Objectives,
     duration_s: float,
-    most_lateness_s: float,
     independent: float,
     searched: RateVerdict | None,
     steady: SteadyState | None,
@@ -239,16 +235,10 @@ def _goodput(
     severities += [math.inf] * unknown
     are_good = [each <= 1 for each in severities]
     good = sum(are_good)
-    late = sum(
-        (latency.lateness_s(record) or 0.0) > most_lateness_s
-        for record, is_good in zip(measured, are_good, strict=False)
-        if not is_good
-    )
     return Goodput(
         objectives=objectives,
         good=good,
         share=good / len(are_good) if are_good else 0.0,
-        share_if_on_time=(good + late) / len(are_good) if are_good else 0.0,
         interval=share_interval(are_good, independent),
         requests_per_s=_per_s(good, duration_s),
         verdict=searched

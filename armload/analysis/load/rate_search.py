@@ -226,6 +226,7 @@ class RateSearch:
         self._budget_s = self._left_s = budget_s
         self._per_s = loop.per_s
         self._spread = loop.spread
+        self._margins_s = loop.margins_s
         self._queueing = 1.0
         self._descents = 0
         self._given_up = math.inf
@@ -234,7 +235,7 @@ class RateSearch:
 
     def next(self) -> Attempt | None:
         """Return the rate to try next; none at the end."""
-        if self._left_s < _LEAST_LEFT * self._budget_s or self._descents >= len(_LEVELS):
+        if self._left_s <= max(0.0, _LEAST_LEFT * self._budget_s) or self._descents >= len(_LEVELS):
             return None
         level = _LEVELS[self._descents] * (1 - CONFIDENCE)
         left_s = self._left_s * (_SPENT if self.sustained is None else 1.0)
@@ -306,6 +307,10 @@ class RateSearch:
         if not margins or not math.isfinite(margins[0]):
             return
         lowest_s = margins[int((1 - SUSTAINED_FROM) * len(margins))]
+        usual = sorted(self._margins_s)
+        if lowest_s > usual[int((1 - SUSTAINED_FROM) * len(usual))]:
+            # In the closed loop, requests took longer than they do at a rate.
+            self._margins_s = tuple(evidence.margins_s)
         # How many times as long requests wait as the model says.
         self._queueing = math.exp(
             _highest(
@@ -328,7 +333,7 @@ class RateSearch:
         mean_s = queueing * (1 + self._spread) / 2 / self._middle_per_s / (1 - load)
         return fmean(
             1.0 if margin < from_s else waits * math.exp(-(margin - from_s) / mean_s)
-            for margin in self._loop.margins_s
+            for margin in self._margins_s
         )
 
 

@@ -34,6 +34,7 @@ class Behaviour:
         says: why, where the status is an error.
         has_tokenizer: whether it counts tokens: each word is one.
         data_in_list: how llm-serving writes an event.
+        thoughts, thoughts_key: how many tokens of a chat's answer are thoughts, and their key.
         slots: requests that it answers at a time; the others wait before their header.
     """
 
@@ -49,6 +50,8 @@ class Behaviour:
     says: str = "as told"
     has_tokenizer: bool = True
     data_in_list: bool = True
+    thoughts: int = 0
+    thoughts_key: str = "reasoning_content"
     slots: int = 10_000
 
 
@@ -151,7 +154,7 @@ def _openai_end(how: Behaviour, count: int) -> bytes:
 
 
 def _chat(how: Behaviour, number: int) -> bytes:
-    delta = {"content": text_of(number)}
+    delta = {how.thoughts_key if number <= how.thoughts else "content": text_of(number)}
     begin = _line({"choices": [{"delta": {"role": "assistant", "content": None}}]})
     return (begin if number == 1 else b"") + _line({"choices": [{"delta": delta}]})
 

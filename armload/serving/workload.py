@@ -306,7 +306,7 @@ def _drawing(lengths: Lengths, seed: int) -> Callable[[], int]:
 def _items(path: Path) -> list[dict[str, Any]]:
     require_file(path, "file of requests", f"Give another file with --data. {_FORMS}")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8.", "Give a file of JSON lines.") from error
     except OSError as error:
@@ -346,7 +346,7 @@ def _ask(
         raise DataError(f"{where}: {explain_mistake(error, _Line)}.", _FORMS) from error
     if bool(line.prompt) == bool(line.messages):
         raise DataError(f"{where}: must have either prompt or messages.", _FORMS)
-    limit = draw() if draw else line.max_tokens or DEFAULT_LIMIT
+    limit = draw() if draw else DEFAULT_LIMIT if line.max_tokens is None else line.max_tokens
     if not 1 <= limit <= LONGEST:
         raise DataError(f"{where}: max_tokens must be from 1 to {LONGEST:,}.", _FORMS)
     return CompletionRequest(prompt=line.prompt, messages=line.messages, max_tokens=limit)

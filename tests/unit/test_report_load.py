@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,23 @@ def test_the_timeline_is_of_the_first_point_that_is_not_sustained(loaded: LoadVi
     for number, bars in by_number.items():
         assert bars[0]["at"] == records[number].scheduled_s
         assert bars[-1]["until"] == records[number].end_s
+
+
+def test_the_timeline_shows_no_queue_that_is_not_known(tmp_path: Path) -> None:
+    (observed,) = points(SERVER, rates=(0.2,))
+    records = [
+        record.model_copy(
+            update={"timings": None, "begun_s": record.scheduled_s + 0.1, "sent_s": sent_s}
+        )
+        for record in observed.records
+        if (sent_s := record.scheduled_s + 0.3)
+    ]
+    loaded = loaded_of(keep([replace(observed, records=tuple(records))], tmp_path / "a"))
+    (timeline,) = [each for each in load_page(loaded).figures if each.name == "timeline"]
+    rows = timeline.specification["datasets"]["requests"]
+    assert {row["phase"] for row in rows} == {"client late", "connecting", "prompt", "generating"}
+    seconds = [row["seconds"] for row in rows if row["phase"] == "connecting"]
+    assert seconds == pytest.approx([0.2] * len(seconds))
 
 
 def test_the_parts_of_the_time_add_up_to_the_mean_latency(loaded: LoadView) -> None:

@@ -261,6 +261,19 @@ def test_a_prompt_that_is_too_long_is_told_in_an_answer(server: LlamaServer) -> 
         assert "exceeds the available context size" in each["generated_text"]
 
 
+def test_an_empty_prompt_is_told_in_an_answer_and_does_not_reach_the_server(
+    server: LlamaServer,
+) -> None:
+    body = {**OWN_CLIENTS_BODY, "inputs": ""}
+    with front_of(server) as url:
+        answer = post(url, "/generate_stream", body)
+        whole = post(url, "/generate", body).json()
+    last = json.loads(answer.content.splitlines()[-1])["data"][0]
+    for each in (last, whole):
+        assert (each["finish_reason"], each["generated_tokens"]) == ("prompt_token_ids_empty", 0)
+    assert server.bodies == []
+
+
 def test_the_loads_dialect_takes_such_an_answer_for_a_failure(server: LlamaServer) -> None:
     server.refuses = (400, TOO_LONG)
     with front_of(server) as url:

@@ -117,6 +117,13 @@ def test_a_chat_goes_to_a_dialect_that_has_chats() -> None:
             sent(service.url, "openai", ask)
 
 
+@pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
+def test_the_thoughts_of_a_model_count_as_text(key: str) -> None:
+    with stub_service(thoughts=2, thoughts_key=key) as service:
+        record = sent(service.url, "openai-chat")
+    assert (record.text, len(record.chunks)) == (answer_of(4), 4)
+
+
 @pytest.mark.parametrize("dialect", ["openai", "openai-chat", "llama-server"])
 def test_an_answer_of_a_fixed_length_ignores_the_models_end(dialect: str) -> None:
     with stub_service() as service:

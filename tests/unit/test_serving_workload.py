@@ -48,6 +48,13 @@ def test_prompts_and_chats_are_read_and_repeat_from_the_start(tmp_path: Path) ->
     assert work.described.endswith("requests.jsonl")
 
 
+@pytest.mark.parametrize("text", ['{"prompt": "One"}', '[{"prompt": "One"}]'])
+def test_a_byte_order_mark_before_the_requests_is_no_part_of_them(
+    tmp_path: Path, text: str
+) -> None:
+    assert read(tmp_path, f"\ufeff{text}").ask(0).prompt == "One"
+
+
 def test_alpacas_items_have_the_outputs_length_as_their_limit(tmp_path: Path) -> None:
     items = [
         {"instruction": "Name colours", "input": "three", "output": "red green blue"},
@@ -92,6 +99,7 @@ def test_a_service_that_counts_no_tokens_needs_a_limit(tmp_path: Path) -> None:
         ('{"prompt": "a", "messages": [{"role": "user", "content": "b"}]}', "either prompt"),
         ('{"messages": [{"role": "robot", "content": "b"}]}', "role"),
         ('{"prompt": "a", "max_tokens": -3}', "max_tokens"),
+        ('{"prompt": "a", "max_tokens": 0}', "max_tokens must be from 1"),
     ],
 )
 def test_a_file_of_something_else_says_where_it_is_wrong(

@@ -24,6 +24,7 @@ MOST_REQUESTS = 120
 
 PHASES = {
     "client late": "#999999",
+    "connecting": "#56B4E9",
     "queued": "#D55E00",
     "prompt": "#E69F00",
     "generating": "#0072B2",
@@ -179,19 +180,15 @@ def _bars(record: RequestRecord) -> Rows:
         return []
     slot_s = phases.end_s if phases.slot_s is None else phases.slot_s
     first_s = phases.end_s if phases.first_s is None else phases.first_s
+    spans = [
+        ("client late", phases.scheduled_s, phases.begun_s),
+        ("connecting", phases.begun_s, phases.sent_s),
+        ("queued", phases.sent_s, slot_s),
+    ]
     if record.outcome != "ok":
-        spans = [
-            ("client late", phases.scheduled_s, phases.begun_s),
-            ("queued", phases.sent_s, slot_s),
-            ("failed", slot_s, phases.end_s),
-        ]
+        spans.append(("failed", slot_s, phases.end_s))
     else:
-        spans = [
-            ("client late", phases.scheduled_s, phases.begun_s),
-            ("queued", phases.begun_s, slot_s),
-            ("prompt", slot_s, first_s),
-            ("generating", first_s, phases.end_s),
-        ]
+        spans += [("prompt", slot_s, first_s), ("generating", first_s, phases.end_s)]
     return [
         {
             "number": record.number,

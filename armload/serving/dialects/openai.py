@@ -82,5 +82,5 @@ class OpenAiChat:
         """Read one event; the first has a role and no text."""
         choice = first_choice(content)
         delta = choice.get("delta") or {}
-        text = str(delta.get("reasoning_content") or "") + str(delta.get("content") or "")
-        return event_of(content, choice, text)
+        thought = delta.get("reasoning_content") or delta.get("reasoning") or ""
+        return event_of(content, choice, f"{thought}{delta.get('content') or ''}")

@@ -22,6 +22,7 @@ from armload.boards.forward import LOOPBACK, listening_on
 from armload.core.values import load_json
 from armload.serving.front.llm_serving import (
     PREDICT_FAILED,
+    PROMPT_EMPTY,
     PROMPT_TOO_LONG,
     DataForm,
     FrontAnswer,
@@ -146,6 +147,10 @@ class Front:
             aiohttp.ClientError: the server cannot be reached, or hung up.
             web.HTTPException: it refused the request.
         """
+        if not answer.request.inputs:
+            for line in [*answer.fail(PROMPT_EMPTY, "The prompt has no tokens."), *answer.last()]:
+                yield line
+            return
         body = answer.request.for_llama_server()
         async with self._server.post("/completion", json=body) as response:
             if response.status != HTTPStatus.OK:

@@ -19,9 +19,10 @@ from armload.core.values import Value
 DataForm = Literal["list", "object"]
 """Of ``data`` in a stream's events: as the original server sends it, or as its later version."""
 
+PROMPT_EMPTY = "prompt_token_ids_empty"
 PROMPT_TOO_LONG = "prompt_out_of_range"
 PREDICT_FAILED = "predict_failed"
-FAILURES = ("prompt_token_ids_empty", PROMPT_TOO_LONG, PREDICT_FAILED)
+FAILURES = (PROMPT_EMPTY, PROMPT_TOO_LONG, PREDICT_FAILED)
 """Values of ``finish_reason`` with which that server reports a failure in an answer."""
 
 _MOST, _LARGEST_SEED = 2**31 - 1, 2**32 - 1

@@ -63,8 +63,8 @@ likelihood per character."""
 
 FACTS = [
     ("The capital of France is", "Paris"),
-    ("The sun rises in the", "east"),
-    ("Water freezes at", "32"),
+    ("The capital of Japan is", "Tokyo"),
+    ("The largest planet in our solar system is", "Jupiter"),
 ]
 
 

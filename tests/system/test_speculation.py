@@ -140,8 +140,9 @@ def test_a_model_of_another_vocabulary_is_refused_before_anything_is_copied(ann:
 
 def test_a_model_drafts_with_its_own_layers(ann: Person) -> None:
     path = predicting_model(shared("stories260K.gguf"), ann.folder / "predicting.gguf")
+    ann.add_board("here", f"target: host\nreach: {{kind: local}}\nworkdir: {ann.folder}/here\n")
     plan = ["--prompt", PROMPT, "-n", "24", "--threads", "1", "--speculate", "none,mtp"]
-    done = ann.types("bench", "--board", BOARD, "--model", str(path), *plan, "--json")
+    done = ann.types("bench", "--board", "here", "--model", str(path), *plan, "--json")
     plain, drafted = json.loads(done.stdout)["cells"]
     assert plain["speculation"] is None
     run = run_of(ann, drafted)

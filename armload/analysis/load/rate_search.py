@@ -47,6 +47,7 @@ _PER_S_DOUBT = 0.5
 
 _WORTH_TRYING, _CLOSE, _LOWER = 1.05, 0.95, 0.88
 _LEAST_LOAD = 0.05
+_FEWEST_REQUESTS = 20.0
 _LEAST_LEFT = 0.08
 _HOPELESS = (1.3, 1.1, 1.0)
 """90th percentiles at which a rate is given up, at each look."""
@@ -251,6 +252,8 @@ class RateSearch:
         service_s = self._loop.clients / self._middle_per_s
         warmup_s = max(_LEAST_WARMUP * service_s, _REMEMBERED * self._remembers_s(load))
         warmup_s = min(warmup_s, _MOST_WARMUP * left_s)
+        if rate * (left_s - warmup_s) < _FEWEST_REQUESTS:
+            return None
         return Attempt(rate=rate, warmup_s=warmup_s, length_s=left_s - warmup_s, level=level)
 
     def done(

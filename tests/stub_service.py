@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from aiohttp import web
 
@@ -35,6 +35,8 @@ class Behaviour:
         has_tokenizer: whether it counts tokens: each word is one.
         data_in_list: how llm-serving writes an event.
         thoughts, thoughts_key: how many tokens of a chat's answer are thoughts, and their key.
+        garbage: lines that are written into the stream before each token.
+        ends: how an OpenAI stream ends: with a reason and usage, or with ``[DONE]`` alone.
         slots: requests that it answers at a time; the others wait before their header.
     """
 
@@ -52,6 +54,8 @@ class Behaviour:
     data_in_list: bool = True
     thoughts: int = 0
     thoughts_key: str = "reasoning_content"
+    garbage: bytes = b""
+    ends: Literal["reason", "done"] = "reason"
     slots: int = 10_000
 
 
@@ -113,7 +117,7 @@ class StubService:
             if number == how.error_after:
                 await response.write(b'data: {"error": {"message": "out of cells"}}\n\n')
                 return response
-            await response.write(event(how, number + 1))
+            await response.write(how.garbage + event(how, number + 1))
         await response.write(end(how, count))
         return response
 
@@ -150,7 +154,8 @@ def _openai(how: Behaviour, number: int) -> bytes:
 
 
 def _openai_end(how: Behaviour, count: int) -> bytes:
-    return _line({"choices": [{"text": "", "finish_reason": "length"}]}) + _usage(count)
+    reason = _line({"choices": [{"text": "", "finish_reason": "length"}]}) + _usage(count)
+    return reason if how.ends == "reason" else b"data: [DONE]\n\n"
 
 
 def _chat(how: Behaviour, number: int) -> bytes:
@@ -160,7 +165,8 @@ def _chat(how: Behaviour, number: int) -> bytes:
 
 
 def _chat_end(how: Behaviour, count: int) -> bytes:
-    return _line({"choices": [{"delta": {}, "finish_reason": "length"}]}) + _usage(count)
+    reason = _line({"choices": [{"delta": {}, "finish_reason": "length"}]}) + _usage(count)
+    return reason if how.ends == "reason" else b"data: [DONE]\n\n"
 
 
 def _serving_line(how: Behaviour, item: dict[str, Any]) -> bytes:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import resource
 import socket
 import struct
 import sys
 import time
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
@@ -18,7 +20,7 @@ import aiohttp
 from armload.analysis.load.records import Outcome, RequestRecord, ServerTimings
 from armload.core.values import parse_json
 from armload.serving.dialects.dialect import CompletionRequest, Dialect, Event
-from armload.serving.stream import event_in, lines_of
+from armload.serving.stream import event_in, is_done, is_ignored, lines_of
 
 if TYPE_CHECKING:
     from types import SimpleNamespace
@@ -128,11 +130,24 @@ OPENED_FOR: ContextVar[WireTimes] = ContextVar("OPENED_FOR")
 
 
 def opened_socket(address: AddrInfoType) -> TimedSocket:
-    """Open a socket for the request of this context."""
+    """Open a socket for the request of this context.
+
+    Raises:
+        OSError: this process may not open more; some files are left for the records.
+    """
     family, kind, protocol, _, _ = address
-    return TimedSocket(OPENED_FOR.get(), family, kind, protocol)
+    opened = TimedSocket(OPENED_FOR.get(), family, kind, protocol)
+    # The lowest number that is free is given out.
+    if opened.fileno() >= resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _FILES_FOR_OTHERS:
+        opened.close()
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    return opened
 
 
+_LIMITS = frozenset((errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS))
+"""Errors of opening a connection that are about this machine, not about the service."""
+
+_MOST_FILES, _FILES_FOR_OTHERS = 65_536, 16
 _LONGEST_ERROR = 500
 _FIRST_SERVER_ERROR = 500
 _FIRST_ERROR = 400
@@ -192,7 +207,8 @@ class Client:
         except asyncio.CancelledError:
             answer.fail("cancelled", "the load was ended")
         except aiohttp.ClientConnectorError as error:
-            answer.fail("refused", _reason(error))
+            is_ours = error.os_error.errno in _LIMITS
+            answer.fail("client-limit" if is_ours else "refused", _reason(error))
         except (aiohttp.ClientError, OSError) as error:
             answer.fail("dropped", f"the connection ended: {error or type(error).__name__}")
         except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -213,6 +229,8 @@ class Client:
             generated_tokens=answer.generated_tokens,
             limit_tokens=ask.max_tokens,
             finish_reason=answer.finish_reason,
+            is_truncated=answer.is_truncated,
+            ignored_lines=answer.ignored_lines,
             timings=answer.timings,
             prompt=ask.last,
             text="".join(answer.parts),
@@ -235,6 +253,8 @@ class _Answer:
         self.prompt_tokens: int | None = None
         self.generated_tokens: int | None = None
         self.finish_reason = ""
+        self.is_truncated = False
+        self.ignored_lines = 0
         self.timings: ServerTimings | None = None
 
     @property
@@ -259,11 +279,24 @@ class _Answer:
                 is_servers = response.status >= _FIRST_SERVER_ERROR
                 self.fail("server-error" if is_servers else "http", await _error_of(response))
                 return
+            is_ended = False
             async for line in lines_of(response.content.iter_any()):
                 content = event_in(line)
                 if content is not None:
                     self._add(self._dialect.event(content), self.arrived_s)
-        if self.outcome == "ok" and not self.finish_reason and self.generated_tokens is None:
+                elif is_done(line):
+                    is_ended = True
+                elif is_ignored(line):
+                    self.ignored_lines += 1
+        if self.outcome == "ok" and not self.finish_reason:
+            self._end_without_reason(is_ended=is_ended)
+
+    def _end_without_reason(self, *, is_ended: bool) -> None:
+        if is_ended and self.parts:
+            self.finish_reason = "unknown"
+        elif self.generated_tokens is None and self.ignored_lines and not self.parts:
+            self.fail("malformed", f"this is not of dialect {self._dialect.name}")
+        elif self.generated_tokens is None:
             # Without a last event nobody knows whether an answer is whole.
             self.fail("dropped", "the stream ended before the answer")
 
@@ -285,6 +318,7 @@ class _Answer:
         if event.generated_tokens is not None:
             self.generated_tokens = event.generated_tokens
         self.finish_reason = event.finish_reason or self.finish_reason
+        self.is_truncated = event.is_truncated or self.is_truncated
         self.timings = event.timings or self.timings
 
 
@@ -295,6 +329,7 @@ async def connected(api_key: str) -> AsyncIterator[ClientSession]:
     Each request has a connection of its own, as each user has. A connection that is kept would be
     closed by the server at some moment, and a request that is sent at that moment be lost.
     """
+    _allow_open_files()
     trace = aiohttp.TraceConfig()
 
     async def note_written(
@@ -312,6 +347,16 @@ async def connected(api_key: str) -> AsyncIterator[ClientSession]:
         trace_configs=[trace],
     ) as session:
         yield session
+
+
+def _allow_open_files() -> None:
+    """Raise the soft limit, which is often too low for a connection for each request."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        # macOS refuses more than it is built for: then the limit stays, and failures are named.
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 async def _error_of(response: ClientResponse) -> str:

@@ -119,11 +119,13 @@ def observed_points(kept: LoadFolder, job: Job | None) -> list[ObservedPoint]:
 
 def _observed(kept: LoadFolder, number: int, job: Job | None) -> ObservedPoint:
     header, steps = read_trace(kept.trace_file(number))
-    slots = (kept.load.service or {}).get("slots")
+    service = kept.load.service or {}
+    slots, context_tokens = service.get("slots"), service.get("context_tokens")
     return ObservedPoint(
         point=kept.load.points[number],
         records=tuple(kept.requests(number)),
         slots=slots if isinstance(slots, int) else None,
+        context_tokens=context_tokens if isinstance(context_tokens, int) else None,
         header=header,
         steps=steps,
         samples=tuple(kept.board_samples(number)),

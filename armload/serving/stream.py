@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
+_DONE = b"[DONE]"
 _LONGEST_LINE = 1 << 24
 """llm-serving's last event holds all tokens of an answer."""
 
@@ -29,6 +30,21 @@ async def lines_of(pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
         yield rest
 
 
+_FIELDS = frozenset((b"", b"data", b"error", b"event", b"id", b"retry"))
+
+
+def is_ignored(line: bytes) -> bool:
+    """Say whether a line is neither an event nor another part of an event stream."""
+    field = line.strip().partition(b":")[0]
+    return field not in _FIELDS and not field.startswith(b"{")
+
+
+def is_done(line: bytes) -> bool:
+    """Say whether a line is the end of an OpenAI stream."""
+    field, _, value = line.strip().partition(b":")
+    return field == b"data" and value.strip() == _DONE
+
+
 def event_in(line: bytes) -> dict[str, Any] | None:
     """Return the JSON object in a line; none where it has none.
 
@@ -42,7 +58,7 @@ def event_in(line: bytes) -> dict[str, Any] | None:
     field, _, value = line.strip().partition(b":")
     if field in (b"data", b"error"):
         text = value.strip()
-        if text == b"[DONE]":
+        if text == _DONE:
             return None
         content = _object(text)
         return {"error": content} if field == b"error" else content

@@ -193,7 +193,7 @@ def _cost(found: Metrics, times: float, *, is_rate: bool) -> tuple[float | None,
 def _cut_off(found: Metrics) -> str:
     if not found.cut_off:
         return ""
-    return f"{found.cut_off} of {counted(found.ok, 'answer')} were cut off by the slot's context"
+    return f"{found.cut_off} of {counted(found.ok, 'answer')} ended before their limit"
 
 
 def _garbage(records: Sequence[RequestRecord], *, of_words: bool) -> str:

@@ -272,7 +272,7 @@ def test_a_request_longer_than_a_slot_fails_alone_and_in_the_servers_words(ann: 
     words = (*SERVED, "--data", "requests.jsonl", "--concurrency", "1", "--requests", "4")
     found = json.loads(ann.types("load", *words, "--json").stdout)
     metrics = found["points"][0]["metrics"]
-    assert (metrics["ok"], metrics["failed"]) == (2, {"http": 2})
+    assert (metrics["ok"], metrics["failed"]) == (2, {"http 400": 2})
     assert "context" in latest(ann).requests(0)[1].error
 
 

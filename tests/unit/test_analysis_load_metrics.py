@@ -129,7 +129,47 @@ def test_answers_that_the_context_has_cut_off_are_counted_and_make_a_point_inval
     assert (found.ok, found.cut_off, found.valid) == (2, cut_off, not cut_off)
     if cut_off:
         assert "1 of 2 answers ended before the limit" in found.findings[0].sentence
-        assert "--context" in found.findings[0].sentence
+        assert "context" in found.findings[0].sentence
+
+
+@pytest.mark.parametrize(
+    ("known", "context_tokens", "is_known"),
+    [
+        ({}, None, False),
+        ({}, 2048, False),
+        ({"is_truncated": True}, None, True),
+        ({"prompt_tokens": 2043}, 2048, True),
+    ],
+)
+def test_a_full_context_is_the_reason_only_where_it_is_known_to_be_full(
+    known: dict[str, Any], context_tokens: int | None, *, is_known: bool
+) -> None:
+    cut = record(0, finish_reason="length", limit_tokens=500, **known)
+    point = LoadPoint(rate=1.0, requests=1, started_utc="", began_client_s=0.0)
+    (finding,) = metrics_of(point, [cut], context_tokens=context_tokens).findings
+    assert ("filled the context" in finding.sentence) == is_known
+
+
+def test_failures_are_counted_by_their_status() -> None:
+    records = [record(n, outcome="server-error", status=n) for n in (500, 503, 503, 200)]
+    found = figures(*records, record(504, outcome="http", status=404))
+    assert found.failed == {
+        "server-error 500": 1,
+        "server-error 503": 2,
+        "server-error": 1,
+        "http 404": 1,
+    }
+
+
+def test_requests_that_this_machine_could_not_send_make_a_point_invalid() -> None:
+    found = figures(record(0), record(1, outcome="client-limit", sent_s=None))
+    assert (found.failed, found.valid) == ({"client-limit": 1}, False)
+    assert "1 of 2 requests were not sent: this machine" in found.findings[0].sentence
+
+
+def test_lines_that_are_no_events_are_counted_and_said() -> None:
+    found = figures(record(0, ignored_lines=2), record(1, ignored_lines=1), record(2))
+    assert found.findings[0].sentence.startswith("Ignored 3 lines in the streams of 2 answers")
 
 
 def test_a_point_without_a_success_is_not_valid() -> None:

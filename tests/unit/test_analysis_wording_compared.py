@@ -31,7 +31,9 @@ from armload.analysis.load.findings import (
     AnswersCutOff,
     Cancelled,
     ClientLate,
+    ClientLimited,
     Incomplete,
+    LinesIgnored,
     LoadFigures,
     NoneSucceeded,
     TokensUncounted,
@@ -130,6 +132,28 @@ LOADS: tuple[tuple[LoadFigures, str], ...] = (
         ),
     ),
     (
+        ClientLimited(limited=106, requests=300),
+        (
+            "106 of 300 requests were not sent: this machine had no open files or ports left. "
+            "Raise its limit (ulimit -n), or use a lower rate."
+        ),
+    ),
+    (
+        LinesIgnored(lines=3, answers=1),
+        (
+            "Ignored 3 lines in the streams of 1 answer, which are no events. Text may be missing: "
+            "check the service, and any proxy in front of it."
+        ),
+    ),
+    (
+        AnswersCutOff(cut_off=3, filled=0, answers=4),
+        (
+            "3 of 4 answers ended before the limit: the server generated fewer tokens than "
+            "requested and gives the length as the reason. It may have a limit of its own, or too "
+            "small a context."
+        ),
+    ),
+    (
         Cancelled(cancelled=3, requests=1200),
         "Ended early: 3 of 1,200 requests were cancelled.",
     ),
@@ -141,7 +165,7 @@ LOADS: tuple[tuple[LoadFigures, str], ...] = (
         ),
     ),
     (
-        AnswersCutOff(cut_off=1, answers=2),
+        AnswersCutOff(cut_off=1, filled=1, answers=2),
         (
             "1 of 2 answers ended before the limit, because prompt and answer filled the context: "
             "the server generated fewer tokens than requested. Use a larger --context, or shorter "

@@ -139,6 +139,31 @@ def test_a_service_that_dies_in_the_middle_is_told_with_what_was_measured(tmp_pa
     assert (metrics["ok"], metrics["failed"], metrics["valid"]) == (0, {"dropped": 30}, False)
 
 
+def under_a_limit_of_files(folder: Path, limit: str, url: str) -> Any:
+    words = ("--rate", "100", "--requests", "120", "--arrivals", "constant", "--n-predict", "1")
+    command = f'ulimit {limit} && exec "$@"'
+    program = [str(BIN / "armload"), "load", "--url", url, *words, "--json"]
+    return subprocess.run(
+        ["sh", "-c", command, "sh", *program],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_clients_own_limit_on_open_files_is_raised_and_else_named(tmp_path: Path) -> None:
+    with stub_service(header_s=3) as service:
+        raised = under_a_limit_of_files(tmp_path, "-S -n 64", service.url)
+        limited = under_a_limit_of_files(tmp_path, "-n 64", service.url)
+    assert raised.returncode == 0, raised.stderr
+    (point,) = json.loads(raised.stdout)["points"]
+    assert (point["metrics"]["ok"], point["metrics"]["failed"]) == (120, {})
+    (point,) = json.loads(limited.stdout)["points"]
+    assert set(point["metrics"]["failed"]) == {"client-limit"}
+    assert not point["metrics"]["valid"]
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

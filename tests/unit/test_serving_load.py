@@ -158,6 +158,22 @@ def test_an_error_of_the_service_is_recorded_in_its_own_words(
     assert (record.outcome, record.error) == (outcome, error)
 
 
+@pytest.mark.parametrize("dialect", ["openai", "openai-chat"])
+def test_an_answer_that_ends_properly_without_a_reason_is_complete(dialect: str) -> None:
+    with stub_service(ends="done") as service:
+        whole = sent(service.url, dialect)
+        service.behaviour.tokens = 0
+        empty = sent(service.url, dialect)
+    assert (whole.outcome, whole.finish_reason, whole.text) == ("ok", "unknown", answer_of(4))
+    assert empty.outcome == "dropped"
+
+
+def test_lines_that_are_no_events_are_counted() -> None:
+    with stub_service(garbage=b"<p>wait</p>\n: ping\nretry: 5\n") as service:
+        record = sent(service.url, "openai")
+    assert (record.outcome, record.ignored_lines, record.text) == ("ok", 4, answer_of(4))
+
+
 def test_a_request_that_takes_too_long_has_timed_out() -> None:
     with stub_service(gap_s=30) as service:
         record = sent(service.url, timeout_s=0.2)

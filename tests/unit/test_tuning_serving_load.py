@@ -37,7 +37,7 @@ def test_a_setting_that_cuts_answers_off_violates_and_one_that_does_not_is_measu
     assert (whole.status, whole.reason) == ("measured", "")
     cut = outcome_of(load, changed(tuple(records), limit_tokens=500), wanted)
     assert cut.status == "violates"
-    assert cut.reason == f"1 of {len(records)} answers were cut off by the slot's context"
+    assert cut.reason == f"1 of {len(records)} answers ended before their limit"
     failed = outcome_of(load, changed(tuple(records), outcome="dropped"), wanted)
     assert (failed.status, "1 dropped" in failed.reason) == ("violates", True)
 

@@ -170,7 +170,13 @@ def assess(
     return AssessedPoint(
         rate=observed.point.rate,
         concurrency=observed.point.concurrency,
-        metrics=metrics_of(observed.point, observed.records, objectives, slots=observed.slots),
+        metrics=metrics_of(
+            observed.point,
+            observed.records,
+            objectives,
+            slots=observed.slots,
+            context_tokens=observed.context_tokens,
+        ),
         telemetry=telemetry_of(observed),
         slow=dict(tally(slow)),
         limit=_limit(observed, job),

@@ -39,11 +39,28 @@ class Incomplete(Value):
     requests: int
 
 
+class ClientLimited(Value):
+    """This machine had no file or port left for the connections of some requests."""
+
+    kind: Literal["client limited"] = "client limited"
+    limited: int
+    requests: int
+
+
 class AnswersCutOff(Value):
-    """Prompt and answer filled the context before the answer was complete."""
+    """Answers ended before their limit; ``filled`` of them are known to have filled the context."""
 
     kind: Literal["answers cut off"] = "answers cut off"
     cut_off: int
+    filled: int
+    answers: int
+
+
+class LinesIgnored(Value):
+    """Streams of ``answers`` had lines that are not of their format."""
+
+    kind: Literal["lines ignored"] = "lines ignored"
+    lines: int
     answers: int
 
 
@@ -56,7 +73,14 @@ class TokensUncounted(Value):
 
 
 LoadFigures = Annotated[
-    NoneSucceeded | ClientLate | Cancelled | Incomplete | AnswersCutOff | TokensUncounted,
+    NoneSucceeded
+    | ClientLate
+    | ClientLimited
+    | Cancelled
+    | Incomplete
+    | AnswersCutOff
+    | LinesIgnored
+    | TokensUncounted,
     Field(discriminator="kind"),
 ]
 

@@ -14,7 +14,9 @@ from armload.analysis.load.findings import (
     AnswersCutOff,
     Cancelled,
     ClientLate,
+    ClientLimited,
     Incomplete,
+    LinesIgnored,
     LoadFigures,
     LoadFinding,
     NoneSucceeded,
@@ -71,8 +73,8 @@ class Metrics(Value):
         ok: of those, the successful ones; times and tokens are theirs.
         failed: how many of the others ended in which way; ``unknown`` where the client itself was
             killed.
-        cut_off: how many successful answers are shorter than asked for, because the context of
-            their slot was full.
+        cut_off: how many successful answers are shorter than asked for, and were not ended by the
+            model.
         duration_s: from the first request's scheduled time to the last end.
         total_s: from the first request's begin to the last end, warm-up included: the total time
             of the llm-serving test client.
@@ -128,16 +130,17 @@ def metrics_of(
     objectives: Objectives | None = None,
     *,
     slots: int | None = None,
+    context_tokens: int | None = None,
 ) -> Metrics:
     """Compute the figures of a point.
 
     Args:
         records: of its requests, in the order of their schedule.
-        slots: of the server; none where they are not known.
+        slots, context_tokens: of the server, and of each slot; none where they are not known.
     """
     measured = [record for record in records if not record.is_warmup]
     ok = [record for record in measured if record.outcome == "ok"]
-    failed = Counter(record.outcome for record in measured if record.outcome != "ok")
+    failed = Counter(record.failure for record in measured if record.outcome != "ok")
     unknown = max(0, point.requests - len(records))
     duration_s = _span(measured, lambda record: record.scheduled_s)
     steady = steady_state(point, measured, slots)
@@ -154,14 +157,20 @@ def metrics_of(
     ttft_from_sent = summary(ok, lambda record: _since_sent(record, latency.first_token_s(record)))
     cut_short = point.is_under_way or unknown > 0 or "cancelled" in failed
     doubts = _about_lateness(lateness, ttft_from_sent)
+    if limited := failed["client-limit"]:
+        doubts.append(ClientLimited(limited=limited, requests=len(measured)))
     if cut_short:
         doubts.append(
             Cancelled(cancelled=failed["cancelled"], requests=point.requests)
             if failed["cancelled"]
             else Incomplete(recorded=len(records), requests=point.requests)
         )
-    if cut_off := sum(record.is_cut_off for record in ok):
-        doubts.append(AnswersCutOff(cut_off=cut_off, answers=len(ok)))
+    cut_off = [record for record in ok if record.is_cut_off]
+    if cut_off:
+        filled = sum(_filled(record, context_tokens) for record in cut_off)
+        doubts.append(AnswersCutOff(cut_off=len(cut_off), filled=filled, answers=len(ok)))
+    if ignored := [record.ignored_lines for record in ok if record.ignored_lines]:
+        doubts.append(LinesIgnored(lines=sum(ignored), answers=len(ignored)))
     uncounted = sum(record.generated_tokens is None for record in ok)
     if objectives is not None and objectives.tpot_s is not None and uncounted:
         doubts.append(TokensUncounted(uncounted=uncounted, answers=len(ok)))
@@ -172,7 +181,7 @@ def metrics_of(
         requests=len(measured),
         ok=len(ok),
         failed={**failed, **({"unknown": unknown} if unknown else {})},
-        cut_off=cut_off,
+        cut_off=len(cut_off),
         duration_s=duration_s,
         total_s=_span(records, lambda record: record.begun_s),
         offered_per_s=_offered(point, measured),
@@ -206,6 +215,11 @@ def metrics_of(
         valid=not doubts,
         findings=tuple(LoadFinding(figures=each, sentence=doubt(each)) for each in doubts),
     )
+
+
+def _filled(record: RequestRecord, context_tokens: int | None) -> bool:
+    tokens = (record.prompt_tokens or 0) + (record.generated_tokens or 0)
+    return record.is_truncated or (context_tokens is not None and tokens >= context_tokens - 1)
 
 
 def _about_lateness(lateness: Distribution | None, ttft: Distribution | None) -> list[LoadFigures]:

@@ -64,17 +64,27 @@ def read_objectives(text: str) -> Objectives | None:
 
 
 Outcome = Literal[
-    "ok", "refused", "http", "server-error", "dropped", "timeout", "malformed", "cancelled"
+    "ok",
+    "client-limit",
+    "refused",
+    "http",
+    "server-error",
+    "dropped",
+    "timeout",
+    "malformed",
+    "cancelled",
 ]
 """How a request ended.
 
-``refused``: no connection to the service; ``http``: it answered with a status of 400 to 499;
-``server-error``: with 500 or more, or with an error in the stream; ``dropped``: the connection
-ended before the answer; ``timeout``: the client's limit; ``malformed``: the answer was not of its
-dialect; ``cancelled``: the client was stopped first. All but ``ok`` are failures.
+``client-limit``: this machine had no file or port left for a connection; ``refused``: no
+connection to the service; ``http``: it answered with a status of 400 to 499; ``server-error``: with
+500 or more, or with an error in the stream; ``dropped``: the connection ended before the answer;
+``timeout``: the client's limit; ``malformed``: the answer was not of its dialect; ``cancelled``:
+the client was stopped first. All but ``ok`` are failures.
 """
 
 
+_FIRST_ERROR = 400
 _AT_A_LIMIT = frozenset(("length", "limit"))
 """Finish reasons of an answer that a number of tokens has ended, as OpenAI and llama-server name
 it."""
@@ -115,7 +125,10 @@ class RequestRecord(Value):
         error: what the server or the system said of a failure.
         prompt_tokens, generated_tokens: by the server's own count.
         limit_tokens: the most that it was asked to generate.
-        finish_reason: in the dialect's word, such as ``stop`` or ``length``.
+        finish_reason: in the dialect's word, such as ``stop`` or ``length``; ``unknown`` of an
+            answer whose stream was ended properly and gave none.
+        is_truncated: the server says that the slot's context was full.
+        ignored_lines: of the stream, which were not of its format.
         timings: the server's own.
         prompt: what was asked; of a chat, its last message.
         text: of the answer, as far as it came.
@@ -136,13 +149,22 @@ class RequestRecord(Value):
     generated_tokens: int | None = None
     limit_tokens: int | None = None
     finish_reason: str = ""
+    is_truncated: bool = False
+    ignored_lines: int = 0
     timings: ServerTimings | None = None
     prompt: str = ""
     text: str = ""
 
     @property
+    def failure(self) -> str:
+        """The outcome, with the status of HTTP where that was an error."""
+        if self.outcome in ("http", "server-error") and (self.status or 0) >= _FIRST_ERROR:
+            return f"{self.outcome} {self.status}"
+        return self.outcome
+
+    @property
     def is_cut_off(self) -> bool:
-        """The server ended the answer before its limit: prompt and answer filled the context."""
+        """The server ended the answer before its limit for want of room, not at its end."""
         return (
             self.finish_reason in _AT_A_LIMIT
             and None not in (self.generated_tokens, self.limit_tokens)

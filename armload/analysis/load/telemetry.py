@@ -39,7 +39,7 @@ class ObservedPoint:
 
     Attributes:
         records: of its requests.
-        slots: of the server; none where they are not known.
+        slots, context_tokens: of the server, and of each slot; none where they are not known.
         header, steps: the server's trace; none and empty without one.
         samples: of the board, likewise.
         cores: that the server could use.
@@ -49,6 +49,7 @@ class ObservedPoint:
     point: LoadPoint
     records: tuple[RequestRecord, ...]
     slots: int | None = None
+    context_tokens: int | None = None
     header: Trace | None = None
     steps: tuple[Step, ...] = ()
     samples: tuple[BoardSample, ...] = ()

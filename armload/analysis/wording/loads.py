@@ -8,7 +8,9 @@ from armload.analysis.load.findings import (
     AnswersCutOff,
     Cancelled,
     ClientLate,
+    ClientLimited,
     Incomplete,
+    LinesIgnored,
     LoadFigures,
     NoneSucceeded,
     TokensUncounted,
@@ -32,6 +34,12 @@ def doubt(found: LoadFigures) -> str:
                 f"more behind schedule; up to {found.allowed_s * 1000:.0f} ms is acceptable. This "
                 "machine is too busy, or too slow for this rate."
             )
+        case ClientLimited():
+            return (
+                f"{found.limited:,} of {counted(found.requests, 'request')} were not sent: this "
+                "machine had no open files or ports left. Raise its limit (ulimit -n), or use a "
+                "lower rate."
+            )
         case Cancelled():
             return (
                 f"Ended early: {found.cancelled:,} of {found.requests:,} requests were cancelled."
@@ -43,10 +51,24 @@ def doubt(found: LoadFigures) -> str:
                 "still running, or its command was killed."
             )
         case AnswersCutOff():
+            ended = (
+                f"{found.cut_off:,} of {counted(found.answers, 'answer')} ended before the limit"
+            )
+            if found.filled == found.cut_off:
+                return (
+                    f"{ended}, because prompt and answer filled the context: the server generated "
+                    "fewer tokens than requested. Use a larger --context, or shorter requests."
+                )
+            full = f", {found.filled:,} because the context was full" if found.filled else ""
             return (
-                f"{found.cut_off:,} of {counted(found.answers, 'answer')} ended before the limit, "
-                "because prompt and answer filled the context: the server generated fewer tokens "
-                "than requested. Use a larger --context, or shorter requests."
+                f"{ended}{full}: the server generated fewer tokens than requested and gives the "
+                "length as the reason. It may have a limit of its own, or too small a context."
+            )
+        case LinesIgnored():
+            answers, lines = counted(found.answers, "answer"), counted(found.lines, "line")
+            return (
+                f"Ignored {lines} in the streams of {answers}, which are no events. Text may be "
+                "missing: check the service, and any proxy in front of it."
             )
         case TokensUncounted():
             return (

@@ -44,5 +44,6 @@ class LlamaServer:
             prompt_tokens=content.get("tokens_evaluated") if is_last else None,
             generated_tokens=tokens if is_last else None,
             finish_reason=str(content.get("stop_type", "")) if is_last else "",
+            is_truncated=is_last and bool(content.get("truncated")),
             timings=llama_timings(content) if is_last else None,
         )

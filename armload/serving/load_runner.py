@@ -34,7 +34,7 @@ from armload.serving.target import LoadLevel, LoadTarget, StopCondition, keep_tr
 from armload.serving.workload import Workload
 
 
-class Judge(Protocol):
+class StoppingRule(Protocol):
     """Decides on a rate while it runs.
 
     Attributes:
@@ -110,7 +110,7 @@ class LoadRunner:
         return kept
 
     def point(
-        self, pace: LoadLevel, extent: StopCondition, *, draw: int = 0, judge: Judge | None = None
+        self, pace: LoadLevel, extent: StopCondition, *, draw: int = 0, judge: StoppingRule | None = None
     ) -> tuple[LoadFolder, list[RequestRecord]]:
         """Run one point, and return the load with what became of the point's requests.
 

@@ -110,7 +110,12 @@ class LoadRunner:
         return kept
 
     def point(
-        self, pace: LoadLevel, extent: StopCondition, *, draw: int = 0, judge: StoppingRule | None = None
+        self,
+        pace: LoadLevel,
+        extent: StopCondition,
+        *,
+        draw: int = 0,
+        judge: StoppingRule | None = None,
     ) -> tuple[LoadFolder, list[RequestRecord]]:
         """Run one point, and return the load with what became of the point's requests.
 

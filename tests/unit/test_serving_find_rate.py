@@ -17,7 +17,7 @@ from armload.serving.arrivals import Arrivals
 from armload.serving.dialects.dialect import CompletionRequest
 from armload.serving.dialects.llama_server import LlamaServer
 from armload.serving.find_rate import find_rate
-from armload.serving.load_runner import Judge, LoadRunner
+from armload.serving.load_runner import LoadRunner, StoppingRule
 from armload.serving.loads import LoadFolder
 from armload.serving.target import LoadLevel, LoadTarget, StopCondition
 from armload.serving.workload import Listed
@@ -153,7 +153,12 @@ class LateClient(LoadRunner):
     """A client that is late by ten seconds with every request."""
 
     def point(
-        self, pace: LoadLevel, extent: StopCondition, *, draw: int = 0, judge: Judge | None = None
+        self,
+        pace: LoadLevel,
+        extent: StopCondition,
+        *,
+        draw: int = 0,
+        judge: StoppingRule | None = None,
     ) -> tuple[LoadFolder, list[RequestRecord]]:
         kept, records = super().point(pace, extent, draw=draw, judge=judge)
         if judge is not None:

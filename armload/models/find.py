@@ -18,14 +18,15 @@ from armload.core.cache import (
 from armload.core.errors import UsageError
 from armload.core.files import require_file, require_utf_8, write_whole
 from armload.core.progress import Progress
-from armload.core.workspace import cache_folder
+from armload.core.validation_messages import did_you_mean
+from armload.core.workspace import cache_folder, data_names
 from armload.models import hub
 from armload.models.gguf import read_model, read_outline
 from armload.models.model import Model, check_generates
-from armload.models.outline import is_outlined, load_outline, outlined
+from armload.models.outline import OUTLINES, is_outlined, load_outline, outlined
 from armload.models.packaged import SMOLLM2, SMOLLM2_MODEL
 from armload.models.quant_mix import check_file_type
-from armload.models.shape import Shape, load_shape
+from armload.models.shape import SHAPES, Shape, load_shape
 from armload.models.synth import (
     DEMO_QUANTISATION,
     DEMO_SEED,
@@ -149,8 +150,15 @@ def header_of(reference: str, progress: Progress) -> Path:
         return hub.fetch_header(reference, progress)
     if not reference.startswith(LIKE):
         return resolve(reference, progress)
-    if is_outlined(_split(reference)[0]):
+    name, _ = _split(reference)
+    if is_outlined(name):
         return _outline(reference, progress)
+    known = [*data_names(OUTLINES), *data_names(SHAPES)]
+    if name not in known:
+        raise UsageError(
+            f"There is no model named {name!r} to be like.",
+            f"{did_you_mean(name, known)}Available: {', '.join(sorted(known))}.",
+        )
     shape, file_type, path = _likeness(reference)
     if path.is_file():
         return path

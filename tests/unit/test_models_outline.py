@@ -178,3 +178,10 @@ def test_an_outline_that_cannot_be_is_refused() -> None:
         outlined(outline.model_copy(update={"keys": keys}), "Q8_0")
     with pytest.raises(ValueError, match="greater than or equal to 1"):
         Outline.model_validate({**outline.model_dump(), "tensors": {"token_embd.weight": [0, 5]}})
+
+
+def test_a_mistyped_model_to_be_like_is_answered_with_models_of_both_kinds() -> None:
+    with pytest.raises(UsageError, match="no model named 'qwen3-30b-a3' to be like") as caught:
+        header_of("like:qwen3-30b-a3:Q4_0", Silent())
+    assert "Did you mean 'qwen3-30b-a3b'?" in caught.value.remedy
+    assert "llama-3.1-8b" in caught.value.remedy

@@ -14,7 +14,10 @@ from armload.analysis.load.records import ClockOffset
 from armload.analysis.run import Run
 from armload.boards.host import Forward
 from armload.core.errors import RunError
+from armload.core.journal import LOCK_FILE
+from armload.core.locks import locked
 from armload.core.progress import Progress, Silent
+from armload.core.workspace import runs_folder
 from armload.deploy.exit_record import Cut
 from armload.deploy.follow import stop
 from armload.deploy.heartbeat import Attention, note_port
@@ -24,6 +27,7 @@ from armload.engines.service_plan import ServingPlan
 from armload.runs.fetch import fetch, tell_it_is_fetched
 from armload.runs.keys import keep_key
 from armload.runs.pipeline import Underway
+from armload.runs.store import is_here, load
 from armload.serving.dialects.dialect import Dialect
 from armload.serving.listing import service_job
 from armload.serving.monitor import Heartbeat, Monitor
@@ -193,9 +197,14 @@ class Service:
         elif condition in ("restart", "gone"):
             cut = "restart"
         host, board = self._connection.host, self._connection.board
-        ended = fetch(host, board, self._it.folder, _SILENT, job=self._it.job, cut=cut)
-        tell_it_is_fetched(host, self._it.folder)
-        return ended
+        local = runs_folder() / self.run
+        # Other commands may attend the same service, and see it end at the same time.
+        with locked(local / LOCK_FILE, _SILENT, waiting=""):
+            if is_here(self.run):
+                return load(local), local
+            ended = fetch(host, board, self._it.folder, _SILENT, job=self._it.job, cut=cut)
+            tell_it_is_fetched(host, self._it.folder)
+            return ended
 
 
 def target_of_service(service: Service, dialect: Dialect) -> LoadTarget:

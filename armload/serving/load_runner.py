@@ -23,7 +23,7 @@ from armload.analysis.load.records import (
     RequestRecord,
 )
 from armload.analysis.statistics import Interval
-from armload.core.errors import RunError
+from armload.core.errors import ConnectError, RunError
 from armload.core.ids import new_id
 from armload.core.progress import Progress
 from armload.serving.arrivals import Arrivals
@@ -162,6 +162,9 @@ class LoadRunner:
                 _short_collections(),
             ):
                 asyncio.run(sending.send(self._take, times, pace.concurrency, step))
+        except (RunError, ConnectError) as error:
+            point = point.model_copy(update={"service_ended": error.message})
+            raise
         finally:
             is_judged = judge is not None and judge.verdict is not None
             known = {

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import Callable, Sequence
 
 from armload.analysis.load.records import RequestRecord
+from armload.core.errors import BoardError, ConnectError, LastingConnectError, TransferError
 from armload.core.progress import ProgressStep
 from armload.core.values import counted
 from armload.serving.client import Client, connected
 from armload.serving.dialects.dialect import CompletionRequest
+from armload.serving.monitor import RETURNS_WITHIN_S
 from armload.serving.target import LoadTarget, StopCondition
 
 Note = Callable[[RequestRecord], None]
@@ -179,6 +182,7 @@ class PointRunner:
 
         Raises:
             RunError: the service has ended; requests under way and to come were cancelled.
+            ConnectError: its board does not answer.
             OSError: a record cannot be kept.
         """
         try:
@@ -190,8 +194,12 @@ class PointRunner:
                 await self._send(take, times, concurrency)
                 for task in beside:
                     task.cancel()
+            await self._check_at_the_end()
         except ExceptionGroup as errors:
-            raise _first(errors) from errors
+            error = _first(errors)
+            if isinstance(error, ConnectError):
+                await self._check_at_the_end(error)
+            raise error from errors
         step.update(len(self.records), note=self._note())
 
     async def _send(
@@ -243,6 +251,31 @@ class PointRunner:
         received = self._client.received_tokens if self._client else 0
         words = [f"{counted(received, 'token')} received"] if received else []
         return ", ".join([*words, *([f"{failed} failed"] if failed else [])])
+
+    async def _check_at_the_end(self, silence: ConnectError | None = None) -> None:
+        """Find out whether the service is the one that the load began with.
+
+        A board that restarted does not answer for a while, and then says so.
+
+        Args:
+            silence: that has ended the load.
+
+        Raises:
+            RunError: the service has ended.
+            ConnectError: the board does not answer.
+        """
+        until_s = time.monotonic() + RETURNS_WITHIN_S
+        while (service := self._target.service) is not None:
+            try:
+                await asyncio.to_thread(service.check, is_certain=True)
+            except LastingConnectError:
+                raise
+            except (ConnectError, TransferError, BoardError) as error:
+                if time.monotonic() > until_s:
+                    raise (silence or error) from error
+            else:
+                return
+            await asyncio.sleep(_CHECK_S)
 
     async def _watch(self) -> None:
         while self._target.service is not None:

@@ -14,20 +14,16 @@ from armload.analysis.load.records import ClockOffset
 from armload.analysis.run import Run
 from armload.boards.host import Forward
 from armload.core.errors import RunError
-from armload.core.journal import LOCK_FILE
-from armload.core.locks import locked
 from armload.core.progress import Progress, Silent
-from armload.core.workspace import runs_folder
 from armload.deploy.exit_record import Cut
 from armload.deploy.follow import stop
 from armload.deploy.heartbeat import Attention, note_port
 from armload.engines.job import Job
 from armload.engines.server import LOOPBACK, Serving
 from armload.engines.service_plan import ServingPlan
-from armload.runs.fetch import fetch, tell_it_is_fetched
+from armload.runs.fetch import fetch_once
 from armload.runs.keys import keep_key
 from armload.runs.pipeline import Underway
-from armload.runs.store import is_here, load
 from armload.serving.dialects.dialect import Dialect
 from armload.serving.listing import service_job
 from armload.serving.monitor import Heartbeat, Monitor
@@ -84,14 +80,17 @@ class Service:
         """How it was started, by this command or another; none where the board cannot tell."""
         return self._it.job or service_job(self._connection.host, self._it.folder)
 
-    def check(self) -> None:
+    def check(self, *, is_certain: bool = False) -> None:
         """Return if it goes on, or the connection to its board dropped a moment ago.
+
+        Args:
+            is_certain: the board must answer now.
 
         Raises:
             RunError: it has ended; says why and what to do. What it left is kept as a run.
             ArmloadError: the board has not answered for a while.
         """
-        self._check(self._attendant.ask())
+        self._check(self._attendant.ask(is_certain=is_certain))
 
     def clock(self) -> ClockOffset:
         """Compare the board's monotonic clock with ours.
@@ -197,14 +196,7 @@ class Service:
         elif condition in ("restart", "gone"):
             cut = "restart"
         host, board = self._connection.host, self._connection.board
-        local = runs_folder() / self.run
-        # Other commands may attend the same service, and see it end at the same time.
-        with locked(local / LOCK_FILE, _SILENT, waiting=""):
-            if is_here(self.run):
-                return load(local), local
-            ended = fetch(host, board, self._it.folder, _SILENT, job=self._it.job, cut=cut)
-            tell_it_is_fetched(host, self._it.folder)
-            return ended
+        return fetch_once(host, board, self._it.folder, _SILENT, job=self._it.job, cut=cut)
 
 
 def target_of_service(service: Service, dialect: Dialect) -> LoadTarget:

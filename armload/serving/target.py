@@ -24,11 +24,15 @@ _EVERY_S = 1.0
 class Observed(Protocol):
     """A service on a board, as far as it can be observed."""
 
-    def check(self) -> None:
+    def check(self, *, is_certain: bool = False) -> None:
         """Do nothing while the server runs.
+
+        Args:
+            is_certain: the board must answer now; else an answer of a while ago will do.
 
         Raises:
             RunError: it has ended; says why.
+            ConnectError: the board does not answer.
         """
 
     def clock(self) -> ClockOffset:

@@ -6,16 +6,17 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from armload.analysis.run import Run
-from armload.core.errors import RunError
+from armload.cli import present_service
+from armload.core.errors import ConnectError, RunError
 from armload.core.workspace import runs_folder
 from armload.deploy.heartbeat import Attention
+from armload.runs import fetch as module
 from armload.runs import store
-from armload.serving import service as module
 from armload.serving.service import Service
 from tests.unit.runs import quick_run
 
@@ -65,3 +66,23 @@ def test_two_commands_fetch_a_service_that_dies_once(
         remedies = list(pool.map(check, services))
     assert fetched == [RUN.id]
     assert all(RUN.id in remedy for remedy in remedies)
+
+
+def test_a_board_that_restarts_under_serve_is_waited_for_and_says_why(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(present_service, "_LOOK_EVERY_S", 0.01)
+    answers: list[Exception] = [
+        ConnectError("kitchen: the connection dropped."),
+        ConnectError("kitchen: the connection dropped."),
+        RunError("kitchen no longer serves tiny: the board restarted."),
+    ]
+
+    class Restarting:
+        def check(self, *, is_certain: bool = False) -> None:
+            assert is_certain == (len(answers) < 3)
+            raise answers.pop(0)
+
+    with pytest.raises(RunError, match="the board restarted"):
+        present_service._follow(cast("Service", Restarting()))
+    assert "Waiting for the board" in capsys.readouterr().err

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from armload.analysis.load.assessed import AssessedPoint, Cause
-from armload.analysis.load.findings import ClientLate, ClientLimited
+from armload.analysis.load.findings import ClientLate, ClientLimited, ServiceEnded
 from armload.analysis.load.records import RateVerdict
 from armload.analysis.statistics import Interval
 from armload.analysis.wording import loads
@@ -44,7 +44,8 @@ def capacity_of(
 
     A point above one that is not sustained counts for nothing: it was luck. One that was ended
     before the service had failed at it shows nothing, and neither does one that is not sustained
-    because the client sent requests late, or could not send some.
+    because the client sent requests late, or could not send some. Neither does one in which the
+    service ended.
 
     Args:
         most_per_s: requests/s with all slots busy, where they were measured.
@@ -79,6 +80,8 @@ def _why(point: AssessedPoint) -> tuple[Cause | None, str]:
 
 def _shows_something(point: AssessedPoint) -> bool:
     metrics = point.metrics
+    if any(isinstance(each.figures, ServiceEnded) for each in metrics.findings):
+        return False
     is_clients = any(
         isinstance(each.figures, ClientLate | ClientLimited) for each in metrics.findings
     )

@@ -109,6 +109,7 @@ def extent_of(options: LoadOptions) -> StopCondition:
         requests=count,
         warmup=options.warmup,
         timeout_s=options.timeout,
+        failures=options.abort_on,
     )
 
 

@@ -29,7 +29,7 @@ from armload.core.progress import Progress
 from armload.serving.arrivals import Arrivals
 from armload.serving.dialects.dialect import CompletionRequest
 from armload.serving.loads import LoadFolder
-from armload.serving.point_runner import PointRunner
+from armload.serving.point_runner import PointRunner, TooManyFailedError
 from armload.serving.target import LoadLevel, LoadTarget, StopCondition, keep_trace, sampled
 from armload.serving.workload import Workload
 
@@ -162,6 +162,8 @@ class LoadRunner:
                 _short_collections(),
             ):
                 asyncio.run(sending.send(self._take, times, pace.concurrency, step))
+        except TooManyFailedError:
+            raise
         except (RunError, ConnectError) as error:
             point = point.model_copy(update={"service_ended": error.message})
             raise

@@ -5,10 +5,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from armload.analysis.load.records import RequestRecord
-from armload.core.errors import BoardError, ConnectError, LastingConnectError, TransferError
+from armload.core.errors import (
+    BoardError,
+    ConnectError,
+    LastingConnectError,
+    RunError,
+    TransferError,
+)
 from armload.core.progress import ProgressStep
 from armload.core.values import counted
 from armload.serving.client import Client, connected
@@ -135,6 +142,10 @@ _SHOW_S = 0.5
 _CHECK_S = 2.0
 
 
+class TooManyFailedError(RunError):
+    """As many requests failed as a load may have failures."""
+
+
 class PointRunner:
     """One point.
 
@@ -164,6 +175,7 @@ class PointRunner:
         self._begun = begun
         self.records: list[RequestRecord] = []
         self.began_s = 0.0
+        self._failed: Counter[str] = Counter()
         self._client: Client | None = None
 
     async def send(
@@ -181,6 +193,7 @@ class PointRunner:
             concurrency: of a closed loop.
 
         Raises:
+            TooManyFailedError: so many that the load ends.
             RunError: the service has ended; requests under way and to come were cancelled.
             ConnectError: its board does not answer.
             OSError: a record cannot be kept.
@@ -240,6 +253,16 @@ class PointRunner:
     def _add(self, record: RequestRecord) -> None:
         self.records.append(record)
         self._keep(record)
+        if record.outcome in ("ok", "cancelled"):
+            return
+        self._failed[record.failure] += 1
+        if self._failed.total() == self._extent.failures:
+            kinds = ", ".join(f"{count} {kind}" for kind, count in self._failed.most_common())
+            raise TooManyFailedError(
+                f"Ended early: {counted(self._failed.total(), 'request')} failed ({kinds}), as "
+                f"many as --abort-on allows. The last: {record.error}",
+                "See the service's log. The records of the requests are kept.",
+            )
 
     async def _show(self, step: ProgressStep) -> None:
         while True:

@@ -137,6 +137,7 @@ class StopCondition(Value):
         warmup: how many of the first are excluded from the figures.
         warmup_s: likewise in an open loop, the time in which those are sent.
         timeout_s: the most that a request may take.
+        failures: end early once that many requests have failed; none for never.
     """
 
     duration_s: float | None = None
@@ -144,3 +145,4 @@ class StopCondition(Value):
     warmup: int = 0
     warmup_s: float = 0.0
     timeout_s: float = REQUEST_TIMEOUT_S
+    failures: int | None = None

@@ -160,6 +160,26 @@ def test_a_load_in_a_folder_that_cannot_be_written_is_shown_without_a_page(tmp_p
     assert "The page was not written" in done.stderr
 
 
+def test_a_load_ends_early_once_so_many_requests_have_failed(tmp_path: Path) -> None:
+    words = ("--rate", "50", "--requests", "2000", "--abort-on", "3", "--n-predict", "2")
+    with stub_service(status=503, answered=8) as service:
+        done = typed(tmp_path, "load", "--url", service.url, *words, "--json")
+        assert len(service.bodies) < 100
+    assert done.returncode == 9, done.stderr
+    assert "3 requests failed (3 server-error 503)" in " ".join(done.stderr.split())
+    metrics = json.loads(done.stdout)["points"][0]["metrics"]
+    assert metrics["failed"]["server-error 503"] >= 3
+    assert metrics["ok"] > 0
+    assert not metrics["valid"]
+
+
+def test_fewer_failures_than_that_end_no_load(tmp_path: Path) -> None:
+    words = ("--rate", "50", "--requests", "10", "--abort-on", "9", "--n-predict", "2")
+    with stub_service(status=503, answered=8) as service:
+        done = typed(tmp_path, "load", "--url", service.url, *words, "--json")
+    assert done.returncode == 0, done.stderr
+
+
 def under_a_limit_of_files(folder: Path, limit: str, url: str) -> Any:
     words = ("--rate", "100", "--requests", "120", "--arrivals", "constant", "--n-predict", "1")
     command = f'ulimit {limit} && exec "$@"'

@@ -182,11 +182,12 @@ def test_a_request_that_takes_too_long_has_timed_out() -> None:
     assert (record.outcome, record.text) == ("timeout", answer_of(1))
 
 
-def test_a_stream_of_another_protocol_is_malformed() -> None:
+@pytest.mark.parametrize("answers_at", ["/completion", "/metrics"])
+def test_a_stream_of_another_protocol_is_malformed(answers_at: str) -> None:
     with stub_service() as service:
 
         class Mixed(type(dialect_named("openai"))):  # type: ignore[misc]
-            path = "/completion"
+            path = answers_at
 
         async def send() -> RequestRecord:
             async with connected("") as session:

@@ -11,7 +11,7 @@ from armload.analysis.statistics import Interval
 from armload.analysis.wording import loads
 from armload.core.values import Value
 
-ENDED_BY_THE_CLIENT = frozenset({"cancelled", "unknown"})
+FAILED_BY_THE_CLIENT = frozenset({"cancelled", "unknown", "client-limit"})
 
 
 class Capacity(Value):
@@ -74,7 +74,7 @@ def _why(point: AssessedPoint) -> tuple[Cause | None, str]:
     failed = point.metrics.failed
     if sum(failed.values()) <= sum(point.slow.values()):
         return point.main_cause, ""
-    own = {kind: count for kind, count in failed.items() if kind not in ENDED_BY_THE_CLIENT}
+    own = {kind: count for kind, count in failed.items() if kind not in FAILED_BY_THE_CLIENT}
     return None, max(own or failed, key=lambda kind: failed[kind])
 
 
@@ -87,7 +87,7 @@ def _shows_something(point: AssessedPoint) -> bool:
     )
     if is_clients and _verdict(point) != "sustained":
         return False
-    return not metrics.cut_short or not set(metrics.failed) <= ENDED_BY_THE_CLIENT
+    return not metrics.cut_short or not set(metrics.failed) <= FAILED_BY_THE_CLIENT
 
 
 def _verdict(point: AssessedPoint) -> RateVerdict | None:

@@ -15,7 +15,7 @@ from armload.core.progress import Progress
 from armload.core.values import counted
 from armload.engines.service_plan import ServiceSettings, ServingPlan
 from armload.report.layout import whole
-from armload.report.load.loaded import LoadDocument, loaded_of
+from armload.report.load.loaded import LoadDocument, LoadView, loaded_of
 from armload.report.load.page import load_page
 from armload.report.load.table import load_view
 from armload.report.pages import write_page
@@ -109,6 +109,7 @@ def extent_of(options: LoadOptions) -> StopCondition:
         requests=count,
         warmup=options.warmup,
         timeout_s=options.timeout,
+        failures=options.abort_on,
     )
 
 
@@ -224,7 +225,7 @@ def load_and_present(
 
 
 def present(kept: LoadFolder, files: Sequence[Path] = (), *, as_json: bool) -> None:
-    """Show the figures of a load, and write its page.
+    """Show the figures of a load, and write its page where its folder can be written.
 
     Args:
         files: that it was exported to.
@@ -233,7 +234,7 @@ def present(kept: LoadFolder, files: Sequence[Path] = (), *, as_json: bool) -> N
         DataError: a record was modified.
     """
     loaded = loaded_of(kept)
-    page = write_page(load_page(loaded), kept.folder) if loaded.points else None
+    page = _written(loaded, kept.folder) if loaded.points else None
     if as_json:
         show_document(LoadDocument.of(loaded))
         return
@@ -243,6 +244,14 @@ def present(kept: LoadFolder, files: Sequence[Path] = (), *, as_json: bool) -> N
     places = [("load", kept.folder), *(("export", each) for each in files)]
     for name, path in (*places, *([("page", page)] if page else [])):
         terminal.show(whole(f"{name:6}  {path}"))
+
+
+def _written(loaded: LoadView, folder: Path) -> Path | None:
+    try:
+        return write_page(load_page(loaded), folder)
+    except OSError as error:
+        terminal.progress().say(f"The page was not written: {folder}: {error.strerror or error}.")
+        return None
 
 
 def _present_kept(loading: LoadRunner, formats: Sequence[str], *, as_json: bool) -> None:

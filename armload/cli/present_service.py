@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 from armload.boards.forward import listening_on
 from armload.cli import terminal
 from armload.cli.streams import show_document
+from armload.core.errors import BoardError, ConnectError, LastingConnectError, TransferError
 from armload.core.values import visible
 from armload.engines.service_plan import ServingPlan
 from armload.report.services import ServedModel, served_view
 from armload.runs.request import Request
 from armload.serving.front.app import Front, fronted
 from armload.serving.front.llm_serving import DataForm, FrontedModel
+from armload.serving.monitor import RETURNS_WITHIN_S
 from armload.serving.service import Service
 from armload.serving.starting import served
 from armload.serving.tokenizer import ServiceApi
@@ -86,8 +88,31 @@ def _front(service: Service, form: DataForm) -> Front:
 def _follow(service: Service) -> None:
     try:
         while True:
-            service.check()
+            _check(service)
             print(visible(service.log()), end="", file=sys.stderr, flush=True)
             time.sleep(_LOOK_EVERY_S)
     except KeyboardInterrupt:
         return
+
+
+def _check(service: Service) -> None:
+    """Raise why a service has ended; a board that restarted is waited for, and says it."""
+    try:
+        service.check()
+        return
+    except LastingConnectError:
+        raise
+    except ConnectError as error:
+        silence = error
+    terminal.progress().say(f"{silence.message} Waiting for the board, to learn why.")
+    until_s = time.monotonic() + RETURNS_WITHIN_S
+    while time.monotonic() < until_s:
+        time.sleep(_LOOK_EVERY_S)
+        try:
+            service.check(is_certain=True)
+            return
+        except LastingConnectError:
+            raise
+        except (ConnectError, TransferError, BoardError):
+            continue
+    raise silence

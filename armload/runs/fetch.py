@@ -13,6 +13,8 @@ from armload.boards.connect import connect, is_blank
 from armload.boards.host import Host
 from armload.core.errors import ArmloadError, ConnectError, DataError, DiskError, TransferError
 from armload.core.files import write_whole
+from armload.core.journal import LOCK_FILE
+from armload.core.locks import locked
 from armload.core.progress import Progress
 from armload.core.workspace import runs_folder
 from armload.deploy.board_runs import list_runs, mark_collected
@@ -67,12 +69,44 @@ def fetch(
         run = _kept(local)
         forget_key(run.id)
     except OSError as error:
-        raise DiskError(
-            f"{error.filename or local}: {error.strerror or error}.",
-            f"The run is still on the board. Free disk space on this machine, then: "
-            f"armload pull --board {board.name}",
-        ) from error
+        raise _not_kept(board, local, error) from error
     return run, local
+
+
+def fetch_once(
+    host: Host,
+    board: Board,
+    on_board: PurePosixPath,
+    progress: Progress,
+    *,
+    job: Job | None = None,
+    cut: Cut | None = None,
+) -> tuple[Run, Path]:
+    """Do what ``fetch`` does, unless another command has, or does so now; tell the board.
+
+    Several commands may attend one service, and see it end at the same time.
+
+    Raises:
+        ArmloadError: as for ``fetch``.
+    """
+    local = runs_folder() / on_board.name
+    try:
+        with locked(local / LOCK_FILE, progress, waiting=f"{on_board.name} is being fetched."):
+            if is_here(on_board.name):
+                return store.load(local), local
+            ended = fetch(host, board, on_board, progress, job=job, cut=cut)
+            tell_it_is_fetched(host, on_board)
+            return ended
+    except OSError as error:
+        raise _not_kept(board, local, error) from error
+
+
+def _not_kept(board: Board, local: Path, error: OSError) -> DiskError:
+    return DiskError(
+        f"{error.filename or local}: {error.strerror or error}.",
+        f"The run is still on the board. Free disk space on this machine, then: "
+        f"armload pull --board {board.name}",
+    )
 
 
 def _collect(

@@ -23,7 +23,7 @@ from armload.deploy.retry import FIRST_ANSWER_S, Retry, patiently
 from armload.engines.job import Job
 from armload.engines.server import SERVER
 from armload.engines.service_plan import ServingPlan
-from armload.runs.fetch import fetch, tell_it_is_fetched
+from armload.runs.fetch import fetch_once
 
 
 class RunningService(Value):
@@ -113,9 +113,7 @@ def stop_service(
     with closing(connect(board, progress)) as host:
         folder = Layout(workdir=board.workdir).runs / service.run
         stop(host, folder, finished=True)
-        ended = fetch(host, board, folder, progress)
-        tell_it_is_fetched(host, folder)
-    return ended
+        return fetch_once(host, board, folder, progress)
 
 
 def service_job(host: Host, folder: PurePosixPath) -> Job | None:

@@ -23,13 +23,13 @@ from armload.analysis.load.records import (
     RequestRecord,
 )
 from armload.analysis.statistics import Interval
-from armload.core.errors import RunError
+from armload.core.errors import ConnectError, RunError
 from armload.core.ids import new_id
 from armload.core.progress import Progress
 from armload.serving.arrivals import Arrivals
 from armload.serving.dialects.dialect import CompletionRequest
 from armload.serving.loads import LoadFolder
-from armload.serving.point_runner import PointRunner
+from armload.serving.point_runner import PointRunner, TooManyFailedError
 from armload.serving.target import LoadLevel, LoadTarget, StopCondition, keep_trace, sampled
 from armload.serving.workload import Workload
 
@@ -167,6 +167,11 @@ class LoadRunner:
                 _short_collections(),
             ):
                 asyncio.run(sending.send(self._take, times, pace.concurrency, step))
+        except TooManyFailedError:
+            raise
+        except (RunError, ConnectError) as error:
+            point = point.model_copy(update={"service_ended": error.message})
+            raise
         finally:
             is_judged = judge is not None and judge.verdict is not None
             known = {

@@ -25,6 +25,9 @@ EVERY_S = 4.0
 UNREACHABLE_AFTER_S = 30.0
 """A shorter silence is a dropped connection, which the service survives."""
 
+RETURNS_WITHIN_S = 180.0
+"""After a longer silence, a board that restarted is waited for: it knows why the service ended."""
+
 _FRESH_S = 0.5
 _KEPT_LOG_BYTES = 1 << 20
 
@@ -52,27 +55,29 @@ class Heartbeat:
         """Begin to ask by itself."""
         self._thread.start()
 
-    def ask(self, *, detach: bool = False) -> Attention:
+    def ask(self, *, detach: bool = False, is_certain: bool = False) -> Attention:
         """Ask now, unless that was done a moment ago.
 
         While the connection is down for a short time, the last answer is returned.
 
         Args:
             detach: nobody has to attend it from now on.
+            is_certain: the board must answer now.
 
         Raises:
             ArmloadError: the board has not answered for ``UNREACHABLE_AFTER_S``, or never.
         """
         with self._asking:
             silent_s = time.monotonic() - self._heard_s
-            if self._heard is not None and silent_s < _FRESH_S and not detach:
+            now = detach or is_certain
+            if self._heard is not None and silent_s < _FRESH_S and not now:
                 return self._heard
             try:
                 return self._ask(detach=detach)
             except SwitchedOffError:
                 raise
             except ArmloadError:
-                if self._heard is None or detach or silent_s > UNREACHABLE_AFTER_S:
+                if self._heard is None or now or silent_s > UNREACHABLE_AFTER_S:
                     raise
                 return self._heard
 

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from armload.analysis.load.records import RequestRecord
+from armload.core.errors import (
+    BoardError,
+    ConnectError,
+    LastingConnectError,
+    RunError,
+    TransferError,
+)
 from armload.core.progress import ProgressStep
 from armload.core.values import counted
 from armload.serving.client import Client, connected
 from armload.serving.dialects.dialect import CompletionRequest
+from armload.serving.monitor import RETURNS_WITHIN_S
 from armload.serving.target import LoadTarget, StopCondition
 
 Note = Callable[[RequestRecord], None]
@@ -132,6 +142,10 @@ _SHOW_S = 0.5
 _CHECK_S = 2.0
 
 
+class TooManyFailedError(RunError):
+    """As many requests failed as a load may have failures."""
+
+
 class PointRunner:
     """One point.
 
@@ -161,6 +175,7 @@ class PointRunner:
         self._begun = begun
         self.records: list[RequestRecord] = []
         self.began_s = 0.0
+        self._failed: Counter[str] = Counter()
         self._client: Client | None = None
 
     async def send(
@@ -178,7 +193,9 @@ class PointRunner:
             concurrency: of a closed loop.
 
         Raises:
+            TooManyFailedError: so many that the load ends.
             RunError: the service has ended; requests under way and to come were cancelled.
+            ConnectError: its board does not answer.
             OSError: a record cannot be kept.
         """
         try:
@@ -190,8 +207,12 @@ class PointRunner:
                 await self._send(take, times, concurrency)
                 for task in beside:
                     task.cancel()
+            await self._check_at_the_end()
         except ExceptionGroup as errors:
-            raise _first(errors) from errors
+            error = _first(errors)
+            if isinstance(error, ConnectError):
+                await self._check_at_the_end(error)
+            raise error from errors
         step.update(len(self.records), note=self._note())
 
     async def _send(
@@ -232,6 +253,16 @@ class PointRunner:
     def _add(self, record: RequestRecord) -> None:
         self.records.append(record)
         self._keep(record)
+        if record.outcome in ("ok", "cancelled"):
+            return
+        self._failed[record.failure] += 1
+        if self._failed.total() == self._extent.failures:
+            kinds = ", ".join(f"{count} {kind}" for kind, count in self._failed.most_common())
+            raise TooManyFailedError(
+                f"Ended early: {counted(self._failed.total(), 'request')} failed ({kinds}), as "
+                f"many as --abort-on allows. The last: {record.error}",
+                "See the service's log. The records of the requests are kept.",
+            )
 
     async def _show(self, step: ProgressStep) -> None:
         while True:
@@ -243,6 +274,31 @@ class PointRunner:
         received = self._client.received_tokens if self._client else 0
         words = [f"{counted(received, 'token')} received"] if received else []
         return ", ".join([*words, *([f"{failed} failed"] if failed else [])])
+
+    async def _check_at_the_end(self, silence: ConnectError | None = None) -> None:
+        """Find out whether the service is the one that the load began with.
+
+        A board that restarted does not answer for a while, and then says so.
+
+        Args:
+            silence: that has ended the load.
+
+        Raises:
+            RunError: the service has ended.
+            ConnectError: the board does not answer.
+        """
+        until_s = time.monotonic() + RETURNS_WITHIN_S
+        while (service := self._target.service) is not None:
+            try:
+                await asyncio.to_thread(service.check, is_certain=True)
+            except LastingConnectError:
+                raise
+            except (ConnectError, TransferError, BoardError) as error:
+                if time.monotonic() > until_s:
+                    raise (silence or error) from error
+            else:
+                return
+            await asyncio.sleep(_CHECK_S)
 
     async def _watch(self) -> None:
         while self._target.service is not None:

@@ -21,7 +21,7 @@ from armload.deploy.heartbeat import Attention, note_port
 from armload.engines.job import Job
 from armload.engines.server import LOOPBACK, Serving
 from armload.engines.service_plan import ServingPlan
-from armload.runs.fetch import fetch, tell_it_is_fetched
+from armload.runs.fetch import fetch_once
 from armload.runs.keys import keep_key
 from armload.runs.pipeline import Underway
 from armload.serving.dialects.dialect import Dialect
@@ -80,14 +80,17 @@ class Service:
         """How it was started, by this command or another; none where the board cannot tell."""
         return self._it.job or service_job(self._connection.host, self._it.folder)
 
-    def check(self) -> None:
+    def check(self, *, is_certain: bool = False) -> None:
         """Return if it goes on, or the connection to its board dropped a moment ago.
+
+        Args:
+            is_certain: the board must answer now.
 
         Raises:
             RunError: it has ended; says why and what to do. What it left is kept as a run.
             ArmloadError: the board has not answered for a while.
         """
-        self._check(self._attendant.ask())
+        self._check(self._attendant.ask(is_certain=is_certain))
 
     def clock(self) -> ClockOffset:
         """Compare the board's monotonic clock with ours.
@@ -193,9 +196,7 @@ class Service:
         elif condition in ("restart", "gone"):
             cut = "restart"
         host, board = self._connection.host, self._connection.board
-        ended = fetch(host, board, self._it.folder, _SILENT, job=self._it.job, cut=cut)
-        tell_it_is_fetched(host, self._it.folder)
-        return ended
+        return fetch_once(host, board, self._it.folder, _SILENT, job=self._it.job, cut=cut)
 
 
 def target_of_service(service: Service, dialect: Dialect) -> LoadTarget:

@@ -24,11 +24,15 @@ _EVERY_S = 1.0
 class Observed(Protocol):
     """A service on a board, as far as it can be observed."""
 
-    def check(self) -> None:
+    def check(self, *, is_certain: bool = False) -> None:
         """Do nothing while the server runs.
+
+        Args:
+            is_certain: the board must answer now; else an answer of a while ago will do.
 
         Raises:
             RunError: it has ended; says why.
+            ConnectError: the board does not answer.
         """
 
     def clock(self) -> ClockOffset:
@@ -133,6 +137,7 @@ class StopCondition(Value):
         warmup: how many of the first are excluded from the figures.
         warmup_s: likewise in an open loop, the time in which those are sent.
         timeout_s: the most that a request may take.
+        failures: end early once that many requests have failed; none for never.
     """
 
     duration_s: float | None = None
@@ -140,3 +145,4 @@ class StopCondition(Value):
     warmup: int = 0
     warmup_s: float = 0.0
     timeout_s: float = REQUEST_TIMEOUT_S
+    failures: int | None = None

@@ -76,6 +76,26 @@ def test_a_rate_above_one_that_is_not_sustained_does_not_count() -> None:
     assert found([low, lucky]).rate is None
 
 
+def overloaded(**point: str) -> AssessedPoint:
+    observed = Simulated(slots=4).serve([Asked(at_s=number / 4) for number in range(200)], rate=4)
+    changed = observed.point.model_copy(update=point)
+    return assessed(replace(observed, point=changed), OBJECTIVES)
+
+
+def test_a_point_in_which_the_service_ended_shows_nothing_of_its_rate() -> None:
+    assert found([overloaded()]).refuted == 4
+    assert capacity_of([overloaded(service_ended="kitchen: the board restarted.")]) is None
+
+
+def test_requests_that_this_machine_could_not_send_are_not_held_against_the_service() -> None:
+    observed = Simulated(slots=4).serve([Asked(at_s=number * 2.0) for number in range(200)], rate=1)
+    records = tuple(
+        each.model_copy(update={"outcome": "client-limit"}) if each.number % 2 else each
+        for each in observed.records
+    )
+    assert capacity_of([assessed(replace(observed, records=records), OBJECTIVES)]) is None
+
+
 def test_long_prompts_are_named_as_the_bottleneck() -> None:
     server = Simulated(slots=8, prompt_token_s=0.002)
     slow = points(server, (0.05, 1), prompt=400, objectives=Objectives(tpot_s=0.25))

@@ -36,6 +36,7 @@ from armload.analysis.load.findings import (
     LinesIgnored,
     LoadFigures,
     NoneSucceeded,
+    ServiceEnded,
     TokensUncounted,
 )
 from armload.analysis.repeats import (
@@ -137,6 +138,10 @@ LOADS: tuple[tuple[LoadFigures, str], ...] = (
             "106 of 300 requests were not sent: this machine had no open files or ports left. "
             "Raise its limit (ulimit -n), or use a lower rate."
         ),
+    ),
+    (
+        ServiceEnded(reason="kitchen no longer serves tiny: killed."),
+        "The service ended before the load did. kitchen no longer serves tiny: killed.",
     ),
     (
         LinesIgnored(lines=3, answers=1),

@@ -19,7 +19,7 @@ from armload.boards.virtual.process import free_port
 from armload.cli.verbs.load import load
 from armload.cli.verbs.serve import serve
 from armload.serving.loads import LoadFolder
-from tests.command_line import BIN, typed
+from tests.command_line import BIN, BOUND_BY_PERMISSIONS, typed
 from tests.stub_service import stub_service
 from tests.waiting import wait_until
 
@@ -137,6 +137,47 @@ def test_a_service_that_dies_in_the_middle_is_told_with_what_was_measured(tmp_pa
     assert done.returncode == 9, done.stderr
     metrics = json.loads(done.stdout)["points"][0]["metrics"]
     assert (metrics["ok"], metrics["failed"], metrics["valid"]) == (0, {"dropped": 30}, False)
+
+
+def test_a_load_in_a_folder_that_cannot_be_written_is_shown_without_a_page(tmp_path: Path) -> None:
+    with stub_service() as service:
+        words = ("--rate", "50", "--requests", "5", "--n-predict", "2")
+        typed(tmp_path, "load", "--url", service.url, *words)
+    folder = the_load(tmp_path)
+    (folder / "report.html").unlink()
+    folder.chmod(0o555)
+    done = subprocess.run(
+        [*BOUND_BY_PERMISSIONS, str(BIN / "armload"), "show", folder.name],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    folder.chmod(0o755)
+    assert done.returncode == 0, done.stderr
+    assert "5/5" in done.stdout
+    assert "page" not in done.stdout
+    assert "The page was not written" in done.stderr
+
+
+def test_a_load_ends_early_once_so_many_requests_have_failed(tmp_path: Path) -> None:
+    words = ("--rate", "50", "--requests", "2000", "--abort-on", "3", "--n-predict", "2")
+    with stub_service(status=503, answered=8) as service:
+        done = typed(tmp_path, "load", "--url", service.url, *words, "--json")
+        assert len(service.bodies) < 100
+    assert done.returncode == 9, done.stderr
+    assert "3 requests failed (3 server-error 503)" in " ".join(done.stderr.split())
+    metrics = json.loads(done.stdout)["points"][0]["metrics"]
+    assert metrics["failed"]["server-error 503"] >= 3
+    assert metrics["ok"] > 0
+    assert not metrics["valid"]
+
+
+def test_fewer_failures_than_that_end_no_load(tmp_path: Path) -> None:
+    words = ("--rate", "50", "--requests", "10", "--abort-on", "9", "--n-predict", "2")
+    with stub_service(status=503, answered=8) as service:
+        done = typed(tmp_path, "load", "--url", service.url, *words, "--json")
+    assert done.returncode == 0, done.stderr
 
 
 def under_a_limit_of_files(folder: Path, limit: str, url: str) -> Any:

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from armload.core.errors import UsageError
 from armload.serving.dialects.every import dialect_named
 from armload.serving.front.app import Front, fronted
 from armload.serving.front.llm_serving import DataForm, FrontedModel
+from tests.command_line import typed
 
 MODEL = FrontedModel(name="tiny.gguf", quantisation="Q4_0", slots=4, context_tokens=512)
 KEY = "a-key-that-nobody-guesses"
@@ -67,6 +69,7 @@ class LlamaServer:
     def running(self) -> Iterator[LlamaServer]:
         app = web.Application()
         app.router.add_post("/completion", self._completion)
+        app.router.add_post("/tokenize", self._tokenize)
         app.router.add_get("/metrics", self._metrics)
         runner = web.AppRunner(app)
         loop = asyncio.new_event_loop()
@@ -104,6 +107,10 @@ class LlamaServer:
             await response.write(f"data: {json.dumps(event)}\n\n".encode())
         await response.write_eof()
         return response
+
+    async def _tokenize(self, request: web.Request) -> web.Response:
+        assert request.headers["Authorization"] == f"Bearer {KEY}"
+        return web.json_response({"tokens": list(range(len((await request.json())["content"])))})
 
     async def _metrics(self, request: web.Request) -> web.Response:
         return web.Response(text=METRICS)
@@ -259,6 +266,19 @@ def test_a_prompt_that_is_too_long_is_told_in_an_answer(server: LlamaServer) -> 
     for each in (last, whole):
         assert (each["finish_reason"], each["generated_tokens"]) == ("prompt_out_of_range", 0)
         assert "exceeds the available context size" in each["generated_text"]
+
+
+def test_the_projects_data_is_sent_through_the_front_with_its_limits(
+    server: LlamaServer, tmp_path: Path
+) -> None:
+    item = {"instruction": "Give three tips", "input": "", "output": "Sleep"}
+    (tmp_path / "alpaca.json").write_text(json.dumps([item]))
+    words = ("--dialect", "llm-serving", "--data", "alpaca.json", "--rate", "20", "--requests", "2")
+    with front_of(server) as url:
+        done = typed(tmp_path, "load", "--url", url, "--model", "llama2", *words, "--json")
+    assert done.returncode == 0, done.stderr
+    assert server.bodies[-1]["n_predict"] == len("Sleep")
+    assert json.loads(done.stdout)["points"][0]["metrics"]["ok"] == 2
 
 
 def test_an_empty_prompt_is_told_in_an_answer_and_does_not_reach_the_server(

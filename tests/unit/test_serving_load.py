@@ -15,10 +15,12 @@ from typing import Any
 
 import pytest
 
+from armload.analysis.load.metrics import metrics_of
 from armload.analysis.load.records import ClockOffset, RequestRecord
 from armload.boards.virtual.process import free_port
 from armload.core.errors import ConnectError, RunError, UsageError
 from armload.core.progress import Silent
+from armload.serving import point_runner
 from armload.serving.arrivals import Arrivals
 from armload.serving.client import Client, connected
 from armload.serving.dialects.dialect import ChatMessage, CompletionRequest
@@ -180,11 +182,12 @@ def test_a_request_that_takes_too_long_has_timed_out() -> None:
     assert (record.outcome, record.text) == ("timeout", answer_of(1))
 
 
-def test_a_stream_of_another_protocol_is_malformed() -> None:
+@pytest.mark.parametrize("answers_at", ["/completion", "/metrics"])
+def test_a_stream_of_another_protocol_is_malformed(answers_at: str) -> None:
     with stub_service() as service:
 
         class Mixed(type(dialect_named("openai"))):  # type: ignore[misc]
-            path = "/completion"
+            path = answers_at
 
         async def send() -> RequestRecord:
             async with connected("") as session:
@@ -260,12 +263,21 @@ def test_every_request_of_an_interrupted_load_has_an_outcome() -> None:
 class Board:
     """Stands in for a service on a board, whose server ends after some requests."""
 
-    def __init__(self, service: StubService, ends_after: int | None = None) -> None:
+    def __init__(
+        self, service: StubService, ends_after: int | None = None, *, is_seen_at_once: bool = True
+    ) -> None:
         self.service = service
         self.ends_after = ends_after
+        self.is_seen_at_once = is_seen_at_once
+        self.silences = 0
         self.asked: list[tuple[float, float]] = []
 
-    def check(self) -> None:
+    def check(self, *, is_certain: bool = False) -> None:
+        if not (is_certain or self.is_seen_at_once):
+            return
+        if is_certain and self.silences:
+            self.silences -= 1
+            raise ConnectError("kitchen: the connection dropped.")
         if self.ends_after is not None and len(self.service.bodies) >= self.ends_after:
             raise RunError("kitchen: llama-server was killed.", "Start it again.")
 
@@ -307,6 +319,27 @@ def test_a_server_that_ends_ends_the_load_and_each_request_has_an_outcome() -> N
     assert len(records) == 200
     assert {record.outcome for record in records} == {"cancelled"}
     assert len(loading.kept.load.points) == 1
+
+
+def test_a_board_that_restarts_at_the_end_of_a_point_is_waited_for_and_the_point_is_not_valid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(point_runner, "_CHECK_S", 0.05)
+    with stub_service() as service:
+        board = Board(service, ends_after=5, is_seen_at_once=False)
+        board.silences = 2
+        aim = target(service.url, service=board, board="kitchen")
+        loading = LoadRunner(aim, Listed([ASK], "a file"), CONSTANT, 1, Silent())
+        with pytest.raises(RunError, match="was killed"):
+            loading.run([LoadLevel(rate=50), LoadLevel(rate=60)], StopCondition(requests=20))
+    assert board.silences == 0
+    assert loading.kept is not None
+    (point,) = loading.kept.load.points
+    found = metrics_of(point, loading.kept.requests(0))
+    assert (found.ok, found.valid) == (20, False)
+    assert "The service ended before the load did. kitchen: llama-server" in (
+        found.findings[0].sentence
+    )
 
 
 class Shown(Silent):

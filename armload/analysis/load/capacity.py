@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from armload.analysis.load.assessed import AssessedPoint, Cause
-from armload.analysis.load.findings import ClientLate, ClientLimited
+from armload.analysis.load.findings import ClientLate, ClientLimited, ServiceEnded
 from armload.analysis.load.records import RateVerdict
 from armload.analysis.statistics import Interval
 from armload.analysis.wording import loads
 from armload.core.values import Value
 
-ENDED_BY_THE_CLIENT = frozenset({"cancelled", "unknown"})
+FAILED_BY_THE_CLIENT = frozenset({"cancelled", "unknown", "client-limit"})
 
 
 class Capacity(Value):
@@ -44,7 +44,8 @@ def capacity_of(
 
     A point above one that is not sustained counts for nothing: it was luck. One that was ended
     before the service had failed at it shows nothing, and neither does one that is not sustained
-    because the client sent requests late, or could not send some.
+    because the client sent requests late, or could not send some. Neither does one in which the
+    service ended.
 
     Args:
         most_per_s: requests/s with all slots busy, where they were measured.
@@ -73,18 +74,20 @@ def _why(point: AssessedPoint) -> tuple[Cause | None, str]:
     failed = point.metrics.failed
     if sum(failed.values()) <= sum(point.slow.values()):
         return point.main_cause, ""
-    own = {kind: count for kind, count in failed.items() if kind not in ENDED_BY_THE_CLIENT}
+    own = {kind: count for kind, count in failed.items() if kind not in FAILED_BY_THE_CLIENT}
     return None, max(own or failed, key=lambda kind: failed[kind])
 
 
 def _shows_something(point: AssessedPoint) -> bool:
     metrics = point.metrics
+    if any(isinstance(each.figures, ServiceEnded) for each in metrics.findings):
+        return False
     is_clients = any(
         isinstance(each.figures, ClientLate | ClientLimited) for each in metrics.findings
     )
     if is_clients and _verdict(point) != "sustained":
         return False
-    return not metrics.cut_short or not set(metrics.failed) <= ENDED_BY_THE_CLIENT
+    return not metrics.cut_short or not set(metrics.failed) <= FAILED_BY_THE_CLIENT
 
 
 def _verdict(point: AssessedPoint) -> RateVerdict | None:

@@ -47,6 +47,13 @@ class ClientLimited(Value):
     requests: int
 
 
+class ServiceEnded(Value):
+    """The service ended, or could no longer be reached; ``reason`` is a sentence."""
+
+    kind: Literal["service ended"] = "service ended"
+    reason: str
+
+
 class AnswersCutOff(Value):
     """Answers ended before their limit; ``filled`` of them are known to have filled the context."""
 
@@ -78,6 +85,7 @@ LoadFigures = Annotated[
     | ClientLimited
     | Cancelled
     | Incomplete
+    | ServiceEnded
     | AnswersCutOff
     | LinesIgnored
     | TokensUncounted,

@@ -20,6 +20,7 @@ from armload.analysis.load.findings import (
     LoadFigures,
     LoadFinding,
     NoneSucceeded,
+    ServiceEnded,
     TokensUncounted,
 )
 from armload.analysis.load.quantiles import Distribution, distribution, share_interval
@@ -159,6 +160,8 @@ def metrics_of(
     doubts = _about_lateness(lateness, ttft_from_sent)
     if limited := failed["client-limit"]:
         doubts.append(ClientLimited(limited=limited, requests=len(measured)))
+    if point.service_ended:
+        doubts.append(ServiceEnded(reason=point.service_ended))
     if cut_short:
         doubts.append(
             Cancelled(cancelled=failed["cancelled"], requests=point.requests)

@@ -202,6 +202,7 @@ class LoadPoint(Value):
         began_client_s: the client's monotonic clock at time 0 of the requests; 0 before that.
         seed: of its schedule; none for the load's own.
         verdict: of a search for the highest rate.
+        service_ended: what ended the service, or its connection, within the point; else empty.
         is_under_way: it has not ended; of a load that nobody runs, its command was killed.
         clock: of the board; none for a service that is reached by its URL alone.
     """
@@ -214,6 +215,7 @@ class LoadPoint(Value):
     began_client_s: float
     seed: int | None = None
     verdict: RateVerdict | None = None
+    service_ended: str = ""
     is_under_way: bool = False
     clock: ClockOffset | None = None
 

@@ -13,6 +13,7 @@ from armload.analysis.load.findings import (
     LinesIgnored,
     LoadFigures,
     NoneSucceeded,
+    ServiceEnded,
     TokensUncounted,
 )
 from armload.core.values import counted, format_bytes, percentage
@@ -50,6 +51,14 @@ def doubt(found: LoadFigures) -> str:
                 f"Incomplete: only {found.recorded:,}{of_all} requests were recorded. The load is "
                 "still running, or its command was killed."
             )
+        case ServiceEnded():
+            return f"The service ended before the load did. {found.reason}"
+        case AnswersCutOff() | LinesIgnored() | TokensUncounted():
+            return _about_answers(found)
+
+
+def _about_answers(found: AnswersCutOff | LinesIgnored | TokensUncounted) -> str:
+    match found:
         case AnswersCutOff():
             ended = (
                 f"{found.cut_off:,} of {counted(found.answers, 'answer')} ended before the limit"

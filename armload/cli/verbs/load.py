@@ -178,6 +178,12 @@ class LoadOptions(ServiceSettings, RequestOptions, Waiting, EngineSource, Output
         Annotated[int, Field(ge=0, le=1_000_000)],
         Option("first requests of each rate to exclude from the figures", "N"),
     ] = 0
+    abort_on: Annotated[
+        RequestCount | None,
+        Option(
+            "end the load, with status 9, once so many requests at one rate have failed", "FAILURES"
+        ),
+    ] = None
     stop_at_end: Annotated[
         bool,
         Option("stop synthetic answers at the model's end-of-text token", heading="Plan"),

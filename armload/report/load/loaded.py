@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from armload.analysis.load.assessed import AssessedPoint, SlowRequest, assess, slow_requests
-from armload.analysis.load.capacity import ENDED_BY_THE_CLIENT, Capacity, capacity_of
+from armload.analysis.load.capacity import FAILED_BY_THE_CLIENT, Capacity, capacity_of
 from armload.analysis.load.parts import Accounting
 from armload.analysis.load.records import Load, Objectives
 from armload.analysis.load.telemetry import ObservedPoint
@@ -108,7 +108,7 @@ def labels(points: Sequence[LoadedPoint]) -> list[str]:
 
 def words_of_failed(failed: Mapping[str, int]) -> str:
     """Say how many requests the service failed, and how; nothing where it failed none."""
-    of_service = {kind: failed[kind] for kind in sorted(failed) if kind not in ENDED_BY_THE_CLIENT}
+    of_service = {kind: failed[kind] for kind in sorted(failed) if kind not in FAILED_BY_THE_CLIENT}
     if not of_service:
         return ""
     kinds = ", ".join(f"{count} {kind}" for kind, count in of_service.items())

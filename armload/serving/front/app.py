@@ -72,6 +72,7 @@ class Front:
         app.router.add_post(_MODEL_PATH, self._either)
         app.router.add_post(f"{_MODEL_PATH}/generate", self._asked(self._whole))
         app.router.add_post(f"{_MODEL_PATH}/generate_stream", self._asked(self._streamed))
+        app.router.add_post("/tokenize", self._tokens)
         app.router.add_get("/serving/get_bs", self._batch_size)
         app.router.add_get("/serving/get_request_numbers", self._queue_size)
         app.router.add_get("/serving/get_serverd_model_info", self._info)
@@ -168,6 +169,23 @@ class Front:
                         yield line
         for line in answer.last():
             yield line
+
+    async def _tokens(self, request: web.Request) -> web.Response:
+        """Count as the model does: the project's data has limits that are texts."""
+        try:
+            body = await request.read()
+            async with self._server.post(
+                "/tokenize", data=body, headers={"Content-Type": "application/json"}
+            ) as response:
+                return web.Response(
+                    body=await response.read(),
+                    status=response.status,
+                    content_type="application/json",
+                )
+        except web.RequestPayloadError as error:
+            raise web.HTTPBadRequest(text=str(error)) from error
+        except aiohttp.ClientError as error:
+            raise web.HTTPBadGateway(text=f"The model's server: {error}") from error
 
     async def _batch_size(self, _: web.Request) -> web.Response:
         return _event(state((await self._gauges())["requests_processing"]))

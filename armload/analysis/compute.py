@@ -74,7 +74,7 @@ def from_operations(
         raise DataError(f"only {max(shares):.0%} of what the model computes was timed")
     prompts = [each for each in timed if each.tokens > 1] or tokens
     token_s, growth_s = _line(tokens, [_sum_s(found, each, times) for each in tokens])
-    token_s = max(token_s + depth * growth_s, token_s / 2)
+    token_s += depth * growth_s
     weights_bytes = sum(
         count * found.operations[number].weights_bytes for number, count in tokens[0].counts
     )
@@ -108,7 +108,8 @@ def _line(graphs: Sequence[Graph], values: Sequence[float]) -> tuple[float, floa
     if first.depth == last.depth:
         return values[0], 0.0
     growth = max(0.0, (values[-1] - values[0]) / (last.depth - first.depth))
-    return values[0] - growth * first.depth, growth
+    # Noise in the timing of attention must not leave less than nothing for all else.
+    return max(values[0] - growth * first.depth, values[0] / 2), growth
 
 
 def _sum_s(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from armload.boards.hardware import load_hardware
 from armload.boards.power import PowerMeter
@@ -119,6 +119,7 @@ THIS_MACHINE = "this-machine"
 USUAL_FOLDERS = {
     "ssh": PurePosixPath("/var/tmp/armload"),  # noqa: S108 - on the board, and its owner chose it
     "hdc": PurePosixPath("/data/local/tmp/armload"),
+    "adb": PurePosixPath("/data/local/tmp/armload"),
     "virtual": PurePosixPath("/data/local/tmp/armload"),
 }
 """Survive a reboot, and can be written by everybody."""
@@ -149,9 +150,8 @@ class Board(Value):
         hardware: what it is, in the catalogue; empty where that is not said.
         target: name of the target whose binaries it runs; the hardware's when left out.
         reach: how to get there.
-        workdir: the folder that armload may use there; made when missing. A board of kind ``adb``
-            may leave it out. A board of kind
-            ``local`` may give one relative to armload's cache folder.
+        workdir: the folder that armload may use there; made when missing. Each kind of board has a
+            usual one; a board of kind ``local`` may give one relative to armload's cache folder.
         build_host: how it compiles when a build is sent there.
         sensors: names of the thermal zones that tell how hot it is; empty for all that make sense.
         power: what measures the power that it draws; none when nothing does.
@@ -192,15 +192,6 @@ class Board(Value):
         if target not in names:
             raise ValueError(f"there is no target named {target!r}; available: {', '.join(names)}")
         return target
-
-    @model_validator(mode="before")
-    @classmethod
-    def _has_the_place_that_android_gives(cls, values: Any) -> Any:
-        if isinstance(values, dict) and "workdir" not in values:
-            reach = values.get("reach")
-            if isinstance(reach, dict) and reach.get("kind") == "adb":
-                return {**values, "workdir": "/data/local/tmp/armload"}
-        return values
 
     @field_validator("workdir")
     @classmethod

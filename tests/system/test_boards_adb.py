@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from armload.boards.adb import AdbHost
-from armload.boards.board import AdbReach, Board, load_board
+from armload.boards.board import AdbReach, load_board
 from armload.boards.connect import connect
 from armload.boards.device import SLICE_BYTES
 from armload.boards.probe import probe
@@ -72,12 +72,6 @@ def test_a_board_file_needs_nothing_but_the_kind(
         file.write_text(f"target: rk3568\nreach: {{kind: adb}}\nworkdir: {folder}\n")
         with pytest.raises(DataError, match=r"shared storage.*use a folder of /data/local/tmp"):
             load_board("phone")
-
-
-def test_other_kinds_still_need_a_work_folder() -> None:
-    values = {"name": "b", "target": "rk3568", "reach": {"kind": "hdc"}}
-    with pytest.raises(ValueError, match="workdir"):
-        Board.model_validate(values)
 
 
 def test_a_program_is_executable_once_it_is_made_so(adb: Adb, tmp_path: Path) -> None:

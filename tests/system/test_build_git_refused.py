@@ -192,7 +192,7 @@ def _children() -> list[psutil.Process]:
     return [
         child
         for child in psutil.Process().children(recursive=True)
-        if child.status() != psutil.STATUS_ZOMBIE
+        if child.status() != psutil.STATUS_ZOMBIE and "forked.py" not in "".join(child.cmdline())
     ]
 
 

@@ -108,18 +108,14 @@ def test_a_context_that_does_not_fit_is_refused_before_anything_is_copied(
     assert "Copying" not in done.stderr
 
 
-def test_a_model_that_cannot_be_predicted_is_run(person: Person, tmp_path: Path) -> None:
+def test_a_hybrid_model_is_predicted_and_run(person: Person, tmp_path: Path) -> None:
     model = str(hybrid_model(shared("stories260K.gguf"), tmp_path / "hybrid.gguf"))
-    fitted = person.types("fit", "--board", "mine", "--model", model, "--threads", "1")
-    assert "its speed cannot be predicted" in _in_one_line(fitted.stdout)
-    assert "1 of 2 layers without attention" in _in_one_line(fitted.stdout)
+    words = ("fit", "--board", "mine", "--model", model, "--threads", "1", "--json")
+    (fitted,) = json.loads(person.types(*words).stdout)["models"]
+    assert fitted["prediction"]["compute"] == "operations"
     ran = person.benches("--model", model, "-n", "4")
     assert (ran["exit"]["status"], len(ran["steps"])) == (0, 4)
-    assert ran["prediction"]["token_s"] is None
-
-
-def _in_one_line(text: str) -> str:
-    return " ".join(text.split())
+    assert ran["prediction"]["compute"] == "operations"
 
 
 def _but_for_free_memory(document: str) -> Any:

@@ -4,10 +4,11 @@
 
 #pragma once
 
-#include "ggml.h"
-
 #include <stdbool.h>
 #include <stdint.h>
+
+struct ggml_cgraph;
+struct ggml_tensor;
 
 struct armload_experts {
     int64_t bytes;        // of all; 0 of a model that has none

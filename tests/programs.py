@@ -87,6 +87,7 @@ _MAPPED_WEIGHTS = """
 #include "armload_stream.h"
 bool armload_stream_state(struct armload_stream * state) { (void) state; return false; }
 int64_t armload_stream_wait_ns(void) { return 0; }
+bool armload_stream_experts(int64_t * used, int64_t * missed) { *used = *missed = 0; return false; }
 """
 
 

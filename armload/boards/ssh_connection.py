@@ -18,6 +18,7 @@ from armload.boards.failures import (
     PASSWORD_VARIABLE,
     HungUpError,
     UnableClientError,
+    UnknownKeyError,
     explained,
     refuse_unknown,
     translated,
@@ -205,7 +206,8 @@ def open_connection(address: SshAddress, board_name: str) -> AnyConnection:
         try:
             connection = _by_system_ssh(address, board_name, error.message)
         except NotBegunError as refusal:
-            if not any(words in str(refusal) for words in _SAID_ALREADY):
+            is_said = any(words in str(refusal) for words in _SAID_ALREADY)
+            if not (is_said or isinstance(error, UnknownKeyError)):
                 error.remedy += f"\nThe system's ssh cannot log in either: {refusal}."
             raise error from refusal
         _beyond_python[address] = error.message

@@ -129,8 +129,8 @@ def test_a_server_at_its_limit_is_said_to_let_requests_queue(ann: Person) -> Non
     found: dict[str, Any] = json.loads(ann.types("load", *words, *load, "--json").stdout)
     (point,) = found["points"]
     assert max(point["slow"], key=point["slow"].get) == "queued"
-    assert found["capacity"]["bottleneck"] == "queued"
-    assert "Requests queue: both slots were busy" in found["capacity"]["sentence"]
+    assert found["capacity"]["rate"] is None
+    assert "200 requests/s" in found["capacity"]["sentence"]
     loaded = loaded_of(latest(ann))
     (only,) = loaded.points
     for record in only.observed.counted:

@@ -150,15 +150,8 @@ def header_of(reference: str, progress: Progress) -> Path:
         return hub.fetch_header(reference, progress)
     if not reference.startswith(LIKE):
         return resolve(reference, progress)
-    name, _ = _split(reference)
-    if is_outlined(name):
+    if is_outlined(_split(reference)[0]):
         return _outline(reference, progress)
-    known = [*data_names(OUTLINES), *data_names(SHAPES)]
-    if name not in known:
-        raise UsageError(
-            f"There is no model named {name!r} to be like.",
-            f"{did_you_mean(name, known)}Available: {', '.join(sorted(known))}.",
-        )
     shape, file_type, path = _likeness(reference)
     if path.is_file():
         return path
@@ -183,6 +176,12 @@ def _outline(reference: str, progress: Progress) -> Path:
 
 def _split(reference: str) -> tuple[str, str]:
     name, separator, file_type = reference.removeprefix(LIKE).partition(":")
+    known = [*data_names(OUTLINES), *data_names(SHAPES)]
+    if name not in known:
+        raise UsageError(
+            f"There is no model named {name!r} to be like.",
+            f"{did_you_mean(name, known)}Available: {', '.join(sorted(known))}.",
+        )
     if not separator:
         raise UsageError(f"{reference!r} has no file type.", f"Example: like:{name}:Q4_0")
     return name, file_type

@@ -120,7 +120,7 @@ def assert_the_board_is_told(found: dict[str, Any]) -> None:
         assert board["decode_step_s"] > 0
         assert board["memory_available_min_bytes"] > 0
         assert point["limit"]["cause"] in ("compute", "memory bandwidth", "unknown")
-    assert "Undecided at 4 requests/s: 100% of 8 requests" in found["capacity"]["sentence"]
+    assert "100% of 8 requests" in found["capacity"]["sentence"]
 
 
 def test_a_server_at_its_limit_is_said_to_let_requests_queue(ann: Person) -> None:

@@ -131,14 +131,15 @@ def test_it_says_beforehand_how_long_it_takes_and_at_the_end_what_is_sustained(
     most = found["capacity"]["most_per_s"]
     assert most["low"] <= float(said[1]) <= most["high"]
     assert all(point["rate"] <= most["high"] for point in found["points"])
-    if "this client fell behind schedule" in done.stderr:
-        pytest.skip("this machine is too busy to find a rate")
-    rate = found["capacity"]["rate"]
-    assert rate is not None
-    assert 0.3 * float(said[1]) < rate < float(said[1])
-    assert f"Sustains {rate:g} requests/s within the SLO" in found["capacity"]["sentence"]
-    assert "with 95% confidence" in found["capacity"]["sentence"]
-    assert "within the SLO, sustained." in done.stderr
+    # How far a search comes in 40 s depends on this machine; what it decides is simulated below.
+    rate, sentence = found["capacity"]["rate"], found["capacity"]["sentence"]
+    if rate is None:
+        assert sentence.startswith("Undecided at ") or "fell behind schedule" in done.stderr
+    else:
+        assert 0.3 * float(said[1]) < rate < float(said[1])
+        assert f"Sustains {rate:g} requests/s within the SLO" in sentence
+        assert "with 95% confidence" in sentence
+        assert "within the SLO, sustained." in done.stderr
     probe, kept = sorted(
         (LoadFolder.read(folder).load for folder in (tmp_path / "loads").iterdir()),
         key=lambda load: load.finds_rate,

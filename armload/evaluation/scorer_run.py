@@ -137,6 +137,15 @@ def ask_all(
         asked = left
 
 
+def _kept(folder: Path) -> tuple[str, int]:
+    # A run's name says when it began, in seconds; two of one second were kept one after the other.
+    try:
+        kept_ns = (folder / FILE_NAME).stat().st_mtime_ns
+    except OSError:
+        kept_ns = 0
+    return folder.name.partition("-")[0], kept_ns
+
+
 def placed_runs(sweep: str, *, since: str = "") -> Iterator[tuple[Path, SweepPoint]]:
     """Return the folders of the runs with that id in their place, the oldest first.
 
@@ -144,10 +153,10 @@ def placed_runs(sweep: str, *, since: str = "") -> Iterator[tuple[Path, SweepPoi
         since: the beginning of a run's name; older runs are not looked at.
     """
     try:
-        names = sorted(path.name for path in runs_folder().iterdir() if path.name >= since)
+        folders = [path for path in runs_folder().iterdir() if path.name >= since]
     except OSError:
         return
-    for folder in (runs_folder() / name for name in names):
+    for folder in sorted(folders, key=_kept):
         try:
             # Most runs belong to something else, and a job takes long to read.
             if sweep.encode() not in (folder / FILE_NAME).read_bytes():

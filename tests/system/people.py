@@ -36,6 +36,8 @@ rm -f {held} {held}.catcher
 """
 WORKDIR = "/data/local/tmp/armload"
 RUNS = f"{WORKDIR}/runs"
+# After its engine has ended, a run looks at the board once more.
+ALL_RUNS_ENDED = f'[ -z "$(for run in {RUNS}/*/; do [ -e "$run/exit" ] || echo "$run"; done)" ]'
 MODELS = f"{WORKDIR}/models"
 HELD = "/data/local/tmp/held"
 

@@ -20,7 +20,7 @@ from tests.faults import Relay
 from tests.person import Person
 from tests.recurrent import hybrid_model
 from tests.system.engines import shared
-from tests.system.people import ENGINE_RUNS, add_by_ssh, held_engine, switched_on
+from tests.system.people import ALL_RUNS_ENDED, add_by_ssh, held_engine, switched_on
 from tests.unit.test_models_synth import SMALL
 
 pytestmark = [pytest.mark.machine, pytest.mark.build]
@@ -270,7 +270,7 @@ def test_a_killed_workstation_loses_nothing(person: Person) -> None:
         engine.waited_for(process)
         process.kill()
         process.communicate()
-    person.waits_on_board(f"! {ENGINE_RUNS}")
+    person.waits_on_board(ALL_RUNS_ENDED)
     (pulled,) = json.loads(person.types("pull", "--board", "mine", "--json").stdout)["runs"]
     assert pulled not in before
     run = json.loads((person.runs / pulled / "run.json").read_text())

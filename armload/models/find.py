@@ -150,8 +150,9 @@ def header_of(reference: str, progress: Progress) -> Path:
         return hub.fetch_header(reference, progress)
     if not reference.startswith(LIKE):
         return resolve(reference, progress)
-    if is_outlined(_split(reference)[0]):
-        return _outline(reference, progress)
+    name, file_type = _split(reference)
+    if is_outlined(name):
+        return _outline(name, file_type, progress)
     shape, file_type, path = _likeness(reference)
     if path.is_file():
         return path
@@ -162,14 +163,13 @@ def header_of(reference: str, progress: Progress) -> Path:
     return header
 
 
-def _outline(reference: str, progress: Progress) -> Path:
-    name, file_type = _split(reference)
+def _outline(name: str, file_type: str, progress: Progress) -> Path:
     _, header = outlined(load_outline(name), file_type)
     content = encoded(header).content
     digest = hashlib.sha256(content).hexdigest()[:8]
     path = made_file(f"outline-{name}-{file_type.upper()}-{digest}.header.gguf")
     if not path.is_file():
-        with progress.step(f"Planning {reference}"):
+        with progress.step(f"Planning {LIKE}{name}:{file_type}"):
             write_whole(path, content)
     return path
 

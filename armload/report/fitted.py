@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -29,10 +31,7 @@ def fit_view(fit: Fit) -> Group:
     for each in fit.models:
         lines += [Text(""), Prose(each.sentence)]
     timed = [each.prediction for each in fit.models if each.prediction.token_s]
-    for note in dict.fromkeys(note.sentence for found in timed for note in found.notes):
-        lines += [Text(""), Prose(note)]
-    lines += [Text(""), Prose(fit.recommendation, "bold")]
-    return Group(*lines)
+    return _with_notes(lines, timed, fit.recommendation)
 
 
 def listing_view(fit: Fit) -> Group:
@@ -55,12 +54,8 @@ def listing_view(fit: Fit) -> Group:
             _about(found.token_s),
             _about(found.ttft_s),
         )
-    notes = [note for each in fit.models for note in each.prediction.notes]
-    sentences = dict.fromkeys(note.sentence for note in notes)
-    lines: list[RenderableType] = [table]
-    for sentence in (_MEMORY, *sentences):
-        lines += [Text(""), Prose(sentence)]
-    return Group(*lines, Text(""), Prose(fit.recommendation, "bold"))
+    predictions = [each.prediction for each in fit.models]
+    return _with_notes([table, Text(""), Prose(_MEMORY)], predictions, fit.recommendation)
 
 
 def hardware_view(found: HardwareFit) -> Group:
@@ -89,11 +84,16 @@ def hardware_view(found: HardwareFit) -> Group:
             per_token(expected.ttft_s) if expected.ttft_s else UNKNOWN,
             expected.bottleneck if time else UNKNOWN,
         )
-    lines: list[RenderableType] = [table]
-    notes = dict.fromkeys(note.sentence for _, each in rows for note in each.prediction.notes)
-    for note in notes:
-        lines += [Text(""), Prose(note)]
-    return Group(*lines, Text(""), Prose(found.recommendation, "bold"))
+    predictions = [each.prediction for _, each in rows]
+    return _with_notes([table], predictions, found.recommendation)
+
+
+def _with_notes(
+    lines: Sequence[RenderableType], predictions: Sequence[Prediction], recommendation: str
+) -> Group:
+    notes = dict.fromkeys(note.sentence for found in predictions for note in found.notes)
+    spaced = [line for note in notes for line in (Text(""), Prose(note))]
+    return Group(*lines, *spaced, Text(""), Prose(recommendation, "bold"))
 
 
 _MEMORY = (

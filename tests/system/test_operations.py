@@ -37,6 +37,16 @@ OTHER_WEIGHTS = {
 LITTLE = 0.003
 """Of a small model's weights: factors of scales and frequencies, and a bias twice."""
 
+ONE_LAYER = Shape(
+    layers=1,
+    width=256,
+    feed_forward=256,
+    heads=4,
+    kv_heads=4,
+    vocabulary=4096,
+    context_length=CONTEXT,
+)
+
 
 @pytest.fixture(scope="module")
 def completion() -> Path:
@@ -120,17 +130,9 @@ def test_recurrent_and_hybrid_models_and_mixtures_get_a_speed(
 def test_attention_takes_longer_with_a_fuller_cache_and_weights_the_longer_the_larger(
     completion: Path, tmp_path: Path
 ) -> None:
-    small = Shape(
-        layers=1,
-        width=256,
-        feed_forward=4096,
-        heads=4,
-        kv_heads=4,
-        vocabulary=4096,
-        context_length=CONTEXT,
-    )
+    wide = ONE_LAYER.model_copy(update={"feed_forward": 4096})
     path = tmp_path / "m.gguf"
-    synthesise(small, path, quantisation="Q8_0", seed=1, progress=Silent())
+    synthesise(wide, path, quantisation="Q8_0", seed=1, progress=Silent())
     found = listed(completion, whole_header(path))
     assert {(each.tokens, each.depth) for each in found.graphs} == {
         (tokens, depth) for tokens in (1, 64) for depth in (256, CONTEXT)
@@ -163,17 +165,8 @@ TYPES = (
 
 
 def test_matrices_of_every_type_are_timed(completion: Path, tmp_path: Path) -> None:
-    shape = Shape(
-        layers=1,
-        width=256,
-        feed_forward=256,
-        heads=4,
-        kv_heads=4,
-        vocabulary=4096,
-        context_length=CONTEXT,
-    )
     path = tmp_path / "m.gguf"
-    synthesise(shape, path, quantisation="F16", seed=1, progress=Silent())
+    synthesise(ONE_LAYER, path, quantisation="F16", seed=1, progress=Silent())
     _, header = read_outline(path)
     for name in TYPES:
         block, block_bytes = GGML_QUANT_SIZES[GGMLQuantizationType[name]]

@@ -118,7 +118,7 @@ def bench(options: BenchOptions) -> None:
     is_single = len(plans) * models_count * (plan.repeats or 1) == 1
     is_single = is_single and not plan.warmups
     is_repeated = is_single and plan.repeats is None
-    if {"precision", "precision_time"} & options.model_fields_set and not is_repeated:
+    if options.given(("precision", "precision_time")) and not is_repeated:
         raise UsageError(
             "--precision repeats a single combination as often as needed, and cannot be combined "
             "with lists, --repeats or --warmups.",

@@ -38,7 +38,7 @@ def test_the_command_line_comes_first_then_a_plan_the_workspace_and_the_person()
     found = read("bench", threads="3", plan="plan.yaml")
     assert (found.threads, found.n_predict, found.board) == ((3,), (5,), "shed")
     assert found.batch == ()
-    assert found.seed == 1
+    assert found.seed is None
     assert read("bench").threads == (1, 2)
     assert read("fit").board == "shed"
     assert read("fit", board="kitchen").board == "kitchen"

@@ -112,6 +112,7 @@ MISTAKEN = {
     "report nothing": 2,
     "compare nothing nothing": 2,
     "clean --what nothing": 2,
+    "config bensh": 2,
     "board.probe --board nowhere": 2,
     "board.add here --host a": 2,
     "board.trust": 2,

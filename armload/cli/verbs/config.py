@@ -19,7 +19,7 @@ class ConfigOptions(OutputOptions):
 
 @verb(ConfigOptions)
 def config(options: ConfigOptions) -> None:
-    """Show the defaults that you have set for options, and the file that each comes from.
+    """Show the defaults that you have set for options, and where each is set.
 
     A file has a table per verb, such as [bench], and [all] for every verb that has an option of
     that name. The command line comes first, then a plan file, then [tool.armload] in the

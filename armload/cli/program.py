@@ -25,6 +25,7 @@ from armload.cli.verbs import (
     compare,
     deploy,
     evaluation,
+    exchange,
     fit,
     load,
     model,
@@ -55,6 +56,8 @@ for verb in (
     show.show,
     show.report,
     compare.compare,
+    exchange.export,
+    exchange.import_results,
     clean.clean,
 ):
     add_verb(namespace, verb)

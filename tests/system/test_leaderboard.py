@@ -41,9 +41,7 @@ def test_the_page_opens_without_a_network_or_a_complaint(
     assert set(tab.asked) == {site.page.as_uri()}
 
 
-def test_it_is_sorted_by_keys_alone_and_equal_rows_keep_their_order(
-    site: Report, tab: Tab
-) -> None:
+def test_it_is_sorted_by_keys_alone_and_equal_rows_keep_their_order(site: Report, tab: Tab) -> None:
     tab.open(site.page, width=1200)
     ranked = column(tab, "median")
     assert ranked[-1] == "-"

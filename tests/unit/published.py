@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -11,10 +12,11 @@ from pydantic import BaseModel, ValidationError
 from armload.analysis.clocks import MeasuredClock
 from armload.analysis.conditions_log import Swapped
 from armload.analysis.energy import Energy
+from armload.analysis.limit import find_limit
 from armload.analysis.run import Run
 from armload.analysis.sanity import departure
 from armload.analysis.speculation import WithoutSpeculation
-from armload.analysis.wording import findings
+from armload.analysis.wording import findings, limits
 from armload.boards.conditions import ClusterState, SwapDevice
 from armload.boards.sensors import Sensor
 from armload.boards.throttling import ThrottleState
@@ -23,7 +25,6 @@ from armload.engines.prediction import Prediction, PredictionNote
 from armload.engines.trace import Weights
 from tests.unit.findings import CC1, SENTENCES
 from tests.unit.runs import SMALL_MODEL, planned, quick_run
-
 
 Path = tuple[str | int, ...]
 
@@ -93,6 +94,16 @@ def talkative_run() -> Run:
                     ),
                 }
             ),
+            "limit": limits.limit(
+                find_limit(
+                    run.steps,
+                    run.trace,
+                    model=run.model,
+                    board=run.board,
+                    before=run.before,
+                    cpus="0-1",
+                )
+            ),
             "exit": run.exit.model_copy(update={"remedy": "Nothing."}),
             "verdict": findings.verdict(figures for figures, _ in SENTENCES),
             "cache": "dropped",
@@ -128,22 +139,33 @@ def talkative_run() -> Run:
     )
 
 
-def planted(run: Run, secret: Callable[[str], str]) -> tuple[Run, set[Path]]:
-    """Return a run with a secret in every text that may hold it, and where it is."""
+def planted(run: Run, secret: Callable[[str], str]) -> Run:
+    """Return a run with a secret in every text that may hold it."""
     content = json.loads(run.model_dump_json())
-    places = set()
+    for path in free_texts(run):
+        holder = content
+        for key in path[:-1]:
+            holder = holder[key]
+        holder[path[-1]] = secret(holder[path[-1]])
+    return Run.model_validate(content)
+
+
+def free_texts(run: Run) -> list[Path]:
+    """Return where a run holds texts that may be any."""
+    content = json.loads(run.model_dump_json(exclude={"steps"}))
+    content["steps"] = []
+    found = []
     for path in list(_texts(content)):
         holder = content
         for key in path[:-1]:
             holder = holder[key]
         former = holder[path[-1]]
-        holder[path[-1]] = secret(former)
-        try:
+        holder[path[-1]] = "anything else"
+        with suppress(ValidationError):
             Run.model_validate(content)
-            places.add(path)
-        except ValidationError:
-            holder[path[-1]] = former
-    return Run.model_validate(content), places
+            found.append(path)
+        holder[path[-1]] = former
+    return found
 
 
 def _texts(content: Any, path: Path = ()) -> Iterator[Path]:
@@ -181,7 +203,7 @@ def _parts(annotation: Any) -> Iterator[Any]:
             yield from _parts(inner)
 
 
-def fields_at(run: Run, places: set[Path]) -> set[str]:
+def fields_at(run: Run, places: Sequence[Path]) -> set[str]:
     """Return ``Model.field`` of the places in a run."""
     found = set()
     for path in places:

@@ -73,18 +73,17 @@ def test_a_table_is_printed_by_default_and_a_document_as_json(folder: Path) -> N
 def test_mistakes_are_told(words: list[str], status: int, said: str, folder: Path) -> None:
     (folder / "half.json").write_text('{"kind": "armload results", "format": 1, "runs": [')
     done = typed(folder, *words)
-    assert (done.returncode, done.stdout) == (status, "")
+    assert done.returncode == status
     assert said in done.stderr
+    assert bool(done.stdout) == ("--json" in words)
 
 
-def test_results_of_others_are_shown_and_compared_with_one_s_own(
-    folder: Path, theirs: str
-) -> None:
+def test_results_of_others_are_shown_and_compared_with_one_s_own(folder: Path, theirs: str) -> None:
     done = typed(folder, "import", "theirs.json")
     assert done.returncode == 0
     first, *_ = theirs.split(",")
     assert f"armload compare latest {first}" in done.stderr
-    assert len(done.stdout.splitlines()) == 5
+    assert all(each[-4:] in done.stdout for each in theirs.split(","))
     again = typed(folder, "import", "theirs.json", "--json")
     assert json.loads(again.stdout) == theirs.split(",")
     assert len(list((folder / "imports").iterdir())) == 4
@@ -113,7 +112,7 @@ def test_an_imported_run_is_exported_as_it_came(folder: Path, theirs: str) -> No
     assert exported.stdout == (folder / "theirs.json").read_text()
 
 
-def test_nothing_is_imported_if_one_document_is_malformed(folder: Path, tmp_path: Path) -> None:
+def test_nothing_is_imported_if_one_document_is_malformed(tmp_path: Path) -> None:
     (tmp_path / "boards").mkdir()
     (tmp_path / "good.json").write_text(as_json(results_of([kept(quick_run())])))
     (tmp_path / "bad.json").write_text("{}")

@@ -42,7 +42,7 @@ def test_a_table_for_an_issue_has_a_row_for_each_cell_and_what_it_was_measured_w
     first, second, failed = sorted(rows[2:], key=lambda row: row[-1] == "failed")
     assert first[1:5] == ["llama-1.24B-Q4_0", "770.9 MB", "4", first[4]]
     assert float(first[5]) == pytest.approx(6.97, abs=0.2)
-    assert re.fullmatch(r"14\d ms \(14\d to 14\d ms\)", first[6])
+    assert re.fullmatch(r"1[34]\d ms \(1[34]\d to 1[45]\d ms\)", first[6])
     assert (first[8], second[8], failed[8]) == ("5", "5", "1")
     assert [first[9], second[9], failed[9]] == ["valid", "valid", "failed"]
     assert "" in lines
@@ -114,8 +114,8 @@ def test_a_leaderboard_ranks_valid_results_by_their_median(folder: Path, tmp_pat
     assert medians[0] < medians[1]  # type: ignore[operator]
     assert medians[2] < medians[1]  # type: ignore[operator]
     assert medians[3] == "-"
-    assert re.search(r"14\d ms 14\d ms to 14\d ms", page.shown)
-    assert "2 models on 3 boards" in written.headline
+    assert re.search(r"1[34]\d ms 1[34]\d ms to 1[45]\d ms", page.shown)
+    assert "3 models on 3 boards" in written.headline
     assert page.links == [f"./results/{name}.json" for name in sorted(documents)]
     for link in page.links:
         again = leaderboard.read_folders([tmp_path / "site" / link], Silent())
@@ -161,7 +161,7 @@ def test_one_malformed_document_does_not_stop_the_others(
     }
     assert len(said) == 1
     assert "half.json" in said[0]
-    with pytest.raises(DataError, match="half.json"):
+    with pytest.raises(DataError, match=r"half\.json"):
         leaderboard.read_folders([folder / "half.json"], Silent())
     (folder / "empty").mkdir()
     with pytest.raises(UsageError, match=r"no \.json file"):

@@ -100,7 +100,7 @@ def test_what_cannot_be_true_is_refused(
 ) -> None:
     content = content_of(quick_run())
     change(content["runs"][0])
-    with pytest.raises(DataError, match="results.json") as refused:
+    with pytest.raises(DataError, match=r"results\.json") as refused:
         read_results(written(tmp_path, content))
     assert said in refused.value.message
     assert refused.value.remedy
@@ -108,7 +108,9 @@ def test_what_cannot_be_true_is_refused(
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "9" * 400])
 def test_what_is_no_number_is_refused(number: str, tmp_path: Path) -> None:
-    text = json.dumps(content_of(quick_run())).replace('"load_1min": 0.14', f'"load_1min": {number}')
+    text = json.dumps(content_of(quick_run())).replace(
+        '"load_1min": 0.14', f'"load_1min": {number}'
+    )
     assert number in text
     with pytest.raises(DataError, match=r"no JSON document|64 bits"):
         read_results(written(tmp_path, text))
@@ -135,8 +137,7 @@ def test_too_much_for_a_document_is_not_written_as_one() -> None:
 
 
 def test_html_in_every_text_is_dropped_or_refused(tmp_path: Path) -> None:
-    run, places = planted(kept(talkative_run(), EVERYTHING), lambda text: f"{text}{HOSTILE}")
-    assert len(places) > 50
+    run = planted(kept(talkative_run(), EVERYTHING), lambda text: f"{text}{HOSTILE}")
     content = json.loads(as_json(Results(runs=(run,))))
     with pytest.raises(DataError, match="started_utc"):
         read_results(written(tmp_path, content))
@@ -180,15 +181,15 @@ def test_a_future_version_is_told_and_not_read(where: str, tmp_path: Path) -> No
     ],
 )
 def test_what_is_no_document_is_refused(text: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="results.json"):
+    with pytest.raises(DataError, match=r"results\.json"):
         read_results(written(tmp_path, text))
 
 
 def test_what_is_no_text_and_what_is_not_there_are_told(tmp_path: Path) -> None:
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe\0" * 100)
-    with pytest.raises(DataError, match="binary.json"):
+    with pytest.raises(DataError, match=r"binary\.json"):
         read_results(tmp_path / "binary.json")
-    with pytest.raises(DiskError, match="missing.json"):
+    with pytest.raises(DiskError, match=r"missing\.json"):
         read_results(tmp_path / "missing.json")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from armload.analysis.run import Run, TokenTimes
+from armload.analysis.run import Run
 from armload.analysis.statistics import own_doubt
 from armload.core.values import as_csv
 from armload.report import formatting as words
@@ -74,10 +74,6 @@ def _facts(run: Run) -> Iterator[str]:
         yield f"{stem(run.model.name)}: SHA-256 `{run.model.sha256}`"
 
 
-def _times(run: Run) -> TokenTimes | None:
-    return run.summary.token_s
-
-
 _CSV: Mapping[str, Callable[[Run], object]] = {
     "id": lambda run: run.id,
     "started_utc": lambda run: run.started_utc,
@@ -105,10 +101,10 @@ _CSV: Mapping[str, Callable[[Run], object]] = {
     "ttft_s": lambda run: run.summary.ttft_s,
     "prefill_tps": lambda run: run.summary.prefill_tps,
     "decode_tps": lambda run: run.summary.decode_tps,
-    "token_p50_s": lambda run: (times := _times(run)) and times.p50,
-    "token_p90_s": lambda run: (times := _times(run)) and times.p90,
-    "token_p99_s": lambda run: (times := _times(run)) and times.p99,
-    "token_max_s": lambda run: (times := _times(run)) and times.max,
+    "token_p50_s": lambda run: run.summary.token_s and run.summary.token_s.p50,
+    "token_p90_s": lambda run: run.summary.token_s and run.summary.token_s.p90,
+    "token_p99_s": lambda run: run.summary.token_s and run.summary.token_s.p99,
+    "token_max_s": lambda run: run.summary.token_s and run.summary.token_s.max,
     "max_rss_bytes": lambda run: run.memory and run.memory.max_rss_bytes,
     "joules_per_token": lambda run: run.energy and run.energy.joules_per_token,
     "is_valid": lambda run: run.verdict.valid,

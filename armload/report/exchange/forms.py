@@ -57,6 +57,7 @@ _GOVERNORS = frozenset(
         *("userspace", "walt"),
     )
 )
+_READS = ("direct", "buffered", "both")
 _CPU_FEATURES = frozenset(
     (
         *(encoding.feature for encoding in ENCODINGS),
@@ -130,6 +131,10 @@ def cpu_features(names: Iterable[str]) -> tuple[str, ...]:
 
 def governor_name(name: str | None) -> str | None:
     return name if name in _GOVERNORS else None
+
+
+def known_word(text: str) -> str:
+    return text if text in _GOVERNORS or text in _READS else ""
 
 
 def core_list(words: str | None) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import cache
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -30,6 +31,9 @@ from armload.report.exchange import Included, forms
 from armload.report.formatting import weights
 
 EVERYTHING: tuple[Included, ...] = get_args(Included)
+
+_recognised = cache(recognised)
+"""It reads the whole catalogue."""
 
 _ENGINES = (Completion.name, WatchedProgram.name)
 
@@ -118,7 +122,7 @@ def _place(place: SweepPoint | None) -> SweepPoint | None:
 def _board(run: Run, include: Collection[Included]) -> BoardRecord:
     board, target, device = run.board, forms.target_name(run.board.target), ""
     name = target or "board"
-    found = recognised(board.device, run.before.memory_total_bytes)
+    found = _recognised(board.device, run.before.memory_total_bytes)
     if found is not None and found.hardware.name in forms.shipped(HARDWARE):
         name, device = found.name, found.hardware.device_models[0]
     if "board" in include:
@@ -283,7 +287,6 @@ def _verdict(run: Run, ended: Exit, board: BoardRecord) -> Verdict:
         "board": board.name,
         "device": board.device,
         "source": "as the board reports",
-        "reads": "other",
         "reference": "a reference run",
     }
     figures: list[Figures] = [
@@ -314,7 +317,7 @@ def _without_words(value: _Kind, words: Mapping[str, str] | None = None) -> _Kin
     """Return a value whose texts, but those of a fixed list, are replaced by words of ours.
 
     Args:
-        words: by the names of fields; other texts become empty.
+        words: by the names of fields; other texts that are not known become empty.
     """
     words = words or {}
     changed: dict[str, object] = {}
@@ -323,7 +326,7 @@ def _without_words(value: _Kind, words: Mapping[str, str] | None = None) -> _Kin
         if isinstance(held, Value):
             changed[name] = _without_words(held, words)
         elif isinstance(held, str) and not _is_fixed(field.annotation):
-            changed[name] = words.get(name, "")
+            changed[name] = words.get(name, forms.known_word(held))
     return value.model_copy(update=changed)
 
 

@@ -139,10 +139,18 @@ def talkative_run() -> Run:
     )
 
 
-def planted(run: Run, secret: Callable[[str], str]) -> Run:
-    """Return a run with a secret in every text that may hold it."""
+def planted(run: Run, secret: Callable[[str], str], places: Sequence[Path] = ()) -> Run:
+    """Return a run with a secret in every text that may hold it.
+
+    The engine's name stays: a run of an unknown one is refused as a whole.
+
+    Args:
+        places: as ``free_texts`` gives them, where they are known.
+    """
     content = json.loads(run.model_dump_json())
-    for path in free_texts(run):
+    for path in places or free_texts(run):
+        if path == ("engine_name",):
+            continue
         holder = content
         for key in path[:-1]:
             holder = holder[key]
@@ -213,7 +221,7 @@ def fields_at(run: Run, places: Sequence[Path]) -> set[str]:
             if isinstance(holder, BaseModel):
                 field = f"{type(holder).__name__}.{key}"
                 holder = getattr(holder, str(key))
-            elif isinstance(holder, dict | list | tuple):
-                holder = holder[key]  # type: ignore[call-overload]
+            else:
+                holder = holder[key]
         found.add(field)
     return found

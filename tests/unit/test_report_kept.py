@@ -6,6 +6,7 @@ import getpass
 import re
 import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -27,12 +28,12 @@ from tests.unit.sweeps import made_run
 USER, HOST, HOME, ADDRESS, IPV6 = "zaphod", "heart-of-gold", "/home/zaphod", "10.1.2.33", "fe80::7"
 SECRETS = (USER, HOST, HOME, ADDRESS, "192.168.7.21", IPV6, "zaphod@heart-of-gold")
 WAYS: tuple[Callable[[str, str], str], ...] = (
-    lambda _, secret: secret,
-    lambda text, secret: f"{text} {secret}",
-    lambda text, secret: f"{text}-{secret}",
-    lambda text, secret: f"{text}/{secret}",
-    lambda text, secret: f"{secret}-{text}",
-    lambda text, secret: f"{secret}\n{text}",
+    lambda secret, _: secret,
+    lambda secret, text: f"{text} {secret}",
+    lambda secret, text: f"{text}-{secret}",
+    lambda secret, text: f"{text}/{secret}",
+    lambda secret, text: f"{secret}-{text}",
+    lambda secret, text: f"{secret}\n{text}",
 )
 
 
@@ -46,18 +47,28 @@ def of_this_machine() -> list[str]:
     return [getpass.getuser(), socket.gethostname(), str(Path.home()), *addresses]
 
 
-def holds(text: str, secret: str) -> bool:
-    return re.search(rf"(?<![A-Za-z0-9]){re.escape(secret)}(?![A-Za-z0-9])", text) is not None
+def occurrences(text: str, secret: str) -> int:
+    return len(re.findall(rf"(?<![A-Za-z0-9]){re.escape(secret)}(?![A-Za-z0-9])", text))
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_no_text_of_a_run_brings_a_secret_into_what_is_published(
-    way: Callable[[str, str], str],
-) -> None:
+def leaked(run: Run) -> list[str]:
+    """Return the secrets that are published of a run, whatever text they were written into.
+
+    A host may be called like a word of ours, such as ``vm``, which is no more often there then.
+    """
+    found, usual, places = [], as_json(kept(run)), free_texts(run)
     for secret in dict.fromkeys([*SECRETS, *of_this_machine()]):
-        run = planted(talkative_run(), lambda text, secret=secret: way(text, secret))
-        assert holds(as_json(run), secret)
-        assert not holds(as_json(kept(run)), secret), secret
+        for way in WAYS:
+            full = planted(run, partial(way, secret), places)
+            assert occurrences(as_json(full), secret) > 40
+            if occurrences(as_json(kept(full)), secret) > occurrences(usual, secret):
+                found.append(secret)
+    return found
+
+
+@pytest.mark.parametrize("run", [talkative_run(), made_run()], ids=["talkative", "usual"])
+def test_no_text_of_a_run_brings_a_secret_into_what_is_published(run: Run) -> None:
+    assert leaked(run) == []
 
 
 def test_the_secrets_are_in_every_field_that_can_hold_a_text() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from functools import cache
+from functools import cache, partial
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -16,10 +16,11 @@ from armload.analysis.summary import summarise
 from armload.analysis.wording import findings, limits
 from armload.boards.conditions import ClusterState, Conditions, SwapDevice
 from armload.boards.hardware import KIND as HARDWARE
-from armload.boards.hardware import recognised
+from armload.boards.hardware import Hardware, called
 from armload.core.errors import UsageError
 from armload.core.files import file_name_of
 from armload.core.values import Value
+from armload.core.yamlfile import load_shipped
 from armload.deploy.exit_reason import Exit
 from armload.engines.completion import Completion
 from armload.engines.job import BinaryRecord, BoardRecord, ModelRecord, SweepPoint
@@ -32,8 +33,7 @@ from armload.report.formatting import weights
 
 EVERYTHING: tuple[Included, ...] = get_args(Included)
 
-_recognised = cache(recognised)
-"""It reads the whole catalogue."""
+_catalogue = cache(partial(load_shipped, HARDWARE, Hardware))
 
 _ENGINES = (Completion.name, WatchedProgram.name)
 
@@ -122,9 +122,9 @@ def _place(place: SweepPoint | None) -> SweepPoint | None:
 def _board(run: Run, include: Collection[Included]) -> BoardRecord:
     board, target, device = run.board, forms.target_name(run.board.target), ""
     name = target or "board"
-    found = _recognised(board.device, run.before.memory_total_bytes)
-    if found is not None and found.hardware.name in forms.shipped(HARDWARE):
-        name, device = found.name, found.hardware.device_models[0]
+    if hardware := called(board.device, _catalogue()):
+        name = hardware.name_with(run.before.memory_total_bytes)
+        device = hardware.device_models[0]
     if "board" in include:
         name = forms.in_form(board.name, forms.NAME) or name
     if run.before.boot_id:  # two boards of a kind are not one
@@ -276,12 +276,12 @@ def _summary(run: Run) -> Summary:
 
 
 def _meaning(ended: Exit) -> str:
-    return "done" if ended.status == 0 else f"ended: {ended.kind}"
+    return "done" if ended.status == 0 else f"The program failed: {ended.kind}."
 
 
 def _verdict(run: Run, ended: Exit, board: BoardRecord) -> Verdict:
     words = {
-        "meaning": f"The program failed: {ended.kind}.",
+        "meaning": ended.meaning,
         "missing": "The program's output is incomplete.",
         "name": "another program",
         "board": board.name,

@@ -39,13 +39,12 @@ RESULTS = "results"
 _COLUMNS = (
     Column(heading="board"),
     Column(heading="model"),
-    Column(heading="size", is_number=True),
-    Column(heading="threads", is_number=True),
     Column(heading="median", unit="per token", is_number=True),
     Column(heading="decode", unit="tokens/s", is_number=True),
     Column(heading="prefill", unit="tokens/s", is_number=True),
+    Column(heading="threads", is_number=True),
+    Column(heading="size", unit="of the model", is_number=True),
     Column(heading="memory", unit="at its peak", is_number=True),
-    Column(heading="kernel"),
     Column(heading="engine"),
     Column(heading="measured"),
     Column(heading="verdict"),
@@ -148,10 +147,8 @@ def _entries(cell: Cell) -> tuple[Entry, ...]:
     count = f"{len(cell.valid)} of {words.counted(len(cell.runs), 'run')}"
     interval = f"{words.seconds(median.low)} to {words.seconds(median.high)}" if median else ""
     return (
-        Entry(text=run.board.name, range=run.board.device),
+        Entry(text=run.board.name, range=f"kernel {run.before.kernel or words.UNKNOWN}"),
         Entry(text=stem(run.model.name) or run.binary.program, range=digits),
-        Entry(text=words.size(run.model.size_bytes), number=run.model.size_bytes),
-        Entry(text=str(cell.threads or words.UNKNOWN), number=cell.threads),
         Entry(
             text=words.seconds(median.value if median else None),
             number=median.value if median else None,
@@ -159,9 +156,10 @@ def _entries(cell: Cell) -> tuple[Entry, ...]:
         ),
         Entry(text=words.rate(tokens_per_s), number=tokens_per_s),
         Entry(text=words.rate(prompt_per_s), number=prompt_per_s),
+        Entry(text=str(cell.threads or words.UNKNOWN), number=cell.threads),
+        Entry(text=words.size(run.model.size_bytes), number=run.model.size_bytes),
         Entry(text=words.size(cell.max_rss_bytes), number=cell.max_rss_bytes),
-        Entry(text=run.before.kernel or words.UNKNOWN),
-        Entry(text=run.binary.source or run.binary.program, range=run.binary.engine_commit),
+        Entry(text=run.binary.engine_commit or run.binary.program, range=run.binary.source),
         Entry(text=run.started_utc[:10]),
         Entry(text=cell.state, range=count),
     )

@@ -91,6 +91,8 @@ def test_results_of_others_are_shown_and_compared_with_one_s_own(folder: Path, t
     shown = typed(folder, "show", first)
     assert shown.returncode == 0
     assert Q4.name in shown.stdout
+    assert "measured by somebody else" in shown.stdout
+    assert "measured by somebody else" not in typed(folder, "show", "latest").stdout
     assert len(json.loads(typed(folder, "show", "--json").stdout)) == 8
     latest = json.loads(typed(folder, "show", "latest", "--json").stdout)
     assert latest["board"]["name"] == "kitchen"

@@ -38,7 +38,7 @@ def measurement_of(run: Run) -> Measurement:
             model=run.model.name,
             model_sha256=run.model.sha256,
             board=run.board.name,
-            prompt=plan.prompt,
+            prompt=None if run.is_excerpt and not plan.prompt else plan.prompt,
             prompt_tokens=prompt_tokens or None,
             output_tokens=plan.n_predict,
             context_tokens=_context(run.command) or plan.context_tokens,
@@ -58,7 +58,7 @@ def measurement_of(run: Run) -> Measurement:
         decode_tps=_positive(run.summary.decode_tps),
         token_s=times if min(times, default=0.0) > 0 else (),
         max_rss_bytes=run.memory.max_rss_bytes if run.memory else None,
-        text=run.text,
+        text=None if _lacks_text(run) else run.text,
         garbage=_garbage(run),
         doubts=run.verdict.reasons,
         is_disturbed=is_disturbed(run),
@@ -130,10 +130,14 @@ def _positive(figure: float | None) -> float | None:
 def _garbage(run: Run) -> str:
     if run.exit.status != 0:
         return run.exit.meaning
-    if run.watched is not None and run.watched.reads == "llm_bench":
+    if _lacks_text(run) or (run.watched is not None and run.watched.reads == "llm_bench"):
         return ""
     of_words = run.plan is not None and run.plan.prompt_tokens is not None
     return " ".join(map(text_fault, doubts_about_text(run.text, of_words=of_words)))
+
+
+def _lacks_text(run: Run) -> bool:
+    return run.is_excerpt and not run.text
 
 
 def _split(words: tuple[str, ...]) -> list[str]:

@@ -157,6 +157,8 @@ class Run(Job):
             there was no such run on this machine.
         result: what an engine measured that has no tokens; else none.
         notes: what a reader should know of the figures, though none of them is wrong.
+        is_excerpt: it is what was published of a run: names, and perhaps prompt and text, are left
+            out.
     """
 
     after: Conditions | None
@@ -179,3 +181,4 @@ class Run(Job):
     without_speculation: WithoutSpeculation | None = None
     result: dict[str, JsonValue] | None = None
     notes: tuple[str, ...] = ()
+    is_excerpt: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pydantic import Field, model_validator
 
@@ -212,16 +212,19 @@ def all_hardware() -> Iterator[ChosenHardware]:
 
 def recognised(device_model: str, memory_bytes: int) -> ChosenHardware | None:
     """Return the entry of a board that calls itself so and shows so much memory."""
+    hardware = called(device_model, catalogue())
+    return load_hardware(hardware.name_with(memory_bytes)) if hardware else None
+
+
+def called(device_model: str, entries: Iterable[Hardware]) -> Hardware | None:
+    """Return the one of some entries whose boards call themselves so."""
     fitting = [
         (len(prefix), hardware)
-        for hardware in catalogue()
+        for hardware in entries
         for prefix in hardware.device_models
         if device_model.startswith(prefix) and _REVISION.fullmatch(device_model[len(prefix) :])
     ]
-    if not fitting:
-        return None
-    _, hardware = max(fitting, key=lambda pair: pair[0])
-    return load_hardware(hardware.name_with(memory_bytes))
+    return max(fitting, key=lambda pair: pair[0])[1] if fitting else None
 
 
 def size_name(size: int) -> str:

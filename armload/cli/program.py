@@ -27,6 +27,7 @@ from armload.cli.verbs import (
     config,
     deploy,
     evaluation,
+    exchange,
     fit,
     load,
     model,
@@ -57,6 +58,8 @@ for verb in (
     show.show,
     show.report,
     compare.compare,
+    exchange.export,
+    exchange.import_results,
     clean.clean,
     config.config,
 ):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -37,6 +40,24 @@ def as_json(value: BaseModel) -> str:
     except PydanticSerializationError:  # a file's name that is no UTF-8 needs JSON's escapes
         text = json.dumps(value.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n"
         return re.sub(r"[\ud800-\udfff]", lambda match: json.dumps(match[0])[1:-1], text)
+
+
+def as_csv(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
+    """Write a table as every CSV file of armload is written (RFC 4180), with its headings.
+
+    No text in it is taken for a formula by a spreadsheet.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([_no_formula(row.get(column)) for column in columns])
+    return text.getvalue()
+
+
+def _no_formula(entry: object) -> object:
+    is_one = isinstance(entry, str) and entry.startswith(("=", "+", "-", "@", "\t", "\r"))
+    return f"'{entry}" if is_one else entry
 
 
 _MOST = (1 << 63) - 1

@@ -73,6 +73,11 @@ def runs_folder() -> Path:
     return workspace() / "runs"
 
 
+def imports_folder() -> Path:
+    """Return the folder of runs that others published; it may not exist yet."""
+    return workspace() / "imports"
+
+
 def sweeps_folder() -> Path:
     return workspace() / "sweeps"
 

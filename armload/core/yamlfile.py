@@ -18,7 +18,7 @@ from armload.core.validation_messages import (
     boolean_for_a_number,
     first_mistake,
 )
-from armload.core.workspace import data_file, data_files
+from armload.core.workspace import data_file, data_files, shipped_folders
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -57,6 +57,21 @@ def load_file(path: Path, model: type[Model]) -> Model:
     """
     content, root = _read(path, model)
     return _validated(model, content, (_File(path, root),))
+
+
+def load_shipped(kind: str, model: type[Model]) -> tuple[Model, ...]:
+    """Read the files of a kind that come with armload, whatever a person's own say.
+
+    The key ``name`` is the file's name; none of them may extend another.
+
+    Raises:
+        DataError, DiskError: as for ``load_named``.
+    """
+    found = []
+    for path in sorted(path for folder in shipped_folders(kind) for path in folder.glob("*.yaml")):
+        content, root = _read(path, model)
+        found.append(_validated(model, content | {"name": path.stem}, (_File(path, root),)))
+    return tuple(found)
 
 
 def _read(path: Path, model: type[BaseModel]) -> tuple[dict[str, Any], yaml.Node | None]:

@@ -32,6 +32,8 @@ from armload.report.boards import AddedBoard, ProbedBoard, StoppedBoard
 from armload.report.cache import CleanedCache
 from armload.report.defaults import SetDefault
 from armload.report.evaluation.document import EvaluationDocument, LogitsDocument
+from armload.report.exchange.document import FORMAT as RESULTS_FORMAT
+from armload.report.exchange.document import Results
 from armload.report.failure import DeployedBoard, FailedDocument, FetchedRuns
 from armload.report.load.loaded import LoadDocument
 from armload.report.models import QuantisedModels
@@ -106,7 +108,14 @@ DOCUMENTS = (
         title="a sweep's cells",
         verbs=("bench", "show"),
     ),
-    Schema(name="run-ids", value=ValueList[str], title="ids of runs", verbs=("show",)),
+    Schema(name="run-ids", value=ValueList[str], title="ids of runs", verbs=("show", "import")),
+    Schema(
+        name="results",
+        format=RESULTS_FORMAT,
+        value=Results,
+        title="published results",
+        verbs=("export",),
+    ),
     Schema(name="fetched-runs", value=FetchedRuns, title="fetched runs", verbs=("pull",)),
     Schema(
         name="comparisons", value=ValueList[Comparison], title="compared plans", verbs=("compare",)

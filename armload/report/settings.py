@@ -147,7 +147,7 @@ def _choice(plan: Plan, field: str) -> str:
         case "prompt" if plan.prompt_tokens is not None:
             return f"of {plan.prompt_tokens} token{'' if plan.prompt_tokens == 1 else 's'}"
         case "prompt":
-            return short_prompt(plan.prompt)
+            return short_prompt(plan.prompt) if plan.prompt else NONE
         case "threads" if value is None:
             return "auto"
         case "cold":

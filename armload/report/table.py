@@ -18,6 +18,8 @@ from armload.report import formatting as words
 from armload.report.layout import Column, Details, Prose, Table, whole
 from armload.report.speculation import gain_lines, speculation_line
 
+_IMPORTED = "measured by somebody else; names, prompt and text may have been left out"
+
 
 def weights_line(run: Run) -> str:
     """Say how the weights were held; nothing where llama.cpp's usual way was left to it."""
@@ -133,6 +135,7 @@ def list_table(runs: Sequence[Run]) -> Table:
 def _details(run: Run) -> Details:
     rows: list[tuple[str, str | Text]] = [
         ("run", whole(run.id)),
+        ("imported", _IMPORTED if run.is_excerpt else ""),
         ("board", words.board_line(run)),
         ("model", words.model_line(run)),
         ("weights", weights_line(run)),

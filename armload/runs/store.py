@@ -15,7 +15,7 @@ from armload.core.errors import ArmloadError, DataError, NewerFormatError, Usage
 from armload.core.files import file_name_of, unreadable, write_whole
 from armload.core.validation_messages import explain_mistake
 from armload.core.values import parse_json
-from armload.core.workspace import data_names, runs_folder
+from armload.core.workspace import data_names, imports_folder, runs_folder
 
 RUN_FILE = "run.json"
 
@@ -78,24 +78,27 @@ def is_here(run_id: str) -> bool:
     return True
 
 
-def run_folders() -> list[Path]:
+def run_folders(*, imported: bool = False) -> list[Path]:
     """Return the folders of all finished runs, the oldest first.
 
     They are not opened: among ten thousand runs, that takes minutes. Of those that began within
     the same second the last to be kept is the latest.
+
+    Args:
+        imported: with those that others published.
     """
-    folder = runs_folder()
     kept = []
-    try:
-        with os.scandir(folder) as entries:
-            names = [entry.name for entry in entries if not entry.name.startswith(".")]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    for name in names:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            kept_ns = (folder / name / RUN_FILE).stat().st_mtime_ns
-            kept.append((name.partition("-")[0], kept_ns, name))
-    return [folder / name for _, _, name in sorted(kept)]
+    for folder in (runs_folder(), imports_folder()) if imported else (runs_folder(),):
+        try:
+            with os.scandir(folder) as entries:
+                names = [entry.name for entry in entries if not entry.name.startswith(".")]
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        for name in names:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                kept_ns = (folder / name / RUN_FILE).stat().st_mtime_ns
+                kept.append((name.partition("-")[0], kept_ns, name, folder))
+    return [folder / name for _, _, name, folder in sorted(kept)]
 
 
 def find(reference: str) -> Path:
@@ -104,7 +107,8 @@ def find(reference: str) -> Path:
     Args:
         reference: a folder, a run's id or the beginning of one, the end of one, ``latest``,
             ``latest:TEXT`` for the latest whose id holds that text, or ``BOARD:MODEL`` for the
-            latest of that board and of a model of that name, or with that in its name.
+            latest of that board and of a model of that name, or with that in its name. An imported
+            run is meant by its id alone.
 
     Raises:
         UsageError: no run, or more than one, fits.
@@ -112,8 +116,8 @@ def find(reference: str) -> Path:
     """
     if (Path(reference) / RUN_FILE).is_file():
         return Path(reference)
-    folders = run_folders()
-    if not folders:
+    folders, every = run_folders(), run_folders(imported=True)
+    if not every:
         raise UsageError(
             f"There is no run {reference!r}: no runs in {runs_folder()} yet.",
             "Start one: armload demo, or armload bench --board BOARD --model FILE.gguf.",
@@ -128,7 +132,7 @@ def find(reference: str) -> Path:
     else:
         fitting = [
             folder
-            for folder in folders
+            for folder in every
             if folder.name.startswith(reference) or folder.name.endswith(reference)
         ]
         if len(fitting) == 1:
@@ -140,7 +144,7 @@ def find(reference: str) -> Path:
                 + ".",
                 "Write more of the id.",
             )
-    raise UsageError(f"There is no run named {reference!r}.", _similar(reference, folders))
+    raise UsageError(f"There is no run named {reference!r}.", _similar(reference, every))
 
 
 def _latest_of(board: str, model: str, folders: Sequence[Path]) -> Path:

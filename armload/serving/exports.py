@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Sequence
 from itertools import pairwise
@@ -16,6 +14,7 @@ from armload.analysis.load.quantiles import Distribution
 from armload.analysis.load.records import LoadPoint, Objectives, RequestRecord
 from armload.core.errors import UsageError
 from armload.core.files import write_whole
+from armload.core.values import as_csv
 from armload.serving.loads import LoadFolder
 
 FORMATS = ("vllm", "csv", "seed")
@@ -72,34 +71,32 @@ def export(kept: LoadFolder, formats: Sequence[str], objectives: Objectives | No
 
 
 def _csv(points: Sequence[tuple[LoadPoint, Sequence[RequestRecord]]]) -> str:
-    text = io.StringIO()
-    # RFC 4180's ends of lines: with others, the module leaves a carriage return unquoted.
-    writer = csv.DictWriter(text, _CSV, restval="", extrasaction="ignore")
-    writer.writeheader()
-    for number, (point, records) in enumerate(points):
-        for record in records:
-            row = record.model_dump(mode="json") | {
-                "point": number,
-                "rate": point.rate,
-                "concurrency": point.concurrency,
-                "first_token_s": record.chunks[0][0] if record.chunks else None,
-                "lateness_s": latency.lateness_s(record),
-                "error": _as_text(record.error),
-            }
-            if record.outcome == "ok":
-                row |= {
-                    "e2e_s": latency.e2e_s(record),
-                    "ttft_s": latency.ttft_s(record),
-                    "tpot_s": latency.tpot_s(record),
-                    "queue_s": latency.queue_s(record),
-                }
-            writer.writerow(row)
-    return text.getvalue()
+    return as_csv(
+        _CSV,
+        (
+            _csv_row(number, point, record)
+            for number, (point, records) in enumerate(points)
+            for record in records
+        ),
+    )
 
 
-def _as_text(error: str) -> str:
-    """Return what a server said so that no spreadsheet takes it for a formula."""
-    return f"'{error}" if error.startswith(("=", "+", "-", "@", "\t", "\r")) else error
+def _csv_row(number: int, point: LoadPoint, record: RequestRecord) -> dict[str, object]:
+    row = record.model_dump(mode="json") | {
+        "point": number,
+        "rate": point.rate,
+        "concurrency": point.concurrency,
+        "first_token_s": record.chunks[0][0] if record.chunks else None,
+        "lateness_s": latency.lateness_s(record),
+    }
+    if record.outcome == "ok":
+        row |= {
+            "e2e_s": latency.e2e_s(record),
+            "ttft_s": latency.ttft_s(record),
+            "tpot_s": latency.tpot_s(record),
+            "queue_s": latency.queue_s(record),
+        }
+    return row
 
 
 def _seed(records: Sequence[RequestRecord]) -> list[dict[str, Any]]:

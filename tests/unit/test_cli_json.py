@@ -36,6 +36,8 @@ from armload.engines.plan import Plan
 from armload.models.shape import load_shape
 from armload.models.synth import synthesise_like
 from armload.report.boards import AddedBoard, ProbedBoard
+from armload.report.exchange.document import results_of
+from armload.report.exchange.kept import kept
 from armload.report.failure import Failure, FetchedRuns, UnfetchedRun
 from armload.report.repeats import RepeatedRun, together_json
 from armload.report.sweep import cell_results, swept_cells
@@ -77,6 +79,8 @@ PRINTED = {
     "show latest": "show",
     "show latest-sweep": "show",
     "compare kitchen-a kitchen-b": "compare",
+    "export kitchen-a": "export",
+    "import results.json": "import",
     "build --list": "build",
     "inspect program": "inspect",
     "model.inspect m.gguf": "model.inspect",
@@ -111,6 +115,8 @@ MISTAKEN = {
     "show nothing": 2,
     "report nothing": 2,
     "compare nothing nothing": 2,
+    "export nothing": 2,
+    "import nothing": 2,
     "clean --what nothing": 2,
     "config bensh": 2,
     "board.probe --board nowhere": 2,
@@ -158,6 +164,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in "ab":
         run = quick_run().model_copy(update={"id": f"20260101T000000Z-kitchen-{name}"})
         store.save(run, folder / "runs" / run.id)
+    (folder / "results.json").write_text(as_json(results_of([kept(quick_run())])))
     (folder / "boards" / "there.yaml").write_text("extends: here\n")
     (folder / "sweeps" / SWEEP.id).mkdir(parents=True)
     (folder / "sweeps" / SWEEP.id / "sweep.json").write_text(as_json(SWEEP))

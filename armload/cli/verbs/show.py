@@ -79,7 +79,7 @@ def show(options: ShowOptions) -> None:
         else:
             terminal.show(run_table(found))
         return
-    folders = store.run_folders()
+    folders = store.run_folders(imported=True)
     if options.as_json:
         show_document(ValueList[str](tuple(folder.name for folder in folders)))
     elif folders:
@@ -116,6 +116,10 @@ class ReportOptions(OutputOptions):
             is_argument=True,
         ),
     ]
+    leaderboard: Annotated[
+        bool,
+        Option("RUNS are folders of documents that armload export --format json wrote: rank them"),
+    ] = False
     output: Annotated[str, Option("folder to write to", "PATH", "a new one in reports/")] = ""
 
 
@@ -132,6 +136,7 @@ def report(options: ReportOptions) -> None:
     from armload.core.errors import ArmloadError
     from armload.evaluation.record import EvaluationFolder
     from armload.report.evaluation.page import write_evaluation_report
+    from armload.report.exchange.leaderboard import read_folders, write_leaderboard
     from armload.report.load.loaded import loaded_of
     from armload.report.load.page import write_load_report
     from armload.report.multi_run import new_folder, write_runs_report
@@ -142,6 +147,10 @@ def report(options: ReportOptions) -> None:
     from armload.tuning.record import TuningFolder
 
     place = output_folder(options.output) if options.output else None
+    if options.leaderboard:
+        documents = read_folders([*map(Path, options.runs)], terminal.progress())
+        _show(write_leaderboard(documents, place), as_json=options.as_json)
+        return
     if len(options.runs) == 1 and EvaluationFolder.kind.is_meant(options.runs[0]):
         evaluated = EvaluationFolder.find(options.runs[0])
         _show(

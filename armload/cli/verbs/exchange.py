@@ -1,0 +1,115 @@
+"""``export`` and ``import``: results that others can check, and those of others."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from armload.cli.options import OutputOptions
+from armload.cli.verb import verb
+from armload.core.options import Option
+from armload.report.exchange import Format, Included
+
+
+class ExportOptions(OutputOptions):
+    """What is published, and in which format."""
+
+    runs: Annotated[
+        tuple[str, ...],
+        Option(
+            "runs: an id or folder, latest, BOARD:MODEL, or several of these, comma-separated",
+            several="repeat",
+            is_argument=True,
+        ),
+    ]
+    format: Annotated[
+        Format,
+        Option(
+            "markdown: a table for an issue; csv: a line for each run; json: a document that "
+            "import reads, with the time of every token; llama-bench: the fields of llama-bench "
+            "-o json",
+            "FORMAT",
+        ),
+    ] = "markdown"
+    include: Annotated[
+        tuple[Included, ...],
+        Option(
+            "also publish what may identify you: the name of the board, that of the model's file, "
+            "or the prompt with the generated text",
+            "board|model|prompt",
+            "none",
+            "commas",
+        ),
+    ] = ()
+    as_json: Annotated[bool, Option("the same as --format json", name="json")] = False
+
+
+@verb(ExportOptions)
+def export(options: ExportOptions) -> None:
+    """Print results without what identifies you, for others to read and check.
+
+    Example: armload export latest --format json > result.json
+    """
+    from armload.analysis.repeats import judged_together
+    from armload.bench.references import folders_of
+    from armload.cli.streams import show_document
+    from armload.report.exchange.document import results_of
+    from armload.report.exchange.kept import kept
+    from armload.report.exchange.llama_bench import llama_bench
+    from armload.report.exchange.tables import csv, markdown
+    from armload.runs import store
+
+    if options.as_json:
+        options.refuse(("format",), "--json", "Remove one.")
+    folders = dict.fromkeys(
+        folder.resolve() for word in options.runs for folder in folders_of(word)
+    )
+    runs = [kept(store.load(folder), options.include) for folder in folders]
+    if options.as_json or options.format == "json":
+        show_document(results_of(runs))
+        return
+    write = {"markdown": markdown, "csv": csv, "llama-bench": llama_bench}[options.format]
+    sys.stdout.write(write(judged_together(runs)))
+
+
+class ImportOptions(OutputOptions):
+    """What is imported."""
+
+    files: Annotated[
+        tuple[str, ...],
+        Option(
+            "documents that armload export --format json wrote",
+            several="repeat",
+            is_argument=True,
+        ),
+    ]
+
+
+@verb(ImportOptions, "import")
+def import_results(options: ImportOptions) -> None:
+    """Take over results that others exported, to show and compare them with your own.
+
+    Example: armload import result.json
+    """
+    from armload.cli import terminal
+    from armload.cli.streams import show_document
+    from armload.core.files import require_file
+    from armload.core.values import ValueList
+    from armload.core.workspace import imports_folder
+    from armload.report.exchange.document import read_results
+    from armload.report.table import list_table
+    from armload.runs import store
+
+    remedy = "Give a document that armload export --format json wrote."
+    for file in map(Path, options.files):
+        require_file(file, "document", remedy)
+    runs = {run.id: run for file in options.files for run in read_results(Path(file))}
+    for run in runs.values():
+        store.save(run, imports_folder() / run.id)
+    if options.as_json:
+        show_document(ValueList[str](tuple(runs)))
+        return
+    terminal.show(list_table(list(runs.values())))
+    first = next(iter(runs))
+    terminal.progress().say(f"Compare with your own: armload compare latest {first}")

@@ -1,0 +1,169 @@
+"""Texts that are published: those whose form, or a fixed list, leaves no room for a name.
+
+A text of a run may hold anything, such as a user's name in that of a board. Each function returns
+what of a text may be published, and nothing where it has another form; what it has returned, it
+returns again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from functools import cache
+from itertools import pairwise
+
+from armload.build.features import ENCODINGS
+from armload.core.workspace import shipped_folders
+from armload.engines.plan import KV_TYPES, cpu_numbers, cpu_words
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
+SHA256 = re.compile(r"[0-9a-f]{64}")
+BUILD_ID = re.compile(r"[0-9a-f]{6,64}")
+VERSION = re.compile(r"\d{1,3}\.\d{1,3}\.\d{1,3}(?:\.?(?:a|b|rc|dev|post)\d{1,3})?")
+ENGINE_COMMIT = re.compile(r"[0-9a-f]{7,40}|b\d{1,6}|\d{1,2}\.\d{1,3}\.\d{1,3}(?:-dev)?")
+SOURCE = re.compile(r"llama-cpp-python \d{1,2}\.\d{1,3}\.\d{1,3}")
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
+QUANTISATION = re.compile(r"(?:BF|F|I)\d{2}|I8|(?:I|T)?Q\d_[01KMSLNX]{1,3}(?:_[SML])?|(?:MX|NV)FP4")
+_COMPILER = re.compile(r"(zig|gnu|native) (?:.*[^\d.])?(\d{1,2}\.\d{1,2}\.\d{1,2})")
+_KERNEL = re.compile(r"(\d{1,2}\.\d{1,3}(?:\.\d{1,3})?)(?![\d.])")
+_FLAG_VALUE = re.compile(r"-?\d{1,12}(?:\.\d{1,6})?")
+
+_FAMILIES = (
+    *("arctic", "baichuan", "bailing", "bitnet", "bloom", "chatglm", "cohere", "command-r"),
+    *("dbrx", "deci", "deepseek", "dots", "ernie", "exaone", "falcon", "gemma", "glm", "gpt"),
+    *("granite", "grok", "hunyuan", "internlm", "jais", "jamba", "lfm", "llada", "llama", "mamba"),
+    *("mimo", "minicpm", "minimax", "mistral", "mpt", "nemotron", "olmo", "orion", "phi", "plamo"),
+    *("qwen", "rwkv", "seed_oss", "smallthinker", "smollm", "stablelm", "starcoder", "xverse"),
+)
+ARCHITECTURE = re.compile(
+    rf"(?:{'|'.join(_FAMILIES)})\d{{0,3}}(?:[._]\d)?"
+    r"(?:[._-]?(?:e|h1|hybrid|h|j|moe|neox|next|n|oss|swa|vl|v)){0,3}"
+)
+"""As llama.cpp calls them (``src/llama-arch.cpp``)."""
+
+_KERNEL_WORDS = frozenset(
+    (
+        *("aarch64", "amd64", "android", "arm64", "armbian", "cloud", "current", "edge", "generic"),
+        *("legacy", "lowlatency", "lts", "meson64", "openharmony", "preempt", "raspi", "rk2410"),
+        *("rockchip", "rpi", "rt", "sunxi", "sunxi64", "tegra", "v7", "v8", "vendor", "x86"),
+    )
+)
+"""That tell kernels of one version apart, where they follow it."""
+
+_GOVERNORS = frozenset(
+    (
+        *("conservative", "interactive", "ondemand", "performance", "powersave", "schedutil"),
+        *("userspace", "walt"),
+    )
+)
+_READS = ("direct", "buffered", "both")
+_CPU_FEATURES = frozenset(
+    (
+        *(encoding.feature for encoding in ENCODINGS),
+        *("asimd", "fp", "half", "neon", "vfpv3", "vfpv4"),
+        *("avx", "avx2", "avx512_bf16", "avx512_vnni", "avx512bw", "avx512f", "avx_vnni", "f16c"),
+        *("amx_bf16", "amx_int8", "bmi2", "fma", "sse4_2", "ssse3"),
+    )
+)
+_PROGRAMS = frozenset(
+    (
+        *("llama-bench", "llama-cli", "llama-completion", "llama-server"),
+        *("llama-speculative-simple", "llm_bench", "llm_demo"),
+    )
+)
+_SWITCHES = frozenset(
+    (
+        *("--ignore-eos", "--kv-unified", "-kvu", "--mlock", "--no-escape", "--no-mmap"),
+        *("--no-display-prompt", "--no-kv-offload", "--no-repack", "--no-warmup", "--offline"),
+        *("--perf", "--repack", "--swa-full", "-no-cnv", "-nr"),
+    )
+)
+_FLAGS = frozenset(
+    (
+        *("--batch-size", "--cache-type-k", "--cache-type-v", "--ctx-size", "--draft"),
+        *("--draft-max", "--draft-min", "--flash-attn", "--n-cpu-moe", "--numa", "--poll"),
+        *("--predict", "--prio", "--seed", "--spec-ngram-simple-size-m"),
+        *("--spec-ngram-simple-size-n", "--spec-type", "--temp", "--threads", "--threads-batch"),
+        *("--ubatch-size", "-b", "-c", "-ctk", "-ctv", "-fa", "-fit", "-n", "-ncmoe", "-s", "-t"),
+        *("-tb", "-ub"),
+    )
+)
+"""Of llama.cpp; with a number, or one of the words below."""
+
+_FLAG_WORDS = frozenset(
+    (
+        *KV_TYPES,
+        *("auto", "distribute", "isolate", "numactl", "off", "on"),
+        *("draft-mtp", "draft-simple", "ngram-simple"),
+    )
+)
+
+
+def in_form(text: str, form: re.Pattern[str]) -> str:
+    return text if form.fullmatch(text) else ""
+
+
+def digits_of(text: str) -> str:
+    """Return the random digits that end an id, or of another text as many of its checksum."""
+    end = re.fullmatch(r"(?:.*-)?([0-9a-f]{4})", text, re.DOTALL)
+    return end[1] if end else hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:4]
+
+
+@cache
+def shipped(kind: str) -> frozenset[str]:
+    """Return the names of armload's own files of a kind; a person's may be called anything."""
+    folders = shipped_folders(kind)
+    return frozenset(path.stem for folder in folders for path in folder.glob("*.yaml"))
+
+
+def target_name(name: str) -> str:
+    return name if name in shipped("toolchains") else ""
+
+
+def program_name(name: str) -> str:
+    return name if name in _PROGRAMS else "program"
+
+
+def cpu_features(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if name in _CPU_FEATURES)
+
+
+def governor_name(name: str | None) -> str | None:
+    return name if name in _GOVERNORS else None
+
+
+def known_word(text: str) -> str:
+    return text if text in _GOVERNORS or text in _READS else ""
+
+
+def core_list(words: str | None) -> str | None:
+    try:
+        return words and cpu_words(cpu_numbers(words))
+    except ValueError:
+        return None
+
+
+def compiler_label(label: str) -> str:
+    found = _COMPILER.fullmatch(label)
+    return f"{found[1]} {found[2]}" if found else ""
+
+
+def kernel_release(release: str) -> str:
+    version = _KERNEL.match(release)
+    if version is None:
+        return ""
+    words = re.split(r"[-+_.~]", release[version.end() :])
+    return "-".join((version[1], *(word for word in words if word in _KERNEL_WORDS)))
+
+
+def flags(words: Iterable[str]) -> tuple[str, ...]:
+    """Return the known options of a command line, with numbers and fixed words as their values."""
+    parts = [part for word in words for part in word.split("=", 1)]
+    found: list[str] = []
+    for word, value in pairwise([*parts, ""]):
+        if word in _SWITCHES:
+            found.append(word)
+        elif word in _FLAGS and (value in _FLAG_WORDS or _FLAG_VALUE.fullmatch(value)):
+            found += [word, value]
+    return tuple(found)

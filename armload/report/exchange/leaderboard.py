@@ -1,0 +1,198 @@
+"""A folder of published results as a page that a project can host."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from armload import __version__
+from armload.analysis.repeats import judged_together
+from armload.analysis.run import Run
+from armload.core.errors import ArmloadError, UsageError
+from armload.core.files import file_name_of, write_whole
+from armload.core.progress import Progress
+from armload.core.values import as_json
+from armload.core.workspace import reports_folder
+from armload.report import formatting as words
+from armload.report.cells import Cell, cells_of
+from armload.report.exchange.document import Results, read_results
+from armload.report.exchange.tables import token_time
+from armload.report.layout import Column, Entry, Table
+from armload.report.pages import (
+    Items,
+    Page,
+    Report,
+    Section,
+    html,
+    paragraphs,
+    render,
+    results_section,
+)
+from armload.report.settings import stem
+
+PAGE_NAME = "index.html"
+"""What a web server shows of a folder."""
+
+RESULTS = "results"
+
+_COLUMNS = (
+    Column(heading="board"),
+    Column(heading="model"),
+    Column(heading="median", unit="per token", is_number=True),
+    Column(heading="decode", unit="tokens/s", is_number=True),
+    Column(heading="prefill", unit="tokens/s", is_number=True),
+    Column(heading="threads", is_number=True),
+    Column(heading="size", unit="of the model", is_number=True),
+    Column(heading="memory", unit="at its peak", is_number=True),
+    Column(heading="engine"),
+    Column(heading="measured"),
+    Column(heading="verdict"),
+)
+
+
+def read_folders(paths: Sequence[Path], progress: Progress) -> dict[str, tuple[Run, ...]]:
+    """Read the documents in some folders, or single ones, by the names of their files.
+
+    One that is malformed is skipped, with a message.
+
+    Raises:
+        UsageError: there is no such folder or file, or no document in them.
+        DataError: none of them can be read.
+    """
+    for path in paths:
+        if not path.exists():
+            raise UsageError(
+                f"There is no folder or file {path}.",
+                "Give a folder of documents that armload export --format json wrote.",
+            )
+    files = [file for path in paths for file in _files(path)]
+    if not files:
+        raise UsageError(
+            f"{', '.join(map(str, paths))}: no .json file is there.",
+            "Put the documents there that armload export --format json wrote.",
+        )
+    found: dict[str, tuple[Run, ...]] = {}
+    refused: list[ArmloadError] = []
+    for file in files:
+        try:
+            found[_unique(file_name_of(file.stem), found)] = read_results(file)
+        except ArmloadError as error:
+            refused.append(error)
+    if not found:
+        raise refused[0]
+    for each in refused:
+        progress.say(f"skipped: {each}")
+    return found
+
+
+def _files(path: Path) -> list[Path]:
+    return sorted(path.glob("*.json")) if path.is_dir() else [path]
+
+
+def _unique(name: str, taken: Mapping[str, object]) -> str:
+    number = 2
+    unique = name
+    while unique in taken:
+        unique, number = f"{name}-{number}", number + 1
+    return unique
+
+
+def write_leaderboard(documents: Mapping[str, tuple[Run, ...]], folder: Path | None) -> Report:
+    """Write the page, and beside it the documents as they were understood."""
+    place = folder or _new_folder()
+    runs = {run.id: run for each in documents.values() for run in each}
+    cells = ranked(cells_of(judged_together(list(runs.values()))))
+    table = leaderboard_table(cells)
+    page = leaderboard_page(cells, table, tuple(documents))
+    for name, of_document in documents.items():
+        content = as_json(Results(runs=of_document)).encode()
+        write_whole(place / RESULTS / f"{name}.json", content)
+    path = place / PAGE_NAME
+    write_whole(path, render(page).encode())
+    return Report(headline=page.headline, page=path, figures=(), table=table.records())
+
+
+def _new_folder() -> Path:
+    number = 1
+    while (place := reports_folder() / f"leaderboard-{number}").exists():
+        number += 1
+    return place
+
+
+def ranked(cells: Sequence[Cell]) -> list[Cell]:
+    """Sort by the median time per token; what is not valid comes last."""
+    return sorted(cells, key=_rank)
+
+
+def _rank(cell: Cell) -> tuple[bool, float, str, str]:
+    found = token_time(cell)
+    run = cell.runs[0]
+    return not cell.is_valid, found.value if found else math.inf, run.board.name, run.model.name
+
+
+def leaderboard_table(cells: Sequence[Cell]) -> Table:
+    """Lay out cells in their order."""
+    table = Table(*_COLUMNS)
+    for cell in cells:
+        table.add(*_entries(cell), state=cell.state)
+    return table
+
+
+def _entries(cell: Cell) -> tuple[Entry, ...]:
+    run, median = cell.runs[0], token_time(cell)
+    tokens_per_s = cell.decode_tps.value if cell.decode_tps else None
+    prompt_per_s = cell.prefill_tps.value if cell.prefill_tps else None
+    digits = f"SHA-256 {run.model.sha256[:12]}" if run.model.sha256 else ""
+    count = f"{len(cell.valid)} of {words.counted(len(cell.runs), 'run')}"
+    interval = f"{words.seconds(median.low)} to {words.seconds(median.high)}" if median else ""
+    return (
+        Entry(text=run.board.name, range=f"kernel {run.before.kernel or words.UNKNOWN}"),
+        Entry(text=stem(run.model.name) or run.binary.program, range=digits),
+        Entry(
+            text=words.seconds(median.value if median else None),
+            number=median.value if median else None,
+            range=interval,
+        ),
+        Entry(text=words.rate(tokens_per_s), number=tokens_per_s),
+        Entry(text=words.rate(prompt_per_s), number=prompt_per_s),
+        Entry(text=str(cell.threads or words.UNKNOWN), number=cell.threads),
+        Entry(text=words.size(run.model.size_bytes), number=run.model.size_bytes),
+        Entry(text=words.size(cell.max_rss_bytes), number=cell.max_rss_bytes),
+        Entry(text=run.binary.engine_commit or run.binary.program, range=run.binary.source),
+        Entry(text=run.started_utc[:10]),
+        Entry(text=cell.state, range=count),
+    )
+
+
+def leaderboard_page(cells: Sequence[Cell], table: Table, documents: Sequence[str]) -> Page:
+    """Return the page of some cells, which links to so many documents beside it."""
+    boards = {cell.runs[0].board.name for cell in cells}
+    models = {cell.runs[0].model.sha256 for cell in cells}
+    links = tuple(html('<a href="./{}/{}.json">{}</a>', RESULTS, each, each) for each in documents)
+    count = (
+        f"{words.counted(len(cells), 'result')}: {words.counted(len(models), 'model')} on "
+        f"{words.counted(len(boards), 'board')}"
+    )
+    return Page(
+        headline=count,
+        header=tuple(
+            paragraphs(
+                "The fastest median time per token comes first. Results that are not valid come "
+                "last: their figures are not reliable.",
+                "Four digits after a board's name tell boards of a kind apart; they change when "
+                "one is restarted.",
+                style="soft",
+            )
+        ),
+        sections=(
+            results_section(
+                "Results",
+                "Below a median is its 95% confidence interval. Rows that are equal in a column "
+                "stay in their order, so sort by the second criterion first.",
+                table,
+            ),
+            Section(title="Documents", blocks=(Items(items=links, style="files"),)),
+        ),
+        version=__version__,
+    )

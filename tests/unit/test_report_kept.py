@@ -1,0 +1,192 @@
+"""What of a run is published: what makes it checkable, and nothing that says whose it is."""
+
+from __future__ import annotations
+
+import getpass
+import re
+import socket
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pytest
+
+from armload.analysis.compare import compare
+from armload.analysis.measurement import measurement_of
+from armload.analysis.run import Run
+from armload.core.errors import UsageError
+from armload.core.values import as_json
+from armload.engines.plan import SEED_PROMPT
+from armload.report.exchange import Included
+from armload.report.exchange.kept import EVERYTHING, kept
+from tests.unit.published import fields_at, free_texts, planted, talkative_run, text_fields
+from tests.unit.runs import failed_run, quick_run, storage_run
+from tests.unit.streamed import streamed_run
+from tests.unit.sweeps import made_run
+
+USER, HOST, HOME, ADDRESS, IPV6 = "zaphod", "heart-of-gold", "/home/zaphod", "10.1.2.33", "fe80::7"
+SECRETS = (USER, HOST, HOME, ADDRESS, "192.168.7.21", IPV6, "zaphod@heart-of-gold")
+WAYS: tuple[Callable[[str, str], str], ...] = (
+    lambda secret, _: secret,
+    lambda secret, text: f"{text} {secret}",
+    lambda secret, text: f"{text}-{secret}",
+    lambda secret, text: f"{text}/{secret}",
+    lambda secret, text: f"{secret}-{text}",
+    lambda secret, text: f"{secret}\n{text}",
+)
+
+
+def of_this_machine() -> list[str]:
+    """Return the user, the host, the home folder and the addresses that are those of the tests."""
+    addresses = [
+        each.address.partition("%")[0]
+        for several in psutil.net_if_addrs().values()
+        for each in several
+    ]
+    return [getpass.getuser(), socket.gethostname(), str(Path.home()), *addresses]
+
+
+def occurrences(text: str, secret: str) -> int:
+    return len(re.findall(rf"(?<![A-Za-z0-9]){re.escape(secret)}(?![A-Za-z0-9])", text))
+
+
+def leaked(run: Run) -> list[str]:
+    """Return the secrets that are published of a run, whatever text they were written into.
+
+    A host may be called like a word of ours, such as ``vm``, which is no more often there then.
+    """
+    found, usual, places = [], as_json(kept(run)), free_texts(run)
+    for secret in dict.fromkeys([*SECRETS, *of_this_machine()]):
+        for way in WAYS:
+            full = planted(run, partial(way, secret), places)
+            assert occurrences(as_json(full), secret) > 40
+            if occurrences(as_json(kept(full)), secret) > occurrences(usual, secret):
+                found.append(secret)
+    return found
+
+
+@pytest.mark.parametrize("run", [talkative_run(), made_run()], ids=["talkative", "usual"])
+def test_no_text_of_a_run_brings_a_secret_into_what_is_published(run: Run) -> None:
+    assert leaked(run) == []
+
+
+def test_the_secrets_are_in_every_field_that_can_hold_a_text() -> None:
+    run = talkative_run()
+    formed = {"Plan.cpus", "Plan.kv_type", "Plan.speculate"}  # are checked when a run is read
+    assert text_fields() - formed <= fields_at(run, free_texts(run))
+
+
+def test_names_and_the_prompt_are_published_only_if_asked_for() -> None:
+    run = talkative_run()
+    silent = as_json(kept(run))
+    told: dict[Included, list[str]] = {
+        "board": [f'"{run.board.name}-'],
+        "model": [f'"{run.model.name}"'],
+        "prompt": [f'"{run.plan.prompt if run.plan else ""}"', run.text],
+    }
+    assert set(told) == set(EVERYTHING)
+    for included, words in told.items():
+        text = as_json(kept(run, [included]))
+        assert all(word in text for word in words)
+        assert not any(word in silent for word in words)
+
+
+def test_a_name_that_was_asked_for_is_a_name_and_no_path() -> None:
+    run = planted(talkative_run(), lambda _: "/home/zaphod/x")
+    assert "zaphod" not in as_json(kept(run, ["board", "model"]))
+
+
+@pytest.mark.parametrize(
+    "run",
+    [quick_run(), storage_run(), streamed_run(), failed_run(), made_run(), talkative_run()],
+    ids=lambda run: run.id,
+)
+def test_what_is_published_is_the_same_when_it_is_published_again(run: Run) -> None:
+    for include in ((), EVERYTHING):
+        published = kept(run, include)
+        assert kept(published) == published
+        assert Run.model_validate_json(as_json(published)) == published
+
+
+def test_what_makes_a_result_checkable_is_published() -> None:
+    run = talkative_run()
+    published = kept(run)
+    assert published.steps == run.steps
+    assert published.summary.token_s == run.summary.token_s
+    assert published.model.sha256 == run.model.sha256
+    assert published.binary == run.binary
+    assert published.board.name == "raspberry-pi-5-2gb-" + published.board.name[-4:]
+    assert published.board.cpu_features == run.board.cpu_features
+    assert published.before.kernel == run.before.kernel
+    assert published.before.governors == ("schedutil",)
+    assert (published.before.celsius, published.governor) == (45.0, "performance")
+    assert published.command == ("llama-completion", "-n", "32", "-no-cnv")
+    assert published.plan is not None
+    assert published.plan.extra == ("--no-repack", "-ub", "256")
+    assert [each.name for each in published.verdict.findings] == [
+        each.name for each in run.verdict.findings
+    ]
+    assert not published.verdict.valid
+
+
+def test_the_default_prompt_is_no_secret() -> None:
+    plan = kept(quick_run()).plan
+    assert plan is not None
+    assert plan.prompt == SEED_PROMPT
+
+
+@pytest.mark.parametrize(
+    ("release", "published"),
+    [
+        ("6.12.48+deb13-arm64", "6.12.48-arm64"),
+        ("6.6.51-v8-16k+", "6.6.51-v8"),
+        ("5.10.160-rockchip-rk3588", "5.10.160-rockchip"),
+        ("5.10.209-zaphod", "5.10.209"),
+        ("6.8", "6.8"),
+        ("10.1.2.33", ""),
+        ("zaphod", ""),
+    ],
+)
+def test_a_kernel_keeps_its_version_and_its_vendor(release: str, published: str) -> None:
+    run = quick_run()
+    before = run.before.model_copy(update={"kernel": release})
+    assert kept(run.model_copy(update={"before": before})).before.kernel == published
+
+
+@pytest.mark.parametrize(
+    ("architecture", "published"),
+    [
+        *((name, name) for name in ("llama", "qwen3moe", "gemma3n", "gpt-oss", "falcon-h1")),
+        *((name, name) for name in ("lfm2moe", "ernie4_5-moe", "nemotron_h_moe", "granitehybrid")),
+        *((name, "") for name in ("zaphod", "llama-zaphod", "llama zaphod")),
+    ],
+)
+def test_an_architecture_is_one_of_llama_cpp(architecture: str, published: str) -> None:
+    run = quick_run()
+    model = run.model.model_copy(update={"architecture": architecture})
+    assert kept(run.model_copy(update={"model": model})).model.architecture == published
+
+
+def test_boards_of_a_kind_stay_apart_and_boots_of_one_do_not_tell_which() -> None:
+    names = []
+    for boot in ("one", "two", "one"):
+        before = quick_run().before.model_copy(update={"boot_id": boot})
+        names.append(kept(quick_run().model_copy(update={"before": before})).board.name)
+    assert names[0] == names[2] != names[1]
+    assert all(re.fullmatch("rk3568-[0-9a-f]{4}", name) for name in names)
+
+
+def test_a_run_without_its_text_is_not_garbage() -> None:
+    mine, theirs = measurement_of(quick_run()), measurement_of(kept(quick_run()))
+    assert (theirs.garbage, theirs.text) == ("", None)
+    (compared,) = compare([mine], [theirs])
+    assert {each.figures.kind for each in compared.differences} == {"differs"}
+    assert not any("garbage" in each.sentence for each in compared.differences)
+    assert compared.measured[0].ratio.ratio == pytest.approx(1.0)
+
+
+def test_only_runs_that_time_tokens_are_published() -> None:
+    scorer = quick_run().model_copy(update={"engine_name": "llama-scorer"})
+    with pytest.raises(UsageError, match="no tokens whose times could be exported"):
+        kept(scorer)

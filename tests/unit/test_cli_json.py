@@ -88,6 +88,7 @@ PRINTED = {
     "board.clean --board here --yes": "board.clean",
     "pull --board here": "pull",
     "clean --yes": "clean",
+    "completion bash": "completion",
 }
 
 MISTAKEN = {
@@ -112,6 +113,7 @@ MISTAKEN = {
     "report nothing": 2,
     "compare nothing nothing": 2,
     "clean --what nothing": 2,
+    "completion tcsh": 2,
     "board.probe --board nowhere": 2,
     "board.add here --host a": 2,
     "board.trust": 2,

@@ -10,7 +10,8 @@ from armload.cli.completion.command_line import Typed, candidates, split
 from armload.cli.completion.names import Candidate
 from armload.cli.completion.table import load_table
 
-_SPECIAL = frozenset(" \t\n\"'\\$`&;|<>()*?[]{}!#")
+_SEPARATORS = frozenset("\t\n")
+_SPECIAL = frozenset(" \"'\\$`&;|<>()*?[]{}!#")
 
 
 def answer(words: Sequence[str]) -> None:
@@ -23,7 +24,11 @@ def answer(words: Sequence[str]) -> None:
     try:
         shell, line, *breaks = words
         typed = split(line, "".join(breaks))
-        lines = [_LINES[shell](each, typed) for each in candidates(typed, load_table())]
+        lines = [
+            _LINES[shell](each, typed)
+            for each in candidates(typed, load_table())
+            if not _SEPARATORS & set(each.word)
+        ]
         sys.stdout.buffer.write(os.fsencode("".join(lines)))
         sys.stdout.flush()
     except Exception:  # noqa: BLE001 - an error in the middle of a line that is being typed helps nobody
@@ -32,7 +37,8 @@ def answer(words: Sequence[str]) -> None:
 
 def _for_bash(candidate: Candidate, typed: Typed) -> str:
     rest = _quoted(candidate.word[typed.kept :], typed)
-    return rest + (f"{typed.quote} " if candidate.is_whole else "") + "\n"
+    # An open quote is closed by readline.
+    return rest + (" " if candidate.is_whole and not typed.quote else "") + "\n"
 
 
 def _for_zsh(candidate: Candidate, typed: Typed) -> str:

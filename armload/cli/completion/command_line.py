@@ -71,7 +71,7 @@ def split(line: str, breaks: str = "") -> Typed:
 def candidates(typed: Typed, table: Table) -> list[Candidate]:
     """Return the words that can stand where the cursor is."""
     _, *words = typed.words
-    found = _following(words, typed.current, table)
+    found = dict.fromkeys(_following(words, typed.current, table))
     return [each for each in found if each.word.startswith(typed.current)]
 
 

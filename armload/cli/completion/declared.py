@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from inspect import getdoc
 from typing import Literal, get_args, get_origin
 
+from armload.boards.hardware import all_hardware
 from armload.build.compiler import COMPILERS
 from armload.build.programs import MAIN_PROGRAMS, SCORER
 from armload.cli.completion.table import Parameter, Table, VerbEntry
@@ -86,6 +87,7 @@ def table_text() -> str:
     table = _table()
     lines = [
         f'"file_types": {json.dumps(table["file_types"])},',
+        f'"hardware": {json.dumps(table["hardware"])},',
         f'"models": {json.dumps(table["models"])},',
         '"verbs": {',
     ]
@@ -107,6 +109,7 @@ def _listed(key: str, parameters: Sequence[Parameter], end: str) -> Iterator[str
 def _table() -> Table:
     return Table(
         file_types=list(TENSOR_TYPES),
+        hardware=[each.name for each in all_hardware()],
         models=[DEMO, SMOLLM2, LIKE, *(WORD_PROBLEMS + each for each in QUANTISATIONS)],
         verbs={name: _entry(name, namespace[name]) for name in namespace.task_names},
     )

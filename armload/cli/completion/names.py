@@ -63,6 +63,8 @@ def names(taken: str, typed: str, table: Table) -> Iterator[Candidate]:
         yield from _models(typed, table)
     elif taken in _NAMES:
         yield from map(Candidate, _NAMES[taken]())
+        if taken == "hardware":
+            yield from map(Candidate, table["hardware"])
     elif taken in _RESULTS:
         words, folders = _RESULTS[taken]
         yield from map(Candidate, words)

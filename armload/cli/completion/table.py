@@ -41,9 +41,14 @@ class VerbEntry(TypedDict):
 
 
 class Table(TypedDict):
-    """What is known without looking at the workspace."""
+    """What is known without looking at the workspace.
+
+    Attributes:
+        hardware: of the shipped catalogue, each size of memory by itself.
+    """
 
     file_types: list[str]
+    hardware: list[str]
     models: list[str]
     verbs: dict[str, VerbEntry]
 

@@ -1,0 +1,218 @@
+"""Makes a release of the commit that is checked out: wheel, sdist with manual pages, SBOM.
+
+    .venv/bin/python release.py             # into dist/
+    .venv/bin/python release.py --dry-run   # the same checks of the tree as it is, and no files
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent
+DIST = ROOT / "dist"
+
+_VERSION = re.compile(r'^__version__ = "(.+)"$', re.MULTILINE)
+_ALLOWED = re.compile(r"\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?")
+_SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
+
+
+class NotReadyError(Exception):
+    """What has to change before a release."""
+
+
+def version_of(root: Path) -> str:
+    """Return the version that the package declares.
+
+    Raises:
+        NotReadyError: it is no version of a release.
+    """
+    found = _VERSION.search((root / "armload" / "__init__.py").read_text(encoding="utf-8"))
+    version = found[1] if found else ""
+    if not _ALLOWED.fullmatch(version):
+        raise NotReadyError(
+            f"armload/__init__.py: {version!r} is not a version such as 1.2.3 or 1.2.3rc1."
+        )
+    return version
+
+
+def check_changelog(text: str, version: str, *, may_be_unreleased: bool) -> None:
+    """Check that a changelog begins with the changes of a version.
+
+    Raises:
+        NotReadyError: it begins with others, or has none.
+    """
+    first, *others = list(_SECTION.finditer(text)) or [None]
+    heading = first[1] if first else ""
+    is_this = re.fullmatch(rf"{re.escape(version)} \(\d{{4}}-\d\d-\d\d\)", heading)
+    if not is_this and not (may_be_unreleased and heading == "Unreleased"):
+        raise NotReadyError(
+            f"CHANGELOG.md begins with {heading!r}. For this release it has to be "
+            f"'## {version} (YEAR-MONTH-DAY)'."
+        )
+    end = others[0].start() if others and others[0] else len(text)
+    if first and "\n- " not in text[first.end() : end]:
+        raise NotReadyError(f"CHANGELOG.md: {heading!r} lists no changes.")
+
+
+def check_tree(version: str) -> None:
+    """Check that the commit is what will be released, for the first time.
+
+    Raises:
+        NotReadyError: there are changes beside it, or the version has a tag.
+    """
+    if _git("status", "--porcelain"):
+        raise NotReadyError("There are changes that are not committed: see git status.")
+    if _git("tag", "--list", f"v{version}"):
+        raise NotReadyError(
+            f"There is a tag v{version} already. Raise __version__ in armload/__init__.py."
+        )
+
+
+def export(folder: Path) -> None:
+    """Copy what belongs to the project, and nothing that git ignores."""
+    names = _git("ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
+    for name in filter(None, names):
+        source, copy = ROOT / name, folder / name
+        if source.is_file():  # one that was deleted may still be listed
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, copy)
+
+
+def build(project: Path, epoch: str) -> list[Path]:
+    """Build the sdist with its manual pages, and the wheel from that sdist."""
+    reproducible = {"SOURCE_DATE_EPOCH": epoch}
+    pages, built = project / "man", project / "dist"
+    pages.mkdir()
+    _run([sys.executable, "-m", "armload.cli.manual", pages], cwd=project, environment=reproducible)
+    _run(
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", built, project],
+        cwd=project,
+        environment=reproducible,
+    )
+    return sorted(built.iterdir())
+
+
+def bill_of_materials() -> str:
+    """Return, as CycloneDX, the packages that armload needs, in the versions that are installed.
+
+    The tests run with these.
+    """
+    words = ["environment", "--output-reproducible", "--of", "JSON", "--mc-type", "application"]
+    project = ["--pyproject", ROOT / "pyproject.toml"]
+    said = _run([sys.executable, "-m", "cyclonedx_py", *words, *project, sys.executable])
+    bill: dict[str, Any] = json.loads(said)
+    needed = _reachable(bill)
+    bill["components"] = [each for each in bill["components"] if each["bom-ref"] in needed]
+    bill["dependencies"] = [each for each in bill["dependencies"] if each["ref"] in needed]
+    return json.dumps(bill, indent=1, ensure_ascii=False) + "\n"
+
+
+def _reachable(bill: Mapping[str, Any]) -> set[str]:
+    needs = {each["ref"]: each.get("dependsOn", []) for each in bill["dependencies"]}
+    found: set[str] = set()
+    waiting = [bill["metadata"]["component"]["bom-ref"]]
+    while waiting:
+        ref = waiting.pop()
+        if ref not in found:
+            found.add(ref)
+            waiting += needs.get(ref, [])
+    return found
+
+
+def main() -> None:
+    """Check and build; write to ``dist/`` unless this is a dry run."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--dry-run", action="store_true", help="check and build, keep nothing")
+    is_dry = parser.parse_args().dry_run
+    try:
+        version = version_of(ROOT)
+        changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+        check_changelog(changes, version, may_be_unreleased=is_dry)
+        if not is_dry:
+            check_tree(version)
+        with tempfile.TemporaryDirectory(prefix="armload-release-") as folder:
+            files = _made(Path(folder), version)
+            if not is_dry:
+                _keep(files)
+    except NotReadyError as error:
+        sys.exit(f"release: {error}")
+    if is_dry:
+        print(f"release: {version} can be built; nothing was written.")
+        return
+    print(f"release: {version} is in {DIST}. Next:")
+    print(f"  git tag v{version} && git push --tags")
+    print(f"  twine upload dist/armload-{version}*.whl dist/armload-{version}.tar.gz")
+
+
+def _made(folder: Path, version: str) -> list[Path]:
+    """Build everything twice, compare, and check what was built."""
+    epoch = _git("log", "-1", "--format=%ct").strip()
+    both = []
+    for name in ("first", "second"):
+        export(folder / name)
+        both.append(build(folder / name, epoch))
+    for one, other in zip(*both, strict=True):
+        if one.name != other.name or one.read_bytes() != other.read_bytes():
+            raise NotReadyError(f"{one.name} differs between two builds of the same files.")
+    files = both[0]
+    _run([sys.executable, "-m", "twine", "check", "--strict", *files])
+    wheels = [each for each in files if each.suffix == ".whl"]
+    _run([sys.executable, "-m", "check_wheel_contents", *wheels])
+    bill = folder / f"armload-{version}.cdx.json"
+    bill.write_text(bill_of_materials(), encoding="utf-8")
+    sums = folder / "SHA256SUMS"
+    lines = [f"{hashlib.sha256(each.read_bytes()).hexdigest()}  {each.name}" for each in (*files, bill)]
+    sums.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    return [*files, bill, sums]
+
+
+def _keep(files: Sequence[Path]) -> None:
+    shutil.rmtree(DIST, ignore_errors=True)
+    DIST.mkdir()
+    for each in files:
+        shutil.copy(each, DIST)
+
+
+def _git(*words: str) -> str:
+    return _run(["git", *words])
+
+
+def _run(
+    words: Sequence[str | Path],
+    *,
+    cwd: Path = ROOT,
+    environment: Mapping[str, str] | None = None,
+) -> str:
+    """Run a program and return what it printed.
+
+    Raises:
+        NotReadyError: it failed; with what it said.
+    """
+    done = subprocess.run(
+        words,
+        cwd=cwd,
+        env=os.environ | dict(environment or {}),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        said = "\n".join(filter(None, [done.stdout.strip(), done.stderr.strip()]))
+        raise NotReadyError(f"{' '.join(map(str, words))} failed:\n{said}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    main()

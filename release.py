@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib.metadata
 import json
 import os
 import re
@@ -18,6 +19,9 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent
 DIST = ROOT / "dist"
@@ -103,31 +107,43 @@ def build(project: Path, epoch: str) -> list[Path]:
     return sorted(built.iterdir())
 
 
-def bill_of_materials() -> str:
+def bill_of_materials(version: str) -> str:
     """Return, as CycloneDX, the packages that armload needs, in the versions that are installed.
 
     The tests run with these.
     """
     words = ["environment", "--output-reproducible", "--of", "JSON", "--mc-type", "application"]
     project = ["--pyproject", ROOT / "pyproject.toml"]
-    said = _run([sys.executable, "-m", "cyclonedx_py", *words, *project, sys.executable])
-    bill: dict[str, Any] = json.loads(said)
-    needed = _reachable(bill)
-    bill["components"] = [each for each in bill["components"] if each["bom-ref"] in needed]
-    bill["dependencies"] = [each for each in bill["dependencies"] if each["ref"] in needed]
+    bill: dict[str, Any] = json.loads(_run([sys.executable, "-m", "cyclonedx_py", *words, *project]))
+    root = bill["metadata"]["component"]
+    root["version"] = version
+    # The tool lists all that is installed, and takes an extra's packages for needed ones.
+    needed = _needed()
+    bill["components"] = [
+        each for each in bill["components"] if canonicalize_name(each["name"]) in needed
+    ]
+    refs = {root["bom-ref"], *(each["bom-ref"] for each in bill["components"])}
+    bill["dependencies"] = [
+        each | {"dependsOn": [ref for ref in each.get("dependsOn", ()) if ref in refs]}
+        for each in bill["dependencies"]
+        if each["ref"] in refs
+    ]
     return json.dumps(bill, indent=1, ensure_ascii=False) + "\n"
 
 
-def _reachable(bill: Mapping[str, Any]) -> set[str]:
-    needs = {each["ref"]: each.get("dependsOn", []) for each in bill["dependencies"]}
-    found: set[str] = set()
-    waiting = [bill["metadata"]["component"]["bom-ref"]]
+def _needed() -> set[str]:
+    """Return the packages that an installation without extras brings along, here."""
+    found: set[tuple[str, str]] = set()
+    waiting = [("armload", "")]
     while waiting:
-        ref = waiting.pop()
-        if ref not in found:
-            found.add(ref)
-            waiting += needs.get(ref, [])
-    return found
+        name, extra = waiting.pop()
+        for line in importlib.metadata.requires(name) or ():
+            each = Requirement(line)
+            if each.marker is None or each.marker.evaluate({"extra": extra}):
+                needs = {(canonicalize_name(each.name), part) for part in ("", *each.extras)}
+                waiting += needs - found
+                found |= needs
+    return {name for name, _ in found}
 
 
 def main() -> None:
@@ -170,7 +186,7 @@ def _made(folder: Path, version: str) -> list[Path]:
     wheels = [each for each in files if each.suffix == ".whl"]
     _run([sys.executable, "-m", "check_wheel_contents", *wheels])
     bill = folder / f"armload-{version}.cdx.json"
-    bill.write_text(bill_of_materials(), encoding="utf-8")
+    bill.write_text(bill_of_materials(version), encoding="utf-8")
     sums = folder / "SHA256SUMS"
     lines = [f"{hashlib.sha256(each.read_bytes()).hexdigest()}  {each.name}" for each in (*files, bill)]
     sums.write_text("\n".join([*lines, ""]), encoding="utf-8")

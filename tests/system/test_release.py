@@ -130,11 +130,14 @@ def test_outside_a_clone_verbs_work(
 
 
 def test_the_bill_of_materials_lists_what_is_needed_and_not_what_tests_need() -> None:
-    bill = json.loads(release.bill_of_materials())
+    bill = json.loads(release.bill_of_materials(__version__))
     assert bill["bomFormat"] == "CycloneDX"
-    assert bill["metadata"]["component"]["name"] == "armload"
+    root = bill["metadata"]["component"]
+    assert (root["name"], root["version"]) == ("armload", __version__)
     listed = {each["name"]: each["version"] for each in bill["components"]}
     assert {"pydantic", "pydantic_core", "ziglang", "paramiko", "cmake"} <= set(listed)
+    (needs,) = (each["dependsOn"] for each in bill["dependencies"] if each["ref"] == root["bom-ref"])
+    assert {"ziglang==0.15.2", f"pydantic=={listed['pydantic']}"} <= set(needs)
     assert not {"pytest", "ruff", "twine", "armload"} & set(listed)
     assert listed["ziglang"] == "0.15.2"
 

@@ -10,6 +10,8 @@ from armload.cli.completion.table import Parameter, Table, VerbEntry
 
 _ENDS_A_COMMAND = ";|&(\n"
 _ESCAPABLE = '"\\$`'
+
+
 class Typed(NamedTuple):
     """What is typed up to the cursor.
 

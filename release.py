@@ -1,7 +1,7 @@
 """Makes a release of the commit that is checked out: wheel, sdist with manual pages, SBOM.
 
-    .venv/bin/python release.py             # into dist/
-    .venv/bin/python release.py --dry-run   # the same checks of the tree as it is, and no files
+.venv/bin/python release.py             # into dist/
+.venv/bin/python release.py --dry-run   # the same checks of the tree as it is, and no files
 """
 
 from __future__ import annotations
@@ -56,16 +56,14 @@ def check_changelog(text: str, version: str, *, may_be_unreleased: bool) -> None
     Raises:
         NotReadyError: it begins with others, or has none.
     """
-    first, *others = list(_SECTION.finditer(text)) or [None]
-    heading = first[1] if first else ""
+    _, heading, changes, *_ = [*_SECTION.split(text), "", ""]
     is_this = re.fullmatch(rf"{re.escape(version)} \(\d{{4}}-\d\d-\d\d\)", heading)
     if not is_this and not (may_be_unreleased and heading == "Unreleased"):
         raise NotReadyError(
             f"CHANGELOG.md begins with {heading!r}. For this release it has to be "
             f"'## {version} (YEAR-MONTH-DAY)'."
         )
-    end = others[0].start() if others and others[0] else len(text)
-    if first and "\n- " not in text[first.end() : end]:
+    if "\n- " not in changes:
         raise NotReadyError(f"CHANGELOG.md: {heading!r} lists no changes.")
 
 
@@ -98,12 +96,9 @@ def build(project: Path, epoch: str) -> list[Path]:
     reproducible = {"SOURCE_DATE_EPOCH": epoch}
     pages, built = project / "man", project / "dist"
     pages.mkdir()
-    _run([sys.executable, "-m", "armload.cli.manual", pages], cwd=project, environment=reproducible)
-    _run(
-        [sys.executable, "-m", "build", "--no-isolation", "--outdir", built, project],
-        cwd=project,
-        environment=reproducible,
-    )
+    _module("armload.cli.manual", pages, cwd=project, environment=reproducible)
+    words = ("--no-isolation", "--outdir", built, project)
+    _module("build", *words, cwd=project, environment=reproducible)
     return sorted(built.iterdir())
 
 
@@ -112,9 +107,9 @@ def bill_of_materials(version: str) -> str:
 
     The tests run with these.
     """
-    words = ["environment", "--output-reproducible", "--of", "JSON", "--mc-type", "application"]
-    project = ["--pyproject", ROOT / "pyproject.toml"]
-    bill: dict[str, Any] = json.loads(_run([sys.executable, "-m", "cyclonedx_py", *words, *project]))
+    words = ("environment", "--output-reproducible", "--of", "JSON", "--mc-type", "application")
+    said = _module("cyclonedx_py", *words, "--pyproject", ROOT / "pyproject.toml")
+    bill: dict[str, Any] = json.loads(said)
     root = bill["metadata"]["component"]
     root["version"] = version
     # The tool lists all that is installed, and takes an extra's packages for needed ones.
@@ -182,13 +177,15 @@ def _made(folder: Path, version: str) -> list[Path]:
         if one.name != other.name or one.read_bytes() != other.read_bytes():
             raise NotReadyError(f"{one.name} differs between two builds of the same files.")
     files = both[0]
-    _run([sys.executable, "-m", "twine", "check", "--strict", *files])
+    _module("twine", "check", "--strict", *files)
     wheels = [each for each in files if each.suffix == ".whl"]
-    _run([sys.executable, "-m", "check_wheel_contents", *wheels])
+    _module("check_wheel_contents", *wheels)
     bill = folder / f"armload-{version}.cdx.json"
     bill.write_text(bill_of_materials(version), encoding="utf-8")
     sums = folder / "SHA256SUMS"
-    lines = [f"{hashlib.sha256(each.read_bytes()).hexdigest()}  {each.name}" for each in (*files, bill)]
+    lines = [
+        f"{hashlib.sha256(each.read_bytes()).hexdigest()}  {each.name}" for each in (*files, bill)
+    ]
     sums.write_text("\n".join([*lines, ""]), encoding="utf-8")
     return [*files, bill, sums]
 
@@ -201,12 +198,20 @@ def _keep(files: Sequence[Path]) -> None:
 
 
 def _git(*words: str) -> str:
-    return _run(["git", *words])
+    return _run("git", *words)
+
+
+def _module(
+    name: str,
+    *words: str | Path,
+    cwd: Path = ROOT,
+    environment: Mapping[str, str] | None = None,
+) -> str:
+    return _run(sys.executable, "-m", name, *words, cwd=cwd, environment=environment)
 
 
 def _run(
-    words: Sequence[str | Path],
-    *,
+    *words: str | Path,
     cwd: Path = ROOT,
     environment: Mapping[str, str] | None = None,
 ) -> str:

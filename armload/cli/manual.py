@@ -36,7 +36,11 @@ def _program_page() -> str:
             *_section("SYNOPSIS", ".B armload\nVERB [options]"),
             *_section("DESCRIPTION", _text(ABOUT)),
             *_section("VERBS", *(_entry(name, about) for name, about in verbs)),
-            *_section("OPTIONS", _entry("-h, --help", "show help"), _entry("-V, --version", "show the version")),
+            *_section(
+                "OPTIONS",
+                _entry("-h, --help", "show help"),
+                _entry("-V, --version", "show the version"),
+            ),
             *_section("EXIT STATUS", _text(EXIT_STATUSES.partition(": ")[2])),
             *_section("SEE ALSO", ",\n".join(f".BR armload-{name} (1)" for name, _ in verbs)),
         ],

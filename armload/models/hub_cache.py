@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from armload.core.workspace import cache_folder
 
 _FOLDER = "models--"
+_LATER_PART = re.compile(r"-(?!00001)\d{5}-of-\d{5}\.gguf$")
 
 
 def hugging_face_cache() -> Path:
@@ -36,10 +38,14 @@ def expanded(path: str) -> Path:
 
 
 def kept_models() -> Iterator[str]:
-    """Yield ``hf:ORG/REPO/FILE.gguf`` of every GGUF file that was downloaded, ``ms:`` alike."""
+    """Yield ``hf:ORG/REPO/FILE.gguf`` of every downloaded GGUF file, ``ms:`` alike.
+
+    Of a model in several files, that is the first.
+    """
     for prefix, cache in (("hf:", hugging_face_cache()), ("ms:", model_scope_cache())):
         for folder in cache.glob(f"{_FOLDER}*"):
             repo = folder.name.removeprefix(_FOLDER).replace("--", "/")
             for snapshot in folder.glob("snapshots/*"):
                 for file in snapshot.rglob("*.gguf"):
-                    yield f"{prefix}{repo}/{file.relative_to(snapshot).as_posix()}"
+                    if not _LATER_PART.search(file.name):
+                        yield f"{prefix}{repo}/{file.relative_to(snapshot).as_posix()}"

@@ -82,7 +82,9 @@ class Terminal:
 
 
 @pytest.fixture(scope="module", params=["bash", "zsh", "fish"])
-def terminal(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+def terminal(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Terminal]:
     """A shell whose home folder holds nothing but what ``--install`` put there."""
     shell: str = request.param
     if shutil.which(shell) is None:

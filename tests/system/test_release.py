@@ -48,8 +48,7 @@ def wheel(built: list[list[Path]]) -> Path:
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an installed armload, whose libraries are those beside this Python."""
     folder = tmp_path_factory.mktemp("installed")
-    words = ["pip", "install", "--quiet", "--no-deps", "--no-index", "--target", folder, wheel]
-    subprocess.run([sys.executable, "-m", *words], check=True)
+    release._module("pip", "install", "--no-deps", "--no-index", "--target", folder, wheel)
     return folder
 
 
@@ -73,7 +72,9 @@ def test_the_wheel_holds_the_package_and_the_data_and_nothing_else(wheel: Path) 
 def test_the_sdist_holds_a_manual_page_for_each_verb(built: list[list[Path]]) -> None:
     (path,) = (each for each in built[0] if each.name.endswith(".tar.gz"))
     with tarfile.open(path) as archive:
-        names = {PurePosixPath(name).relative_to(f"armload-{__version__}") for name in archive.getnames()}
+        names = {
+            PurePosixPath(name).relative_to(f"armload-{__version__}") for name in archive.getnames()
+        }
     pages = {name.name for name in names if name.parent == PurePosixPath("man")}
     assert pages == {"armload.1", *(f"armload-{verb}.1" for verb in namespace.task_names)}
     assert PurePosixPath("release.py") in names
@@ -82,8 +83,8 @@ def test_the_sdist_holds_a_manual_page_for_each_verb(built: list[list[Path]]) ->
 def test_what_is_published_passes_the_registrys_checks(
     built: list[list[Path]], wheel: Path
 ) -> None:
-    subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *built[0]], check=True)
-    subprocess.run([sys.executable, "-m", "check_wheel_contents", wheel], check=True)
+    release._module("twine", "check", "--strict", *built[0])
+    release._module("check_wheel_contents", wheel)
 
 
 def output(installed: Path, folder: Path, *words: str) -> str:
@@ -136,7 +137,9 @@ def test_the_bill_of_materials_lists_what_is_needed_and_not_what_tests_need() ->
     assert (root["name"], root["version"]) == ("armload", __version__)
     listed = {each["name"]: each["version"] for each in bill["components"]}
     assert {"pydantic", "pydantic_core", "ziglang", "paramiko", "cmake"} <= set(listed)
-    (needs,) = (each["dependsOn"] for each in bill["dependencies"] if each["ref"] == root["bom-ref"])
+    (needs,) = (
+        each["dependsOn"] for each in bill["dependencies"] if each["ref"] == root["bom-ref"]
+    )
     assert {"ziglang==0.15.2", f"pydantic=={listed['pydantic']}"} <= set(needs)
     assert not {"pytest", "ruff", "twine", "armload"} & set(listed)
     assert listed["ziglang"] == "0.15.2"
@@ -145,7 +148,13 @@ def test_the_bill_of_materials_lists_what_is_needed_and_not_what_tests_need() ->
 _INSTALLERS = {
     "uv tool": ["uv", "tool", "install", "--quiet", "WHEEL"],
     "pipx": ["pipx", "install", "--quiet", "WHEEL"],
-    "pip": ["sh", "-c", '"$0" -m venv venv && venv/bin/pip install -q "$1"', sys.executable, "WHEEL"],
+    "pip": [
+        "sh",
+        "-c",
+        '"$0" -m venv venv && venv/bin/pip install -q "$1"',
+        sys.executable,
+        "WHEEL",
+    ],
 }
 
 
@@ -163,7 +172,9 @@ def test_people_install_it(installer: str, wheel: Path, tmp_path: Path) -> None:
     }
     words = [str(wheel) if word == "WHEEL" else word for word in _INSTALLERS[installer]]
     subprocess.run(words, cwd=tmp_path, env=environment, check=True)
-    program = tmp_path / "venv" / "bin" / "armload" if installer == "pip" else bin_folder / "armload"
+    program = (
+        tmp_path / "venv" / "bin" / "armload" if installer == "pip" else bin_folder / "armload"
+    )
     for line in ("--help", "fit --hardware all --model like:llama-3.2-1b:Q4_0"):
         subprocess.run([program, *line.split()], cwd=tmp_path, env=environment, check=True)
 

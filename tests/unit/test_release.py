@@ -35,7 +35,7 @@ def test_the_changelog_begins_with_the_version(
     if is_ready:
         check_changelog(text, "0.1.0", may_be_unreleased=may_be_unreleased)
     else:
-        with pytest.raises(NotReadyError, match="CHANGELOG.md begins with"):
+        with pytest.raises(NotReadyError, match=r"CHANGELOG\.md begins with"):
             check_changelog(text, "0.1.0", may_be_unreleased=may_be_unreleased)
 
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from armload.cli.completion.names import Candidate, names, open_ended
 from armload.cli.completion.table import Parameter, Table, VerbEntry
 
-_ENDS_A_COMMAND = ";|&(\n"
-_ESCAPABLE = '"\\$`'
+_PIECE = re.compile(
+    r"""(?P<end>[;|&(\n])
+    | (?P<space>\s+)
+    | '(?P<single>[^']*)(?P<single_closed>')?
+    | "(?P<double>(?:\\.|[^"\\])*\\?)(?P<double_closed>")?
+    | \\(?P<escaped>.?)
+    | (?P<plain>.)""",
+    re.DOTALL | re.VERBOSE,
+)
+_OPEN = {"single": "'", "double": '"'}
 
 
 class Typed(NamedTuple):
@@ -36,38 +45,32 @@ def split(line: str, breaks: str = "") -> Typed:
         breaks: characters at which the shell begins to replace.
     """
     words: list[str] = []
-    current, quote, kept, opened, is_begun = "", "", 0, 0, False
-    characters = iter(line)
-    for each in characters:
-        if quote == "'" or (quote and each == quote):
-            if each == quote:
-                quote = ""
-            else:
-                current += each
-        elif each == "\\":
-            following = next(characters, "")
-            current += following if not quote or following in _ESCAPABLE else each + following
-            is_begun = True
-        elif quote:
-            current += each
-        elif each in "'\"":
-            quote, is_begun = each, True
-            opened = len(current)
-        elif each in _ENDS_A_COMMAND:
-            words.clear()
-            current, kept, is_begun = "", 0, False
-        elif each.isspace():
-            if is_begun:
+    current, quote, kept, is_begun = "", "", 0, False
+    for piece in _PIECE.finditer(line):
+        kind = piece.lastgroup or ""
+        if kind in {"end", "space"}:
+            if kind == "end":
+                words.clear()
+            elif is_begun:
                 words.append(current)
             current, kept, is_begun = "", 0, False
-        else:
-            current += each
-            is_begun = True
-            if each in breaks:
-                kept = len(current)
+            continue
+        quote = _OPEN.get(kind, "")
+        before, current = current, current + _unquoted(piece)
+        is_begun = True
+        if quote:
+            kept = len(before)
+        elif kind == "plain" and piece["plain"] in breaks:
+            kept = len(current)
     while words and "=" in words[0] and words[0].partition("=")[0].isidentifier():
         del words[0]
-    return Typed(tuple(words), current, quote, opened if quote else kept)
+    return Typed(tuple(words), current, quote, kept)
+
+
+def _unquoted(piece: re.Match[str]) -> str:
+    if piece["double"] is not None:
+        return re.sub(r'\\(["\\$`])', r"\1", piece["double"])
+    return piece["single"] or piece["escaped"] or piece["plain"] or ""
 
 
 def candidates(typed: Typed, table: Table) -> list[Candidate]:
@@ -93,9 +96,7 @@ def _following(words: list[str], current: str, table: Table) -> list[Candidate]:
         option = _option(verb, name)
         if not equals or option is None:
             return options
-        return [
-            each._replace(word=f"{name}={each.word}") for each in _values(option, value, table)
-        ]
+        return [each._replace(word=f"{name}={each.word}") for each in _values(option, value, table)]
     found = list(_values(state.argument, current, table)) if state.argument else []
     return found if found or current else options
 

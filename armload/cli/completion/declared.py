@@ -121,9 +121,7 @@ def _entry(name: str, verb: Verb) -> VerbEntry:
     return VerbEntry(
         about=(getdoc(verb) or "").partition("\n")[0],
         arguments=[_parameter(name, each) for each in declared if each.option.is_argument],
-        options=[
-            _parameter(name, each) for group in grouped(options).values() for each in group
-        ],
+        options=[_parameter(name, each) for group in grouped(options).values() for each in group],
     )
 
 

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 class CompletionOptions(OutputOptions):
     """A shell, and whether its files are changed."""
 
-    shell: Annotated[
-        Literal["bash", "zsh", "fish"], Option("bash, zsh or fish", is_argument=True)
-    ]
+    shell: Annotated[Literal["bash", "zsh", "fish"], Option("bash, zsh or fish", is_argument=True)]
     install: Annotated[
         bool, Option("write the script to your home folder, and load it when the shell starts")
     ] = False

@@ -145,6 +145,15 @@ def test_the_bill_of_materials_lists_what_is_needed_and_not_what_tests_need() ->
     assert listed["ziglang"] == "0.15.2"
 
 
+@pytest.mark.exhaustive(covers=["pyproject.toml", "release.py"])
+def test_the_bill_of_materials_is_valid() -> None:
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
+    text = release.bill_of_materials(__version__)
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+
+
 _INSTALLERS = {
     "uv tool": ["uv", "tool", "install", "--quiet", "WHEEL"],
     "pipx": ["pipx", "install", "--quiet", "WHEEL"],

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -81,15 +81,11 @@ class Terminal:
         os.close(self._ours)
 
 
-@pytest.fixture(scope="module", params=["bash", "zsh", "fish"])
-def terminal(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Terminal]:
-    """A shell whose home folder holds nothing but what ``--install`` put there."""
-    shell: str = request.param
+@contextmanager
+def opened(shell: str, folder: Path, *, is_installed: bool = True) -> Iterator[Terminal]:
+    """Open a shell whose home folder holds what ``--install`` put there, or what zsh looks for."""
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
-    folder = tmp_path_factory.mktemp(shell)
     workspace = folder / "workspace"
     (workspace / "boards").mkdir(parents=True)
     (workspace / "boards" / "kitchen.yaml").write_text("reach: {kind: local}\n")
@@ -111,20 +107,27 @@ def terminal(
         "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
         "LC_ALL": "C.UTF-8",
     }
-    subprocess.run(
-        ["armload", "completion", shell, "--install"],
-        env=environment,
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
+    words = ["armload", "completion", shell, *(["--install"] if is_installed else [])]
+    said = subprocess.run(words, env=environment, check=True, stdout=subprocess.PIPE).stdout
     with (home / START_FILES[shell]).open("a") as file:
+        if not is_installed:
+            (home / "_armload").write_bytes(said)
+            file.write("fpath=($HOME $fpath)\nautoload -Uz compinit && compinit\n")
         file.write(START_LINES[shell])
-    opened = Terminal(COMMANDS[shell], folder, environment)
+    terminal = Terminal(COMMANDS[shell], folder, environment)
     try:
-        wait_until(lambda: bool(opened.output), opened.process)
-        yield opened
+        wait_until(lambda: bool(terminal.output), terminal.process)
+        yield terminal
     finally:
-        opened.close()
+        terminal.close()
+
+
+@pytest.fixture(scope="module", params=["bash", "zsh", "fish"])
+def terminal(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Terminal]:
+    with opened(request.param, tmp_path_factory.mktemp(request.param)) as shell:
+        yield shell
 
 
 @pytest.mark.parametrize(
@@ -164,3 +167,9 @@ def test_what_a_shell_would_expand_is_quoted(terminal: Terminal) -> None:
         ["bash", "-c", f"printf '%s\\n' {completed}"], capture_output=True, text=True, check=True
     )
     assert words.stdout.splitlines() == ["armload", "bench", "-m", "z$c'd.gguf"]
+
+
+def test_zsh_finds_the_script_among_its_functions(tmp_path: Path) -> None:
+    with opened("zsh", tmp_path, is_installed=False) as terminal:
+        for _ in range(2):
+            assert terminal.line_after("armload ben\t") == "armload bench "

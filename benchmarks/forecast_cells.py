@@ -71,7 +71,6 @@ CELLS = (
     Cell(model="smollm2", prompt_tokens=1500),
     Cell(model="like:llama-3.2-1b:Q4_0"),
     Cell(model="like:llama-3.2-1b:Q4_0", prompt_tokens=2000),
-    Cell(model="like:llama-3.2-1b:Q4_0", options=("--engine-args=--no-repack",)),
     Cell(model="like:llama-3.2-1b:Q8_0"),
     Cell(model="like:llama-3.2-1b:Q4_K_M"),
     Cell(model="like:llama-3.2-1b:Q4_0", options=("--kv-type", "q8_0")),

@@ -19,6 +19,9 @@ PROMPT_DOUBT = 0.20
 LOAD_DOUBT = 0.5
 """Of starting a program, from the time of setting a model up and laying its weights out."""
 
+DISTURBED_SHARE = 0.1
+"""Share of a token's time in operations that other programs disturbed, from which it is said."""
+
 LEAST_TIMED = 0.9
 """Share of what operations move that must have been timed."""
 
@@ -93,12 +96,21 @@ def from_operations(
         for number, count in tokens[0].counts
         if (key := found.operations[number].key) in times
     )
+    disturbed_s = sum(
+        count * (_time_s(found, number, times) or 0.0)
+        for number, count in tokens[0].counts
+        if (known := times.get(found.operations[number].key)) and not known.is_settled
+    )
+    disturbed = min(1.0, disturbed_s / token_s) if token_s else 0.0
+    token = Expected.within(token_s, OPERATIONS_DOUBT)
     return Compute(
-        token_s=Expected.within(token_s, OPERATIONS_DOUBT),
+        # How much faster these operations are on a board that is idle is not known.
+        token_s=token.model_copy(update={"low": token.low * (1 - disturbed)}),
         prompt_token_s=Expected.within(prompt_s, PROMPT_DOUBT),
         prompt_growth_s=prompt_growth_s,
         load_s=Expected.within(found.load_s + layout_s + token_s, LOAD_DOUBT),
         source="operations",
+        notes=("operations disturbed",) if disturbed >= DISTURBED_SHARE else (),
     )
 
 

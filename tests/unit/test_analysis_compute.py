@@ -80,6 +80,16 @@ def test_loading_includes_laying_out_the_weights_and_the_first_token() -> None:
     assert _computed(256, matrix=laid_out).load_s.value == pytest.approx(0.2 + 10 * 0.03 + 0.11)
 
 
+def test_what_was_timed_beside_other_programs_may_be_much_faster_and_that_is_said() -> None:
+    busy = Timed(number=0, time_s=0.03, is_settled=False)
+    found, alone = _computed(256, matrix=busy), _computed(256)
+    assert (found.notes, alone.notes) == (("operations disturbed",), ())
+    assert found.token_s.value == pytest.approx(0.31)
+    assert found.token_s.low < 0.01 < alone.token_s.low
+    hardly = _computed(256, attention=Timed(number=0, time_s=0.001, is_settled=False))
+    assert hardly.notes == ()
+
+
 def test_what_was_not_timed_takes_as_long_for_each_byte() -> None:
     times = {key: timed for key, timed in TIMES.items() if key not in ("norm", "attention")}
     found = from_operations(FOUND, times, depth=256, memory_bytes_per_s=None)

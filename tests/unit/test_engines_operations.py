@@ -56,3 +56,14 @@ def test_what_was_timed_before_a_program_died_counts() -> None:
     ended = 'ARMLOAD_TIMED {"number":4,"signal":4}'
     found = list(read_timed(f'{timed}\nnoise\n{ended}\nARMLOAD_TIMED {{"number":5,"ti'))
     assert found == [Timed(number=3, time_s=0.25, load_s=0.5), Timed(number=4, signal=4)]
+
+
+def test_what_was_timed_beside_other_programs_is_timed_again_and_the_better_time_counts() -> None:
+    busy = Timed(number=0, time_s=0.2, is_settled=False)
+    busier = Timed(number=0, time_s=0.3, is_settled=False)
+    alone = Timed(number=0, time_s=0.25)
+    assert (busy.may_improve, alone.may_improve) == (True, False)
+    assert busier.after(busy) == busy.model_copy(update={"attempts": 2})
+    assert alone.after(busy) == alone.model_copy(update={"attempts": 2})
+    assert busy.after(None) == busy
+    assert not busier.after(busier.after(busy)).may_improve

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from types import FrameType
 
@@ -45,6 +46,11 @@ def _end(_number: int, _frame: FrameType | None) -> None:
 def main() -> None:
     """Run the verb that the command line names."""
     end_on_interrupt()
+    if sys.argv[1:2] == ["__complete"]:
+        from armload.cli.completion.answer import answer
+
+        answer(sys.argv[2:])
+        return
     make_streams_usable()
     # What is imported stays: to look for garbage in it takes a quarter of a short command.
     gc.disable()

@@ -24,6 +24,7 @@ from armload.cli.verbs import (
     build,
     clean,
     compare,
+    completion,
     config,
     deploy,
     evaluation,
@@ -62,6 +63,7 @@ for verb in (
     exchange.import_results,
     clean.clean,
     config.config,
+    completion.completion,
 ):
     add_verb(namespace, verb)
 namespace.add_collection(board.collection, name="board")
@@ -72,11 +74,11 @@ for name in namespace.task_names:
 
 _HELP = ("-h, --help", "show this page")
 _JSON = {"--json", "-j"}
-_ABOUT = """
+ABOUT = """
 Run language models on ARM boards: build llama.cpp, deploy it, time every token, and see what limits
 the speed. Try 'armload demo' first: it needs no board.
 """
-_EXIT_STATUSES = """
+EXIT_STATUSES = """
 Exit statuses: 0 success, 1 internal error, or a local file or disk that cannot be read or written,
 2 wrong argument, 3 malformed file, 4 missing tool, 5 build failed, 6 no connection, 7 board error,
 8 transfer failed, 9 run failed, 10 board in use, 11 slower than compare allows,
@@ -112,12 +114,12 @@ class _Armload(Program):
 
     def print_help(self) -> None:
         print("Usage: armload VERB [--options]\n       armload VERB --help\n")
-        print(f"{prose(_ABOUT)}\n")
+        print(f"{prose(ABOUT)}\n")
         self.task_list_opener()
         self.print_columns(self._verbs())
         print("Options:\n")
         self.print_columns([_HELP, ("-V, --version", "show the version")])
-        print(prose(_EXIT_STATUSES))
+        print(prose(EXIT_STATUSES))
 
     def print_columns(self, tuples: Sequence[tuple[str, str | None]]) -> None:
         print(columns(tuples))

@@ -1,4 +1,7 @@
-"""The documentation's page of all options: ``python -m armload.cli.reference FILE``."""
+"""What is made from the options' declarations: ``python -m armload.cli.reference docs/options.md``.
+
+That page, and the table that shells complete from.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from collections.abc import Sequence
 from inspect import getdoc
 from pathlib import Path
 
+from armload.cli.completion.declared import table_text
+from armload.cli.completion.table import TABLE
 from armload.cli.help import grouped
 from armload.cli.program import namespace
 from armload.cli.verb import Verb
@@ -56,3 +61,4 @@ def _cell(text: str) -> str:
 
 if __name__ == "__main__":
     Path(sys.argv[1]).write_text(reference(), encoding="utf-8")
+    TABLE.write_text(table_text(), encoding="utf-8")

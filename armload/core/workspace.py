@@ -16,7 +16,6 @@ from pathlib import Path
 import platformdirs
 
 from armload.core.errors import UsageError
-from armload.core.validation_messages import did_you_mean, nearest_first
 
 _ONE_OF = {
     "boards": "board",
@@ -153,6 +152,9 @@ def data_file(kind: str, name: str) -> Path:
     """
     for path in data_files(kind, name):
         return path
+    # Shells' completion lists names within milliseconds, without pydantic.
+    from armload.core.validation_messages import did_you_mean, nearest_first
+
     names = data_names(kind)
     is_a_name = name not in {"", ".", ".."} and not set(name) & set("/,\\\0")
     new = f" To add it, create {kind}/{name}.yaml." if is_a_name else ""

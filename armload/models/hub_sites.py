@@ -17,7 +17,12 @@ from armload.core.download import Refusal, Remote, opened
 from armload.core.errors import ArmloadError, ConnectError, DataError, UsageError
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.core.workspace import cache_folder
+from armload.models.hub_cache import (
+    expanded,
+    hugging_face_cache,
+    hugging_face_home,
+    model_scope_cache,
+)
 
 if TYPE_CHECKING:
     from requests import Response
@@ -103,11 +108,7 @@ class HuggingFace:
 
     @property
     def cache(self) -> Path:
-        """The folder that the hub's own library, and llama.cpp, keep downloads in too."""
-        for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
-            if chosen := os.environ.get(variable):
-                return _expanded(chosen)
-        return _hugging_face_home() / "hub"
+        return hugging_face_cache()
 
     cache_remedy = "set HF_HUB_CACHE to another folder"
 
@@ -191,7 +192,7 @@ class HuggingFace:
             if token := os.environ.get(variable, "").strip():
                 return token
         chosen = os.environ.get("HF_TOKEN_PATH")
-        path = _expanded(chosen) if chosen else _hugging_face_home() / "token"
+        path = expanded(chosen) if chosen else hugging_face_home() / "token"
         with suppress(OSError, UnicodeDecodeError):
             return path.read_text(encoding="utf-8").strip()
         return ""
@@ -208,8 +209,7 @@ class ModelScope:
 
     @property
     def cache(self) -> Path:
-        """A folder of ours: the layout of the hub's own library has no place for revisions."""
-        return cache_folder() / "models" / "modelscope"
+        return model_scope_cache()
 
     def listing(self, repo: str, kind: HubKind, revision: str) -> Remote:
         """Return where a model's files are listed, with sizes and checksums."""
@@ -367,17 +367,6 @@ def _login(header: str, words: str, token: str) -> Mapping[str, str]:
             "Set it again, without quotation marks or line breaks.",
         )
     return {header: words + token}
-
-
-def _hugging_face_home() -> Path:
-    if chosen := os.environ.get("HF_HOME"):
-        return _expanded(chosen)
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return _expanded(base) / "huggingface"
-
-
-def _expanded(path: str) -> Path:
-    return Path(os.path.expandvars(path)).expanduser()
 
 
 def _unexpected(answer: Response, name: str, repo: str) -> ConnectError:

@@ -30,6 +30,7 @@ from armload.models.model_summary import ModelSummary
 from armload.report.binaries import Inspected
 from armload.report.boards import AddedBoard, ProbedBoard, StoppedBoard
 from armload.report.cache import CleanedCache
+from armload.report.completion import CompletionScript
 from armload.report.defaults import SetDefault
 from armload.report.evaluation.document import EvaluationDocument, LogitsDocument
 from armload.report.exchange.document import FORMAT as RESULTS_FORMAT
@@ -198,6 +199,12 @@ DOCUMENTS = (
     Schema(name="address", value=SshAddress, title="an SSH address", verbs=("board.up",)),
     Schema(name="stopped", value=StoppedBoard, title="a stopped board", verbs=("board.down",)),
     Schema(name="leases", value=ValueList[Claim], title="ended leases", verbs=("board.release",)),
+    Schema(
+        name="completion-script",
+        value=CompletionScript,
+        title="a shell's script for completion",
+        verbs=("completion",),
+    ),
     Schema(name="cleaned-board", value=Cleaned, title="a cleaned board", verbs=("board.clean",)),
     ERROR,
 )

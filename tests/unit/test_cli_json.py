@@ -92,6 +92,7 @@ PRINTED = {
     "board.clean --board here --yes": "board.clean",
     "pull --board here": "pull",
     "clean --yes": "clean",
+    "completion bash": "completion",
 }
 
 MISTAKEN = {
@@ -119,6 +120,7 @@ MISTAKEN = {
     "import nothing": 2,
     "clean --what nothing": 2,
     "config bensh": 2,
+    "completion tcsh": 2,
     "board.probe --board nowhere": 2,
     "board.add here --host a": 2,
     "board.trust": 2,

@@ -1,0 +1,1 @@
+"""What a shell offers on TAB: within milliseconds, so nothing here imports the program."""

@@ -1,0 +1,146 @@
+"""Makes the table that shells complete from; imports the whole program."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from inspect import getdoc
+from typing import Literal, get_args, get_origin
+
+from armload.boards.hardware import all_hardware
+from armload.build.compiler import COMPILERS
+from armload.build.programs import MAIN_PROGRAMS, SCORER
+from armload.cli.completion.table import Parameter, Table, VerbEntry
+from armload.cli.help import grouped
+from armload.cli.program import namespace
+from armload.cli.verb import Verb
+from armload.conversion.checkpoints.forms import GGUF_BITS, MNN_BITS
+from armload.core.options import LETTERS, Declared, declared_options
+from armload.engines.plan import DRAFT, KV_TYPES, MTP, NGRAM, NO_SPECULATION
+from armload.evaluation.grading.every import GRADERS
+from armload.models.file_types import TENSOR_TYPES
+from armload.models.find import DEMO, LIKE, QUANTISATIONS, WORD_PROBLEMS
+from armload.models.packaged import SMOLLM2
+from armload.serving.dialects.every import DIALECTS
+from armload.serving.exports import FORMATS
+
+CACHE_KINDS = (
+    *("builds", "sources", "zig", "compilers", "helpers", "models", "operations", "footprints"),
+    *("hashes", "quantised", "importance", "converters", "vega", "packages", "images", "machines"),
+)
+
+_TAKEN: Mapping[str, str] = {
+    "BOARD": "board",
+    "EVALUATION": "evaluation",
+    "FILE": "file",
+    "FOLDER": "folder",
+    "MODEL": "model",
+    "PATH": "file",
+    "RUN": "run",
+    "RUNS": "run",
+    "SHAPE": "shape",
+    "SOURCE": "source",
+    "TARGET": "target",
+    "TASK": "task",
+    "--hardware": "hardware",
+    "--put": "file",
+    "--speculate": "draft",
+    "compare A": "result",
+    "compare B": "result",
+    "model.convert CHECKPOINT": "folder",
+    "model.inspect FILE": "model",
+    "model.quantize BASE": "model",
+    "report RUNS": "result",
+    "serve.stop --run": "",
+    "show RUN": "result",
+    "tradeoff A": "evaluation",
+    "tradeoff B": "evaluation",
+    "watch COMMAND": "file",
+}
+"""What values name: by verb and option, by option, or by the word for the value in help."""
+
+_CHOICES: Mapping[str, Sequence[str]] = {
+    "--arrivals": ("poisson", "constant", "gamma:", "seed"),
+    "--compiler": COMPILERS,
+    "--dialect": tuple(each.name for each in DIALECTS),
+    "--export": FORMATS,
+    "--grader": tuple(GRADERS),
+    "--hardware": ("all",),
+    "--kv-type": KV_TYPES,
+    "--programs": (
+        *MAIN_PROGRAMS,
+        *("llama-bench", "llama-server", "llama-quantize", "llama-perplexity"),
+        *("llama-speculative-simple", "rpc-server", SCORER),
+    ),
+    "--speculate": (NO_SPECULATION, NGRAM, MTP, DRAFT),
+    "--task": ("logits", "lm-eval:"),
+    "--to": ("gguf", "mnn"),
+    "--type": tuple(TENSOR_TYPES),
+    "--what": CACHE_KINDS,
+    "model.convert --type": (*GGUF_BITS, *MNN_BITS),
+}
+"""Values that an option's type does not list."""
+
+
+def table_text() -> str:
+    """Return the table as it is kept: one option a line, so that two changes of it merge."""
+    table = _table()
+    lines = [
+        f'"file_types": {json.dumps(table["file_types"])},',
+        f'"hardware": {json.dumps(table["hardware"])},',
+        f'"models": {json.dumps(table["models"])},',
+        '"verbs": {',
+    ]
+    for verb, entry in table["verbs"].items():
+        lines.append(f'{json.dumps(verb)}: {{"about": {json.dumps(entry["about"])},')
+        lines += _listed('"arguments"', entry["arguments"], ",")
+        lines += _listed('"options"', entry["options"], "},")
+    lines[-1] = lines[-1].removesuffix(",")
+    return "\n".join(["{", *lines, "}}", ""])
+
+
+def _listed(key: str, parameters: Sequence[Parameter], end: str) -> Iterator[str]:
+    yield f"{key}: ["
+    for number, each in enumerate(parameters, 1):
+        yield json.dumps(each) + ("," if number < len(parameters) else "")
+    yield f"]{end}"
+
+
+def _table() -> Table:
+    return Table(
+        file_types=list(TENSOR_TYPES),
+        hardware=[each.name for each in all_hardware()],
+        models=[DEMO, SMOLLM2, LIKE, *(WORD_PROBLEMS + each for each in QUANTISATIONS)],
+        verbs={name: _entry(name, namespace[name]) for name in namespace.task_names},
+    )
+
+
+def _entry(name: str, verb: Verb) -> VerbEntry:
+    declared = list(declared_options(verb.options))
+    options = [each for each in declared if not each.option.is_argument]
+    return VerbEntry(
+        about=(getdoc(verb) or "").partition("\n")[0],
+        arguments=[_parameter(name, each) for each in declared if each.option.is_argument],
+        options=[_parameter(name, each) for group in grouped(options).values() for each in group],
+    )
+
+
+def _parameter(verb: str, declared: Declared) -> Parameter:
+    keys = (f"{verb} {declared.shown}", declared.shown)
+    letter = LETTERS.get(declared.name)
+    listed = next((_CHOICES[key] for key in keys if key in _CHOICES), ())
+    takes = next((_TAKEN[key] for key in (*keys, declared.value) if key in _TAKEN), "")
+    return Parameter(
+        name=declared.shown,
+        letter=f"-{letter}" if letter and not declared.option.is_argument else "",
+        about=declared.about,
+        takes="switch" if declared.is_switch else takes,
+        choices=[*_literals(declared.info.annotation), *listed],
+        several=declared.option.several if declared.is_list else "",
+    )
+
+
+def _literals(kind: object) -> list[str]:
+    if get_origin(kind) is Literal:
+        return [each for each in get_args(kind) if isinstance(each, str)]
+    return [each for part in get_args(kind) for each in _literals(part)]

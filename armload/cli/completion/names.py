@@ -1,0 +1,130 @@
+"""What a value may name: boards, models, runs and files that are there now."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from armload.cli.completion.table import Table
+from armload.core.workspace import (
+    data_names,
+    evaluations_folder,
+    loads_folder,
+    runs_folder,
+    sweeps_folder,
+    tunings_folder,
+)
+from armload.models.hub_cache import kept_models
+
+_MOST_RUNS = 200
+_LIKE, _DRAFT = "like:", "draft:"
+_FILES = {
+    "file": "",
+    "folder": "/",
+    "model": ".gguf",
+    "result": "",
+    "source": "/",
+    "task": ".yaml",
+}
+"""Endings of files that can be given instead of a name; ``/`` for folders only."""
+
+
+class Candidate(NamedTuple):
+    """A word that can follow.
+
+    Attributes:
+        word: the whole of it, not only what is still to be typed.
+        about: for people.
+        is_whole: a further word can follow it.
+    """
+
+    word: str
+    about: str = ""
+    is_whole: bool = True
+
+
+def open_ended(word: str) -> Candidate:
+    """Return a candidate that goes on where it ends in a colon."""
+    return Candidate(word, is_whole=not word.endswith(":"))
+
+
+def names(taken: str, typed: str, table: Table) -> Iterator[Candidate]:
+    """Yield what a value can be; not all of it begins with what is typed.
+
+    Args:
+        taken: what the value names, as in the table.
+    """
+    if taken == "draft" and typed.startswith(_DRAFT):
+        for each in names("model", typed.removeprefix(_DRAFT), table):
+            yield each._replace(word=_DRAFT + each.word)
+    elif taken == "model":
+        yield from _models(typed, table)
+    elif taken in _NAMES:
+        yield from map(Candidate, _NAMES[taken]())
+        if taken == "hardware":
+            yield from map(Candidate, table["hardware"])
+    elif taken in _RESULTS:
+        words, folders = _RESULTS[taken]
+        yield from map(Candidate, words)
+        for folder in folders:
+            yield from map(Candidate, _newest(folder(), typed))
+    if taken in _FILES:
+        yield from sorted(_files(typed, _FILES[taken]))
+
+
+def _models(typed: str, table: Table) -> Iterator[Candidate]:
+    name, colon, _ = typed.removeprefix(_LIKE).partition(":")
+    if typed.startswith(_LIKE) and colon:
+        yield from (Candidate(f"{_LIKE}{name}:{each}") for each in table["file_types"])
+    elif typed.startswith(_LIKE):
+        for each in sorted([*data_names("shapes"), *data_names("outlines")]):
+            yield open_ended(f"{_LIKE}{each}:")
+    else:
+        yield from map(open_ended, table["models"])
+        yield from map(Candidate, sorted(set(kept_models())))
+
+
+def _files(typed: str, ending: str) -> Iterator[Candidate]:
+    name = typed.rpartition("/")[2]
+    before = typed[: len(typed) - len(name)]
+    with os.scandir(Path(before).expanduser()) as entries:
+        for entry in entries:
+            if entry.name.startswith(".") and not name.startswith("."):
+                continue
+            if entry.is_dir():
+                yield Candidate(f"{before}{entry.name}/", is_whole=False)
+            elif entry.name.endswith(ending):
+                yield Candidate(before + entry.name)
+
+
+def _newest(folder: Path, typed: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            found = [entry.name for entry in entries if entry.name.startswith(typed)]
+    except OSError:
+        return []
+    return sorted((name for name in found if name[0] != "."), reverse=True)[:_MOST_RUNS]
+
+
+def _of_data(kind: str) -> Callable[[], Iterable[str]]:
+    return lambda: data_names(kind)
+
+
+_NAMES: Mapping[str, Callable[[], Iterable[str]]] = {
+    "board": _of_data("boards"),
+    "hardware": _of_data("hardware"),
+    "shape": _of_data("shapes"),
+    "source": _of_data("toolchains/sources"),
+    "target": _of_data("toolchains"),
+    "task": _of_data("tasks"),
+}
+_RESULTS: Mapping[str, tuple[tuple[str, ...], tuple[Callable[[], Path], ...]]] = {
+    "run": (("latest",), (runs_folder,)),
+    "evaluation": (("latest",), (evaluations_folder,)),
+    "result": (
+        ("latest", "latest-sweep", "latest-eval", "latest-load", "latest-tune"),
+        (runs_folder, sweeps_folder, evaluations_folder, loads_folder, tunings_folder),
+    ),
+}

@@ -1,0 +1,58 @@
+"""Verbs and their options, as a shell completes them: a file made from the program's declarations.
+
+``python -m armload.cli.reference docs/options.md`` makes it anew.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TypedDict
+
+TABLE = Path(__file__).with_name("table.json")
+
+
+class Parameter(TypedDict):
+    """An option, or a positional argument.
+
+    Attributes:
+        name: as it is typed; an argument's as help shows it.
+        letter: ``-b``; empty without one.
+        about: for people.
+        takes: ``switch``, or what its values name; empty where nothing can be offered.
+        choices: values beside those; what ends in a colon continues.
+        several: how several values are given: as ``Option.several``.
+    """
+
+    name: str
+    letter: str
+    about: str
+    takes: str
+    choices: list[str]
+    several: str
+
+
+class VerbEntry(TypedDict):
+    """A verb."""
+
+    about: str
+    arguments: list[Parameter]
+    options: list[Parameter]
+
+
+class Table(TypedDict):
+    """What is known without looking at the workspace.
+
+    Attributes:
+        hardware: of the shipped catalogue, each size of memory by itself.
+    """
+
+    file_types: list[str]
+    hardware: list[str]
+    models: list[str]
+    verbs: dict[str, VerbEntry]
+
+
+def load_table() -> Table:
+    table: Table = json.loads(TABLE.read_bytes())
+    return table

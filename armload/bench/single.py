@@ -125,6 +125,7 @@ def bench_until_known(
     progress: Progress,
     *,
     reference: Run | None = None,
+    begun: Callable[[SweepFolder], None] = lambda _: None,
     report: Report,
 ) -> tuple[SweepFolder, list[Run], Stop]:
     """Run a plan again and again until its median time per token is known exactly enough.
@@ -134,6 +135,7 @@ def bench_until_known(
 
     Args:
         wanted: how exactly, and in how long.
+        begun: is shown the sweep before its first run.
         report: called with the runs after each of them.
 
     Raises:
@@ -144,9 +146,10 @@ def bench_until_known(
         engine = one.engine(where.binaries)
         name = where.connection.board.name
         plain = _plain(engine, where)
-        sweep = new_sweep(name, [engine], repeats=1, warmups=0, precision=wanted)
+        sweep = new_sweep([name], [engine], repeats=1, warmups=0, precision=wanted)
         journal = resume_or_begin(sweep, progress, new=request.new)
         with journal.locked(progress):
+            begun(journal)
             runs = journal.results()[0].get(0, [])
             # Only the first can be one that an interrupted command has left on the board.
             new = request.new

@@ -252,6 +252,21 @@ def show_error(message: str, remedy: str = "") -> None:
         say(remedy)
 
 
+def end_if_failed(boards: Mapping[str, ArmloadError | None]) -> None:
+    """Show why work failed on some of several boards, where it did.
+
+    Raises:
+        Exit: it did; with the status of the first of them.
+    """
+    failed = {name: error for name, error in boards.items() if error is not None}
+    for name, error in failed.items():
+        begins = "" if error.message.startswith(name) else f"{name}: "
+        show_error(f"{begins}{error.message}", error.remedy)
+    if failed:
+        show_error(f"{len(failed)} of {len(boards)} boards failed: {', '.join(failed)}.")
+        raise Exit(code=next(iter(failed.values())).exit_status)
+
+
 class VerbGroup(Collection):
     """Verbs below the name of another one.
 

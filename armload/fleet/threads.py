@@ -1,0 +1,194 @@
+"""Boards served by threads of this process, each with its own connection and progress."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic
+
+from armload.core.children import end_all, end_work
+from armload.core.errors import ArmloadError, BusyError, ConnectError
+from armload.core.progress import Labelled, Progress
+from armload.fleet.tasks import Item, OpenBoard, Result, Task, TaskPool, TaskResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served(Generic[Item, Result]):
+    """What became of tasks.
+
+    Attributes:
+        results: of all of them, in their order.
+        gone: why boards could not be used, or not any more.
+    """
+
+    results: Sequence[TaskResult[Item, Result]]
+    gone: Mapping[str, ArmloadError]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardResult(Generic[Result]):
+    """How the work for one board ended.
+
+    Attributes:
+        name: of the board.
+        result: what it gave; none when it failed.
+        error: why it failed.
+    """
+
+    name: str
+    result: Result | None = None
+    error: ArmloadError | None = None
+
+
+def serve(
+    tasks: Sequence[Task[Item]],
+    open_board: OpenBoard[Item, Result],
+    progress: Progress,
+    *,
+    ended: Callable[[TaskResult[Item, Result]], None] = lambda _: None,
+) -> Served[Item, Result]:
+    """Do tasks on their boards, all boards at once; one that fails does not stop the others.
+
+    What a board cannot do, or leaves when it goes away, another one does where the task is shared.
+    A single board is served in the calling thread.
+
+    Args:
+        tasks: at least one.
+        open_board: called in each board's thread, with the progress of that board.
+        ended: called for every task that a board has done, or that the last one failed, one call at
+            a time.
+
+    Raises:
+        ArmloadError: the only board failed.
+        Exception: any but an ``ArmloadError`` that the work raised.
+        KeyboardInterrupt: after all boards have stopped what they did; a second one does not wait.
+    """
+    boards = tuple(dict.fromkeys(board for task in tasks for board in task.boards))
+    crew = _Crew(TaskPool(tasks), open_board, ended)
+    if len(boards) == 1:
+        crew.serve(boards[0], progress)
+    else:
+        crew.serve_all({board: Labelled(progress, board) for board in boards})
+    served = Served(results=[crew.result(task) for task in tasks], gone=crew.gone)
+    if len(boards) == 1:
+        for error in (*served.gone.values(), *(one.error for one in served.results)):
+            if error is not None:
+                raise error
+    return served
+
+
+def on_each(
+    boards: Sequence[str], work: Callable[[str, Progress], Result], progress: Progress
+) -> list[BoardResult[Result]]:
+    """Do the same work on every board, all at once; errors as for ``serve``."""
+
+    @contextlib.contextmanager
+    def opened(board: str, own: Progress) -> Iterator[Callable[[str], Result]]:
+        yield lambda _: work(board, own)
+
+    served = serve([Task(item=board, boards=(board,)) for board in boards], opened, progress)
+    return [
+        BoardResult(name=one.board, result=one.result, error=one.error) for one in served.results
+    ]
+
+
+class _Crew(Generic[Item, Result]):
+    """The threads, and what they have done."""
+
+    def __init__(
+        self,
+        pool: TaskPool[Item],
+        open_board: OpenBoard[Item, Result],
+        ended: Callable[[TaskResult[Item, Result]], None],
+    ) -> None:
+        self._pool = pool
+        self._open_board = open_board
+        self._ended = ended
+        self._one_at_a_time = threading.Lock()
+        self._faults: list[BaseException] = []
+        self._results: dict[Task[Item], TaskResult[Item, Result]] = {}
+        self.gone: dict[str, ArmloadError] = {}
+
+    def result(self, task: Task[Item]) -> TaskResult[Item, Result]:
+        """Return how a task ended; one that nobody came to has the error of a board."""
+        if task in self._results:
+            return self._results[task]
+        board = next(name for name in task.boards if name in self.gone)
+        return TaskResult(item=task.item, board=board, error=self.gone[board])
+
+    def serve(self, board: str, progress: Progress) -> None:
+        """Do what one board may do."""
+        try:
+            with self._open_board(board, progress) as do:
+                while (task := self._pool.take(board)) is not None:
+                    self._do(board, task, do)
+        except ArmloadError as error:
+            self.gone[board] = error
+        finally:
+            self._pool.leave(board)
+
+    def serve_all(self, boards: Mapping[str, Progress]) -> None:
+        """Do what several boards may do, each in a thread."""
+        threads = [
+            threading.Thread(target=self._serve_safely, args=each, daemon=True)
+            for each in boards.items()
+        ]
+        try:
+            for thread in threads:
+                thread.start()
+            _join(threads)
+        except KeyboardInterrupt:
+            self._pool.stop()
+            try:
+                _interrupt(threads)
+                _join(threads)
+            except KeyboardInterrupt:
+                end_all()
+                raise
+            raise
+        if self._faults:
+            raise self._faults[0]
+
+    def _serve_safely(self, board: str, progress: Progress) -> None:
+        try:
+            self.serve(board, progress)
+        except BaseException as fault:  # noqa: BLE001 - raised again in the calling thread
+            self._faults.append(fault)
+
+    def _do(self, board: str, task: Task[Item], do: Callable[[Item], Result]) -> None:
+        try:
+            one = TaskResult(item=task.item, board=board, result=do(task.item))
+        except (ConnectError, BusyError):
+            self._pool.give_back(board, task)
+            raise
+        except ArmloadError as error:
+            if self._pool.give_back(board, task):
+                return
+            one = TaskResult(item=task.item, board=board, error=error)
+        else:
+            self._pool.finish(task)
+        with self._one_at_a_time:
+            self._results[task] = one
+            self._ended(one)
+
+
+def _join(threads: Sequence[threading.Thread]) -> None:
+    for thread in threads:
+        if thread.ident is not None:
+            thread.join()
+
+
+def _interrupt(threads: Sequence[threading.Thread]) -> None:
+    """Raise an interruption in threads, and end the programs that they wait for.
+
+    A signal reaches the main thread alone, and a thread that waits for a program hears of nothing.
+    """
+    for thread in threads:
+        if thread.is_alive():
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(thread.ident or 0), ctypes.py_object(KeyboardInterrupt)
+            )
+    end_work()

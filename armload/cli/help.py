@@ -10,7 +10,7 @@ from armload.core.options import LETTERS, Declared
 
 _HEADINGS = (
     *("Program", "Service", "Load", "Search", "Limits", "Plan", "Task", "Quantisation"),
-    *("Repeats", "Engine", "Cores", "Board", "Conditions", "Build", "Output"),
+    *("Repeats", "Engine", "Cores", "Board", "Conditions", "Build", "Filter", "Output"),
 )
 _MOST_UNGROUPED = 9
 _INDENT = 2

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
-from armload.core.children import end_all, end_work
+from armload.core.children import end_all, end_work, work_now
 from armload.core.errors import ArmloadError, BusyError, ConnectError
 from armload.core.progress import Labelled, Progress
 from armload.fleet.tasks import Item, OpenBoard, Result, Task, TaskPool, TaskResult
@@ -186,9 +186,10 @@ def _interrupt(threads: Sequence[threading.Thread]) -> None:
 
     A signal reaches the main thread alone, and a thread that waits for a program hears of nothing.
     """
+    programs = work_now()  # not those with which a thread cleans up
     for thread in threads:
         if thread.is_alive():
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
                 ctypes.c_ulong(thread.ident or 0), ctypes.py_object(KeyboardInterrupt)
             )
-    end_work()
+    end_work(programs)

@@ -103,6 +103,7 @@ DOCUMENTS = (
     REPEATED,
     Schema(
         name="sweep",
+        format=2,
         value=SweptCells,
         title="a sweep's cells",
         verbs=("bench", "show"),

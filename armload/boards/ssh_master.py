@@ -275,7 +275,7 @@ class MasterConnection:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        with known(trial):
+        with known(trial, is_kept=True):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 trial.wait(_REFUSED_WITHIN_S)
             trial.kill()

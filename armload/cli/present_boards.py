@@ -110,7 +110,7 @@ def share_and_present(
     def report(board: str, place: SweepPoint, ended: Run | ArmloadError) -> None:
         lines.report(place, ended, Labelled(progress, board))
 
-    journal, gone = share_sweep(
+    journal, errors = share_sweep(
         *(request, boards, cells, progress),
         repeats=options.repeats or 1,
         reference=reference,
@@ -118,5 +118,5 @@ def share_and_present(
         report=report,
     )
     results = show_sweep(journal, as_json=as_json)
-    end_if_failed({board: gone.get(board) for board in boards})
+    end_if_failed({board: errors.get(board) for board in boards})
     need_a_run(results, ", ".join(boards))

@@ -69,7 +69,7 @@ def evaluate_and_present(
     tasks = [Task(item=n, boards=boards, home=board) for n, board in enumerate(boards)]
     with evaluated.locked(progress):
         served = serve(tasks, opened, progress)
-    failed = {one.board: one.error for one in served.results if one.error} | served.gone
+    failed = {one.board: one.error for one in served.results if one.error} | {**served.errors}
     points = points_of(evaluated)
     if not failed:
         _need_an_answer(points)

@@ -104,20 +104,12 @@ def end(process: subprocess.Popen[Any]) -> None:
                 continue
 
 
-def work_now() -> frozenset[int]:
-    """Return the known programs that an interruption ends."""
+def end_work() -> None:
+    """Ask the known programs to end that an interruption does not leave, and their children."""
     with _lock:
-        return frozenset(pid for pid, is_kept in _living.items() if not is_kept)
-
-
-def end_work(programs: frozenset[int]) -> None:
-    """Ask known programs and their children to end.
-
-    Others may be started meanwhile, such as those that stop a run on a board.
-    """
-    with _lock:
-        for pid in programs & _living.keys():
-            _end(pid)
+        for pid, is_kept in _living.items():
+            if not is_kept:
+                _end(pid)
 
 
 def end_all() -> None:

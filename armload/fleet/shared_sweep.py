@@ -39,8 +39,7 @@ def share_sweep(
     ``request.new`` says so.
 
     Returns:
-        The sweep, and why boards could not be used, or not any more. Runs are missing from it only
-        if no board was left.
+        The sweep, and what failed on boards. Runs are missing from it only if no board was left.
 
     Raises:
         UsageError: the boards are not equal, or a cell does not suit its model.
@@ -75,7 +74,7 @@ def share_sweep(
                 step.update(len(journal.entries))
 
             served = serve(tasks, opened, progress, ended=ended)
-    return journal, served.gone
+    return journal, served.errors
 
 
 def check_equal(boards: Sequence[str]) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Generic
 
-from armload.core.children import end_all, end_work, work_now
+from armload.core.children import end_all, end_work
 from armload.core.errors import ArmloadError, BusyError, ConnectError
-from armload.core.progress import Labelled, Progress
+from armload.core.progress import Labelled, Progress, ProgressStep
 from armload.fleet.tasks import Item, OpenBoard, Result, Task, TaskPool, TaskResult
 
 
@@ -21,11 +21,11 @@ class Served(Generic[Item, Result]):
 
     Attributes:
         results: of all of them, in their order.
-        gone: why boards could not be used, or not any more.
+        errors: why boards could not be used, or not any more, or could not do what another one did.
     """
 
     results: Sequence[TaskResult[Item, Result]]
-    gone: Mapping[str, ArmloadError]
+    errors: Mapping[str, ArmloadError]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,10 +71,10 @@ def serve(
     if len(boards) == 1:
         crew.serve(boards[0], progress)
     else:
-        crew.serve_all({board: Labelled(progress, board) for board in boards})
-    served = Served(results=[crew.result(task) for task in tasks], gone=crew.gone)
+        crew.serve_all(boards, progress)
+    served = Served(results=[crew.result(task) for task in tasks], errors=crew.errors)
     if len(boards) == 1:
-        for error in (*served.gone.values(), *(one.error for one in served.results)):
+        for error in (*served.errors.values(), *(one.error for one in served.results)):
             if error is not None:
                 raise error
     return served
@@ -110,14 +110,14 @@ class _Crew(Generic[Item, Result]):
         self._one_at_a_time = threading.Lock()
         self._faults: list[BaseException] = []
         self._results: dict[Task[Item], TaskResult[Item, Result]] = {}
-        self.gone: dict[str, ArmloadError] = {}
+        self.errors: dict[str, ArmloadError] = {}
 
     def result(self, task: Task[Item]) -> TaskResult[Item, Result]:
         """Return how a task ended; one that nobody came to has the error of a board."""
         if task in self._results:
             return self._results[task]
-        board = next(name for name in task.boards if name in self.gone)
-        return TaskResult(item=task.item, board=board, error=self.gone[board])
+        board = next(name for name in task.boards if name in self.errors)
+        return TaskResult(item=task.item, board=board, error=self.errors[board])
 
     def serve(self, board: str, progress: Progress) -> None:
         """Do what one board may do."""
@@ -126,35 +126,40 @@ class _Crew(Generic[Item, Result]):
                 while (task := self._pool.take(board)) is not None:
                     self._do(board, task, do)
         except ArmloadError as error:
-            self.gone[board] = error
+            self.errors[board] = error
         finally:
             self._pool.leave(board)
 
-    def serve_all(self, boards: Mapping[str, Progress]) -> None:
+    def serve_all(self, boards: Sequence[str], progress: Progress) -> None:
         """Do what several boards may do, each in a thread."""
+        stopping = threading.Event()
         threads = [
-            threading.Thread(target=self._serve_safely, args=each, daemon=True)
-            for each in boards.items()
+            threading.Thread(
+                target=self._serve_stoppably, args=(board, progress, stopping), daemon=True
+            )
+            for board in boards
         ]
         try:
-            for thread in threads:
-                thread.start()
-            _join(threads)
-        except KeyboardInterrupt:
-            self._pool.stop()
             try:
-                _interrupt(threads)
+                for thread in threads:
+                    thread.start()
                 _join(threads)
             except KeyboardInterrupt:
-                end_all()
+                progress.say("Stopping the work on all boards. Press Ctrl-C again to quit now.")
+                stopping.set()
+                self._pool.stop()
+                end_work()
+                _join(threads)
                 raise
+        except KeyboardInterrupt:
+            end_all()
             raise
         if self._faults:
             raise self._faults[0]
 
-    def _serve_safely(self, board: str, progress: Progress) -> None:
+    def _serve_stoppably(self, board: str, progress: Progress, stopping: threading.Event) -> None:
         try:
-            self.serve(board, progress)
+            self.serve(board, _Stoppable(Labelled(progress, board), stopping))
         except BaseException as fault:  # noqa: BLE001 - raised again in the calling thread
             self._faults.append(fault)
 
@@ -166,6 +171,7 @@ class _Crew(Generic[Item, Result]):
             raise
         except ArmloadError as error:
             if self._pool.give_back(board, task):
+                self.errors.setdefault(board, error)
                 return
             one = TaskResult(item=task.item, board=board, error=error)
         else:
@@ -181,15 +187,43 @@ def _join(threads: Sequence[threading.Thread]) -> None:
             thread.join()
 
 
-def _interrupt(threads: Sequence[threading.Thread]) -> None:
-    """Raise an interruption in threads, and end the programs that they wait for.
+class _Stoppable:
+    """Shows the progress of a board's thread, in which it raises an interruption, once.
 
-    A signal reaches the main thread alone, and a thread that waits for a program hears of nothing.
+    A signal reaches the main thread alone. What takes long reports its progress.
     """
-    programs = work_now()  # not those with which a thread cleans up
-    for thread in threads:
-        if thread.is_alive():
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(thread.ident or 0), ctypes.py_object(KeyboardInterrupt)
-            )
-    end_work(programs)
+
+    def __init__(self, progress: Progress, stopping: threading.Event) -> None:
+        self._progress = progress
+        self._stopping = stopping
+        self._thread = threading.get_ident()
+
+    def step(
+        self, label: str, *, total: float | None = None, unit: str = ""
+    ) -> AbstractContextManager[ProgressStep]:
+        self.check()
+        return self._checking(label, total, unit)
+
+    def say(self, text: str) -> None:
+        self._progress.say(text)
+
+    def check(self) -> None:
+        """Raise what is to be raised; helpers of the thread may report its progress, too."""
+        if self._stopping.is_set() and threading.get_ident() == self._thread:
+            self._stopping = threading.Event()
+            raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def _checking(self, label: str, total: float | None, unit: str) -> Iterator[ProgressStep]:
+        with self._progress.step(label, total=total, unit=unit) as step:
+            yield _StoppableStep(step, self.check)
+
+
+class _StoppableStep:
+    def __init__(self, step: ProgressStep, check: Callable[[], None]) -> None:
+        self._step = step
+        self._check = check
+
+    def update(self, completed: float, *, total: float | None = None, note: str = "") -> None:
+        self._check()
+        self._step.update(completed, total=total, note=note)

@@ -38,7 +38,6 @@ def work(name, progress):
     with subprocess.Popen(words, start_new_session=True) as process, known(process):
         Path(FOLDER, name).touch()
         process.wait()
-    Path(FOLDER, f"{name} went on").touch()
 
 on_each(["one", "two"], work, Silent())
 """
@@ -85,7 +84,6 @@ def test_an_interruption_leaves_no_program_that_was_started(tmp_path: Path) -> N
     for each in left:
         each.kill()
     assert left == []
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["one", "two"]
 
 
 def _is_marked(process: psutil.Process, mark: str) -> bool:
@@ -109,14 +107,18 @@ from armload.fleet.threads import on_each
 
 def work(name, progress):
     try:
-        Path(FOLDER, name).touch()
-        while True:
-            time.sleep(0.01)
-    finally:
+        with progress.step("Running") as step:
+            Path(FOLDER, name).touch()
+            while True:
+                time.sleep(0.01)
+                step.update(0)
+    except KeyboardInterrupt:
         with subprocess.Popen(["sleep", SECONDS], start_new_session=True) as process:
-            with known(process):
+            with known(process, is_kept=True), progress.step("Fetching") as step:
                 status = process.wait()
+                step.update(1)
         Path(FOLDER, f"{name} cleaned up {status}").touch()
+        raise
 
 on_each(["one", "two"], work, Silent())
 """
@@ -236,7 +238,7 @@ def test_shared_tasks_are_done_once_each_by_whichever_board_is_free() -> None:
     assert [one.item for one in served.results] == list(range(40))
     assert all(one.result == f"{one.item} on {one.board}" for one in served.results)
     assert sorted(one.item for one in lab.ended) == list(range(40))
-    assert served.gone == {}
+    assert served.errors == {}
 
 
 @pytest.mark.parametrize("error", [ConnectError("b: away"), BusyError("b: in use")])
@@ -244,7 +246,7 @@ def test_what_a_board_leaves_that_goes_away_is_done_by_another(error: ArmloadErr
     lab = Lab(a=waits, b=fails(error), c=waits)
     served = lab.serve(*shared(20))
     assert sorted(lab.done["a"] + lab.done["c"]) == list(range(20))
-    assert served.gone == {"b": error}
+    assert served.errors == {"b": error}
     assert not any(one.error for one in served.results)
 
 
@@ -263,14 +265,15 @@ def test_a_board_that_is_done_waits_for_what_another_one_may_leave() -> None:
     tasks = [Task(item=number, boards=("a", "b")) for number in range(2)]
     served = lab.serve(*tasks)
     assert sorted(lab.done["a"]) == [0, 1]
-    assert set(served.gone) == {"b"}
+    assert set(served.errors) == {"b"}
 
 
 def test_what_one_board_cannot_do_is_tried_on_the_others_before_it_failed() -> None:
     full = BoardError("b: full")
     lab = Lab(a=waits, b=fails(full), c=waits)
     served = lab.serve(*shared(12))
-    assert served.gone == {}
+    assert served.errors == {"b": full}
+    assert not any(one.error for one in served.results)
     assert sorted(lab.done["a"] + lab.done["c"]) == list(range(12))
     broken = RunError("no")
     nowhere = Lab(a=fails(broken), b=fails(broken), c=fails(broken)).serve(*shared(3))
@@ -294,13 +297,13 @@ def test_a_task_leaves_its_home_only_when_that_failed() -> None:
     away = Lab(a=fails(ConnectError("a: away")), b=waits, c=waits)
     served = away.serve(*tasks)
     assert sorted(away.done["b"] + away.done["c"]) == [0, 1, 2]
-    assert set(served.gone) == {"a"}
+    assert set(served.errors) == {"a"}
 
 
 def test_tasks_that_no_board_is_left_for_have_the_error_of_one() -> None:
     lab = Lab(**{name: fails(ConnectError(f"{name}: away")) for name in BOARDS})
     served = lab.serve(*shared(5))
-    assert set(served.gone) == set(BOARDS)
+    assert set(served.errors) == set(BOARDS)
     assert all(str(one.error).endswith("away") for one in served.results)
     assert lab.ended == [], "a later command does them"
 
@@ -317,4 +320,4 @@ def test_a_board_that_cannot_be_opened_leaves_all_to_the_others() -> None:
 
     served = serve(shared(6), opened, Silent())
     assert sorted(number for its in lab.done.values() for number in its) == list(range(6))
-    assert set(served.gone) == {"b"}
+    assert set(served.errors) == {"b"}

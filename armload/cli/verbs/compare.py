@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 from armload.cli.options import OutputOptions
 from armload.cli.run_filter import RunFilter
@@ -38,6 +38,10 @@ class _Judged:
     sentence: str
 
 
+class _OfKind(Protocol):
+    def __call__(self, a: str, b: str, *, as_json: bool) -> list[_Judged]: ...
+
+
 class CompareOptions(RunFilter, OutputOptions):
     """Two sides, and how much slower the second may be."""
 
@@ -65,7 +69,7 @@ def compare(options: CompareOptions) -> None:
 
     allowed = _share(options.fail_if_slower) if options.fail_if_slower else None
     selection = options.selection()
-    of_kind = partial(_runs, selection)
+    of_kind: _OfKind = partial(_runs, selection)
     for kind, compare_kind in ((LoadFolder.kind, _loads), (TuningFolder.kind, _tunings)):
         if kind.is_meant(options.a) != kind.is_meant(options.b):
             raise UsageError(

@@ -23,7 +23,12 @@ BOARDS = f"{A_BOARD}, @LABEL, or a pattern such as rk*"
 FileTypes = Annotated[tuple[str, ...], AfterValidator(distinct_file_types)]
 
 
-def _one_board(word: str) -> str:
+def one_board(word: str) -> str:
+    """Return the board that a label or a pattern means; a name as it is.
+
+    Raises:
+        UsageError: no board is meant, or several are.
+    """
     if "," in word or not set(word) & set("@*?["):
         return word  # whether there is such a board is said when it is used
     from armload.boards.naming import board_called
@@ -31,7 +36,7 @@ def _one_board(word: str) -> str:
     return board_called(word)
 
 
-OneBoard = Annotated[str, AfterValidator(_one_board)]
+OneBoard = Annotated[str, AfterValidator(one_board)]
 """The name of a board; a label or a pattern may mean it."""
 
 

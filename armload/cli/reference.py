@@ -10,7 +10,7 @@ from pathlib import Path
 from armload.cli.help import grouped
 from armload.cli.program import namespace
 from armload.cli.verb import Verb
-from armload.core.options import LETTERS, Declared, declared_options
+from armload.core.options import Declared, declared_options
 
 _HEAD = """# Options
 
@@ -39,7 +39,7 @@ def _section(name: str) -> str:
 
 
 def _typed(option: Declared) -> str:
-    letter = LETTERS.get(option.name)
+    letter = option.letter
     word = f"`{f'-{letter}, ' if letter else ''}--{option.name} {option.value}".rstrip() + "`"
     return word.replace("|", "\\|")
 

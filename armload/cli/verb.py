@@ -30,7 +30,7 @@ from armload.core.errors import (
     UsageError,
 )
 from armload.core.files import READ_REMEDY, is_about_network, is_refusal
-from armload.core.options import LETTERS, Declared, OptionGroup, declared_options
+from armload.core.options import Declared, OptionGroup, declared_options
 
 Options = TypeVar("Options", bound=OptionGroup)
 
@@ -141,11 +141,10 @@ def verb(options: type[Options], name: str = "") -> Callable[[Callable[[Options]
 
 
 def _argument(declared: Declared) -> Argument:
-    letter = LETTERS.get(declared.name)
     repeats = declared.is_list and declared.option.several == "repeat" and not declared.is_switch
     kind = bool if declared.is_switch else list if repeats else str
     return Argument(
-        names=(declared.name, letter) if letter else (declared.name,),
+        names=(declared.name, declared.letter) if declared.letter else (declared.name,),
         attr_name=_key(declared) if "-" in declared.name else None,
         kind=kind,
         default=kind(),

@@ -17,6 +17,7 @@ from armload.cli.options import (
     OneModel,
     OutputOptions,
     models_in,
+    one_board,
 )
 from armload.cli.streams import show_document
 from armload.cli.verb import VerbGroup, end_if_failed, verb
@@ -135,7 +136,6 @@ def read_serving_file(path: Path | None) -> ServingFile:
         DataError: it is malformed.
     """
     from armload.bench.options import read_options
-    from armload.boards.naming import board_called
     from armload.cli import terminal
     from armload.serving.planning import serving_fields, without_effect
 
@@ -149,7 +149,7 @@ def read_serving_file(path: Path | None) -> ServingFile:
     if unused := without_effect(options):
         terminal.progress().say(f"{path}: a service has no {' and no '.join(unused)}.")
     return ServingFile(
-        board=board_called(",".join(options.board)) if options.board else "",
+        board=one_board(",".join(options.board)),
         model="".join(options.model),
         type="".join(options.type),
         fields=serving_fields(options, str(path)),

@@ -133,23 +133,24 @@ class _Crew(Generic[Item, Result]):
     def serve_all(self, boards: Sequence[str], progress: Progress) -> None:
         """Do what several boards may do, each in a thread."""
         stopping = threading.Event()
-        threads = [
-            threading.Thread(
-                target=self._serve_stoppably, args=(board, progress, stopping), daemon=True
-            )
-            for board in boards
-        ]
+        ends: list[threading.Event] = []
         try:
             try:
-                for thread in threads:
+                for board in boards:
+                    end = threading.Event()
+                    arguments = (board, progress, stopping, end)
+                    thread = threading.Thread(
+                        target=self._serve_stoppably, args=arguments, daemon=True
+                    )
                     thread.start()
-                _join(threads)
+                    ends.append(end)
+                _wait_for(ends)
             except KeyboardInterrupt:
                 progress.say("Stopping the work on all boards. Press Ctrl-C again to quit now.")
                 stopping.set()
                 self._pool.stop()
                 end_work()
-                _join(threads)
+                _wait_for(ends)
                 raise
         except KeyboardInterrupt:
             end_all()
@@ -157,11 +158,15 @@ class _Crew(Generic[Item, Result]):
         if self._faults:
             raise self._faults[0]
 
-    def _serve_stoppably(self, board: str, progress: Progress, stopping: threading.Event) -> None:
+    def _serve_stoppably(
+        self, board: str, progress: Progress, stopping: threading.Event, end: threading.Event
+    ) -> None:
         try:
             self.serve(board, _Stoppable(Labelled(progress, board), stopping))
         except BaseException as fault:  # noqa: BLE001 - raised again in the calling thread
             self._faults.append(fault)
+        finally:
+            end.set()
 
     def _do(self, board: str, task: Task[Item], do: Callable[[Item], Result]) -> None:
         try:
@@ -181,10 +186,10 @@ class _Crew(Generic[Item, Result]):
             self._ended(one)
 
 
-def _join(threads: Sequence[threading.Thread]) -> None:
-    for thread in threads:
-        if thread.ident is not None:
-            thread.join()
+def _wait_for(ends: Sequence[threading.Event]) -> None:
+    # An interruption of Thread.join lets Python 3.11 take the thread for one that has ended.
+    for end in ends:
+        end.wait()
 
 
 class _Stoppable:

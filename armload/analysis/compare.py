@@ -11,6 +11,7 @@ from armload.analysis.comparison_findings import (
     DegenerateOutput,
     Differs,
     EnergyPerToken,
+    EqualBoardsDiffer,
     Excluded,
     ModelUnverified,
     NothingInCommon,
@@ -24,6 +25,7 @@ from armload.analysis.pairing import (
     MatchedWork,
     Measure,
     WorkGroup,
+    called_equal,
     can_be_checked,
     differences,
     pairs_of,
@@ -215,6 +217,7 @@ def _notes(
     notes: list[ComparisonFigures] = []
     if not can_be_checked(a.work, b.work):
         notes.append(ModelUnverified(a=a.work.model, b=b.work.model))
+    notes += _boards(one, other, measured)
     notes += _method_differences(a.way, b.way)
     if a.way.engine != b.way.engine:
         notes.append(Differs(name="programs", a=a.way.engine, b=b.way.engine))
@@ -231,6 +234,18 @@ def _notes(
         if found.kind != "same":
             notes.append(OutputDiffers(departure=found))
     return notes
+
+
+def _boards(
+    one: WorkGroup, other: WorkGroup, measured: tuple[Measured, ...]
+) -> list[ComparisonFigures]:
+    a, b, called = one[0].work.board, other[0].work.board, called_equal(one[0], other[0])
+    if not called or a is None or b is None:
+        return []
+    first = measured[0] if measured else None
+    if first and first.finding != "no difference" and first.ratio.unit == "runs":
+        return [EqualBoardsDiffer(a=a, b=b, called=called)]
+    return [Differs(name="boards", a=a, b=b)]
 
 
 def _energies(one: WorkGroup, other: WorkGroup) -> list[EnergyPerToken]:

@@ -80,6 +80,20 @@ class ModelUnverified(Value):
     b: str | None
 
 
+class EqualBoardsDiffer(Value):
+    """The sides ran on two boards that are called equal, and differ by more than repeats do.
+
+    Attributes:
+        a, b: the boards.
+        called: what calls them equal.
+    """
+
+    kind: Literal["equal boards differ"] = "equal boards differ"
+    a: str
+    b: str
+    called: str
+
+
 class TooFewRuns(Value):
     """The interval allows for a variation between runs that was not measured."""
 
@@ -155,6 +169,7 @@ ComparisonFigures = Annotated[
     | RequestsDiffer
     | Excluded
     | ModelUnverified
+    | EqualBoardsDiffer
     | TooFewRuns
     | EnergyPerToken
     | OutputDiffers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+from armload.analysis.equal_boards import equalities
 from armload.analysis.repeats import is_disturbed
 from armload.analysis.run import Run
 from armload.analysis.sanity import doubts_about_text
@@ -53,6 +54,7 @@ def measurement_of(run: Run) -> Measurement:
             repacked=repacked(run.command),
             options=" ".join([*_options(plan, run), *_other_words(plan.extra)]),
         ),
+        equalities=equalities(run.board),
         ttft_s=_positive(run.summary.ttft_s),
         prefill_tps=_positive(run.summary.prefill_tps),
         decode_tps=_positive(run.summary.decode_tps),
@@ -90,6 +92,7 @@ def _of_a_watched_program(run: Run) -> Measurement:
             engine=f"{run.binary.program} {run.binary.sha256[:12]}".rstrip(),
             options=" ".join(watched.words[1:]) if watched else "",
         ),
+        equalities=equalities(run.board),
         ttft_s=_positive(summary.ttft_s),
         prefill_tps=_positive(summary.prefill_tps),
         decode_tps=_positive(summary.decode_tps),

@@ -88,7 +88,7 @@ def differences(one: Measurement, other: Measurement, measure: Measure) -> list[
             names = f"{a.model} {a.model_sha256[:12]}", b.model_sha256[:12]
         found.append(Differs(name="model", a=names[0], b=names[1]))
     fields: list[tuple[str, int | str | None, int | str | None]] = [
-        ("board", a.board, b.board),
+        *([] if called_equal(one, other) else [("board", a.board, b.board)]),
         ("prompt", _prompt(a), _prompt(b)),
         ("context", a.context_tokens, b.context_tokens),
         ("KV cache type", a.kv_type, b.kv_type),
@@ -104,6 +104,13 @@ def differences(one: Measurement, other: Measurement, measure: Measure) -> list[
         if left is not None and right is not None and left != right
     ]
     return found
+
+
+def called_equal(one: Measurement, other: Measurement) -> str:
+    """Return what calls two different boards equal; empty if nothing does."""
+    if one.work.board == other.work.board:
+        return ""
+    return next((each for each in one.equalities if each in other.equalities), "")
 
 
 def can_be_checked(a: Work, b: Work) -> bool:

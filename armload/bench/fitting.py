@@ -60,12 +60,12 @@ class Fit(Value):
     recommendation: str
 
 
-class HardwareFit(Value):
-    """What is expected of models on hardware of the catalogue.
+class BoardsFit(Value):
+    """What is expected of models on several boards, or on hardware of the catalogue.
 
     Attributes:
         boards: by the speed of the first model, the fastest first; ``board`` is the hardware's
-            name.
+            name where no board was named.
         recommendation: which of them to take.
     """
 
@@ -139,7 +139,7 @@ def fit_hardware(
     progress: Progress,
     *,
     file_types: Sequence[str] = (),
-) -> HardwareFit:
+) -> BoardsFit:
     """Predict how models would do on hardware of the catalogue; no board is asked.
 
     Args:
@@ -152,11 +152,7 @@ def fit_hardware(
         ArmloadError: as for ``fit``.
     """
     chosen = _chosen(hardware_names)
-    if len(chosen) > 1 and not model_names:
-        raise UsageError(
-            "Several boards are compared for the models that you name.",
-            "Use --model, or name one --hardware to list the current models for it.",
-        )
+    check_compares(len(chosen), model_names)
     outlined = _all_outlined(request, model_names, file_types, progress)
     boards = []
     with progress.step("Predicting", total=len(chosen), unit="boards") as step:
@@ -164,13 +160,35 @@ def fit_hardware(
             step.update(done)
             boards.append(_fit_one(each, outlined, plan, is_listing=not model_names))
         step.update(len(chosen))
-    boards.sort(key=lambda found: _slowest_last(found.models[0]))
+    return compared(boards, model_names)
+
+
+def check_compares(boards: int, model_names: Sequence[str]) -> None:
+    """Refuse to list the current models for several boards.
+
+    Raises:
+        UsageError: there are several boards, and no model was named.
+    """
+    if boards > 1 and not model_names:
+        raise UsageError(
+            "Several boards are compared for the models that you name.",
+            "Use --model, or name one board or --hardware to list the current models for it.",
+        )
+
+
+def compared(fits: Sequence[Fit], model_names: Sequence[str]) -> BoardsFit:
+    """Put boards into the order of their speed, and say which to take.
+
+    Args:
+        fits: at least one.
+    """
+    boards = sorted(fits, key=lambda found: _slowest_last(found.models[0]))
     advice = (
         boards[0].recommendation
         if len(boards) == 1
         else shortlist(model_names[0], [(found.board, found.models[0]) for found in boards])
     )
-    return HardwareFit(boards=tuple(boards), recommendation=advice)
+    return BoardsFit(boards=tuple(boards), recommendation=advice)
 
 
 def _chosen(names: Sequence[str]) -> list[ChosenHardware]:

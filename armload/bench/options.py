@@ -87,7 +87,7 @@ class Options(_PlanOptions):
     Beside what is declared here, it has the options of ``Plan``.
 
     Attributes:
-        board: a file in ``boards/``.
+        board: as ``boards_called`` takes them.
         model: GGUF files, ``hf:ORG/REPO[:TYPE]``, ``like:SHAPE:TYPE``, ``word-problems:TYPE``,
             ``smollm2``, ``random`` or ``demo``.
         type: file types that the models are quantised to first, such as ``Q4_K_M``.
@@ -99,7 +99,7 @@ class Options(_PlanOptions):
         warmups: runs of every combination before them that do not.
     """
 
-    board: str | None = None
+    board: Listed[str] = ()
     model: Annotated[
         Listed[str],
         Option(
@@ -185,7 +185,7 @@ class Options(_PlanOptions):
     @field_validator("*")
     @classmethod
     def _lists_each_once(cls, value: object, info: ValidationInfo) -> object:
-        if not isinstance(value, tuple):
+        if not isinstance(value, tuple) or info.field_name == "board":
             return value
         meaning = _MEANINGS.get(info.field_name or "")
         listed: dict[object, object] = {}

@@ -8,10 +8,12 @@ from armload.analysis.benchmark_file import read_benchmark_file
 from armload.analysis.measurement import measurement_of
 from armload.analysis.repeats import judged_together
 from armload.bench.sweep import find_sweep
+from armload.boards.naming import boards_called
 from armload.core.errors import UsageError
 from armload.core.files import is_there
 from armload.engines.measurement import Measurement
 from armload.runs import store
+from armload.runs.selection import Selection
 
 
 def single_words(words: str) -> list[str]:
@@ -29,18 +31,24 @@ def single_words(words: str) -> list[str]:
     return [reference.strip() for reference in references]
 
 
-def folders_of(words: str) -> list[Path]:
+def folders_of(words: str, selection: Selection | None = None) -> list[Path]:
     """Return the folders of the referenced runs, in the same order.
 
     Args:
         words: a run, as ``store.find`` takes it, or its ``run.json``; a sweep, as
-            ``find_sweep`` takes it, for all its runs but the warm-ups; or several of them with
-            commas between.
+            ``find_sweep`` takes it, for all its runs but the warm-ups; ``@LABEL:MODEL`` or
+            ``PATTERN:MODEL`` for the latest run of a model on each of several boards; or several
+            of them with commas between.
+        selection: leaves out others.
 
     Raises:
         UsageError: there is no such run.
     """
-    return [folder for reference in single_words(words) for folder in _folders_of(reference)]
+    every = [folder for reference in single_words(words) for folder in _folders_of(reference)]
+    kept = [each for each in every if selection is None or selection.holds(each.name)]
+    if not kept:
+        raise UsageError(f"{words}: the filter leaves none of its runs.", "Loosen the filter.")
+    return kept
 
 
 def _folders_of(reference: str) -> list[Path]:
@@ -49,6 +57,9 @@ def _folders_of(reference: str) -> list[Path]:
         return [path.parent]
     sweep = find_sweep(reference)
     if sweep is None:
+        board, colon, model = reference.partition(":")
+        if colon and set(board) & set("@*?["):
+            return [store.find(f"{name}:{model}") for name in boards_called([board])]
         return [store.find(reference)]
     folders = sweep.run_folders()
     if not folders:
@@ -59,23 +70,26 @@ def _folders_of(reference: str) -> list[Path]:
     return folders
 
 
-def read_side(words: str) -> list[Measurement]:
+def read_side(words: str, selection: Selection | None = None) -> list[Measurement]:
     """Return the measurements of one side.
 
     Args:
         words: a run, as ``store.find`` takes it; a file that another engine's benchmark wrote;
             or several of them with commas between, which are repeats.
+        selection: leaves out other runs.
 
     Raises:
         UsageError: there is no such run.
         DataError: a file is malformed, or of a newer format.
     """
-    return [figures for reference in single_words(words) for figures in _read_one(reference)]
+    return [
+        figures for reference in single_words(words) for figures in _read_one(reference, selection)
+    ]
 
 
-def _read_one(reference: str) -> list[Measurement]:
+def _read_one(reference: str, selection: Selection | None) -> list[Measurement]:
     path = Path(reference)
     if path.is_file() and path.name != store.RUN_FILE:
         return read_benchmark_file(path)
-    runs = [store.load(folder) for folder in folders_of(reference)]
+    runs = [store.load(folder) for folder in folders_of(reference, selection)]
     return [measurement_of(run) for run in judged_together(runs)]

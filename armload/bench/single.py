@@ -125,6 +125,7 @@ def bench_until_known(
     progress: Progress,
     *,
     reference: Run | None = None,
+    begun: Callable[[SweepFolder], None] = lambda _: None,
     report: Report,
     heard: Heard | None = None,
 ) -> tuple[SweepFolder, list[Run], Stop]:
@@ -135,6 +136,7 @@ def bench_until_known(
 
     Args:
         wanted: how exactly, and in how long.
+        begun: is shown the sweep before its first run.
         report: called with the runs after each of them.
         heard: called with the text of the first run, whenever it has grown.
 
@@ -146,9 +148,10 @@ def bench_until_known(
         engine = one.engine(where.binaries)
         name = where.connection.board.name
         plain = _plain(engine, where)
-        sweep = new_sweep(name, [engine], repeats=1, warmups=0, precision=wanted)
+        sweep = new_sweep([name], [engine], repeats=1, warmups=0, precision=wanted)
         journal = resume_or_begin(sweep, progress, new=request.new)
         with journal.locked(progress):
+            begun(journal)
             runs = journal.results()[0].get(0, [])
             # Only the first can be one that an interrupted command has left on the board.
             new = request.new

@@ -46,11 +46,11 @@ class SweepCell(Value):
 
 
 class Sweep(CommandHeader):
-    """What is to be run on a board.
+    """What is to be run on a board, or divided between equal ones.
 
     Attributes:
-        fingerprint: a checksum over board, cells and counts.
-        board: its name.
+        fingerprint: a checksum over boards, cells and counts.
+        boards: their names.
         cells: the combinations.
         repeats: runs of every cell that count.
         warmups: rounds before them that do not.
@@ -58,8 +58,8 @@ class Sweep(CommandHeader):
             none where ``repeats`` says how often.
     """
 
-    format: Literal[2] = 2
-    board: str
+    format: Literal[3] = 3
+    boards: tuple[str, ...]
     cells: tuple[SweepCell, ...]
     repeats: int
     warmups: int
@@ -98,7 +98,7 @@ class SweepEntry(Value):
 
 
 def new_sweep(
-    board: str,
+    boards: Sequence[str],
     engines: Sequence[Completion],
     *,
     repeats: int,
@@ -110,17 +110,22 @@ def new_sweep(
         SweepCell(model=engine.model.name, fingerprint=engine.fingerprint, plan=engine.plan)
         for engine in engines
     )
-    parts = (board, *(cell.fingerprint for cell in named), str(repeats), str(warmups))
+    parts = (
+        ",".join(sorted(boards)),
+        *(cell.fingerprint for cell in named),
+        str(repeats),
+        str(warmups),
+    )
     if precision is not None:
         parts = (*parts, f"within {precision.share}", f"in {precision.added_s}")
     now = datetime.now(UTC)
     kind = "sweep" if precision is None else "repeats"
     return Sweep(
-        id=new_id(now, kind, board),
+        id=new_id(now, kind, boards[0] if len(boards) == 1 else f"{len(boards)}-boards"),
         fingerprint=fingerprint_of(parts),
         started_utc=now.isoformat(timespec="seconds"),
         armload=__version__,
-        board=board,
+        boards=tuple(boards),
         cells=named,
         repeats=repeats,
         warmups=warmups,
@@ -153,6 +158,11 @@ class SweepFolder(CommandJournal[Sweep, SweepEntry]):
             return not self.missing()
         runs, _ = self.results()
         return self.stop(self.header.precision, runs.get(0, ())) is not None
+
+    def note(self, place: SweepPoint, ended: Run | ArmloadError) -> None:
+        """Record how a run ended, or why it could not be started."""
+        run, error = ("", ended.message) if isinstance(ended, ArmloadError) else (ended.id, "")
+        self.append(SweepEntry(cell=place.cell, round=place.round, run=run, error=error))
 
     def missing(self) -> list[SweepPoint]:
         """Return the runs that are still to be done, in their order."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from armload.analysis.run import Run
-from armload.bench.single import combination, programs_of
-from armload.bench.sweep import SweepEntry, SweepFolder, new_sweep, resume_or_begin
+from armload.bench.single import Combination, combination, programs_of
+from armload.bench.sweep import SweepFolder, new_sweep, resume_or_begin
 from armload.core.errors import ArmloadError, BusyError, ConnectError, UsageError
 from armload.core.progress import Progress
-from armload.engines.completion import settings_of
+from armload.engines.completion import Completion, settings_of
 from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
 from armload.models.find import model_called
@@ -17,33 +18,101 @@ from armload.models.model import Model
 from armload.runs.pipeline import execute
 from armload.runs.predicting import foresight
 from armload.runs.request import Request
-from armload.runs.session import session
+from armload.runs.session import Session, session
+
+Begun = Callable[[SweepFolder], None]
+"""Is shown a sweep before its first run."""
 
 Report = Callable[[SweepPoint, Run | ArmloadError], None]
 """Is called with how each run ended, or why it could not be started."""
 
 
+def combinations(
+    model_names: Sequence[str], plans: Sequence[Plan], progress: Progress
+) -> tuple[Combination, ...]:
+    """Return every plan with every model, as the cells of a sweep.
+
+    Args:
+        model_names: as for ``model_called``.
+
+    Raises:
+        UsageError: a plan does not suit a model, or two names are of one model.
+        ArmloadError: as for ``combination``.
+    """
+    models = [model_called(name, progress) for name in model_names]
+    _refuse_doubles(model_names, models)
+    return tuple(combination(model, plan, progress) for model in models for plan in plans)
+
+
+class SweepBoard:
+    """A board that runs points of a sweep.
+
+    Attributes:
+        name: the board's.
+        engines: what runs each cell.
+    """
+
+    def __init__(
+        self,
+        where: Session,
+        cells: Sequence[Combination],
+        progress: Progress,
+        reference: Run | None,
+    ) -> None:
+        self.name = where.connection.board.name
+        self.engines: list[Completion] = [cell.engine(where.binaries) for cell in cells]
+        self._where = where
+        self._progress = progress
+        self._reference = reference
+        # Only the first can be one that an interrupted command has left on the board.
+        self._new = where.request.new
+
+    def run(self, place: SweepPoint) -> Run:
+        """Run a point to its end; the errors are those of ``execute``."""
+        engine, new = self.engines[place.cell], self._new
+        self._new = True
+        run, _ = execute(
+            *(self._where, engine, self._progress),
+            new=new,
+            place=place,
+            reference=self._reference,
+            foresee=foresight(self._where, engine, self._progress),
+        )
+        return run
+
+
+@contextmanager
+def sweep_board(
+    request: Request,
+    cells: Sequence[Combination],
+    progress: Progress,
+    *,
+    reference: Run | None,
+) -> Iterator[SweepBoard]:
+    """Reach a board for a sweep, and build what is missing; the errors are those of ``session``."""
+    settings = [settings_of(cell.plan) for cell in cells]
+    with session(request, programs_of(cells), progress, settings=settings) as where:
+        yield SweepBoard(where, cells, progress, reference)
+
+
 def run_sweep(
     request: Request,
-    model_names: Sequence[str],
-    plans: Sequence[Plan],
+    cells: Sequence[Combination],
     progress: Progress,
     *,
     repeats: int,
     warmups: int,
     reference: Run | None = None,
-    begun: Callable[[SweepFolder], None],
+    begun: Begun,
     report: Report,
 ) -> SweepFolder:
-    """Run every plan with every model, and record each run as soon as it is fetched.
+    """Run every cell, and record each run as soon as it is fetched.
 
     A run that fails is a result like any other. What an interrupted command of the same kind has
     done is not done again, unless ``request.new`` says so.
 
     Args:
         request: where, and with which program.
-        model_names: as for ``model_called``.
-        plans: what to run with each of them.
         repeats: runs of every cell that count.
         warmups: runs of every cell before them.
         reference: a run with the expected output.
@@ -51,48 +120,30 @@ def run_sweep(
         report: called for every run.
 
     Raises:
-        UsageError: a cell does not suit its model or the board, or two names are of one model; none
-            was run then.
+        UsageError: a cell does not suit the board; none was run then.
         ConnectError, BusyError: the board stayed unreachable, or is in use; repeating the command
             resumes from there.
         KeyboardInterrupt: likewise.
     """
-    models = [model_called(name, progress) for name in model_names]
-    _refuse_doubles(model_names, models)
-    cells = [combination(model, plan, progress) for model in models for plan in plans]
-    settings = [settings_of(cell.plan) for cell in cells]
-    with session(request, programs_of(cells), progress, settings=settings) as where:
-        board = where.connection.board
-        engines = [cell.engine(where.binaries) for cell in cells]
-        sweep = new_sweep(board.name, engines, repeats=repeats, warmups=warmups)
+    with sweep_board(request, cells, progress, reference=reference) as board:
+        sweep = new_sweep([board.name], board.engines, repeats=repeats, warmups=warmups)
         journal = resume_or_begin(sweep, progress, new=request.new)
         with journal.locked(progress):
             begun(journal)
             left = journal.missing()
             total = len(left) + len(journal.entries)
             with progress.step(f"Sweep on {board.name}", total=total, unit="runs") as step:
-                # Only the first can be one that an interrupted command has left on the board.
-                new = request.new
                 for done, place in enumerate(left, start=len(journal.entries)):
                     step.update(done)
                     ended: Run | ArmloadError
                     try:
-                        ended, _ = execute(
-                            *(where, engines[place.cell], progress),
-                            new=new,
-                            place=place,
-                            reference=reference,
-                            foresee=foresight(where, engines[place.cell], progress),
-                        )
-                        entry = SweepEntry(cell=place.cell, round=place.round, run=ended.id)
+                        ended = board.run(place)
                     except (ConnectError, BusyError):
                         raise
                     except ArmloadError as error:
                         ended = error
-                        entry = SweepEntry(cell=place.cell, round=place.round, error=error.message)
-                    journal.append(entry)
+                    journal.note(place, ended)
                     report(place, ended)
-                    new = True
                 step.update(total)
     return journal
 

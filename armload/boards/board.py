@@ -141,6 +141,9 @@ class BuildHost(Value):
     folder: PurePosixPath | None = None
 
 
+Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=60)]
+
+
 class Board(Value):
     """What ``boards/<name>.yaml`` says.
 
@@ -148,6 +151,8 @@ class Board(Value):
         name: the file's name.
         description: one line for people.
         hardware: what it is, in the catalogue; empty where that is not said.
+        labels: by which it is named together with others. Boards with a common label, the same
+            hardware and the same target are called equal.
         target: name of the target whose binaries it runs; the hardware's when left out.
         reach: how to get there.
         workdir: the folder that armload may use there; made when missing. Each kind of board has a
@@ -163,6 +168,7 @@ class Board(Value):
     name: str
     description: str = ""
     hardware: str = ""
+    labels: tuple[Label, ...] = ()
     target: str = Field(default="", validate_default=True)
     reach: Reach
     workdir: PurePosixPath = Field(default=PurePosixPath(), validate_default=True)

@@ -145,7 +145,7 @@ class StreamProcess:
             except OSError as error:
                 raise NotBegunError(f"{self._words[0]} cannot be run: {error.strerror}") from error
             running = _Running(process, stderr)
-            with known(process):
+            with known(process, is_kept=True):
                 try:
                     running.begin(self._begin_within_s)
                     yield running

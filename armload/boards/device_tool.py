@@ -181,7 +181,7 @@ class DeviceTool(Protocol):
                     f"It comes with {self.comes_with}. Add it to PATH, or name it "
                     f"as 'program' under 'reach' in boards/{self._name}.yaml.",
                 ) from error
-            with known(process):
+            with known(process, is_kept=True):
                 try:
                     yield process, reader
                 finally:

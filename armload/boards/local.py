@@ -175,7 +175,7 @@ class LocalHost:
             )
         except OSError as error:
             raise BoardError(f"{self._name}: cannot start a shell: {error.strerror}.") from error
-        with known(process):
+        with known(process, is_kept=True):
             try:
                 if stdin:
                     feeder = threading.Thread(target=_feed, args=(process, stdin), daemon=True)

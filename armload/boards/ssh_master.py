@@ -99,7 +99,7 @@ class Login:
             )
             stack.callback(self._let_go)
             # With its own input it also ends when armload is killed, and the master soon after.
-            stack.enter_context(known(self._holder))
+            stack.enter_context(known(self._holder, is_kept=True))
             self._opened = stack.pop_all()
 
     @property
@@ -275,7 +275,7 @@ class MasterConnection:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        with known(trial):
+        with known(trial, is_kept=True):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 trial.wait(_REFUSED_WITHIN_S)
             trial.kill()

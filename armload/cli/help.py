@@ -6,11 +6,11 @@ import shutil
 import textwrap
 from collections.abc import Sequence
 
-from armload.core.options import LETTERS, Declared
+from armload.core.options import Declared
 
 _HEADINGS = (
     *("Program", "Service", "Load", "Search", "Limits", "Plan", "Task", "Quantisation"),
-    *("Repeats", "Engine", "Cores", "Board", "Conditions", "Build", "Output"),
+    *("Repeats", "Engine", "Cores", "Board", "Conditions", "Build", "Filter", "Output"),
 )
 _MOST_UNGROUPED = 9
 _INDENT = 2
@@ -56,13 +56,13 @@ def grouped(options: Sequence[Declared]) -> dict[str, list[Declared]]:
 
 def _rank(option: Declared) -> int:
     """Put what is used most first, which has a letter, and the output last."""
-    return 2 if option.name == "json" else int(option.name not in LETTERS)
+    return 2 if option.name == "json" else int(not option.letter)
 
 
 def shown(option: Declared) -> str:
     """Return an option as help shows it: ``-b, --board BOARD``."""
-    letter = LETTERS.get(option.name)
-    return f"{f'-{letter}, ' if letter else '    '}--{option.name} {option.value}".rstrip()
+    letter = f"-{option.letter}, " if option.letter else "    "
+    return f"{letter}--{option.name} {option.value}".rstrip()
 
 
 def _paragraph(text: str) -> str:

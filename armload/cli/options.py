@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import AfterValidator
 
 from armload.bench.options import MODEL, FileType
-from armload.core.options import Option, OptionGroup
+from armload.core.options import Names, Option, OptionGroup
 from armload.models.file_types import distinct_file_types
 
 if TYPE_CHECKING:
@@ -17,20 +17,27 @@ if TYPE_CHECKING:
 
 
 A_BOARD = "a board: the name of a file in boards/, such as virtual or dayu200"
+BOARDS = f"{A_BOARD}, @LABEL, or a pattern such as rk*"
 
 
 FileTypes = Annotated[tuple[str, ...], AfterValidator(distinct_file_types)]
 
 
-def _boards(names: Sequence[str]) -> tuple[str, ...]:
-    named = dict.fromkeys(name for name in map(str.strip, names) if name)
-    if not named:
-        raise ValueError("this names no board; see armload board.list")
-    return tuple(named)
+def one_board(word: str) -> str:
+    """Return the board that a label or a pattern means; a name as it is.
+
+    Raises:
+        UsageError: no board is meant, or several are.
+    """
+    if "," in word or not set(word) & set("@*?["):
+        return word  # whether there is such a board is said when it is used
+    from armload.boards.naming import board_called
+
+    return board_called(word)
 
 
-Boards = Annotated[tuple[str, ...], AfterValidator(_boards)]
-"""Names of boards, each once."""
+OneBoard = Annotated[str, AfterValidator(one_board)]
+"""The name of a board; a label or a pattern may mean it."""
 
 
 class OnBoard(OptionGroup):
@@ -38,7 +45,15 @@ class OnBoard(OptionGroup):
 
     heading = "Board"
 
-    board: Annotated[str, Option(A_BOARD)] = "virtual"
+    board: Annotated[OneBoard, Option(A_BOARD)] = "virtual"
+
+
+class OnBoards(OptionGroup):
+    """The boards that a verb uses, as ``boards_called`` takes them."""
+
+    heading = "Board"
+
+    board: Annotated[Names, Option(BOARDS, several="commas")] = ("virtual",)
 
 
 class OnNamedBoard(OptionGroup):
@@ -46,7 +61,7 @@ class OnNamedBoard(OptionGroup):
 
     heading = "Board"
 
-    board: Annotated[str, Option(A_BOARD)]
+    board: Annotated[OneBoard, Option(A_BOARD)]
 
 
 class OneModel(OptionGroup):

@@ -13,10 +13,11 @@ from armload.analysis.run import Run
 from armload.bench.options import Options
 from armload.bench.single import bench, bench_until_known
 from armload.bench.sweep import SweepFolder
-from armload.bench.sweeping import run_sweep
+from armload.bench.sweeping import combinations, run_sweep
 from armload.cli import terminal
 from armload.cli.streams import show_document
 from armload.core.errors import ArmloadError, RunError
+from armload.core.progress import Progress
 from armload.core.values import counted
 from armload.core.workspace import runs_folder
 from armload.engines.job import SweepPoint
@@ -170,6 +171,30 @@ def _load_charting() -> None:
         libraries()
 
 
+class SweepProgress:
+    """Says a line for each run of a sweep."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._lines: list[SweepLines] = []
+
+    def begin(self, journal: SweepFolder) -> None:
+        """Say what is there already, and the heads of the columns."""
+        done = len(journal.entries)
+        if done:
+            self._progress.say(
+                f"Resuming {journal.sweep.id} after {counted(done, 'run')}. (--new starts over.)"
+            )
+        self._lines.append(SweepLines(journal.sweep, done))
+        self._progress.say(self._lines[0].head())
+
+    def report(
+        self, place: SweepPoint, result: Run | ArmloadError, progress: Progress | None = None
+    ) -> None:
+        """Say how a run ended."""
+        (progress or self._progress).say(self._lines[0].line(place, result))
+
+
 def sweep_and_present(
     request: Request,
     options: Options,
@@ -183,35 +208,32 @@ def sweep_and_present(
         RunError: no run of it came to its end.
     """
     progress = terminal.progress()
-    lines: list[SweepLines] = []
-
-    def begun(journal: SweepFolder) -> None:
-        done = len(journal.entries)
-        if done:
-            progress.say(
-                f"Resuming {journal.sweep.id} after {counted(done, 'run')}. (--new starts over.)"
-            )
-        lines.append(SweepLines(journal.sweep, done))
-        progress.say(lines[0].head())
-
-    def report(place: SweepPoint, result: Run | ArmloadError) -> None:
-        progress.say(lines[0].line(place, result))
-
+    lines = SweepProgress(progress)
     journal = run_sweep(
         request,
-        options.models,
-        tuple(options.plans()),
+        combinations(options.models, tuple(options.plans()), progress),
         progress,
         repeats=options.repeats or 1,
         warmups=options.warmups or 0,
         reference=reference,
-        begun=begun,
-        report=report,
+        begun=lines.begin,
+        report=lines.report,
     )
-    results = show_sweep(journal, as_json=as_json)
+    need_a_run(show_sweep(journal, as_json=as_json), request.board)
+
+
+def need_a_run(results: Sequence[CellResult], where: str) -> None:
+    """Fail where every run of a sweep failed.
+
+    Args:
+        where: the names of its boards.
+
+    Raises:
+        RunError: no run came to its end.
+    """
     if not any(run.exit.status == 0 for each in results if each.cell for run in each.cell.runs):
         raise RunError(
-            f"{journal.sweep.board}: no run of the sweep completed.",
+            f"{where}: no run of the sweep completed.",
             "The table shows why; the runs are kept.",
         )
 

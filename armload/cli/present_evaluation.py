@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from armload.analysis.accuracy import accuracy_of
 from armload.cli import terminal
-from armload.cli.parallel import at_once
 from armload.cli.streams import show_document
+from armload.cli.verb import end_if_failed
 from armload.core.errors import DifferentError, RunError, UsageError
-from armload.core.progress import Labelled
+from armload.core.progress import Progress
 from armload.core.values import counted
 from armload.engines.answers import Answer
 from armload.evaluation.disagreements import Disagreement, disagreements
@@ -26,6 +26,8 @@ from armload.evaluation.preparing import EvaluationRequest, prepare
 from armload.evaluation.record import EvaluationFolder
 from armload.evaluation.results import AccuracyPoint, is_right, points_of
 from armload.evaluation.scorer_settings import ScorerSettings
+from armload.fleet.tasks import Task
+from armload.fleet.threads import serve
 from armload.models.find import model_called
 from armload.report.evaluation.document import (
     EvaluationDocument,
@@ -47,6 +49,8 @@ def evaluate_and_present(
 ) -> None:
     """Ask what is not answered yet, and show accuracy, intervals and times.
 
+    Each of several boards has its own part of the questions; another one asks what it leaves.
+
     Raises:
         ArmloadError: any of its kinds; answers that are there are kept.
     """
@@ -55,24 +59,19 @@ def evaluate_and_present(
     evaluated, boards = prepared.evaluated, asked.boards
     note = _note(evaluated)
 
-    def ask(board: str) -> None:
-        evaluate_on(
-            request.model_copy(update={"board": board}),
-            prepared,
-            settings,
-            progress if len(boards) == 1 else Labelled(progress, board),
-            share=(boards.index(board), len(boards)),
-            note=note,
+    @contextmanager
+    def opened(board: str, own: Progress) -> Iterator[Callable[[int], None]]:
+        theirs = request.model_copy(update={"board": board})
+        yield lambda number: evaluate_on(
+            *(theirs, prepared, settings, own), share=(number, len(boards)), note=note
         )
 
-    errors = []
+    tasks = [Task(item=n, boards=boards, home=board) for n, board in enumerate(boards)]
     with evaluated.locked(progress):
-        if len(boards) == 1:
-            ask(boards[0])
-        else:
-            errors = [one.error for one in at_once(boards, ask) if one.error is not None]
+        served = serve(tasks, opened, progress)
+    failed = {one.board: one.error for one in served.results if one.error} | {**served.errors}
     points = points_of(evaluated)
-    if not errors:
+    if not failed:
         _need_an_answer(points)
     _present_accuracy(evaluated, points, evaluated.evaluation.grader, as_json=as_json)
     evaluated.note_shown()
@@ -83,10 +82,7 @@ def evaluate_and_present(
             f"Not asked: {missing} of {len(parts) * len(evaluated.questions)} questions. Repeat "
             "the command to go on."
         )
-    for error in errors[1:]:
-        progress.say(error.message)
-    if errors:
-        raise errors[0]
+    end_if_failed({board: failed.get(board) for board in boards})
 
 
 def regrade_and_present(reference: str, graders: Sequence[str], *, as_json: bool) -> None:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 from armload.analysis.load.records import read_objectives
 from armload.bench.options import Options
 from armload.cli import terminal
 from armload.cli.streams import show_document
+from armload.cli.verb import end_if_failed
 from armload.cli.verbs.tune import TuneOptions
 from armload.core.errors import UsageError
 from armload.core.options import MOST
-from armload.core.values import counted
+from armload.core.progress import Progress
+from armload.core.values import ValueList, counted
 from armload.engines.plan import TUNED_REQUESTS
+from armload.fleet.threads import BoardResult, on_each
+from armload.report.failure import Failure
 from armload.report.layout import whole
 from armload.report.pages import write_page
 from armload.report.tuning.page import tuning_page
+from armload.report.tuning.side_by_side import TunedBoard, tunings_view
 from armload.report.tuning.table import settings_view
 from armload.report.tuning.told import told_of
 from armload.runs.request import Request
@@ -151,28 +157,56 @@ def _least_accuracy(text: str, data: str) -> LeastAccuracy:
 
 
 def tune_and_present(
-    request: Request, wish: TuningRequest, *, output: Path | None, as_json: bool
+    request: Request,
+    boards: Sequence[str],
+    wish: TuningRequest,
+    *,
+    output: Path | None,
+    as_json: bool,
 ) -> None:
-    """Search, with a line for each trial, and show what was found.
+    """Search on every board, with a line for each trial, and show what was found.
 
     Raises:
         ArmloadError: any of its kinds; the trials that were made are kept.
+        Exit: it failed on one of several boards; what the others found is shown.
     """
-    progress = terminal.progress()
 
-    def begun(tuned: TuningFolder) -> None:
-        done = len(tuned.entries)
-        if done:
-            trials = counted(done, "trial")
-            progress.say(f"Resuming {tuned.tuning.id} after {trials}. (--new starts over.)")
-        size = counted(tuned.tuning.space.size, "setting")
-        progress.say(f"{size} may be tried. Tuning is kept in {tuned.folder}.")
+    def tuned(board: str, own: Progress) -> TuningFolder:
+        def begun(tuned: TuningFolder) -> None:
+            done = len(tuned.entries)
+            if done:
+                trials = counted(done, "trial")
+                own.say(f"Resuming {tuned.tuning.id} after {trials}. (--new starts over.)")
+            size = counted(tuned.tuning.space.size, "setting")
+            own.say(f"{size} may be tried. Tuning is kept in {tuned.folder}.")
 
-    def report(entry: TuningEntry, standing: SearchStanding) -> None:
-        progress.say(trial_line(wish, entry, standing))
+        def report(entry: TuningEntry, standing: SearchStanding) -> None:
+            own.say(trial_line(wish, entry, standing))
 
-    tuned = tune(request, wish, progress, output=output, begun=begun, report=report)
-    show_tuning(tuned, as_json=as_json)
+        theirs = request.model_copy(update={"board": board})
+        return tune(theirs, wish, own, output=output, begun=begun, report=report)
+
+    outcomes = on_each(boards, tuned, terminal.progress())
+    found = [one.result for one in outcomes if one.result is not None]
+    if len(boards) == 1:
+        show_tuning(found[0], as_json=as_json)
+    elif as_json:
+        show_document(ValueList[TunedBoard](tuple(map(_tuned_board, outcomes))))
+    elif found:
+        told = [told_of(each) for each in found]
+        terminal.show(tunings_view(told))
+        for view, each in zip(told, found, strict=True):
+            page = write_page(tuning_page(view, each.folder), each.folder)
+            terminal.show(whole(f"page    {page}"))
+    end_if_failed({one.name: one.error for one in outcomes})
+
+
+def _tuned_board(one: BoardResult[TuningFolder]) -> TunedBoard:
+    return TunedBoard(
+        board=one.name,
+        tuning=one.result.document() if one.result else None,
+        error=Failure.of(one.error) if one.error else None,
+    )
 
 
 def show_tuning(tuned: TuningFolder, *, as_json: bool) -> None:

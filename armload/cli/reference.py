@@ -15,7 +15,7 @@ from armload.cli.completion.table import TABLE
 from armload.cli.help import grouped
 from armload.cli.program import namespace
 from armload.cli.verb import Verb
-from armload.core.options import LETTERS, Declared, declared_options
+from armload.core.options import Declared, declared_options
 
 _HEAD = """# Options
 
@@ -44,7 +44,7 @@ def _section(name: str) -> str:
 
 
 def _typed(option: Declared) -> str:
-    letter = LETTERS.get(option.name)
+    letter = option.letter
     word = f"`{f'-{letter}, ' if letter else ''}--{option.name} {option.value}".rstrip() + "`"
     return word.replace("|", "\\|")
 

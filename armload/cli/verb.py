@@ -32,7 +32,7 @@ from armload.core.errors import (
     UsageError,
 )
 from armload.core.files import READ_REMEDY, is_about_network, is_refusal
-from armload.core.options import LETTERS, Declared, OptionGroup, declared_options
+from armload.core.options import Declared, OptionGroup, declared_options
 
 Options = TypeVar("Options", bound=OptionGroup)
 
@@ -173,11 +173,10 @@ def _planned(given: Mapping[str, Any]) -> set[str]:
 
 
 def _argument(declared: Declared) -> Argument:
-    letter = LETTERS.get(declared.name)
     repeats = declared.is_list and declared.option.several == "repeat" and not declared.is_switch
     kind = bool if declared.is_switch else list if repeats else str
     return Argument(
-        names=(declared.name, letter) if letter else (declared.name,),
+        names=(declared.name, declared.letter) if declared.letter else (declared.name,),
         attr_name=_key(declared) if "-" in declared.name else None,
         kind=kind,
         default=kind(),
@@ -282,6 +281,21 @@ def show_error(message: str, remedy: str = "") -> None:
     say(Prose(Text.assemble(("error:", "bold red"), " ", message)))
     if remedy:
         say(remedy)
+
+
+def end_if_failed(boards: Mapping[str, ArmloadError | None]) -> None:
+    """Show why work failed on some of several boards, where it did.
+
+    Raises:
+        Exit: it did; with the status of the first of them.
+    """
+    failed = {name: error for name, error in boards.items() if error is not None}
+    for name, error in failed.items():
+        begins = "" if error.message.startswith(name) else f"{name}: "
+        show_error(f"{begins}{error.message}", error.remedy)
+    if failed:
+        show_error(f"{len(failed)} of {len(boards)} boards failed: {', '.join(failed)}.")
+        raise Exit(code=next(iter(failed.values())).exit_status)
 
 
 class VerbGroup(Collection):

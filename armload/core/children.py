@@ -16,23 +16,29 @@ from typing import Any
 
 END_PATIENCE_S = 5.0
 
-_living: set[int] = set()
+_living: dict[int, bool] = {}
+"""Processes, and whether what follows an interruption needs them."""
+
 _ended = threading.Event()
 _lock = threading.Lock()
 
 
 @contextmanager
-def known(process: subprocess.Popen[Any]) -> Iterator[None]:
-    """Know of a program that leads a session while the block runs."""
+def known(process: subprocess.Popen[Any], *, is_kept: bool = False) -> Iterator[None]:
+    """Know of a program that leads a session while the block runs.
+
+    Args:
+        is_kept: an interruption leaves it, since what is to be stopped is reached by it.
+    """
     with _lock:
-        _living.add(process.pid)
+        _living[process.pid] = is_kept
         if _ended.is_set():
             _end(process.pid)
     try:
         yield
     finally:
         with _lock:
-            _living.discard(process.pid)
+            _living.pop(process.pid, None)
 
 
 def run_watched(
@@ -96,6 +102,14 @@ def end(process: subprocess.Popen[Any]) -> None:
                 process.wait(END_PATIENCE_S)
             except subprocess.TimeoutExpired:
                 continue
+
+
+def end_work() -> None:
+    """Ask the known programs to end that an interruption does not leave, and their children."""
+    with _lock:
+        for pid, is_kept in _living.items():
+            if not is_kept:
+                _end(pid)
 
 
 def end_all() -> None:

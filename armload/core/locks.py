@@ -31,8 +31,9 @@ def locked(path: Path, progress: Progress, *, waiting: str) -> Iterator[int]:
     descriptor = _try(path)
     if descriptor is None:
         progress.say(f"{waiting} {_holder(path)}")
-        with progress.step("Waiting"):
+        with progress.step("Waiting") as step:
             while descriptor is None:
+                step.update(0)
                 time.sleep(_POLL_S)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 descriptor = _try(path)

@@ -159,17 +159,19 @@ class Declared:
         field: the model's.
         info: the field's type and default.
         heading: of the group that declares it.
+        letter: that stands for it; empty where there is none, or an argument has that name.
     """
 
     field: str
     option: Option
     info: FieldInfo
     heading: str
+    letter: str
 
     @property
     def name(self) -> str:
         """As it is typed, without dashes before it."""
-        return self.option.name or self.field.strip("_").replace("_", "-")
+        return _name(self.field, self.option)
 
     @property
     def shown(self) -> str:
@@ -213,7 +215,18 @@ def declared_options(model: type[Value]) -> Iterator[Declared]:
     for field, info in model.model_fields.items():
         for option in info.metadata:
             if isinstance(option, Option):
-                yield Declared(field, option, info, option.heading or _heading(model, field))
+                letter = LETTERS.get(_name(field, option), "")
+                yield Declared(
+                    field,
+                    option,
+                    info,
+                    option.heading or _heading(model, field),
+                    "" if letter in model.model_fields else letter,
+                )
+
+
+def _name(field: str, option: Option) -> str:
+    return option.name or field.strip("_").replace("_", "-")
 
 
 def without_none(info: FieldInfo) -> Any:

@@ -67,15 +67,21 @@ class StoppedBoard(Value):
 
 def boards_table(boards: Sequence[Board]) -> Table:
     """Lay out what each board's file says."""
+    has_labels = any(board.labels for board in boards)
     table = Table(
         Column(heading="board"),
         Column(heading="target"),
+        *([Column(heading="labels")] if has_labels else []),
         Column(heading="reached by", below=""),
         Column(heading="description", is_prose=True, below=""),
     )
     for board in boards:
         table.add(
-            Text(board.name, style="bold"), board.target, _reached_by(board), board.description
+            Text(board.name, style="bold"),
+            board.target,
+            *([", ".join(board.labels)] if has_labels else []),
+            _reached_by(board),
+            board.description,
         )
     return table
 

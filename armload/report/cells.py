@@ -11,6 +11,7 @@ from statistics import median
 from typing import Literal
 
 from armload.analysis import statistics
+from armload.analysis.equal_boards import unequal_boards
 from armload.analysis.measurement import measurement_of
 from armload.analysis.repeats import counts
 from armload.analysis.run import Run
@@ -21,6 +22,7 @@ from armload.analysis.statistics import (
     ratio_of_tokens,
     runs_to_know,
 )
+from armload.analysis.wording.comparisons import unequal as unequal_sentence
 from armload.engines.llama_cpp import repacked
 from armload.engines.measurement import Measurement
 from armload.report.settings import BOARD, THREADS, Settings, labels, settings_of, subject
@@ -196,6 +198,19 @@ def cells_of(runs: Iterable[Run]) -> list[Cell]:
         Cell(runs=group, settings=settings_of(_best_known(group)), parts=parts)
         for group, parts in zip(sorted_groups, words, strict=True)
     ]
+
+
+def configurations_of(cells: Iterable[Cell]) -> list[list[Run]]:
+    """Return the runs that count of each configuration, on whichever boards they were."""
+    found: dict[tuple[str, ...], list[Run]] = {}
+    for cell in cells:
+        found.setdefault(_key(cell.runs[0])[1:], []).extend(cell.counted)
+    return list(found.values())
+
+
+def unequal(cells: Iterable[Cell]) -> list[str]:
+    """Say which boards are called equal but differ by more than their repeats."""
+    return list(map(unequal_sentence, unequal_boards(configurations_of(cells))))
 
 
 def is_warm_up(run: Run) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -145,6 +145,31 @@ def comparison_view(compared: Comparison) -> Group:
         notes=compared.notes,
         doubts=(*compared.a.doubts, *compared.b.doubts),
     )
+
+
+def boards_table(compared: Sequence[Comparison]) -> Table | None:
+    """Lay out comparisons on several boards side by side; none where there is one board."""
+    boards = {side.work.board for each in compared for side in (each.a, each.b)}
+    if len(compared) < 2 or len(boards) < 2:
+        return None
+    table = figures_table("A / B")
+    for each in compared:
+        if each.measured:
+            first = each.measured[0]
+            table.add(
+                f"{_short(each.a)} / {_short(each.b)}: {_label(first)}",
+                words.seconds(first.a_s),
+                words.seconds(first.b_s),
+                change(first.ratio.ratio),
+                span(first.ratio.low, first.ratio.high),
+                finding_cell(first.finding, each.finding),
+            )
+    return table
+
+
+def _short(side: Side) -> str:
+    threads = words.counted(side.way.threads, "thread") if side.way.threads else None
+    return ", ".join(filter(None, (side.work.board, side.work.model, threads)))
 
 
 def _side(side: Side) -> str:

@@ -54,6 +54,32 @@ class FetchedRuns(Value):
     failed: tuple[UnfetchedRun, ...]
 
 
+class FetchedBoard(Value):
+    """What was fetched from one of several boards.
+
+    Attributes:
+        board: its name.
+        runs, failed: as for one board.
+        error: why it failed; none if it did not.
+    """
+
+    board: str
+    runs: tuple[str, ...] = ()
+    failed: tuple[UnfetchedRun, ...] = ()
+    error: Failure | None = None
+
+    @classmethod
+    def of(
+        cls, board: str, fetched: FetchedRuns | None, error: ArmloadError | None
+    ) -> FetchedBoard:
+        return cls(
+            board=board,
+            runs=fetched.runs if fetched else (),
+            failed=fetched.failed if fetched else (),
+            error=Failure.of(error) if error else None,
+        )
+
+
 class DeployedBoard(Value):
     """What became of one of several boards.
 

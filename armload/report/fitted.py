@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from armload.analysis.wording.predictions import memory_source, per_token
-from armload.bench.fitting import Fit, HardwareFit
+from armload.bench.fitting import BoardsFit, Fit
 from armload.core.values import format_bytes
 from armload.engines.prediction import Expected, Prediction
 from armload.models.find import LIKE
@@ -58,13 +58,17 @@ def listing_view(fit: Fit) -> Group:
     return _with_notes([table, Text(""), Prose(_MEMORY)], predictions, fit.recommendation)
 
 
-def hardware_view(found: HardwareFit) -> Group:
-    """Lay out boards in one table, the fastest first; one board as if it were at hand."""
+def boards_view(found: BoardsFit, heading: str = "board") -> Group:
+    """Lay out boards in one table, the fastest first; one board as if it were at hand.
+
+    Args:
+        heading: of the first column.
+    """
     if len(found.boards) == 1:
         (fit,) = found.boards
         return fit_view(fit)
     table = Table(
-        Column(heading="hardware", below=""),
+        Column(heading=heading, below=""),
         Column(heading="model", below=""),
         Column(heading="verdict"),
         Column(heading="per token", is_number=True),

@@ -15,7 +15,7 @@ from armload.core.progress import Progress
 from armload.core.workspace import reports_folder
 from armload.report import formatting as words
 from armload.report.cell_table import cell_table
-from armload.report.cells import Cell, as_fast_as, boards_of, cells_of, fastest
+from armload.report.cells import Cell, as_fast_as, boards_of, cells_of, fastest, unequal
 from armload.report.figures.distribution import distribution
 from armload.report.figures.figure import Figure
 from armload.report.figures.free_memory import free_memory
@@ -119,7 +119,7 @@ def runs_page(cells: Sequence[Cell], *, warm_ups: int = 0) -> Page:
         headline=headline(cells),
         header=(
             *paragraphs(
-                *(rivals(cells), *gains({cell.label: cell for cell in cells})),
+                *(rivals(cells), *gains({cell.label: cell for cell in cells}), *unequal(cells)),
                 counted(cells, warm_ups),
             ),
             *paragraphs(*dict.fromkeys(words.board_line(run) for run in runs), style="soft"),

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from armload.analysis.compare import Comparison
 from armload.analysis.load.comparison import LoadComparison
 from armload.analysis.run import FORMAT, Run
-from armload.bench.fitting import Fit, HardwareFit
+from armload.bench.fitting import BoardsFit, Fit
 from armload.bench.options import Options
 from armload.boards.board import Board, SshAddress
 from armload.boards.hardware import Hardware
@@ -35,13 +35,15 @@ from armload.report.defaults import SetDefault
 from armload.report.evaluation.document import EvaluationDocument, LogitsDocument
 from armload.report.exchange.document import FORMAT as RESULTS_FORMAT
 from armload.report.exchange.document import Results
-from armload.report.failure import DeployedBoard, FailedDocument, FetchedRuns
+from armload.report.failure import DeployedBoard, FailedDocument, FetchedBoard, FetchedRuns
 from armload.report.load.loaded import LoadDocument
 from armload.report.models import QuantisedModels
 from armload.report.pages import Report
 from armload.report.repeats import RepeatedRun
 from armload.report.services import ServedModel
+from armload.report.side_by_side import SweptBoards
 from armload.report.sweep import SweptCells
+from armload.report.tuning.side_by_side import TunedBoard
 from armload.runs.placing import Deployed
 from armload.serving.listing import RunningService
 from armload.tuning.comparison import TuningComparison
@@ -105,9 +107,16 @@ DOCUMENTS = (
     REPEATED,
     Schema(
         name="sweep",
+        format=2,
         value=SweptCells,
         title="a sweep's cells",
         verbs=("bench", "show"),
+    ),
+    Schema(
+        name="swept-boards",
+        value=SweptBoards,
+        title="a sweep on several boards",
+        verbs=("bench",),
     ),
     Schema(name="run-ids", value=ValueList[str], title="ids of runs", verbs=("show", "import")),
     Schema(
@@ -118,6 +127,12 @@ DOCUMENTS = (
         verbs=("export",),
     ),
     Schema(name="fetched-runs", value=FetchedRuns, title="fetched runs", verbs=("pull",)),
+    Schema(
+        name="fetched-boards",
+        value=ValueList[FetchedBoard],
+        title="runs fetched from several boards",
+        verbs=("pull",),
+    ),
     Schema(
         name="comparisons", value=ValueList[Comparison], title="compared plans", verbs=("compare",)
     ),
@@ -135,9 +150,9 @@ DOCUMENTS = (
     ),
     Schema(name="fit", value=Fit, title="what is expected of models on a board", verbs=("fit",)),
     Schema(
-        name="hardware-fit",
-        value=HardwareFit,
-        title="what is expected of models on hardware of the catalogue",
+        name="boards-fit",
+        value=BoardsFit,
+        title="what is expected of models on several boards, or on hardware of the catalogue",
         verbs=("fit",),
     ),
     Schema(
@@ -156,6 +171,12 @@ DOCUMENTS = (
     Schema(name="load", value=LoadDocument, title="a load on a service", verbs=("load", "show")),
     Schema(
         name="tuning", value=TuningDocument, title="a search for settings", verbs=("tune", "show")
+    ),
+    Schema(
+        name="tuned-boards",
+        value=ValueList[TunedBoard],
+        title="searches for settings on several boards",
+        verbs=("tune",),
     ),
     Schema(name="service", value=ServedModel, title="a served model", verbs=("serve",)),
     Schema(

@@ -15,10 +15,10 @@ from armload.core.values import Value
 from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
 from armload.report import formatting as words
-from armload.report.cells import Cell, Estimate, Quantile, cells_of, fastest
+from armload.report.cells import Cell, Estimate, Quantile, cells_of, fastest, unequal
 from armload.report.layout import Column, Table
 from armload.report.multi_run import rivals
-from armload.report.settings import MODEL, NONE, REPACKED, Settings, choices_of, differing
+from armload.report.settings import BOARD, MODEL, NONE, REPACKED, Settings, choices_of, differing
 from armload.report.speculation import SpeculationOfCell, gains, speculation_of
 
 _LONGEST_KIND = 40
@@ -114,7 +114,8 @@ def cell_results(
 ) -> list[CellResult]:
     """Return the result of each cell, in the sweep's order.
 
-    A cell is listed twice if free memory allowed only some of its runs to repack the weights.
+    A cell is listed for each board of a divided sweep that ran it, and twice if free memory allowed
+    only some of its runs to repack the weights.
 
     Args:
         runs: of each cell, without warm-ups.
@@ -123,11 +124,18 @@ def cell_results(
     cells: dict[int, Sequence[Cell | None]] = {
         number: cells_of(its_runs) for number, its_runs in runs.items() if its_runs
     }
-    is_mixed = any(len(several) > 1 for several in cells.values())
+    boards = {
+        number: {cell.settings[BOARD] for cell in its if cell} for number, its in cells.items()
+    }
+    is_mixed = any(len(several) > len(boards[number]) for number, several in cells.items())
 
     def named(name: Settings, cell: Cell | None) -> Settings:
-        repacked = cell.settings[REPACKED] if cell else NONE
-        return {**name, REPACKED: repacked} if is_mixed else name
+        named = dict(name)
+        if len(sweep.boards) > 1:
+            named[BOARD] = cell.settings[BOARD] if cell else NONE
+        if is_mixed:
+            named[REPACKED] = cell.settings[REPACKED] if cell else NONE
+        return named
 
     return [
         CellResult(
@@ -192,7 +200,7 @@ def notes(results: Sequence[CellResult]) -> list[str]:
     doubts = [f"{'; '.join(names)}: {doubt}" for doubt, names in named.items()]
     by_name = {_in_a_line(each.name): each.cell for each in results if each.cell is not None}
     cells = list(by_name.values())
-    return [*doubts, *filter(None, [rivals(cells)]), *gains(by_name)]
+    return [*doubts, *filter(None, [rivals(cells)]), *gains(by_name), *unequal(cells)]
 
 
 class SweptCell(Value):
@@ -201,6 +209,7 @@ class SweptCell(Value):
     Attributes:
         model: the file's name.
         plan: what was run.
+        board: that its runs are from; empty without a run.
         error: why it could not be started; empty where it could.
         runs: ids of its runs, without the warm-ups.
         ended: how many of them ended well.
@@ -215,6 +224,7 @@ class SweptCell(Value):
 
     model: str
     plan: Plan
+    board: str = ""
     error: str
     runs: tuple[str, ...] = ()
     ended: int = 0
@@ -233,7 +243,7 @@ class SweptCells(Value):
     """A sweep, and what became of its cells."""
 
     sweep: str
-    board: str
+    boards: tuple[str, ...]
     repeats: int
     cells: tuple[SweptCell, ...]
 
@@ -243,7 +253,7 @@ def swept_cells(sweep: Sweep, results: Sequence[CellResult]) -> SweptCells:
     cells = [each.cell for each in results if each.cell is not None]
     return SweptCells(
         sweep=sweep.id,
-        board=sweep.board,
+        boards=sweep.boards,
         repeats=sweep.repeats,
         cells=tuple(
             _swept(sweep.cells[each.number].model, sweep.cells[each.number].plan, each, cells)
@@ -259,6 +269,7 @@ def _swept(model: str, plan: Plan, result: CellResult, cells: Sequence[Cell]) ->
     return SweptCell(
         model=model,
         plan=plan,
+        board=cell.settings[BOARD],
         error=result.error,
         runs=tuple(run.id for run in cell.runs),
         ended=sum(run.exit.status == 0 for run in cell.runs),

@@ -55,6 +55,8 @@ def board_record(board: Board, probe: Probe) -> BoardRecord:
         name=board.name,
         target=board.target,
         description=board.description,
+        hardware=board.hardware,
+        labels=board.labels,
         device=probe.device,
         cpu_features=probe.cpu_features,
         cores=probe.cores,

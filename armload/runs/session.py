@@ -129,6 +129,21 @@ def session(
         )
 
 
+def built(request: Request, programs: Sequence[str], progress: Progress) -> Mapping[str, Binary]:
+    """Build programs of llama.cpp for a board that is not reached for it; by their names.
+
+    Raises:
+        ArmloadError: there is no such board or source, or they cannot be built.
+    """
+    target = load_target(load_board(request.board).target)
+    source = choose(request.source, ref=request.ref, progress=progress)
+    with workshop(on=request.on, compiler=request.compiler, progress=progress) as where:
+        binaries = build(
+            target, programs=programs, source=source, workshop=where, progress=progress
+        )
+    return dict(zip(sorted(programs), binaries, strict=True))  # as they are built
+
+
 def leased_board(session: Session, progress: Progress) -> AbstractContextManager[Lease]:
     """Have the board to oneself within the block; the errors are those of ``leased``."""
     connection = session.connection

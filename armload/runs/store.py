@@ -15,7 +15,8 @@ from armload.core.errors import ArmloadError, DataError, NewerFormatError, Usage
 from armload.core.files import file_name_of, unreadable, write_whole
 from armload.core.validation_messages import explain_mistake
 from armload.core.values import parse_json
-from armload.core.workspace import data_names, imports_folder, runs_folder
+from armload.core.workspace import imports_folder, runs_folder
+from armload.runs.selection import Selection, longer_names, model_on
 
 RUN_FILE = "run.json"
 
@@ -78,13 +79,14 @@ def is_here(run_id: str) -> bool:
     return True
 
 
-def run_folders(*, imported: bool = False) -> list[Path]:
+def run_folders(selection: Selection | None = None, *, imported: bool = False) -> list[Path]:
     """Return the folders of all finished runs, the oldest first.
 
     They are not opened: among ten thousand runs, that takes minutes. Of those that began within
     the same second the last to be kept is the latest.
 
     Args:
+        selection: leaves out others.
         imported: with those that others published.
     """
     kept = []
@@ -95,6 +97,8 @@ def run_folders(*, imported: bool = False) -> list[Path]:
         except (FileNotFoundError, NotADirectoryError):
             continue
         for name in names:
+            if selection is not None and not selection.holds(name):
+                continue
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 kept_ns = (folder / name / RUN_FILE).stat().st_mtime_ns
                 kept.append((name.partition("-")[0], kept_ns, name, folder))
@@ -149,15 +153,12 @@ def find(reference: str) -> Path:
 
 def _latest_of(board: str, model: str, folders: Sequence[Path]) -> Path:
     stem = file_name_of(model.removesuffix(".gguf"))  # as in a run's id
-    # A board's name may hold a hyphen, so "virtual" also begins "virtual-dayu200".
-    longer = tuple(f"{name}-" for name in data_names("boards") if name.startswith(f"{board}-"))
+    longer = longer_names(board)
     exact, partly = [], []
     for folder in reversed(folders):
-        _, _, rest = folder.name.partition("-")
-        named, _, _ = rest.rpartition("-")
-        if not named.startswith(f"{board}-") or named.startswith(longer):
+        its_model = model_on(board, folder.name, longer)
+        if its_model is None:
             continue
-        its_model = named.removeprefix(f"{board}-")
         if its_model == stem:
             exact.append(folder)
         elif stem.lower() in its_model.lower():

@@ -123,13 +123,14 @@ def sweep_of(
     repeats: int = 1,
     warmups: int = 0,
     precision: Precision | None = None,
+    boards: tuple[str, ...] = ("b",),
 ) -> Sweep:
     return Sweep(
         id=f"{begun:%Y%m%dT%H%M%SZ}-sweep-b-{identity}",
         fingerprint="abc",
         started_utc=begun.isoformat(timespec="seconds"),
         armload="0",
-        board="b",
+        boards=boards,
         cells=cells,
         repeats=repeats,
         warmups=warmups,

@@ -14,6 +14,7 @@ from armload.analysis.comparison_findings import (
     Disturbed,
     DoubtfulLoad,
     EnergyPerToken,
+    EqualBoardsDiffer,
     Excluded,
     FailedRequests,
     ModelUnverified,
@@ -83,6 +84,13 @@ REMARKS: tuple[tuple[ComparisonFigures, str], ...] = (
     (
         ModelUnverified(a="m.gguf", b=None),
         "Cannot verify that both sides ran the same model: m.gguf / unknown.",
+    ),
+    (
+        EqualBoardsDiffer(a="kitchen", b="cellar", called="@rk rk3568"),
+        (
+            "kitchen and cellar are called equal (@rk rk3568), but differ by more than their "
+            "repeats."
+        ),
     ),
     (
         TooFewRuns(needed_runs=4),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.bench.fitting import HardwareFit, fit, fit_hardware
+from armload.bench.fitting import BoardsFit, fit, fit_hardware
 from armload.boards.hardware import all_hardware
 from armload.core.errors import UsageError
 from armload.core.progress import Silent
@@ -116,7 +116,7 @@ def test_a_listed_model_is_that_of_its_file(reference: str) -> None:
 MODEL = "like:llama-3.1-8b:Q4_K_M"
 
 
-def compared(*names: str, models: tuple[str, ...] = (MODEL,)) -> HardwareFit:
+def compared(*names: str, models: tuple[str, ...] = (MODEL,)) -> BoardsFit:
     return fit_hardware(Request(board="away"), names, models, Plan(prompt_tokens=128), Silent())
 
 

@@ -138,7 +138,7 @@ def test_what_is_typed_goes_before_the_file(tmp_path: Path) -> None:
     path.write_text("board: dayu200\nthreads: [1, 2]\nprompt: [a, b]\nrepeats: 5\n")
     both = typed_options({"threads": ["4"], "prompt_tokens": ["8"]}).over(read_options(path))
     (plan,) = both.plans()
-    assert (both.board, plan.threads, both.repeats) == ("dayu200", 4, 5)
+    assert (both.board, plan.threads, both.repeats) == (("dayu200",), 4, 5)
     assert plan.prompt_tokens == 8, "prompts are one thing"
 
 

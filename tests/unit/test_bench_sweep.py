@@ -16,7 +16,7 @@ from armload.bench.sweep import (
     SweepFolder,
     find_sweep,
 )
-from armload.bench.sweeping import run_sweep
+from armload.bench.sweeping import combinations
 from armload.core.errors import RunError, UsageError
 from armload.core.progress import Silent
 from armload.core.values import as_json
@@ -37,7 +37,6 @@ from armload.report.sweep import (
     swept_cells,
 )
 from armload.runs import store
-from armload.runs.request import Request
 from tests.unit.runs import failed_run, quick_run
 from tests.unit.samples import plan_cells, sweep_of
 
@@ -266,13 +265,4 @@ def test_two_names_of_one_model_are_refused_before_anything_runs(
     path = tmp_path / "m.gguf"
     synthesise(shape, path, quantisation="F16", seed=1, progress=Silent())
     with pytest.raises(UsageError, match=r"m\.gguf and \./m\.gguf are the same file"):
-        run_sweep(
-            Request(board="none"),
-            ["m.gguf", "./m.gguf"],
-            [Plan()],
-            Silent(),
-            repeats=1,
-            warmups=0,
-            begun=lambda _: None,
-            report=lambda *_: None,
-        )
+        combinations(["m.gguf", "./m.gguf"], [Plan()], Silent())

@@ -38,9 +38,11 @@ from armload.models.synth import synthesise_like
 from armload.report.boards import AddedBoard, ProbedBoard
 from armload.report.exchange.document import results_of
 from armload.report.exchange.kept import kept
-from armload.report.failure import Failure, FetchedRuns, UnfetchedRun
+from armload.report.failure import Failure, FetchedBoard, FetchedRuns, UnfetchedRun
 from armload.report.repeats import RepeatedRun, together_json
+from armload.report.side_by_side import SweptBoard, SweptBoards
 from armload.report.sweep import cell_results, swept_cells
+from armload.report.tuning.side_by_side import TunedBoard
 from armload.runs import store
 from armload.runs.placing import Deployed
 from tests.command_line import BIN, failing_at, interrupted_at, typed
@@ -136,7 +138,9 @@ MISTAKEN = {
 
 SWEEP = sweep_of(*plan_cells(Plan(threads=1)))
 ON_BOARD = PurePosixPath("/data/local/tmp/armload/bin/0123456789ab/llama-completion")
-FAILURE = Failure.of(BoardError("b: no space.", "Free some."))
+FAILED = BoardError("b: no space.", "Free some.")
+FAILURE = Failure.of(FAILED)
+FETCHED = FetchedBoard.of("b", FetchedRuns(runs=("a",), failed=()), None)
 KEY = ServerKey(host="b", port=22, line="ssh-ed25519 AAAA", fingerprint="SHA256:AAAA")
 CLAIM = Claim(token="t", owner=this_process(), run="", held_s=None, left_s=3)
 CONTRADICTION = Contradiction(fact="memory", declared="2.1 GB", found="1.0 GB")
@@ -177,6 +181,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(shutil.which("true") or "/bin/true", folder / "program")
     shutil.copy(ROOT / "tasks.py", folder)
     return folder
+
+
+def swept_boards(errors: dict[str, BoardError | None]) -> SweptBoards:
+    swept = swept_cells(SWEEP, cell_results(SWEEP, {0: [quick_run()]}, {}))
+    return SweptBoards(
+        boards=tuple(
+            SweptBoard(
+                board=board,
+                swept=None if error else swept,
+                error=Failure.of(error) if error else None,
+            )
+            for board, error in errors.items()
+        ),
+        notes=("b and c are called equal.",),
+    )
 
 
 def repeated(runs: list[Run]) -> RepeatedRun:
@@ -222,6 +241,7 @@ def test_every_document_is_as_its_schema_says(folder: Path) -> None:
         ),
         ("bench", swept_cells(SWEEP, cell_results(SWEEP, {0: [quick_run()]}, {}))),
         ("bench", swept_cells(SWEEP, cell_results(SWEEP, {}, {0: "no space"}))),
+        ("bench", swept_boards({"b": None, "c": FAILED})),
         ("build", ValueList[Binary](BINARIES)),
         ("deploy", Deployed(program=ON_BOARD, model=ON_BOARD, sent=True)),
         ("board.probe", PROBED),
@@ -237,6 +257,8 @@ def test_every_document_is_as_its_schema_says(folder: Path) -> None:
         ("board.trust", PinnedKey(**dict(KEY), replaced_fingerprint=None)),
         ("board.up", SshAddress(host="127.0.0.1", port=2222, user="root", key=Path("key"))),
         ("pull", FetchedRuns(runs=("a",), failed=(UnfetchedRun(run="b", error=FAILURE),))),
+        ("pull", ValueList[FetchedBoard]((FETCHED, FetchedBoard.of("c", None, FAILED)))),
+        ("tune", ValueList[TunedBoard]((TunedBoard(board="c", tuning=None, error=FAILURE),))),
         (
             "board.clean",
             Cleaned(

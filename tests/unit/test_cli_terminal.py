@@ -16,9 +16,9 @@ import pytest
 from rich.console import Console
 
 from armload.cli import progress
-from armload.cli.parallel import at_once
 from armload.cli.progress import Bars, _display
-from armload.core.progress import Labelled
+from armload.core.progress import Labelled, Progress, Silent
+from armload.fleet.threads import on_each
 from tests.command_line import run
 
 
@@ -33,13 +33,13 @@ def test_bars_of_parallel_steps_share_one_display() -> None:
     bars = Bars(console)
     inside = threading.Barrier(2, timeout=10)
 
-    def work(name: str) -> None:
+    def work(name: str, _progress: Progress) -> None:
         with Labelled(bars, name).step("Copying", total=10, unit="B") as step:
             inside.wait()
             step.update(5)
             inside.wait()
 
-    at_once(["a", "b"], work)
+    on_each(["a", "b"], work, Silent())
     with bars.step("outer"), bars.step("inner"):
         pass
     shown = console.file.getvalue() if isinstance(console.file, io.StringIO) else ""

@@ -7,9 +7,9 @@ from io import StringIO
 from rich.console import Console, RenderableType
 
 from armload.analysis.wording.predictions import fitted, recommendation
-from armload.bench.fitting import Fit, HardwareFit
+from armload.bench.fitting import BoardsFit, Fit
 from armload.models.model import Model
-from armload.report.fitted import fit_view, hardware_view, listing_view
+from armload.report.fitted import boards_view, fit_view, listing_view
 from tests.unit.samples import model
 from tests.unit.test_analysis_prediction import computing, gives, need, predicted
 
@@ -42,7 +42,7 @@ def printed(view: RenderableType) -> str:
 def test_several_boards_are_in_one_table_with_their_tokens_per_second() -> None:
     one = three_models()
     other = one.model_copy(update={"board": "rock-5b-8gb"})
-    text = printed(hardware_view(HardwareFit(boards=(one, other), recommendation="Take it.")))
+    text = printed(boards_view(BoardsFit(boards=(one, other), recommendation="Take it.")))
     assert max(len(line) for line in text.splitlines()) <= 100
     for words in ("dayu200", "rock-5b-8gb", "tokens/s", "small.gguf", "2.5", "Take it."):
         assert words in text
@@ -50,8 +50,8 @@ def test_several_boards_are_in_one_table_with_their_tokens_per_second() -> None:
 
 def test_one_board_of_the_catalogue_is_shown_as_one_at_hand() -> None:
     one = three_models()
-    found = HardwareFit(boards=(one,), recommendation=one.recommendation)
-    assert printed(hardware_view(found)) == printed(fit_view(one))
+    found = BoardsFit(boards=(one,), recommendation=one.recommendation)
+    assert printed(boards_view(found)) == printed(fit_view(one))
 
 
 def test_the_tables_show_every_model_with_verdict_times_and_memory_in_100_columns() -> None:

@@ -40,7 +40,7 @@ def test_bench_and_serve_take_the_plan_file_and_its_head_says_where_it_is_from()
     write_plan(path, kept.tuning, result_of(chosen))
     options = read_options(path)
     (plan,) = options.plans()
-    assert (options.board, options.models) == ("kitchen", ("m.gguf",))
+    assert (options.board, options.models) == (("kitchen",), ("m.gguf",))
     assert (plan.threads, plan.kv_type, plan.flash_attention) == (3, "q8_0", "on")
     assert (plan.n_predict, plan.prompt) == (64, "Once")
     assert serving_plan_of(options, "f").threads == 3

@@ -14,6 +14,7 @@ from armload.analysis.comparison_findings import (
     Disturbed,
     DoubtfulLoad,
     EnergyPerToken,
+    EqualBoardsDiffer,
     Excluded,
     FailedRequests,
     ModelUnverified,
@@ -27,8 +28,10 @@ from armload.analysis.comparison_findings import (
     SpacesDiffer,
     TooFewRuns,
 )
+from armload.analysis.equal_boards import UnequalBoards
 from armload.analysis.wording.findings import departure
 from armload.analysis.wording.loads import doubt
+from armload.core.values import percentage
 
 
 def differences(found: Iterable[ComparisonFigures]) -> tuple[Remark, ...]:
@@ -39,6 +42,15 @@ def differences(found: Iterable[ComparisonFigures]) -> tuple[Remark, ...]:
 def remarks(found: Iterable[ComparisonFigures]) -> tuple[Remark, ...]:
     """Put what else a reader should know of two sides into sentences."""
     return tuple(Remark(figures=each, sentence=_sentence(each)) for each in found)
+
+
+def unequal(found: UnequalBoards) -> str:
+    """Say that boards which are called equal differ."""
+    return (
+        f"{found.slowest} and {found.fastest} are called equal ({found.called}), but "
+        f"{found.slowest} takes {found.ratio:.3g} times as long per token. Repeats on one board "
+        f"differ by {percentage(found.repeats_ratio - 1, digits=1)}."
+    )
 
 
 def not_comparable(differences: Iterable[Remark]) -> str:
@@ -81,6 +93,11 @@ def _sentence(found: ComparisonFigures) -> str:  # noqa: C901 - one case for eac
             return f"Different {found.name}: {_values(found, 'default')}."
         case Excluded():
             return f"Disturbed and excluded from {found.side}: {', '.join(found.names)}."
+        case EqualBoardsDiffer():
+            return (
+                f"{found.a} and {found.b} are called equal ({found.called}), but differ by more "
+                "than their repeats."
+            )
         case ModelUnverified():
             names = f"{found.a or 'unknown'} / {found.b or 'unknown'}"
             return f"Cannot verify that both sides ran the same model: {names}."

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 from invoke.exceptions import Exit
 from pydantic import model_validator
 
-from armload.bench.options import MODEL, Options
-from armload.cli.options import A_BOARD, OnBoard, OutputOptions, models_in
-from armload.cli.verb import show_error, verb
+from armload.bench.options import MODEL, Listed, Options
+from armload.cli.options import BOARDS, OnBoards, OneBoard, OutputOptions, models_in
+from armload.cli.verb import end_if_failed, show_error, verb
 from armload.core.errors import UsageError
 from armload.core.options import Option, Seconds, Share
 from armload.engines.plan import (
@@ -22,6 +22,10 @@ from armload.engines.plan import (
 )
 from armload.runs.request import EngineSource, Resuming, Waiting
 
+if TYPE_CHECKING:
+    from armload.report.failure import FetchedRuns
+    from armload.runs.fetch import Pulled
+
 _TOKENS = re.compile(r"\d+(,\d+)*", re.ASCII)
 """Lengths as llama-bench's ``-p`` takes them."""
 
@@ -29,7 +33,17 @@ _TOKENS = re.compile(r"\d+(,\d+)*", re.ASCII)
 class BenchOptions(Options, Resuming, Waiting, EngineSource, OutputOptions):
     """A benchmark: one run, repeats of it, or a sweep."""
 
-    board: Annotated[str | None, Option(A_BOARD, usual="virtual", heading="Board")] = None
+    board: Annotated[
+        Listed[str], Option(BOARDS, usual="virtual", several="commas", heading="Board")
+    ] = ()
+    share: Annotated[
+        bool,
+        Option(
+            "divide the runs of a sweep between several equal boards instead of repeating it on "
+            "each",
+            heading="Board",
+        ),
+    ] = False
     plan: Annotated[
         Path | None,
         Option(
@@ -67,7 +81,8 @@ class BenchOptions(Options, Resuming, Waiting, EngineSource, OutputOptions):
     as_json: Annotated[
         bool,
         Option(
-            "print one JSON document: the run (of repeats, the median one), or the sweep",
+            "print one JSON document: the run (of repeats, the median one), the sweep, or the "
+            "sweep on each of several boards",
             name="json",
         ),
     ] = False
@@ -95,20 +110,23 @@ def bench(options: BenchOptions) -> None:
     """Run a model on a board and time every token; lists make a sweep.
 
     Builds and deploys what is missing first. Options with "several" take a list, such as --threads
-    1,2,4; every combination is run. Repeating an interrupted command resumes it.
+    1,2,4; every combination is run. Several boards are compared: each runs all of it. Repeating an
+    interrupted command resumes it.
     Example: armload bench --board dayu200 --model llama-3.2-1b-q4_0.gguf -n 128
     """
     from armload.analysis.repeats import Precision
     from armload.bench.options import read_options
+    from armload.boards.naming import boards_called
     from armload.runs import store
     from armload.runs.request import BoardState, Request
 
     plan = options.part(Options)
     if options.plan:
         plan = plan.over(read_options(options.plan))
+    boards = boards_called(plan.board or ("virtual",))
     request = options.part(Request).model_copy(
         update={
-            "board": plan.board or "virtual",
+            "board": boards[0],
             "state": BoardState(cool_to_celsius=plan.cool_to, governor=plan.governor),
         }
     )
@@ -124,16 +142,32 @@ def bench(options: BenchOptions) -> None:
             "with lists, --repeats or --warmups.",
             "Remove one.",
         )
+    if options.share and (is_single or plan.warmups):
+        raise UsageError(
+            "--share divides a sweep, and cannot be combined with --warmups or a single run.",
+            "Give lists of options, or --repeats.",
+        )
     plan = plan.model_copy(update={"model": models_in(request, plan.models, plan.type), "type": ()})
-    if is_repeated:
+    wanted = Precision(
+        share=options.precision or DEFAULT_PRECISION,
+        added_s=DEFAULT_PRECISION_TIME_S
+        if options.precision_time is None
+        else options.precision_time,
+    )
+    if len(boards) > 1:
+        from armload.cli.present_boards import bench_on_each_and_present, share_and_present
+
+        if options.share:
+            share_and_present(request, boards, plan, as_json=options.as_json, reference=known)
+        else:
+            bench_on_each_and_present(
+                *(request, boards, plan, wanted if is_repeated else None),
+                as_json=options.as_json,
+                reference=known,
+            )
+    elif is_repeated:
         from armload.cli.present import repeat_and_present
 
-        wanted = Precision(
-            share=options.precision or DEFAULT_PRECISION,
-            added_s=DEFAULT_PRECISION_TIME_S
-            if options.precision_time is None
-            else options.precision_time,
-        )
         repeat_and_present(
             *(request, plan.models[0], plans[0], wanted),
             as_json=options.as_json,
@@ -151,13 +185,14 @@ def bench(options: BenchOptions) -> None:
         sweep_and_present(request, plan, as_json=options.as_json, reference=known)
 
 
-class PullOptions(OnBoard, OutputOptions):
+class PullOptions(OnBoards, OutputOptions):
     """Which runs are fetched."""
 
     as_json: Annotated[
         bool,
         Option(
-            "print one JSON document: the ids of the fetched runs, and why others were not",
+            "print one JSON document: the ids of the fetched runs, and why others were not; for "
+            "several boards, a list",
             name="json",
         ),
     ] = False
@@ -167,42 +202,65 @@ class PullOptions(OnBoard, OutputOptions):
 def pull(options: PullOptions) -> None:
     """Fetch the finished runs on a board that have not been fetched yet.
 
-    A run that cannot be fetched does not stop the others; the exit status is then not 0.
+    A run or a board that fails does not stop the others; the exit status is then not 0.
     Example: armload pull --board dayu200
     """
     from armload.boards.board import load_board
+    from armload.boards.naming import boards_called
     from armload.cli import terminal
     from armload.cli.streams import show_document
-    from armload.report.failure import Failure, FetchedRuns, UnfetchedRun
+    from armload.core.values import ValueList
+    from armload.fleet.threads import on_each
+    from armload.report.failure import FetchedBoard
     from armload.report.table import list_table
     from armload.runs.fetch import pull as pull_runs
 
-    pulled = pull_runs(load_board(options.board), terminal.progress())
-    if options.as_json:
-        failed = tuple(
-            UnfetchedRun(run=run, error=Failure.of(error)) for run, error in pulled.lost.items()
+    outcomes = on_each(
+        boards_called(options.board),
+        lambda name, own: pull_runs(load_board(name), own),
+        terminal.progress(),
+    )
+    pulled = {one.name: one.result for one in outcomes if one.result is not None}
+    runs = [run for its in pulled.values() for run in its.runs]
+    lost = {name: its.lost for name, its in pulled.items() if its.lost}
+    if options.as_json and len(outcomes) == 1:
+        show_document(_fetched(*pulled.values()))
+    elif options.as_json:
+        documents = (
+            FetchedBoard.of(one.name, _fetched(one.result) if one.result else None, one.error)
+            for one in outcomes
         )
-        show_document(FetchedRuns(runs=tuple(run.id for run in pulled.runs), failed=failed))
-    elif pulled.runs:
-        terminal.show(list_table(pulled.runs))
-    elif not pulled.lost:
-        terminal.show(f"There is nothing to fetch from {options.board}.")
-    if pulled.lost:
-        ended = len(pulled.runs) + len(pulled.lost)
-        remedies = dict.fromkeys(error.remedy for error in pulled.lost.values() if error.remedy)
+        show_document(ValueList[FetchedBoard](tuple(documents)))
+    elif runs:
+        terminal.show(list_table(runs))
+    elif pulled and not lost:
+        terminal.show(f"There is nothing to fetch from {', '.join(pulled)}.")
+    for name, errors in lost.items():
+        remedies = dict.fromkeys(error.remedy for error in errors.values() if error.remedy)
         show_error(
-            f"{len(pulled.lost)} of {ended} runs stay on {options.board}: "
-            f"{', '.join(pulled.lost)}.",
+            f"{len(errors)} of {len(pulled[name].runs) + len(errors)} runs stay on {name}: "
+            f"{', '.join(errors)}.",
             " ".join(remedies),
         )
-        raise Exit(code=next(iter(pulled.lost.values())).exit_status)
+    end_if_failed({one.name: one.error for one in outcomes})
+    if lost:
+        raise Exit(code=next(iter(next(iter(lost.values())).values())).exit_status)
+
+
+def _fetched(pulled: Pulled) -> FetchedRuns:
+    from armload.report.failure import Failure, FetchedRuns, UnfetchedRun
+
+    failed = tuple(
+        UnfetchedRun(run=run, error=Failure.of(error)) for run, error in pulled.lost.items()
+    )
+    return FetchedRuns(runs=tuple(run.id for run in pulled.runs), failed=failed)
 
 
 class DemoOptions(Waiting, OutputOptions):
     """What the demonstration runs, and where."""
 
     board: Annotated[
-        str,
+        OneBoard,
         Option("a board; virtual-dayu200 has the memory and storage of a small real one"),
     ] = "virtual"
     model: Annotated[str, Option(MODEL)] = "demo"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 from armload.cli.options import OutputOptions
+from armload.cli.run_filter import RunFilter
 from armload.cli.verb import verb
 from armload.core.options import Option
 
@@ -15,9 +16,11 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from armload.runs.selection import Selection
+
 _SIDE = (
-    "a run's id or folder, latest, BOARD:MODEL, or a benchmark's file; several: a,b,c; or a load "
-    "or a tuning"
+    "a run's id or folder, latest, BOARD:MODEL (BOARD may be @LABEL or a pattern), a sweep, or a "
+    "benchmark's file; several: a,b,c; or a load or a tuning"
 )
 
 
@@ -35,7 +38,11 @@ class _Judged:
     sentence: str
 
 
-class CompareOptions(OutputOptions):
+class _OfKind(Protocol):
+    def __call__(self, a: str, b: str, *, as_json: bool) -> list[_Judged]: ...
+
+
+class CompareOptions(RunFilter, OutputOptions):
     """Two sides, and how much slower the second may be."""
 
     a: Annotated[str, Option(f"the baseline: {_SIDE}", is_argument=True)]
@@ -61,7 +68,8 @@ def compare(options: CompareOptions) -> None:
     from armload.tuning.record import TuningFolder
 
     allowed = _share(options.fail_if_slower) if options.fail_if_slower else None
-    of_kind = _runs
+    selection = options.selection()
+    of_kind: _OfKind = partial(_runs, selection)
     for kind, compare_kind in ((LoadFolder.kind, _loads), (TuningFolder.kind, _tunings)):
         if kind.is_meant(options.a) != kind.is_meant(options.b):
             raise UsageError(
@@ -69,26 +77,28 @@ def compare(options: CompareOptions) -> None:
                 f"{kind.noun}."
             )
         if kind.is_meant(options.a):
+            options.refuse(RunFilter.model_fields, f"a {kind.noun}", "The filter is for runs.")
             of_kind = compare_kind
     judged = of_kind(options.a, options.b, as_json=options.as_json)
     if allowed is not None:
         _gate(judged, allowed, options.fail_if_slower)
 
 
-def _runs(a: str, b: str, *, as_json: bool) -> list[_Judged]:
+def _runs(selection: Selection | None, a: str, b: str, *, as_json: bool) -> list[_Judged]:
     """Compare runs, and return what a gate needs to know."""
     from armload.analysis.compare import Comparison
     from armload.analysis.compare import compare as compare_sides
     from armload.bench.references import read_side
     from armload.cli.streams import show_document
     from armload.core.values import ValueList
-    from armload.report.comparison import comparison_view, sentence
+    from armload.report.comparison import boards_table, comparison_view, sentence
 
-    compared = compare_sides(read_side(a), read_side(b))
+    compared = compare_sides(read_side(a, selection), read_side(b, selection))
     if as_json:
         show_document(ValueList[Comparison](tuple(compared)))
     else:
-        _show([comparison_view(each) for each in compared])
+        table = boards_table(compared)
+        _show([*(comparison_view(each) for each in compared), *([table] if table else [])])
     return [
         _Judged(
             finding=each.finding,

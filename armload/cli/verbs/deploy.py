@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from armload.bench.options import MODEL
-from armload.cli.options import A_BOARD, Boards, OutputOptions
-from armload.cli.verb import verb
+from armload.cli.options import OnBoards, OutputOptions
+from armload.cli.verb import end_if_failed, verb
 from armload.core.options import Option
 from armload.runs.request import EngineSource, Waiting
 
 if TYPE_CHECKING:
-    from armload.cli.parallel import BoardResult
+    from armload.core.progress import Progress
+    from armload.fleet.threads import BoardResult
     from armload.report.failure import DeployedBoard
     from armload.runs.placing import Deployed
 
 
-class DeployOptions(Waiting, EngineSource, OutputOptions):
+class DeployOptions(OnBoards, Waiting, EngineSource, OutputOptions):
     """What is copied, and where."""
 
     heading = "Board"
 
-    board: Annotated[Boards, Option(A_BOARD, several="commas")] = ("virtual",)
     model: Annotated[str, Option(MODEL)] = "demo"
     verify: Annotated[bool, Option("read existing files again and replace damaged ones")] = False
     as_json: Annotated[
@@ -36,42 +36,34 @@ def deploy(options: DeployOptions) -> None:
     Builds the engine first if necessary. Several boards are served in parallel; one that fails
     does not stop the others. Example: armload deploy --board dayu200 --model m.gguf
     """
-    from armload.boards.board import load_board
+    from armload.boards.naming import boards_called
     from armload.cli import terminal
-    from armload.cli.parallel import at_once, end_if_failed
     from armload.cli.streams import show_document
-    from armload.core.progress import Labelled
     from armload.core.values import ValueList
+    from armload.fleet.threads import on_each
     from armload.models.find import model_called
     from armload.report.failure import DeployedBoard
     from armload.runs.placing import put_in_place
     from armload.runs.request import Request
 
-    names = options.board
-    for name in names:
-        load_board(name)  # a misspelt name is reported before any board is served
+    names = boards_called(options.board)
     progress = terminal.progress()
-    request = options.part(Request).model_copy(update={"board": names[0]})
+    request = options.part(Request)
     chosen = model_called(options.model, progress)
-    if len(names) == 1:
-        done = put_in_place(request, chosen, progress, verify=options.verify)
-        if options.as_json:
-            show_document(done)
-        else:
-            _show(names[0], done, verify=options.verify)
-        return
 
-    def serve(name: str) -> Deployed:
+    def put(name: str, own: Progress) -> Deployed:
         theirs = request.model_copy(update={"board": name})
-        return put_in_place(theirs, chosen, Labelled(progress, name), verify=options.verify)
+        return put_in_place(theirs, chosen, own, verify=options.verify)
 
-    outcomes = at_once(names, serve)
-    if options.as_json:
+    outcomes = on_each(names, put, progress)
+    if options.as_json and len(outcomes) == 1 and outcomes[0].result is not None:
+        show_document(outcomes[0].result)
+    elif options.as_json:
         show_document(ValueList[DeployedBoard](tuple(map(_outcome, outcomes))))
     for outcome in outcomes:
         if outcome.result is not None and not options.as_json:
             _show(outcome.name, outcome.result, verify=options.verify)
-    end_if_failed(outcomes)
+    end_if_failed({outcome.name: outcome.error for outcome in outcomes})
 
 
 def _show(name: str, done: Deployed, *, verify: bool) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from armload.cli.options import A_BOARD, Boards, FileTypes, OutputOptions, models_in
+from armload.cli.options import BOARDS, FileTypes, OutputOptions, models_in
 from armload.cli.verb import verb
 from armload.core.errors import UsageError
 from armload.core.options import Duration, Names, Option, Seconds
@@ -115,9 +115,9 @@ class EvalOptions(ScorerOptions, Resuming, Waiting, EngineSource, OutputOptions)
         ),
     ] = None
     board: Annotated[
-        Boards,
+        Names,
         Option(
-            f"{A_BOARD}; several share the questions", "BOARD", several="commas", heading="Board"
+            f"{BOARDS}; several share the questions", "BOARD", several="commas", heading="Board"
         ),
     ] = ("virtual",)
     reference: Annotated[
@@ -146,6 +146,7 @@ def evaluate(options: EvalOptions) -> None:
     again needs no board. Without options, a small model is evaluated in two quantisations.
     Example: armload eval --board dayu200 --model a.gguf --task gsm8k --data q.jsonl
     """
+    from armload.boards.naming import boards_called
     from armload.cli.present_evaluation import evaluate_and_present, regrade_and_present
     from armload.evaluation.preparing import EvaluationRequest
     from armload.evaluation.scorer_settings import ScorerSettings
@@ -173,9 +174,10 @@ def evaluate(options: EvalOptions) -> None:
             f"--task {options.task}",
             "Name the file of prompts with --data." if is_file else "Remove it.",
         )
-    request = options.part(Request).model_copy(update={"board": options.board[0]})
+    boards = boards_called(options.board)
+    request = options.part(Request).model_copy(update={"board": boards[0]})
     asked = EvaluationRequest(
-        boards=options.board,
+        boards=boards,
         models=models_in(request, options.model or _MODELS, options.type),
         task=options.task,
         data=options.data,

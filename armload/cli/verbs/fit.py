@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from armload.bench.options import MODEL
-from armload.cli.options import FileTypes, OnBoard, OutputOptions
-from armload.cli.verb import verb
+from armload.cli.options import FileTypes, OnBoards, OutputOptions
+from armload.cli.verb import end_if_failed, verb
 from armload.core.options import Names, Option
 from armload.engines.plan import Computation, PromptTokens
 from armload.runs.request import EngineSource, Waiting
 
+if TYPE_CHECKING:
+    from armload.bench.fitting import Fit
+    from armload.core.progress import Progress
 
-class FitOptions(OnBoard, Waiting, EngineSource, Computation, OutputOptions):
+
+class FitOptions(OnBoards, Waiting, EngineSource, Computation, OutputOptions):
     """What is predicted."""
 
     heading = "Plan"
@@ -45,22 +49,24 @@ def fit(options: FitOptions) -> None:
 
     No model is uploaded: its operations are timed on the board, at most 25 s. For models on the
     hub, only the header is downloaded. Without --model, current models are listed by speed, and
-    nothing is timed. If the board does not answer, the facts in its file are used. With
-    --hardware, boards of the catalogue are compared, and no board is needed.
+    nothing is timed. If the board does not answer, the facts in its file are used. Several boards
+    are compared; with --hardware those of the catalogue, and no board is needed.
     Example: armload fit --board dayu200 --model like:llama-3.1-8b:Q2_K,small.gguf
     Example: armload fit --hardware all --model like:llama-3.1-8b:Q4_K_M
     """
+    from armload.bench.fitting import check_compares, compared, fit_hardware
     from armload.bench.fitting import fit as predict_fit
-    from armload.bench.fitting import fit_hardware
+    from armload.boards.naming import boards_called
     from armload.cli import terminal
     from armload.cli.streams import show_document
     from armload.engines.plan import Plan
-    from armload.report.fitted import fit_view, hardware_view, listing_view
+    from armload.fleet.threads import on_each
+    from armload.report.fitted import boards_view, listing_view
     from armload.runs.request import Request
 
     if options.hardware:
         options.refuse(("board", "wait_s"), "--hardware", "Remove one.")
-        compared = fit_hardware(
+        hardware = fit_hardware(
             options.part(Request),
             options.hardware,
             options.model,
@@ -69,20 +75,29 @@ def fit(options: FitOptions) -> None:
             file_types=options.type,
         )
         if options.as_json:
-            show_document(compared)
+            show_document(hardware)
         elif options.model:
-            terminal.show(hardware_view(compared))
+            terminal.show(boards_view(hardware, "hardware"))
         else:
-            terminal.show(listing_view(compared.boards[0]))
+            terminal.show(listing_view(hardware.boards[0]))
         return
-    found = predict_fit(
-        options.part(Request),
-        options.model,
-        options.part(Plan),
-        terminal.progress(),
-        file_types=options.type,
-    )
-    if options.as_json:
-        show_document(found)
-    else:
-        terminal.show(fit_view(found) if options.model else listing_view(found))
+    boards = boards_called(options.board)
+    check_compares(len(boards), options.model)
+
+    def predicted(board: str, own: Progress) -> Fit:
+        theirs = options.part(Request).model_copy(update={"board": board})
+        return predict_fit(
+            *(theirs, options.model, options.part(Plan), own), file_types=options.type
+        )
+
+    outcomes = on_each(boards, predicted, terminal.progress())
+    fits = [one.result for one in outcomes if one.result is not None]
+    if not fits and outcomes[0].error is not None:
+        raise outcomes[0].error
+    if fits and options.as_json:
+        show_document(fits[0] if len(boards) == 1 else compared(fits, options.model))
+    elif fits and not options.model:
+        terminal.show(listing_view(fits[0]))
+    elif fits:
+        terminal.show(boards_view(compared(fits, options.model)))
+    end_if_failed({one.name: one.error for one in outcomes})

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from armload.bench.options import MODEL, FileType
-from armload.cli.options import A_BOARD, OutputOptions, models_in
+from armload.cli.options import A_BOARD, OneBoard, OutputOptions, models_in
 from armload.cli.verb import verb
 from armload.core.options import MOST, Names, Option, OptionGroup
 from armload.engines.plan import REQUEST_TIMEOUT_S
@@ -92,7 +92,7 @@ class LoadOptions(ServiceSettings, RequestOptions, Waiting, EngineSource, Output
     heading = "Load"
 
     board: Annotated[
-        str, Option(f"{A_BOARD}, to serve the model on", usual="virtual", heading="Board")
+        OneBoard, Option(f"{A_BOARD}, to serve the model on", usual="virtual", heading="Board")
     ] = ""
     model: Annotated[
         str,

@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from armload.cli.options import A_BOARD, Boards, OnBoard, OneModel, OutputOptions, models_in
+from armload.cli.options import (
+    A_BOARD,
+    OnBoard,
+    OnBoards,
+    OneBoard,
+    OneModel,
+    OutputOptions,
+    models_in,
+    one_board,
+)
 from armload.cli.streams import show_document
-from armload.cli.verb import VerbGroup, verb
+from armload.cli.verb import VerbGroup, end_if_failed, verb
 from armload.core.errors import UsageError
 from armload.core.options import Option
 from armload.engines.service_plan import ServingPlan
@@ -28,7 +37,7 @@ _FRONTS: dict[str, DataForm] = {"llm-serving": "list", "llm-serving-object": "ob
 class ServeOptions(ServingPlan, OneModel, Resuming, Waiting, EngineSource, OutputOptions):
     """A model, how it is served, and where the service is reached."""
 
-    board: Annotated[str, Option(A_BOARD, usual="virtual", heading="Board")] = ""
+    board: Annotated[OneBoard, Option(A_BOARD, usual="virtual", heading="Board")] = ""
     plan: Annotated[
         Path | None,
         Option(
@@ -140,17 +149,15 @@ def read_serving_file(path: Path | None) -> ServingFile:
     if unused := without_effect(options):
         terminal.progress().say(f"{path}: a service has no {' and no '.join(unused)}.")
     return ServingFile(
-        board=options.board or "",
+        board=one_board(",".join(options.board)),
         model="".join(options.model),
         type="".join(options.type),
         fields=serving_fields(options, str(path)),
     )
 
 
-class ListOptions(OutputOptions):
+class ListOptions(OnBoards, OutputOptions):
     """The boards whose services are listed."""
-
-    board: Annotated[Boards, Option(A_BOARD, several="commas")] = ("virtual",)
 
 
 @verb(ListOptions, name="list")
@@ -160,26 +167,25 @@ def list_services(options: ListOptions) -> None:
     Example: armload serve.list --board dayu200,kitchen
     """
     from armload.boards.board import load_board
+    from armload.boards.naming import boards_called
     from armload.cli import terminal
-    from armload.cli.parallel import at_once, end_if_failed
-    from armload.core.progress import Labelled
     from armload.core.values import ValueList
+    from armload.fleet.threads import on_each
     from armload.report.services import services_view
     from armload.serving.listing import RunningService, services
 
-    progress = terminal.progress()
-    names = options.board
-    boards = {name: load_board(name) for name in names}  # a misspelt name is reported first
-    outcomes = at_once(names, lambda name: services(boards[name], Labelled(progress, name)))
-    if len(outcomes) == 1 and outcomes[0].error is not None:
-        raise outcomes[0].error
+    outcomes = on_each(
+        boards_called(options.board),
+        lambda name, own: services(load_board(name), own),
+        terminal.progress(),
+    )
     found = [service for one in outcomes for service in one.result or ()]
     answered = [one.name for one in outcomes if one.error is None]
     if options.as_json:
         show_document(ValueList[RunningService](tuple(found)))
     else:
         terminal.show(services_view(found, answered))
-    end_if_failed(outcomes)
+    end_if_failed({one.name: one.error for one in outcomes})
 
 
 class StopOptions(OnBoard, OutputOptions):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from armload.cli.options import OutputOptions
+from armload.cli.run_filter import RunFilter
 from armload.cli.verb import verb
 from armload.core.options import MOST, Option
 
@@ -23,7 +24,7 @@ _RUN = (
 )
 
 
-class ShowOptions(OutputOptions):
+class ShowOptions(RunFilter, OutputOptions):
     """What is shown."""
 
     run: Annotated[str, Option(_RUN, usual="a list of runs", is_argument=True)] = ""
@@ -46,14 +47,14 @@ def show(options: ShowOptions) -> None:
     from armload.cli import terminal
     from armload.cli.present import show_sweep
     from armload.cli.streams import show_document
-    from armload.core.values import ValueList
     from armload.evaluation.record import EvaluationFolder
-    from armload.report.table import list_table, run_table
+    from armload.report.table import run_table
     from armload.runs import store
     from armload.serving.loads import LoadFolder
     from armload.tuning.record import TuningFolder
 
     if options.run:
+        options.refuse(RunFilter.model_fields, "RUN", "Leave out RUN to list the runs that fit.")
         if EvaluationFolder.kind.is_meant(options.run):
             from armload.cli.present_evaluation import regrade_and_present
 
@@ -79,7 +80,18 @@ def show(options: ShowOptions) -> None:
         else:
             terminal.show(run_table(found))
         return
-    folders = store.run_folders(imported=True)
+    _list_runs(options)
+
+
+def _list_runs(options: ShowOptions) -> None:
+    from armload.cli import terminal
+    from armload.cli.streams import show_document
+    from armload.core.values import ValueList
+    from armload.report.table import list_table
+    from armload.runs import store
+
+    selection = options.selection()
+    folders = store.run_folders(selection, imported=True)
     if options.as_json:
         show_document(ValueList[str](tuple(folder.name for folder in folders)))
     elif folders:
@@ -87,7 +99,10 @@ def show(options: ShowOptions) -> None:
         terminal.show(list_table(list(_readable(shown))))
         if len(shown) < len(folders):
             older = len(folders) - len(shown)
-            terminal.progress().say(f"{older} older: armload show --last {len(folders)}")
+            how = "armload show" if selection is None else "use"
+            terminal.progress().say(f"{older} older: {how} --last {len(folders)}")
+    elif selection is not None:
+        terminal.progress().say("No run fits the filter.")
     else:
         terminal.progress().say("No runs yet. Start one: armload demo, or armload bench.")
 
@@ -104,7 +119,7 @@ def _readable(folders: list[Path]) -> Iterator[Run]:
             terminal.progress().say(f"skipped: {error}")
 
 
-class ReportOptions(OutputOptions):
+class ReportOptions(RunFilter, OutputOptions):
     """What is drawn, and where the page goes."""
 
     runs: Annotated[
@@ -112,10 +127,11 @@ class ReportOptions(OutputOptions):
         Option(
             "runs: an id or folder, latest, BOARD:MODEL, or several of these, comma-separated; or "
             "one evaluation, load or tuning",
+            usual="all that the filter leaves",
             several="repeat",
             is_argument=True,
         ),
-    ]
+    ] = ()
     leaderboard: Annotated[
         bool,
         Option("RUNS are folders of documents that armload export --format json wrote: rank them"),
@@ -128,12 +144,11 @@ def report(options: ReportOptions) -> None:
     """Write a page with charts of runs, an evaluation, a load, or a tuning.
 
     Repeats of a run are pooled. Example: armload report latest kitchen:llama-3.2-1b-q4_0
+    Example: armload report --board @rk3568 --model llama-3.2-1b --since 7d
     """
     from armload.analysis.repeats import judged_together
-    from armload.bench.references import folders_of
     from armload.cli import terminal
     from armload.cli.options import output_folder
-    from armload.core.errors import ArmloadError
     from armload.evaluation.record import EvaluationFolder
     from armload.report.evaluation.page import write_evaluation_report
     from armload.report.exchange.leaderboard import read_folders, write_leaderboard
@@ -142,7 +157,6 @@ def report(options: ReportOptions) -> None:
     from armload.report.multi_run import new_folder, write_runs_report
     from armload.report.tuning.page import write_tuning_report
     from armload.report.tuning.told import told_of
-    from armload.runs import store
     from armload.serving.loads import LoadFolder
     from armload.tuning.record import TuningFolder
 
@@ -151,6 +165,9 @@ def report(options: ReportOptions) -> None:
         documents = read_folders([*map(Path, options.runs)], terminal.progress())
         _show(write_leaderboard(documents, place), as_json=options.as_json)
         return
+    kinds = (EvaluationFolder.kind, LoadFolder.kind, TuningFolder.kind)
+    if len(options.runs) == 1 and any(kind.is_meant(options.runs[0]) for kind in kinds):
+        options.refuse(RunFilter.model_fields, options.runs[0], "The filter is for runs.")
     if len(options.runs) == 1 and EvaluationFolder.kind.is_meant(options.runs[0]):
         evaluated = EvaluationFolder.find(options.runs[0])
         _show(
@@ -167,9 +184,25 @@ def report(options: ReportOptions) -> None:
         told = told_of(TuningFolder.find(options.runs[0]))
         _show(write_tuning_report(told, place, terminal.progress()), as_json=options.as_json)
         return
-    folders = dict.fromkeys(
-        folder.resolve() for word in options.runs for folder in folders_of(word)
-    )
+    found = judged_together(_runs_named(options))
+    written = write_runs_report(found, place or new_folder(found), terminal.progress())
+    _show(written, as_json=options.as_json)
+
+
+def _runs_named(options: ReportOptions) -> list[Run]:
+    from armload.bench.references import folders_of
+    from armload.cli import terminal
+    from armload.core.errors import ArmloadError, UsageError
+    from armload.runs import store
+
+    selection = options.selection()
+    if not options.runs and selection is None:
+        raise UsageError("RUNS is missing.", "Example: armload report latest")
+    named = [folder for word in options.runs for folder in folders_of(word, selection)]
+    chosen = named if options.runs else store.run_folders(selection)
+    folders = dict.fromkeys(folder.resolve() for folder in chosen)
+    if not folders:
+        raise UsageError("No run fits the filter.", "Loosen it; armload show lists all runs.")
     with terminal.progress().step("Reading runs", total=len(folders), unit="runs") as step:
         found, unreadable = [], []
         for number, folder in enumerate(folders, 1):
@@ -180,11 +213,11 @@ def report(options: ReportOptions) -> None:
             step.update(number)
     if not found:
         raise unreadable[0]
+    if not options.runs:  # what is compared is a model's speed
+        found = [run for run in found if run.plan or run.watched] or found
     for each in unreadable:
         terminal.progress().say(f"skipped: {each}")
-    found = judged_together(found)
-    written = write_runs_report(found, place or new_folder(found), terminal.progress())
-    _show(written, as_json=options.as_json)
+    return found
 
 
 def _show(written: Report, *, as_json: bool) -> None:

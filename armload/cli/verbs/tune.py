@@ -8,16 +8,17 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from armload.bench.options import MODEL
-from armload.cli.options import OnBoard, OutputOptions
+from armload.cli.options import OnBoards, OutputOptions
 from armload.cli.verb import verb
 from armload.cli.verbs.load import Rate, RequestCount, RequestOptions
+from armload.core.errors import UsageError
 from armload.core.options import MOST, Duration, Option
 from armload.core.values import ByteCount
 from armload.engines.plan import SEED_PROMPT, TUNED_REQUESTS, PromptText
 from armload.runs.request import EngineSource, Resuming, Waiting
 
 
-class TuneOptions(OnBoard, RequestOptions, Resuming, Waiting, EngineSource, OutputOptions):
+class TuneOptions(OnBoards, RequestOptions, Resuming, Waiting, EngineSource, OutputOptions):
     """What is optimised, over which settings, within which constraints and limits."""
 
     heading = "Search"
@@ -119,6 +120,9 @@ class TuneOptions(OnBoard, RequestOptions, Resuming, Waiting, EngineSource, Outp
         str,
         Option("plan file to write", "FILE", "tuned-BOARD-MODEL.yaml", heading="Output"),
     ] = ""
+    as_json: Annotated[
+        bool, Option("print one JSON document; for several boards, a list", name="json")
+    ] = False
 
 
 @verb(TuneOptions)
@@ -126,9 +130,11 @@ def tune(options: TuneOptions) -> None:
     """Find the fastest configuration for a model on a board.
 
     Short trials come first; longer ones go to the best. The winner is compared with the defaults
-    in alternating runs, and written to a plan file. Repeating an interrupted command resumes it.
+    in alternating runs, and written to a plan file. Several boards are tuned at once, each for
+    itself. Repeating an interrupted command resumes it.
     Example: armload tune --board dayu200 --model m.gguf --for decode --max-time 30m
     """
+    from armload.boards.naming import boards_called
     from armload.cli.options import output_file
     from armload.cli.present_tuning import constraints_of, requests_of, tune_and_present, work_typed
     from armload.evaluation.logits.computing import read_prompts
@@ -147,9 +153,14 @@ def tune(options: TuneOptions) -> None:
         max_trials=options.max_trials,
         max_time_s=options.max_time,
     )
+    boards = boards_called(options.board)
+    if len(boards) > 1 and options.output:
+        raise UsageError(
+            "--output names one plan file, but each of several boards gets its own.",
+            "Leave it out: they are called tuned-BOARD-MODEL.yaml.",
+        )
     tune_and_present(
-        options.part(Request),
-        wish,
+        *(options.part(Request), boards, wish),
         output=output_file(options.output) if options.output else None,
         as_json=options.as_json,
     )

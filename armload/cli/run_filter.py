@@ -1,0 +1,69 @@
+"""Options that choose among the runs of this machine."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import BeforeValidator
+
+from armload.cli.options import BOARDS
+from armload.core.options import Names, Option, OptionGroup
+
+if TYPE_CHECKING:
+    from armload.runs.selection import Selection
+
+_AGO = re.compile(r"(\d{1,5})([dh])", re.ASCII)
+_UNITS = {"d": timedelta(days=1), "h": timedelta(hours=1)}
+_WHEN = "a date in UTC, such as 2026-11-20 or 2026-11-20T14:30, or how long ago: 7d or 12h"
+
+
+def _when(value: object, *, is_end: bool) -> object:
+    text = str(value)
+    if ago := _AGO.fullmatch(text):
+        return datetime.now(UTC) - int(ago[1]) * _UNITS[ago[2]]
+    try:
+        when = datetime.fromisoformat(text)
+        if is_end and len(text) <= len("2026-11-20"):
+            when += timedelta(days=1)
+    except (ValueError, OverflowError):
+        raise ValueError(f"must be {_WHEN}, but is {text!a:.60}") from None
+    return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
+
+
+Since = Annotated[datetime, BeforeValidator(lambda value: _when(value, is_end=False))]
+Until = Annotated[datetime, BeforeValidator(lambda value: _when(value, is_end=True))]
+
+
+class RunFilter(OptionGroup):
+    """Which runs are taken."""
+
+    heading = "Filter"
+
+    board: Annotated[Names, Option(f"only runs on {BOARDS}", "BOARD", "all", several="commas")] = ()
+    model: Annotated[str, Option("only runs of models whose name contains this", "TEXT", "all")] = (
+        ""
+    )
+    since: Annotated[Since | None, Option(f"only runs from then on: {_WHEN}", "DATE")] = None
+    until: Annotated[
+        Until | None, Option("only runs up to then, a day included; as for --since", "DATE")
+    ] = None
+
+    def selection(self) -> Selection | None:
+        """Return the runs that are meant; none for all.
+
+        Raises:
+            UsageError: no board is meant by what was typed.
+        """
+        if not self.model_fields_set & RunFilter.model_fields.keys():
+            return None
+        from armload.boards.naming import boards_called
+        from armload.runs.selection import Selection
+
+        return Selection(
+            boards=boards_called(self.board) if self.board else (),
+            model=self.model,
+            since=self.since,
+            until=self.until,
+        )

@@ -1,0 +1,95 @@
+"""One sweep that is divided between equal boards: each of its runs is done by one that is free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from armload.analysis.run import Run
+from armload.bench.single import Combination, programs_of
+from armload.bench.sweep import SweepFolder, new_sweep, resume_or_begin
+from armload.bench.sweeping import Begun, sweep_board
+from armload.boards.board import load_board
+from armload.core.errors import ArmloadError, UsageError
+from armload.core.progress import Progress
+from armload.engines.job import SweepPoint
+from armload.fleet.tasks import Task, TaskResult
+from armload.fleet.threads import serve
+from armload.runs.request import Request
+from armload.runs.session import built
+
+Report = Callable[[str, SweepPoint, Run | ArmloadError], None]
+"""Is called with a board's name, and how a run ended there or why it could not be started."""
+
+
+def share_sweep(
+    request: Request,
+    boards: Sequence[str],
+    cells: Sequence[Combination],
+    progress: Progress,
+    *,
+    repeats: int,
+    reference: Run | None = None,
+    begun: Begun,
+    report: Report,
+) -> tuple[SweepFolder, Mapping[str, ArmloadError]]:
+    """Run every cell once for each repeat, on whichever board is free.
+
+    What an interrupted command for the same boards has done is not done again, unless
+    ``request.new`` says so.
+
+    Returns:
+        The sweep, and what failed on boards. Runs are missing from it only if no board was left.
+
+    Raises:
+        UsageError: the boards are not equal, or a cell does not suit its model.
+        ArmloadError: the engine cannot be built.
+        KeyboardInterrupt: repeating the command resumes from there.
+    """
+    check_equal(boards)
+    binaries = built(request.model_copy(update={"board": boards[0]}), programs_of(cells), progress)
+    engines = [cell.engine(binaries) for cell in cells]
+    sweep = new_sweep(boards, engines, repeats=repeats, warmups=0)
+    journal = resume_or_begin(sweep, progress, new=request.new)
+
+    @contextmanager
+    def opened(board: str, own: Progress) -> Iterator[Callable[[SweepPoint], Run]]:
+        theirs = request.model_copy(update={"board": board})
+        with sweep_board(theirs, cells, own, reference=reference) as it:
+            yield it.run
+
+    with journal.locked(progress):
+        begun(journal)
+        done = len(journal.entries)
+        tasks = [Task(item=place, boards=tuple(boards)) for place in journal.missing()]
+        label = f"Sweep on {len(boards)} boards"
+        with progress.step(label, total=done + len(tasks), unit="runs") as step:
+            step.update(done)
+
+            def ended(one: TaskResult[SweepPoint, Run]) -> None:
+                outcome = one.error or one.result
+                assert outcome is not None  # noqa: S101 - a task ends with one of them
+                journal.note(one.item, outcome)
+                report(one.board, one.item, outcome)
+                step.update(len(journal.entries))
+
+            served = serve(tasks, opened, progress, ended=ended)
+    return journal, served.errors
+
+
+def check_equal(boards: Sequence[str]) -> None:
+    """Refuse to divide a sweep between boards that are not equal.
+
+    Raises:
+        UsageError: their files name different hardware or targets.
+    """
+    files = [load_board(name) for name in boards]
+    for field in ("hardware", "target"):
+        values = {getattr(each, field): each.name for each in files}
+        if len(values) > 1:
+            (one, first), (other, second) = list(values.items())[:2]
+            raise UsageError(
+                f"--share divides a sweep between equal boards, but {first} and {second} differ "
+                f"in {field}: {one or 'none'} / {other or 'none'}.",
+                "Without --share, the sweep is repeated on each board.",
+            )

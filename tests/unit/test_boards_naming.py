@@ -1,0 +1,87 @@
+"""Boards are named by name, label or pattern; what makes no sense is told with what there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from armload.boards.naming import board_called, boards_called
+from armload.cli.verbs.watch import WatchOptions
+from armload.core.errors import DataError, UsageError
+
+LABELS = {
+    "rk-one": "[rk3568, kitchen]",
+    "rk-two": "[rk3568]",
+    "pi": "[kitchen]",
+    "bare": "[]",
+}
+
+
+@pytest.fixture(autouse=True)
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "boards").mkdir()
+    for name, labels in LABELS.items():
+        text = f"extends: this-machine\nlabels: {labels}\n"
+        (tmp_path / "boards" / f"{name}.yaml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "boards"),
+    [
+        ("pi", "pi"),
+        ("rk-two,pi", "rk-two pi"),
+        (" pi , bare ,", "pi bare"),
+        ("@rk3568", "rk-one rk-two"),
+        ("@kitchen", "pi rk-one"),
+        ("@rk3568,@kitchen", "rk-one rk-two pi"),
+        ("rk*", "rk-one rk-two"),
+        ("rk-???", "rk-one rk-two"),
+        ("[bp]*", "bare pi"),
+        ("rk*,rk-two", "rk-one rk-two"),
+    ],
+)
+def test_words_mean_boards_each_once_in_their_order(words: str, boards: str) -> None:
+    assert boards_called(words.split(",")) == tuple(boards.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("@rk3586", "--board @rk3586: no board has this label.\nDid you mean 'rk3568'?"),
+        ("@", "--board @: no board has this label."),
+        ("rx*", "--board rx*: no board has a name like this.\nBoards: bare, "),
+        ("pi,bare,pi", "--board: pi is listed twice."),
+        ("@kitchen,@kitchen", "--board: @kitchen is listed twice."),
+        (" , ", "--board: this names no board."),
+        ("pie", "There is no board named 'pie'.\nDid you mean 'pi'?"),
+    ],
+)
+def test_what_means_no_board_or_one_twice_is_refused(words: str, said: str) -> None:
+    with pytest.raises(UsageError) as error:
+        boards_called(words.split(","))
+    assert said in str(error.value)
+
+
+def test_without_labels_it_is_said_where_they_are_written(lab: Path) -> None:
+    for path in (lab / "boards").iterdir():
+        path.write_text("extends: this-machine\n")
+    with pytest.raises(UsageError, match=r"No board has labels yet\. Add it under 'labels'"):
+        boards_called(["@rk"])
+
+
+def test_a_verb_of_one_board_takes_what_means_one() -> None:
+    assert board_called("p*") == "pi"
+    with pytest.raises(UsageError, match="@rk3568 means 2 boards: rk-one, rk-two; this command"):
+        board_called("@rk3568")
+    assert WatchOptions.typed({"board": "b*e"}).board == "bare"
+    assert WatchOptions.typed({"board": "nowhere"}).board == "nowhere"
+
+
+@pytest.mark.parametrize("label", ["two words", "@rk", "", "a,b", "x*"])
+def test_a_label_is_one_word_of_letters(label: str, lab: Path) -> None:
+    (lab / "boards" / "bad.yaml").write_text(f"extends: this-machine\nlabels: ['{label}']\n")
+    with pytest.raises(DataError, match=r"bad.yaml, line 2: labels"):
+        boards_called(["bad"])

@@ -1,0 +1,122 @@
+"""A sweep on several boards: its cells below each other, and boards that differ are told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from armload.analysis.run import Run
+from armload.bench.sweep import SweepFolder
+from armload.core.errors import ConnectError
+from armload.core.values import as_json
+from armload.core.workspace import runs_folder
+from armload.engines.plan import Plan
+from armload.report.cells import cells_of
+from armload.report.multi_run import runs_page
+from armload.report.side_by_side import results_on_boards, swept_boards
+from armload.report.sweep import cell_results, notes, sweep_table, swept_cells
+from armload.runs import store
+from tests.unit.samples import plan_cells, sweep_of
+from tests.unit.sweeps import Q4, made_run
+
+PLANS = (Plan(threads=2), Plan(threads=4))
+REPEATS = 4
+SLOWER = {"kitchen": 1.0, "cellar": 1.3}
+
+
+@pytest.fixture(autouse=True)
+def _own_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(board: str, threads: int, repeat: int, *, slower: float = 1.0) -> Run:
+    made = made_run(Q4, threads, repeat=repeat, board=board)
+    assert made.summary.token_s is not None
+    times = made.summary.token_s
+    times = times.model_copy(update={"p50": times.p50 * slower})
+    return made.model_copy(
+        update={
+            "board": made.board.model_copy(update={"labels": ("rk",)}),
+            "summary": made.summary.model_copy(update={"token_s": times}),
+        }
+    )
+
+
+def journals(slower: dict[str, float]) -> dict[str, SweepFolder]:
+    found = {}
+    for board, times in slower.items():
+        sweep = sweep_of(*plan_cells(*PLANS), identity=board, repeats=REPEATS, boards=(board,))
+        journal = found[board] = SweepFolder.begin(sweep)
+        for place in journal.missing():
+            threads = PLANS[place.cell].threads or 0
+            each = run(board, threads, place.round, slower=times)
+            store.save(each, runs_folder() / each.id)
+            journal.note(place, each)
+    return found
+
+
+def printed(table: object) -> list[str]:
+    console = Console(width=150)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get().splitlines()
+
+
+def test_the_boards_of_a_cell_stand_below_each_other() -> None:
+    results = results_on_boards(journals(SLOWER))
+    names = [(each.name["threads"], each.name["board"]) for each in results]
+    assert names == [("2", "kitchen"), ("2", "cellar"), ("4", "kitchen"), ("4", "cellar")]
+    lines = printed(sweep_table(results))
+    assert lines[0].split()[:2] == ["threads", "board"]
+    assert sum("fastest" in line for line in lines) == 1
+
+
+def test_boards_that_are_called_equal_and_differ_are_noted_wherever_they_are_shown() -> None:
+    unequal = results_on_boards(journals(SLOWER))
+    (said,) = [note for note in notes(unequal) if "called equal" in note]
+    assert said.startswith("cellar and kitchen are called equal (@rk rk3568), but cellar takes 1.3")
+    document = swept_boards(journals(SLOWER), {"kitchen": None, "cellar": None}, unequal)
+    assert said in document.notes
+    runs = [each for result in unequal if result.cell for each in result.cell.runs]
+    assert said in str(runs_page(cells_of(runs)))
+
+
+def test_boards_that_are_equal_are_not_noted() -> None:
+    results = results_on_boards(journals(dict.fromkeys(SLOWER, 1.0)))
+    assert not [note for note in notes(results) if "called equal" in note]
+
+
+def test_a_board_that_failed_has_its_error_and_what_it_did() -> None:
+    begun = journals({"kitchen": 1.0})
+    away = ConnectError("cellar: no answer.")
+    document = swept_boards(begun, {"kitchen": None, "cellar": away}, results_on_boards(begun))
+    said = json.loads(as_json(document))["boards"]
+    assert [(each["board"], each["error"] and each["error"]["kind"]) for each in said] == [
+        ("kitchen", None),
+        ("cellar", "connection"),
+    ]
+    assert [len(cell["runs"]) for cell in said[0]["swept"]["cells"]] == [REPEATS] * 2
+    assert said[1]["swept"] is None
+
+
+def test_a_cell_of_a_divided_sweep_is_listed_for_each_board_that_ran_it() -> None:
+    sweep = sweep_of(*plan_cells(*PLANS), repeats=2, boards=("kitchen", "cellar"))
+    runs = {
+        0: [run("kitchen", 2, 0), run("cellar", 2, 1)],
+        1: [run("cellar", 4, 0), run("cellar", 4, 1)],
+    }
+    results = cell_results(sweep, runs, {})
+    names = sorted((each.number, each.name["board"]) for each in results)
+    assert names == [(0, "cellar"), (0, "kitchen"), (1, "cellar")]
+    assert "weights repacked" not in results[0].name
+    cells = swept_cells(sweep, results).cells
+    assert sorted((cell.board, len(cell.runs)) for cell in cells) == [
+        ("cellar", 1),
+        ("cellar", 2),
+        ("kitchen", 1),
+    ]
+    none = cell_results(sweep, {0: runs[0]}, {1: "no space"})
+    assert [each.name["board"] for each in none if each.number == 1] == ["-"]

@@ -19,7 +19,7 @@ from armload.core.options import LETTERS, Declared, declared_options
 from armload.engines.plan import DRAFT, KV_TYPES, MTP, NGRAM, NO_SPECULATION
 from armload.evaluation.grading.every import GRADERS
 from armload.models.file_types import TENSOR_TYPES
-from armload.models.find import DEMO, LIKE, QUANTISATIONS, WORD_PROBLEMS
+from armload.models.find import DEMO, LIKE, QUANTISATIONS, RANDOM, WORD_PROBLEMS
 from armload.models.packaged import SMOLLM2
 from armload.serving.dialects.every import DIALECTS
 from armload.serving.exports import FORMATS
@@ -110,7 +110,7 @@ def _table() -> Table:
     return Table(
         file_types=list(TENSOR_TYPES),
         hardware=[each.name for each in all_hardware()],
-        models=[DEMO, SMOLLM2, LIKE, *(WORD_PROBLEMS + each for each in QUANTISATIONS)],
+        models=[DEMO, SMOLLM2, RANDOM, LIKE, *(WORD_PROBLEMS + each for each in QUANTISATIONS)],
         verbs={name: _entry(name, namespace[name]) for name in namespace.task_names},
     )
 

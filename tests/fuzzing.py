@@ -205,12 +205,15 @@ HINTS: Mapping[str, tuple[str, ...]] = {
     "duration": ("1", "60"),
     "export": ("genai-perf", "vllm"),
     "file": ("m.gguf", "hybrid.gguf", "program"),
+    "files": ("results/a.json", "runs/20260101T000000Z-kitchen-a/run.json"),
     "flash-attention": ("on", "off", "auto"),
     "for": ("decode", "prefill", "energy", "goodput", "slo", "accuracy"),
+    "format": ("markdown", "csv", "json", "llama-bench"),
     "front": ("openai", "llm-serving"),
     "grader": ("boxed", "number", "choice", "qwen", "math-verify", "exact"),
     "hardware": ("raspberry-pi-5-8gb", "rock-5b-8gb,raspberry-pi-5-4gb", "raspberry-pi-5", "all"),
     "host": ("127.0.0.1", "away.invalid"),
+    "include": ("board", "model,prompt"),
     "key": ("key",),
     "kld-prompts": ("prompts.txt",),
     "kv-type": ("f16", "q8_0", "q8_0/q4_0"),
@@ -247,6 +250,7 @@ HINTS: Mapping[str, tuple[str, ...]] = {
     "runs": (
         "runs/20260101T000000Z-kitchen-a",
         "latest",
+        "results",
         "kitchen-a",
         "kitchen-b",
         "loads/kept",
@@ -336,9 +340,12 @@ FILES: Mapping[str, bytes] = {
 def make_world(folder: Path) -> None:
     """Fill a folder with one of everything that a command line can name."""
     from armload.core.progress import Silent
+    from armload.core.values import as_json
     from armload.engines.plan import Plan
     from armload.models.shape import load_shape
     from armload.models.synth import synthesise_like
+    from armload.report.exchange.document import results_of
+    from armload.report.exchange.kept import kept as published
     from armload.runs import store
     from tests.recurrent import hybrid_model
     from tests.unit.builds import finished_build, unfinished_build
@@ -373,6 +380,10 @@ def make_world(folder: Path) -> None:
     for name, run in (("a", quick_run()), ("b", storage_run()), ("c", failed_run())):
         named = run.model_copy(update={"id": f"20260101T000000Z-kitchen-{name}"})
         store.save(named, folder / "runs" / named.id)
+    results = folder / "results" / "a.json"
+    results.parent.mkdir()
+    results.write_text(as_json(results_of([published(quick_run())])))
+    shutil.copy(results, twin_of(results))
     sweep = sweep_of(*plan_cells(Plan(threads=1)))
     (folder / "sweeps" / sweep.id).mkdir(parents=True)
     (folder / "sweeps" / sweep.id / "sweep.json").write_text(sweep.model_dump_json())

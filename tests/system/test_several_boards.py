@@ -161,16 +161,16 @@ def test_ctrl_c_stops_all_boards_keeps_what_they_did_and_the_same_command_goes_o
 
 
 def test_models_are_predicted_for_all_boards_in_one_table(ann: Person) -> None:
-    away = AWAY.replace("[lab]", "[off]")
+    away = AWAY.replace("[lab]", "[dark]")
     for name, memory in (("small", "2 GiB"), ("large", "8 GiB")):
         ann.add_board(name, f"{away}facts: {{memory: {memory}, memory_bytes_per_s: 4 GB}}\n")
-    words = ("fit", "--board", "@off", "--model", "like:llama-3.2-3b:Q4_0")
+    words = ("fit", "--board", "@dark", "--model", "like:llama-3.2-3b:Q4_0")
     found = json.loads(ann.types(*words, "--json").stdout)
     fits = [(each["board"], each["models"][0]["prediction"]) for each in found["boards"]]
     verdicts = [(board, prediction["verdict"]) for board, prediction in fits]
     assert verdicts == [("large", "fits"), ("small", "streams")]
     assert found["recommendation"].startswith("Fastest for like:llama-3.2-3b:Q4_0: large")
-    refused = ann.types("fit", "--board", "@off", status=2)
+    refused = ann.types("fit", "--board", "@dark", status=2)
     assert "Several boards are compared for the models that you name." in refused.stderr
 
 

@@ -116,8 +116,7 @@ class Cell:
     @cached_property
     def decode_tps(self) -> Estimate | None:
         """Generated tokens per second."""
-        own_doubt = max(map(statistics.own_doubt, self.rows_s), default=1.0)
-        return estimate((each.decode_tps for each in self.figures), own_doubt=own_doubt)
+        return estimate((each.decode_tps for each in self.figures), self.rows_s)
 
     @cached_property
     def prefill_tps(self) -> Estimate | None:
@@ -218,11 +217,16 @@ def is_warm_up(run: Run) -> bool:
     return run.place is not None and run.place.warm_up
 
 
-def estimate(samples: Iterable[float | None], *, own_doubt: float = 1.0) -> Estimate | None:
+def estimate(
+    samples: Iterable[float | None], rows_s: Iterable[Sequence[float]] = ()
+) -> Estimate | None:
     """Return the median of one figure per run with its interval; none without figures.
 
     Fewer than four runs say nothing of what differs between runs: then the interval is as far as
     that usually goes, as in a comparison, and wider by what a run itself leaves in doubt.
+
+    Args:
+        rows_s: the times of each run's tokens, which tell that.
     """
     known = [sample for sample in samples if sample is not None and 0 < sample < math.inf]
     if not known:
@@ -231,6 +235,7 @@ def estimate(samples: Iterable[float | None], *, own_doubt: float = 1.0) -> Esti
     if interval is not None:
         return Estimate(value=median(known), low=interval.low, high=interval.high)
     usual = ratio_of_runs([1.0], known)
+    own_doubt = max(map(statistics.own_doubt, rows_s), default=1.0)
     return Estimate(value=usual.ratio, low=usual.low / own_doubt, high=usual.high * own_doubt)
 
 

@@ -1,4 +1,4 @@
-"""Measuring settings by runs that continue a text: decode, prefill and time to first token."""
+"""Measuring settings by runs that continue a text: decode, prefill, first token, and energy."""
 
 from __future__ import annotations
 
@@ -114,11 +114,12 @@ class Continuations:
 
     def _expected_cost(self, found: Prediction) -> float | None:
         expected = found.ttft_s if self._objective == "ttft" else found.token_s
-        return expected.value if expected and self._objective != "prefill" else None
+        has_forecast = self._objective in ("decode", "ttft")
+        return expected.value if expected and has_forecast else None
 
 
 def outcome_of(run: Run, objective: Objective) -> Outcome:
-    """Return what a run says of its setting: the time, or why there is none."""
+    """Return what a run says of its setting: the time or energy, or why there is none."""
     findings = {each.name: each.sentence for each in run.verdict.findings}
     for name in _ENDED_BADLY:
         if name in findings:
@@ -130,10 +131,16 @@ def outcome_of(run: Run, objective: Objective) -> Outcome:
         samples = tuple(token_times(run.steps))
     elif objective == "prefill":
         cost = 1 / summary.prefill_tps if summary.prefill_tps else None
+    elif objective == "energy":
+        cost = run.energy.joules_per_token if run.energy else None
     else:
         cost = summary.ttft_s
-    if cost is None:
+    if cost is None or cost <= 0:
         reason = f"the run has no {objective} time"
+        if objective == "energy":
+            problem = run.energy.problem if run.energy else "the meter was not read"
+            few = "decode lasts for too few samples of the meter; use a larger --n-predict"
+            reason = f"the run has no valid energy: {problem or few}"
         return Outcome(status="failed", reason=reason, evidence=(run.id,))
     garbage = findings.get("text", "")
     return Outcome(

@@ -15,13 +15,13 @@ from armload.cli.verb import show_error, verb
 from armload.core.errors import UsageError
 from armload.core.options import Option, Seconds, Share
 from armload.engines.plan import DEFAULT_PRECISION, DEFAULT_PRECISION_TIME_S, TokenCount
-from armload.runs.request import EngineSource, Resuming, Waiting
+from armload.runs.request import EngineSource, Metering, Resuming, Waiting
 
 _TOKENS = re.compile(r"\d+(,\d+)*", re.ASCII)
 """Lengths as llama-bench's ``-p`` takes them."""
 
 
-class BenchOptions(Options, Resuming, Waiting, EngineSource, OutputOptions):
+class BenchOptions(Options, Resuming, Metering, Waiting, EngineSource, OutputOptions):
     """A benchmark: one run, repeats of it, or a sweep."""
 
     board: Annotated[str | None, Option(A_BOARD, usual="virtual", heading="Board")] = None

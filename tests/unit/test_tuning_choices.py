@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 
 from armload.analysis.findings import FindingName
-from armload.analysis.run import Verdict
+from armload.analysis.energy import Energy
+from armload.analysis.run import Run, Verdict
 from armload.boards.conditions import ClusterState
 from armload.core.errors import DataError, UsageError
 from armload.engines.plan import Plan, cpu_numbers, cpu_words
@@ -205,6 +206,7 @@ def test_costs_are_said_as_rates_where_people_do() -> None:
     assert cost_words("prefill", 1 / 2345.6) == "2,346 tokens/s"
     assert cost_words("prefill", 1 / 999.6) == "1,000 tokens/s"
     assert cost_words("ttft", 0.1234) == "0.123 s"
+    assert cost_words("energy", 1.2345) == "1.23 J/token"
 
 
 @pytest.mark.parametrize(
@@ -239,3 +241,29 @@ def test_a_run_is_disturbed_by_what_slows_it_down_from_outside(
     made = finding(name, f"It was {name}.")
     run = quick_run().model_copy(update={"verdict": Verdict.of([made])})
     assert outcome_of(run, "decode").disturbance == disturbance
+
+
+def metered(**figures: Any) -> Run:
+    shown = {"source": "shelly at http://plug", "sees": "wall", "samples": 60, **figures}
+    return quick_run().model_copy(update={"energy": Energy(**shown)})
+
+
+def test_the_cost_of_a_run_for_energy_is_its_joules_per_token() -> None:
+    found = outcome_of(metered(joules_per_token=1.5), "energy")
+    assert (found.status, found.cost, found.samples) == ("measured", 1.5, ())
+
+
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        (quick_run(), "no valid energy: the meter was not read"),
+        (metered(problem="only 3 samples within 2.1 s"), "energy: only 3 samples within 2.1 s"),
+        (metered(joules=9.0), "energy: decode lasts for too few samples of the meter; use a larger"),
+        (metered(joules_per_token=-0.1), "no valid energy"),
+    ],
+)
+def test_a_run_without_valid_energy_fails_and_says_why(run: Run, reason: str) -> None:
+    found = outcome_of(run, "energy")
+    assert (found.status, found.cost, found.evidence) == ("failed", None, (run.id,))
+    assert reason in found.reason
+    assert outcome_of(run, "decode").status == "measured"

@@ -63,7 +63,7 @@ def requests_of(options: TuneOptions) -> TunedLoad | None:
     if objective not in SERVED:
         options.refuse(
             _LOAD,
-            f"--for {objective}, which times single runs",
+            f"--for {objective}, which measures single runs",
             "Leave that out, or tune a service: --for total-time or --for rate.",
         )
         return None

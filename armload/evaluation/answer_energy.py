@@ -42,7 +42,7 @@ def power_of(sources: Sequence[AnswerSource], answering_s: float) -> AnswerPower
     bases = {(energy.sees, energy.subtracts_idle) for energy in known}
     problems = [energy.problem for energy in known if energy.problem]
     if len(known) < len(found):
-        problems.append("some runs had no power meter")
+        problems.append("the energy of some of its runs is unknown")
     if len(bases) > 1:
         problems.append("its runs were not all measured in the same way")
     if problems or answering_s <= 0:

@@ -23,7 +23,7 @@ from armload.tuning.space import Choice
 from armload.tuning.wanted import Constraints, LeastAccuracy, Objective
 
 DECODE_TOKENS = 64
-ENERGY_TOKENS = 256
+ENERGY_TOKENS = 192
 """Long enough for the samples that an energy needs."""
 
 PROMPT_TOKENS: dict[Objective, int] = {"prefill": 512, "ttft": 128}

@@ -225,7 +225,7 @@ def test_each_objective_has_its_own_work() -> None:
     decode = work("decode")
     assert (decode.n_predict, decode.prompt_tokens, decode.prompt) == (64, None, SEED_PROMPT)
     energy = work("energy")
-    assert (energy.n_predict, energy.prompt) == (256, SEED_PROMPT)
+    assert (energy.n_predict, energy.prompt) == (192, SEED_PROMPT)
     assert work("energy", n_predict="99", prompt="Once").n_predict == 99
     assert work("prefill").n_predict == 1
     assert work("ttft", prompt_tokens="99").prompt_tokens == 99

@@ -106,7 +106,7 @@ class TuneOptions(
         Option(
             "tokens to generate for decode and energy, or of synthetic answers",
             "N",
-            "64; 256 for energy; 128 for requests",
+            "64; 192 for energy; 128 for requests",
             heading="Plan",
         ),
     ] = ""

@@ -52,9 +52,7 @@ def silent_plug(part: bytes = b"", every_s: float = 0.2) -> Iterator[str]:
 
 
 @contextmanager
-def plug(
-    path: str, answer: bytes | Callable[[], bytes], *, status: int = 200
-) -> Iterator[str]:
+def plug(path: str, answer: bytes | Callable[[], bytes], *, status: int = 200) -> Iterator[str]:
     """Answer requests for one path until the block ends; give the URL of the plug."""
 
     class Answering(BaseHTTPRequestHandler):

@@ -234,9 +234,7 @@ def read_power(path: Path) -> list[PowerLine]:
     return found
 
 
-def _joules(
-    samples: Sequence[Sample], begin_s: float, end_s: float, idle_w: float
-) -> float | None:
+def _joules(samples: Sequence[Sample], begin_s: float, end_s: float, idle_w: float) -> float | None:
     if sum(begin_s <= time <= end_s for time, _ in samples) < _FEWEST_SAMPLES:
         return None
     return integral(samples, begin_s, end_s) - idle_w * (end_s - begin_s)
@@ -266,7 +264,9 @@ def _drift(lines: Sequence[PowerLine]) -> str:
     drift_s, span_s = abs(after_s - before_s), last_s - first_s
     if drift_s <= max(_MOST_DRIFT_S, _MOST_DRIFT_SHARE * span_s):
         return ""
-    return f"the board's clock and this machine's drifted apart by {drift_s:.0f} s in {span_s:.0f} s"
+    return (
+        f"the board's clock and this machine's drifted apart by {drift_s:.0f} s in {span_s:.0f} s"
+    )
 
 
 def _problem(

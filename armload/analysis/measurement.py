@@ -99,6 +99,8 @@ def _of_a_watched_program(run: Run) -> Measurement:
         garbage=_garbage(run),
         doubts=run.verdict.reasons,
         is_disturbed=is_disturbed(run),
+        joules_per_token=run.energy.joules_per_token if run.energy else None,
+        energy_basis=run.energy.basis if run.energy else None,
     )
 
 

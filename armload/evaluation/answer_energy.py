@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Protocol
 
-from armload.analysis.energy import Energy
 from armload.analysis.run import Run
 from armload.analysis.wording.energies import basis, not_comparable
 from armload.boards.power import EnergyBasis
@@ -107,13 +106,13 @@ def answered_energy(
     if power is None:
         return None
     rate = power.joules_per_s
-    means = () if rate is None else tuple(rate * fmean(a.seconds for a in column) for column in columns)
+    means = (
+        () if rate is None else tuple(rate * fmean(a.seconds for a in column) for column in columns)
+    )
     return SystemEnergy(name=name, basis=power.basis, joules=means, problem=power.problem)
 
 
-def expected_energy(
-    name: str, columns: Sequence[Sequence[Timed]], run: Run
-) -> SystemEnergy | None:
+def expected_energy(name: str, columns: Sequence[Sequence[Timed]], run: Run) -> SystemEnergy | None:
     """Return what answers of these lengths would take, by a run of the same model."""
     energy = run.energy
     if energy is None:

@@ -1,4 +1,4 @@
-"""Asking a board's power meter: before a run while the board is idle, and while something goes on."""
+"""Asking a power meter: while a board is idle before a run, and while something goes on there."""
 
 from __future__ import annotations
 

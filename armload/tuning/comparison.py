@@ -238,9 +238,7 @@ def _differences(a: Tuning, b: Tuning) -> list[ComparisonFigures]:
         found.append(Differs(name="model", a=_named(a, b), b=_named(b, a)))
     if a.energy_basis and b.energy_basis and a.energy_basis != b.energy_basis:
         found.append(
-            Differs(
-                name="measured", a=basis_words(a.energy_basis), b=basis_words(b.energy_basis)
-            )
+            Differs(name="measured", a=basis_words(a.energy_basis), b=basis_words(b.energy_basis))
         )
     if a.objective == b.objective:
         found += [

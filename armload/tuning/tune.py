@@ -175,7 +175,6 @@ def offer_of(where: Session, model: Model, wish: TuningRequest) -> AvailableChoi
 
 def _described(where: Session, model: Model, wish: TuningRequest, space: Space) -> Tuning:
     binary = where.binaries[SERVER if wish.requests is not None else PROGRAM]
-    meter = where.connection.board.power if wish.objective == "energy" else None
     return new_tuning(
         board=where.connection.board.name,
         model=model.name,
@@ -189,6 +188,12 @@ def _described(where: Session, model: Model, wish: TuningRequest, space: Space) 
         space=space,
         seed=wish.seed,
         texts_sha256=wish.texts_sha256(),
-        energy_basis=meter
-        and EnergyBasis(sees=place_of(meter), subtracts_idle=where.request.subtract_idle),
+        energy_basis=_basis(where) if wish.objective == "energy" else None,
     )
+
+
+def _basis(where: Session) -> EnergyBasis | None:
+    meter = where.connection.board.power
+    if meter is None:
+        return None
+    return EnergyBasis(sees=place_of(meter), subtracts_idle=where.request.subtract_idle)

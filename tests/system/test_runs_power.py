@@ -107,6 +107,14 @@ def test_a_meter_that_does_not_answer_is_not_waited_for_before_a_run(tmp_path: P
         assert idle_power(to_board, Silent()) == ()
 
 
+seldom = pytest.mark.exhaustive(
+    covers=[
+        "armload/analysis/energy.py",
+        "armload/evaluation/answer_energy.py",
+        "armload/runs/power.py",
+        "armload/tuning/continuing.py",
+    ]
+)
 IDLE_W, BUSY_W = 2.0, 8.0
 WAVE = f"import time; print({BUSY_W} + (0.2 if int(time.time()) % 2 else -0.2))"
 PROGRAM = {"kind": "command", "command": [sys.executable, "-c", WAVE], "sees": "board"}
@@ -191,8 +199,9 @@ def test_a_load_has_joules_per_request(person: Person) -> None:
 
 
 @pytest.mark.build
+@seldom
 def test_a_search_for_energy_has_joules_per_token_as_its_cost(person: Person) -> None:
-    words = ("--for", "energy", "-n", "200", "--max-trials", "1", "--json")
+    words = ("--for", "energy", "-n", "120", "--max-trials", "1", "--json")
     found = json.loads(person.types("tune", *SERVED[:4], *words).stdout)
     assert found["tuning"]["energy_basis"] == {"sees": "board", "subtracts_idle": False}
     (trial,) = found["trials"]
@@ -212,6 +221,7 @@ def test_a_search_for_energy_needs_a_meter_and_an_idle_board_belongs_to_it(
 
 
 @pytest.mark.build
+@seldom
 def test_two_models_are_compared_by_the_energy_of_their_answers(person: Person) -> None:
     models = "word-problems:Q8_0,word-problems:Q2_K"
     words = ("--task", "word-problems", "--limit", "4", "--threads", "1")
@@ -221,6 +231,4 @@ def test_two_models_are_compared_by_the_energy_of_their_answers(person: Person) 
         energy = found["energy"][side]
         assert energy["problem"] == ""
         seconds = [max(row) for row in found[side]["latency_s"]]
-        assert energy["joules"][-1] == pytest.approx(
-            BUSY_W * sum(seconds) / len(seconds), rel=0.2
-        )
+        assert energy["joules"][-1] == pytest.approx(BUSY_W * sum(seconds) / len(seconds), rel=0.2)

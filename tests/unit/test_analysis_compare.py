@@ -20,8 +20,8 @@ from armload.analysis.comparison_findings import (
     Remark,
 )
 from armload.analysis.measurement import measurement_of
-from armload.boards.power import EnergyBasis
 from armload.analysis.run import Run
+from armload.boards.power import EnergyBasis
 from armload.core.errors import UsageError
 from armload.engines.measurement import Measurement
 from armload.report.comparison import advice, change, comparison_view, sentence, span

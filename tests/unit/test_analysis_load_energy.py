@@ -14,6 +14,7 @@ from armload.analysis.load.energy import PointEnergy
 from armload.analysis.load.telemetry import ObservedPoint
 from armload.boards.power import PowerReading
 from armload.cli import terminal
+from armload.report.formatting import joules as joules_words
 from armload.report.load.loaded import loaded_of
 from armload.report.load.page import load_page
 from armload.report.load.table import load_view, remarks
@@ -105,7 +106,7 @@ def test_table_and_page_have_the_energy_of_each_point(
     energy = loaded.points[0].assessed.energy
     assert energy == energy_at(metered(OBSERVED))
     assert energy.joules_per_request is not None
-    shown = f"{energy.joules_per_request:.1f}"
+    shown = joules_words(energy.joules_per_request)
     terminal.show(load_view(loaded))
     said = capsys.readouterr().out
     page = Page(render(load_page(loaded))).shown

@@ -48,12 +48,12 @@ from armload.analysis.repeats import (
     PrecisionReached,
     Stop,
 )
-from armload.boards.power import EnergyBasis
 from armload.analysis.sanity import Departure
 from armload.analysis.wording import comparisons
 from armload.analysis.wording.loads import doubt
 from armload.analysis.wording.prediction_notes import note
 from armload.analysis.wording.repeats import stopped
+from armload.boards.power import EnergyBasis
 from armload.core.values import Value
 from armload.engines.prediction import PredictionNoteKind
 
@@ -97,10 +97,7 @@ REMARKS: tuple[tuple[ComparisonFigures, str], ...] = (
     ),
     (
         EnergyPerToken(a_j=3.214, b_j=2.5, a_basis=WALL, b_basis=WALL),
-        (
-            "Energy at the wall, idle power included: 3.21 / 2.5 J per token, B takes 78% of "
-            "A's."
-        ),
+        ("Energy at the wall, idle power included: 3.21 / 2.5 J per token, B takes 78% of A's."),
     ),
     (
         EnergyPerToken(a_j=3.214, b_j=1.6, a_basis=WALL, b_basis=EnergyBasis(sees="board")),

@@ -373,7 +373,7 @@ def test_energy_that_is_not_valid_or_unknown_is_said_with_its_reason() -> None:
     _sourced(mixed, _energy(), _energy())
     second = AnswerSource(run="run-2", part=0, board="y", doubts=(), energy=_energy(sees="board"))
     mixed.add(0, [answer("1", "again")], second)
-    (found,) = trade(*find_sides("latest", ""))
+    (found,) = trade(*find_sides(mixed.evaluation.id, ""))
     assert energy_lines(found)[0] == (
         "Energy of a: not valid: its runs were not all measured in the same way."
     )
@@ -399,6 +399,4 @@ def test_runs_that_give_the_times_give_the_energy_too() -> None:
     assert found.energy.a is not None
     # Twelve prompt tokens; the first of four, or ten, tokens comes out of the prompt.
     assert found.energy.a.joules == pytest.approx((6.0 + 2.0 * 3, 6.0 + 2.0 * 9))
-    assert energy_lines(found)[1] == (
-        "Energy of b: not valid: run-b.gguf: the run has no steps."
-    )
+    assert energy_lines(found)[1] == ("Energy of b: not valid: run-b.gguf: the run has no steps.")

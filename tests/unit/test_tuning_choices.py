@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from armload.analysis.findings import FindingName
 from armload.analysis.energy import Energy
+from armload.analysis.findings import FindingName
 from armload.analysis.run import Run, Verdict
 from armload.boards.conditions import ClusterState
 from armload.core.errors import DataError, UsageError
@@ -258,7 +258,10 @@ def test_the_cost_of_a_run_for_energy_is_its_joules_per_token() -> None:
     [
         (quick_run(), "no valid energy: the meter was not read"),
         (metered(problem="only 3 samples within 2.1 s"), "energy: only 3 samples within 2.1 s"),
-        (metered(joules=9.0), "energy: decode lasts for too few samples of the meter; use a larger"),
+        (
+            metered(joules=9.0),
+            "energy: decode lasts for too few samples of the meter; use a larger",
+        ),
         (metered(joules_per_token=-0.1), "no valid energy"),
     ],
 )

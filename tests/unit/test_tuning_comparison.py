@@ -115,7 +115,8 @@ def test_searches_for_energy_say_which_winner_takes_less(tmp_path: Path) -> None
     found = compare_tunings(for_energy(tmp_path, 0.3, wall), for_energy(tmp_path, 0.2, wall))
     assert found.finding == "faster"
     assert sentence(found).startswith(
-        "The same configuration won. B's winner takes less energy: 0.2 J/token against 0.3 J/token,"
+        "The same configuration won. B's winner takes less energy: 0.201 J/token against 0.301 "
+        "J/token, 33.3% less ("
     )
     console = Console(width=200, record=True)
     console.print(tuning_comparison_view(found))

@@ -86,7 +86,7 @@ def test_what_is_no_time_is_refused(text: str) -> None:
 
 
 def test_an_unknown_objective_is_answered_with_those_that_there_are() -> None:
-    with pytest.raises(UsageError, match="'decode', 'prefill', 'ttft', 'total-time' or 'rate'"):
+    with pytest.raises(UsageError, match="'ttft', 'energy', 'total-time' or 'rate'"):
         TuneOptions.typed({"for_": "speed"})
 
 

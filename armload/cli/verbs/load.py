@@ -86,9 +86,7 @@ class RequestOptions(OptionGroup):
     ] = ""
 
 
-class LoadOptions(
-    ServiceSettings, RequestOptions, Metering, Waiting, EngineSource, OutputOptions
-):
+class LoadOptions(ServiceSettings, RequestOptions, Metering, Waiting, EngineSource, OutputOptions):
     """A service, and the load on it."""
 
     heading = "Load"

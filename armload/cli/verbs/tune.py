@@ -90,7 +90,9 @@ class TuneOptions(
     ] = None
     prompt: Annotated[
         PromptText,
-        Option("for decode and energy, the text to continue", usual=repr(SEED_PROMPT), heading="Plan"),
+        Option(
+            "for decode and energy, the text to continue", usual=repr(SEED_PROMPT), heading="Plan"
+        ),
     ] = ""
     prompt_tokens: Annotated[
         str,

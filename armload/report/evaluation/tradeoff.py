@@ -158,7 +158,11 @@ def tradeoff_page(sides: tuple[TradeoffSide, TradeoffSide], tradeoffs: Sequence[
         header=tuple(paragraphs(*doubts(tradeoffs))),
         sections=(
             *(_section(number, each) for number, each in enumerate(tradeoffs)),
-            *(_energy_section(number, each) for number, each in enumerate(tradeoffs) if each.energy),
+            *(
+                _energy_section(number, each)
+                for number, each in enumerate(tradeoffs)
+                if each.energy
+            ),
             Section(title="Evaluations", blocks=(evaluations,)),
         ),
         version=__version__,

@@ -75,9 +75,7 @@ def _knots(run: Run) -> tuple[list[float], list[float]]:
     """Return times at which steps begin and end, and how many tokens there were by then."""
     decodes = generating(run.steps)
     prompt = [
-        step
-        for step in prompting(run.steps)
-        if not decodes or step.start_ns < decodes[0].start_ns
+        step for step in prompting(run.steps) if not decodes or step.start_ns < decodes[0].start_ns
     ]
     # The prompt's last step gives output token 1.
     number = 1.0 - sum(step.prompt_tokens for step in prompt)

@@ -141,7 +141,7 @@ def add_meter(person: Person, board: str, power: Mapping[str, object]) -> None:
 def test_a_run_on_a_virtual_board_has_valid_joules_by_a_program_and_by_a_plug(
     person: Person,
 ) -> None:
-    words = ("--model", "demo", "-n", "16")
+    words = ("--model", "demo", "-n", "24")
     add_meter(person, "mine", PROGRAM)
     first = person.benches(*words)
     assert_takes(first, BUSY_W)
@@ -159,7 +159,7 @@ def test_a_run_on_a_virtual_board_has_valid_joules_by_a_program_and_by_a_plug(
     assert second["energy"]["idle_w"] == IDLE_W
     shown = " ".join(person.types("show", second["id"]).stdout.split())
     assert "J per token" in shown
-    assert "W peak at the wall, idle power (2.00 W) subtracted (shelly at " in shown
+    assert "W peak at the wall, idle power (2.00 W) subtracted from the energy (shelly at " in shown
     page = (person.runs / second["id"] / "report.html").read_text()
     assert "Power over the tokens" in page
     compared = " ".join(person.types("compare", first["id"], second["id"]).stdout.split())

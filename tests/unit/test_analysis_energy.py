@@ -243,7 +243,9 @@ def test_what_a_person_reads_names_the_place_and_the_samples(tmp_path: Path) -> 
     assert "J per token, " in line
     assert "W peak at the wall, idle power included (shelly at http://plug; 70 samples" in line
     net = kept(tmp_path, idle_w=IDLE_W, subtracts_idle=True)
-    assert "idle power (2.00 W) subtracted" in energy_line(run.model_copy(update={"energy": net}))
+    assert "idle power (2.00 W) subtracted from the energy" in energy_line(
+        run.model_copy(update={"energy": net})
+    )
     stuck = run.model_copy(update={"energy": kept(tmp_path, lambda _: 4.2)})
     assert energy_line(stuck) == (
         "not valid: the meter showed 4.2 W all the time (shelly at http://plug)"

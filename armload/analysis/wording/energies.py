@@ -32,7 +32,7 @@ def power(found: MeteredTime) -> str:
     idle = "idle power"
     if found.idle_w is not None:
         idle += f" ({found.idle_w:.2f} W)"
-    included = "subtracted" if found.subtracts_idle else "included"
+    included = "subtracted from the energy" if found.subtracts_idle else "included"
     rate = f"{counted(found.samples, 'sample')}, one every {found.interval_s or 0.0:.1f} s"
     return (
         f"{found.average_w:.2f} W on average, {found.peak_w:.2f} W peak {place(found.sees)}, "

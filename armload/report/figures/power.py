@@ -50,9 +50,8 @@ def _drawn(energy: Energy, rows: Rows) -> Figure:
     if energy.idle_w is not None:
         layers.append(guide(source("idle"), y))
         datasets["idle"] = [{"watts": energy.idle_w}]
-    words = power(energy)
-    note = "Dashed: the idle board, before the run." if energy.idle_w is not None else ""
-    return drawn(NAME, TITLE, f"{words[:1].upper()}{words[1:]}.", layers, datasets, note=note)
+    dashed = " Dashed line: the idle board, before the run." if energy.idle_w is not None else ""
+    return drawn(NAME, TITLE, f"{power(energy)}.{dashed}", layers, datasets)
 
 
 def _rows(run: Run, energy: Energy) -> Rows:

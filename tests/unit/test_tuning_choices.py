@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,7 +18,7 @@ from armload.engines.plan import Plan, cpu_numbers, cpu_words
 from armload.engines.server import SERVER
 from armload.runs.session import Session
 from armload.tuning.choices import SEARCHED, AvailableChoices, core_sets, require_feasible, space_of
-from armload.tuning.continuing import outcome_of
+from armload.tuning.continuing import outcome_of, require_samples
 from armload.tuning.foreseeing import contradiction
 from armload.tuning.outcome_words import cost_words
 from armload.tuning.settings import differing, keeps_text, options_of, scored, words_of
@@ -26,7 +27,7 @@ from armload.tuning.tune import offer_of
 from armload.tuning.wanted import Objective
 from armload.tuning.wish import TunedLoad, TuningRequest
 from tests.unit.findings import finding
-from tests.unit.runs import quick_run
+from tests.unit.runs import failed_run, quick_run
 from tests.unit.samples import binary, conditions, model
 from tests.unit.test_engines_speculation import site
 
@@ -260,7 +261,7 @@ def test_the_cost_of_a_run_for_energy_is_its_joules_per_token() -> None:
         (metered(problem="only 3 samples within 2.1 s"), "energy: only 3 samples within 2.1 s"),
         (
             metered(joules=9.0),
-            "energy: decode lasts for too few samples of the meter; use a larger",
+            "energy: decode has too few samples of the meter",
         ),
         (metered(joules_per_token=-0.1), "no valid energy"),
     ],
@@ -270,3 +271,20 @@ def test_a_run_without_valid_energy_fails_and_says_why(run: Run, reason: str) ->
     assert (found.status, found.cost, found.evidence) == ("failed", None, (run.id,))
     assert reason in found.reason
     assert outcome_of(run, "decode").status == "measured"
+
+
+def test_runs_for_energy_that_are_too_short_end_the_search_and_say_what_is_enough() -> None:
+    short = metered(problem="only 2 samples within 2.4 s")
+    decode_s = short.summary.decode_s
+    assert decode_s is not None
+    with pytest.raises(UsageError, match=r"31 tokens took 2\.1 s, too short") as caught:
+        require_samples(short)
+    assert caught.value.remedy == f"Use --n-predict {math.ceil(12 / decode_s * 31)} or more."
+    long = short.summary.model_copy(update={"decode_s": 60.0})
+    for run in (
+        quick_run(),
+        metered(joules_per_token=1.5),
+        short.model_copy(update={"summary": long}),
+        failed_run().model_copy(update={"energy": short.energy}),
+    ):
+        require_samples(run)

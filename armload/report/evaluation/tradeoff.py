@@ -191,10 +191,10 @@ def _energy_section(number: int, each: Tradeoff) -> Section:
     known = [(system, joules) for system, joules in energies if joules]
     figure = energy_figure(known, name=f"accuracy-joules-{number}")
     return Section(
-        title=f"Energy, {way_line(each)}",
+        title=f"Accuracy against energy: {way_line(each)}",
         blocks=(
             *(Paragraph(text=line, style="result") for line in energy_lines(each)),
-            *([figure] if figure else []),
+            *((*paragraphs(figure.sentence, style="soft"), figure) if figure else ()),
         ),
         style="figure",
     )

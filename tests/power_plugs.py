@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread
 
 
 def shelly(watts: object) -> bytes:
@@ -28,7 +28,31 @@ def tasmota(watts: object) -> bytes:
 
 
 @contextmanager
-def plug(path: str, answer: bytes, *, status: int = 200) -> Iterator[str]:
+def silent_plug(part: bytes = b"", every_s: float = 0.2) -> Iterator[str]:
+    """Accept a request and never end the answer, of which a part comes again and again."""
+    ended = Event()
+
+    class Silent(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if part:
+                self.send_response(200)
+                self.end_headers()
+            while not ended.wait(every_s):
+                with suppress(OSError):
+                    self.wfile.write(part)
+
+        def log_message(self, *words: object) -> None:
+            pass
+
+    with _serving(Silent) as url:
+        try:
+            yield url
+        finally:
+            ended.set()
+
+
+@contextmanager
+def plug(path: str, answer: bytes | Callable[[], bytes], *, status: int = 200) -> Iterator[str]:
     """Answer requests for one path until the block ends; give the URL of the plug."""
 
     class Answering(BaseHTTPRequestHandler):
@@ -36,12 +60,19 @@ def plug(path: str, answer: bytes, *, status: int = 200) -> Iterator[str]:
             known = self.path == path
             self.send_response(status if known else 404)
             self.end_headers()
-            self.wfile.write(answer if known else b"")
+            content = answer() if callable(answer) else answer
+            self.wfile.write(content if known else b"")
 
         def log_message(self, *words: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
+    with _serving(Answering) as url:
+        yield url
+
+
+@contextmanager
+def _serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from armload.analysis.comparison_findings import (
     ComparisonFigures,
     DegenerateOutput,
     Differs,
+    EnergyMixed,
     EnergyPerToken,
     EqualBoardsDiffer,
     Excluded,
@@ -43,6 +44,7 @@ from armload.analysis.statistics import (
     spread_of,
 )
 from armload.analysis.wording import comparisons as wording
+from armload.boards.power import EnergyBasis
 from armload.core.values import Value
 from armload.engines.measurement import Measurement, Method, Work
 
@@ -248,19 +250,40 @@ def _boards(
     return [Differs(name="boards", a=a, b=b)]
 
 
-def _energies(one: WorkGroup, other: WorkGroup) -> list[EnergyPerToken]:
+def _energies(one: WorkGroup, other: WorkGroup) -> list[EnergyPerToken | EnergyMixed]:
     a, b = _energy(one), _energy(other)
     if a is None or b is None:
         return []
-    return [EnergyPerToken(a_j=a[0], b_j=b[0], a_sees=a[1], b_sees=b[1])]
+    sides: tuple[tuple[SideLabel, _SideEnergy], ...] = (("A", a), ("B", b))
+    return [
+        EnergyPerToken(a_j=a.joules, b_j=b.joules, a_basis=a.basis, b_basis=b.basis),
+        *(
+            EnergyMixed(side=label, basis=each.basis, left_out=each.left_out)
+            for label, each in sides
+            if each.left_out
+        ),
+    ]
 
 
-def _energy(group: WorkGroup) -> tuple[float, Literal["wall", "board"]] | None:
-    known = [(each.joules_per_token, each.power_sees) for each in group]
-    places = [sees for joules, sees in known if joules is not None and sees is not None]
-    if not places:
+class _SideEnergy(NamedTuple):
+    """The median of joules per token, and how many runs have another basis."""
+
+    joules: float
+    basis: EnergyBasis
+    left_out: int
+
+
+def _energy(group: WorkGroup) -> _SideEnergy | None:
+    known = [
+        (each.joules_per_token, each.energy_basis)
+        for each in group
+        if each.joules_per_token is not None and each.energy_basis is not None
+    ]
+    if not known:
         return None
-    return median(j for j, sees in known if j is not None and sees == places[0]), places[0]
+    _, basis = known[0]
+    counted = [joules for joules, of in known if of == basis]
+    return _SideEnergy(median(counted), basis, len(known) - len(counted))
 
 
 def _method_differences(a: Method, b: Method) -> list[Differs]:

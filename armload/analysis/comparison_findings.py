@@ -8,6 +8,7 @@ from pydantic import Field, JsonValue
 
 from armload.analysis.load.findings import LoadFigures
 from armload.analysis.sanity import Departure
+from armload.boards.power import EnergyBasis
 from armload.core.values import Value
 
 SideLabel = Literal["A", "B"]
@@ -102,13 +103,21 @@ class TooFewRuns(Value):
 
 
 class EnergyPerToken(Value):
-    """The sides' medians of joules per token; only those of one place can be compared."""
+    """The sides' medians of joules per token; only those of one basis can be compared."""
 
     kind: Literal["energy per token"] = "energy per token"
     a_j: float
     b_j: float
-    a_sees: Literal["wall", "board"]
-    b_sees: Literal["wall", "board"]
+    a_basis: EnergyBasis
+    b_basis: EnergyBasis
+
+
+class EnergyMixed(OfOneSide):
+    """Energies of a side have different bases; only those that have the first one's count."""
+
+    kind: Literal["energy mixed"] = "energy mixed"
+    basis: EnergyBasis
+    left_out: int
 
 
 class OutputDiffers(Value):
@@ -172,6 +181,7 @@ ComparisonFigures = Annotated[
     | EqualBoardsDiffer
     | TooFewRuns
     | EnergyPerToken
+    | EnergyMixed
     | OutputDiffers
     | ConstraintsDiffer
     | SpacesDiffer

@@ -66,7 +66,7 @@ def measurement_of(run: Run) -> Measurement:
         is_disturbed=is_disturbed(run),
         predicted_token_s=_predicted_s(run),
         joules_per_token=run.energy.joules_per_token if run.energy else None,
-        power_sees=run.energy.sees if run.energy else None,
+        energy_basis=run.energy.basis if run.energy else None,
     )
 
 
@@ -102,6 +102,8 @@ def _of_a_watched_program(run: Run) -> Measurement:
         garbage=_garbage(run),
         doubts=run.verdict.reasons,
         is_disturbed=is_disturbed(run),
+        joules_per_token=run.energy.joules_per_token if run.energy else None,
+        energy_basis=run.energy.basis if run.energy else None,
     )
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import subprocess
+import time
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -19,6 +20,10 @@ _TIMEOUT_S = 5.0
 _LARGEST_ANSWER_BYTES = 1 << 20
 # Fitted by users against meters at the wall: the rails leave out USB, fans and conversion losses.
 _PMIC_FACTOR, _PMIC_OFFSET_W = 1.1451, 0.5879
+
+
+Sees = Literal["wall", "board"]
+"""Where a meter measures: ``wall`` includes the supply's losses, ``board`` does not."""
 
 
 class HwmonMeter(Value):
@@ -80,7 +85,7 @@ class CommandMeter(Value):
 
     kind: Literal["command"]
     command: tuple[str, ...] = Field(min_length=1)
-    sees: Literal["wall", "board"] = "wall"
+    sees: Sees = "wall"
 
 
 PowerMeter = Annotated[
@@ -94,12 +99,24 @@ class PowerReading(Value):
     Attributes:
         watts: drawn at that moment.
         source: the meter, for people.
-        sees: ``wall`` includes the supply's losses, ``board`` does not: never compare the two.
+        sees: where it measures.
     """
 
     watts: Finite
     source: str
-    sees: Literal["wall", "board"]
+    sees: Sees
+
+
+class EnergyBasis(Value):
+    """What energies must have in common to be compared.
+
+    Attributes:
+        sees: where they were measured.
+        subtracts_idle: they are without what the idle board draws.
+    """
+
+    sees: Sees
+    subtracts_idle: bool = False
 
 
 class PowerAnswer(Value):
@@ -149,12 +166,14 @@ def read_power(meter: PowerMeter, host: Host) -> PowerReading:
         watts = _of_plug(meter, complaint)
     if not math.isfinite(watts) or watts < 0:
         raise BoardError(f"{complaint}: {watts:g} W is no power that a board draws.")
-    sees: Literal["wall", "board"] = "wall"
+    return PowerReading(watts=watts, source=source, sees=place_of(meter))
+
+
+def place_of(meter: PowerMeter) -> Sees:
+    """Return where a meter measures."""
     if isinstance(meter, CommandMeter):
-        sees = meter.sees
-    elif isinstance(meter, HwmonMeter | PmicMeter):
-        sees = "board"
-    return PowerReading(watts=watts, source=source, sees=sees)
+        return meter.sees
+    return "board" if isinstance(meter, HwmonMeter | PmicMeter) else "wall"
 
 
 def _source(meter: PowerMeter) -> str:
@@ -250,9 +269,15 @@ def _fetched(url: str, complaint: str) -> bytes:
 
     # A plug in the same network is not behind the proxy.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    until_s = time.monotonic() + _TIMEOUT_S
+    content = b""
     try:
         with opener.open(url, timeout=_TIMEOUT_S) as answer:
-            content: bytes = answer.read(_LARGEST_ANSWER_BYTES)
+            # The timeout is that of a single read.
+            while (part := answer.read1(1 << 16)) and len(content) < _LARGEST_ANSWER_BYTES:
+                content += part
+                if time.monotonic() > until_s:
+                    raise TimeoutError(f"it did not end within {_TIMEOUT_S:g} s")
             return content
     except urllib.error.HTTPError as error:
         error.close()

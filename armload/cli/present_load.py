@@ -19,7 +19,7 @@ from armload.report.load.loaded import LoadDocument, LoadView, loaded_of
 from armload.report.load.page import load_page
 from armload.report.load.table import load_view
 from armload.report.pages import write_page
-from armload.runs.request import EngineSource, Request, Waiting
+from armload.runs.request import EngineSource, Metering, Request, Waiting
 from armload.serving.arrivals import Arrivals
 from armload.serving.dialects.dialect import Dialect
 from armload.serving.exports import export
@@ -66,6 +66,7 @@ def check_combination(options: LoadOptions) -> None:
                 *("board", "type"),
                 *EngineSource.model_fields,
                 *Waiting.model_fields,
+                *Metering.model_fields,
                 *ServiceSettings.model_fields,
             },
             "--url, which names a service that is already running",

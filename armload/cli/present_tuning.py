@@ -33,7 +33,7 @@ from armload.tuning.record import TuningEntry, TuningFolder
 from armload.tuning.settings import words_of
 from armload.tuning.space import Setting
 from armload.tuning.tune import tune
-from armload.tuning.wanted import SERVED, Constraints, LeastAccuracy
+from armload.tuning.wanted import AIMS, SERVED, Constraints, LeastAccuracy
 from armload.tuning.wish import TunedLoad, TuningRequest, work_of
 
 _QUESTIONS = 100
@@ -69,7 +69,7 @@ def requests_of(options: TuneOptions) -> TunedLoad | None:
     if objective not in SERVED:
         options.refuse(
             _LOAD,
-            f"--for {objective}, which times single runs",
+            f"--for {objective}, which measures single runs",
             "Leave that out, or tune a service: --for total-time or --for rate.",
         )
         return None
@@ -227,7 +227,8 @@ def show_tuning(tuned: TuningFolder, *, as_json: bool) -> None:
         reason = result.violation.reason
         cost = cost_words(tuned.tuning.objective, result.violation.cost)
         words = words_of(result.violation.setting, tuned.tuning.space.defaults, {})
-        terminal.show(f"Faster, but violates a constraint: {words} ({cost}): {reason}")
+        better = AIMS[tuned.tuning.objective].better.capitalize()
+        terminal.show(f"{better}, but violates a constraint: {words} ({cost}): {reason}")
     terminal.show(whole(f"plan    {result.plan}"))
     terminal.show(whole(f"tuning  {tuned.folder}"))
     terminal.show(whole(f"page    {write_page(tuning_page(told, tuned.folder), tuned.folder)}"))

@@ -183,6 +183,7 @@ class Job(RunSpec):
         environment: variables that it is started with.
         before: the board's state.
         prediction: what was expected before it began; none where nothing was.
+        subtracts_idle: its energy is to be without what the idle board draws.
     """
 
     format: Literal[2] = 2
@@ -197,3 +198,4 @@ class Job(RunSpec):
     board: BoardRecord
     before: Conditions
     prediction: Prediction | None = None
+    subtracts_idle: bool = False

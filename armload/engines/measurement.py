@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from armload.boards.power import EnergyBasis
 from armload.core.values import Value
 
 
@@ -69,7 +70,7 @@ class Measurement(Value):
             without that.
         predicted_token_s: expected seconds per output token; none without a prediction.
         joules_per_token: of decode; none without a valid figure.
-        power_sees: where that was measured.
+        energy_basis: what another energy must share to be compared with that.
     """
 
     name: str
@@ -87,4 +88,4 @@ class Measurement(Value):
     is_disturbed: bool = False
     predicted_token_s: float | None = None
     joules_per_token: float | None = None
-    power_sees: Literal["wall", "board"] | None = None
+    energy_basis: EnergyBasis | None = None

@@ -205,12 +205,18 @@ def harvest(evaluated: EvaluationFolder, progress: Progress) -> None:
 
 
 def _source_of(folder: Path, part: int) -> AnswerSource:
-    doubts = None
+    doubts = energy = None
     with contextlib.suppress(ArmloadError):  # it has not ended
-        findings = store.load(folder).verdict.findings
+        run = store.load(folder)
+        findings = run.verdict.findings
         doubts = tuple(each.sentence for each in findings if each.name not in ABOUT_ANSWERS)
+        energy = run.energy and run.energy.model_copy(update={"curve": ()})
     return AnswerSource(
-        run=folder.name, part=part, board=read_job(folder).board.name, doubts=doubts
+        run=folder.name,
+        part=part,
+        board=read_job(folder).board.name,
+        doubts=doubts,
+        energy=energy,
     )
 
 

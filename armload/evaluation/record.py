@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal, Self
 
 from armload import __version__
+from armload.analysis.energy import Energy
 from armload.core.errors import DataError
 from armload.core.files import write_whole
 from armload.core.ids import fingerprint_of, new_id
@@ -101,12 +102,14 @@ class AnswerSource(Value):
         part: of the evaluation.
         board: its name.
         doubts: why its times are not reliable; none while it has no verdict.
+        energy: what it took, without the single samples; none without a power meter.
     """
 
     run: str
     part: int
     board: str
     doubts: tuple[str, ...] | None = None
+    energy: Energy | None = None
 
 
 class EvaluationFolder(CommandJournal[Evaluation, AnswerLine]):

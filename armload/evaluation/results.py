@@ -13,6 +13,7 @@ from armload.analysis.accuracy import Accuracy, accuracy_of
 from armload.analysis.run import Run
 from armload.core.values import Value, counted
 from armload.engines.answers import FailedAnswer, GeneratedAnswer, LikelihoodAnswer, Stop
+from armload.evaluation.answer_energy import AnswerPower, power_of
 from armload.evaluation.grading.every import grade
 from armload.evaluation.grading.likelihood import grade_choices
 from armload.evaluation.question import LETTERS, Question
@@ -116,6 +117,7 @@ class AccuracyPoint(Value):
         normalised: for choices, the same by log-likelihood per character.
         boards: that answered.
         doubts: why the times are not reliable.
+        power: what its answers took from the supply; none without a power meter.
     """
 
     model: str
@@ -129,6 +131,7 @@ class AccuracyPoint(Value):
     normalised: Accuracy | None = None
     boards: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
+    power: AnswerPower | None = None
 
     @computed_field
     @property
@@ -220,7 +223,12 @@ def _points(
     budgets: Sequence[int | None] = part.budgets or (None,)
     points = [_point(questions, part, answers, budget, grader) for budget in budgets]
     about = evaluated.evaluation, evaluated.sources(number)
-    found = {"boards": boards_of(*about), "doubts": doubts_about_answers(*about)}
+    answering_s = sum(each.seconds for each in points[-1].attempts)
+    found = {
+        "boards": boards_of(*about),
+        "doubts": doubts_about_answers(*about),
+        "power": power_of(about[1], answering_s),
+    }
     return [point.model_copy(update=found) for point in points]
 
 

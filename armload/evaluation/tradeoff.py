@@ -17,6 +17,13 @@ from armload.analysis.tradeoff import (
 from armload.analysis.wording import tradeoffs as wording
 from armload.core.errors import UsageError
 from armload.core.values import Value
+from armload.evaluation.answer_energy import (
+    EnergyTradeoff,
+    SystemEnergy,
+    answered_energy,
+    energies_compared,
+    expected_energy,
+)
 from armload.evaluation.results import (
     AccuracyPoint,
     GradedAttempt,
@@ -117,6 +124,7 @@ class Tradeoff(Value):
         sentence: which says it.
         deadlines: both compared at the deadlines that were asked for.
         axis: by one ratio of speeds, as it has been done elsewhere; none without tokens.
+        energy: what the answers take from the supply; none without a power meter.
     """
 
     prompt: str
@@ -131,6 +139,7 @@ class Tradeoff(Value):
     sentence: str
     deadlines: tuple[AtDeadline, ...]
     axis: SharedAxis | None
+    energy: EnergyTradeoff | None = None
 
 
 def check_times(
@@ -174,14 +183,15 @@ def trade(
         UsageError: they were never asked in the same way, no question was answered by both, or
             as for ``check_times``.
     """
-    times = check_times((a, b), runs) if runs else (None, None)
+    times: _Times = check_times((a, b), runs) if runs else (None, None)
+    measured: _Runs = runs or (None, None)
     ways = [way for way in _ways(a) if way in _ways(b)]
     if not ways:
         raise UsageError(
             f"{a.model} and {b.model} were not asked with the same prompts and budgets.",
             "Evaluate both with the same --prompt, --budget and --tell-budget.",
         )
-    traded = [_trade(a, b, way, times, deadlines_s) for way in ways]
+    traded = [_trade(a, b, way, times, measured, deadlines_s) for way in ways]
     found = [each for each in traded if each is not None]
     if not found:
         raise UsageError(
@@ -196,13 +206,16 @@ def trade(
 
 
 _Way = tuple[str, bool, bool]
+_Times = tuple[Latency | None, Latency | None]
+_Runs = tuple[Run | None, Run | None]
 
 
 def _trade(
     a: TradeoffSide,
     b: TradeoffSide,
     way: _Way,
-    times: tuple[Latency | None, Latency | None],
+    times: _Times,
+    runs: _Runs,
     deadlines_s: Sequence[float],
 ) -> Tradeoff | None:
     names = (a.model.removesuffix(".gguf"), b.model.removesuffix(".gguf"))
@@ -231,7 +244,18 @@ def _trade(
         sentence=wording.crossover(found),
         deadlines=tuple(at_deadline(one, other, deadline) for deadline in deadlines_s),
         axis=_shared_axis((one, other), points, times),
+        energy=energies_compared(*map(_energy, (one, other), points, runs)),
     )
+
+
+def _energy(
+    system: Answers, points: Sequence[AccuracyPoint], run: Run | None
+) -> SystemEnergy | None:
+    questions = set(system.questions)
+    columns = [[each for each in point.attempts if each.question in questions] for point in points]
+    if run is not None:
+        return expected_energy(system.name, columns, run)
+    return answered_energy(system.name, columns, points[-1].power)
 
 
 def _doubts_about_boards(a: Sequence[AccuracyPoint], b: Sequence[AccuracyPoint]) -> list[str]:
@@ -248,7 +272,7 @@ def _doubts_about_boards(a: Sequence[AccuracyPoint], b: Sequence[AccuracyPoint])
 def _shared_axis(
     systems: tuple[Answers, Answers],
     points: tuple[Sequence[AccuracyPoint], Sequence[AccuracyPoint]],
-    times: tuple[Latency | None, Latency | None],
+    times: _Times,
 ) -> SharedAxis | None:
     tokens_s = [
         _token_s([each for each in its[-1].attempts if each.question in system.questions], latency)

@@ -21,18 +21,22 @@ NOT_COMPARABLE = "not comparable"
 STYLES = {"faster": "green", "slower": "red", "no difference": "bold", NOT_COMPARABLE: "yellow"}
 
 
-def change(ratio: float) -> str:
-    """Say how much longer or shorter B takes: ``3.1% longer``, ``2.73 times as long``."""
+def change(ratio: float, *, much: str = "long", more: str = "longer") -> str:
+    """Say how much longer or shorter B takes: ``3.1% longer``, ``2.73 times as long``.
+
+    Args:
+        much, more: of what it takes.
+    """
     if ratio >= TIMES_FROM or ratio <= 1 / TIMES_FROM:
-        return f"{ratio:.3g} times as long"
-    return f"{percentage(abs(ratio - 1), digits=1)} {'longer' if ratio >= 1 else 'less'}"
+        return f"{ratio:.3g} times as {much}"
+    return f"{percentage(abs(ratio - 1), digits=1)} {more if ratio >= 1 else 'less'}"
 
 
-def span(low: float, high: float) -> str:
+def span(low: float, high: float, *, much: str = "long", more: str = "longer") -> str:
     """Say between which two ratios B takes, in one notation for both."""
     if high >= TIMES_FROM or low <= 1 / TIMES_FROM:
-        return f"{low:.3g} to {high:.3g} times as long"
-    return f"{change(low)} to {change(high)}"
+        return f"{low:.3g} to {high:.3g} times as {much}"
+    return f"{change(low, much=much, more=more)} to {change(high, much=much, more=more)}"
 
 
 def figures_table(heading: str = "") -> Table:

@@ -8,6 +8,7 @@ from armload.analysis.causes import CAUSES, Cause, causes
 from armload.analysis.columns import Cores, cores_of
 from armload.analysis.run import Run
 from armload.analysis.summary import generating
+from armload.analysis.wording.energies import power as power_words
 from armload.analysis.wording.findings import departure as departure_sentence
 from armload.analysis.wording.predictions import per_token
 from armload.core import values
@@ -281,24 +282,22 @@ def energy_line(run: Run) -> str:
     energy = run.energy
     if energy is None:
         return ""
-    where = "at the wall" if energy.sees == "wall" else "on the board"
-    if energy.problem or energy.average_w is None or energy.peak_w is None:
-        return f"not valid: {energy.problem} ({energy.source})"
-    figures = [
-        f"{joules:.3g} J per {each}"
-        for joules, each in (
-            (energy.joules_per_token, "token"),
-            (energy.joules_per_prompt_token, "prompt token"),
-        )
-        if joules is not None
-    ]
-    if not figures and energy.joules is not None:
-        figures = [f"{energy.joules:.3g} J"]
-    power = (
-        f"{energy.average_w:.2f} W on average, {energy.peak_w:.2f} W peak {where}, idle included"
+    figures = joules_per(
+        (energy.joules_per_token, "token"), (energy.joules_per_prompt_token, "prompt token")
     )
-    rate = f"{counted(energy.samples, 'sample')}, one every {energy.interval_s or 0.0:.1f} s"
-    return f"{', '.join(figures)}; {power} ({energy.source}; {rate})"
+    if not figures and energy.joules is not None:
+        figures = f"{energy.joules:.3g} J"
+    return "; ".join(filter(None, (figures, power_words(energy))))
+
+
+def joules(value: float | None) -> str:
+    """Write an energy with three figures, without its unit."""
+    return UNKNOWN if value is None else _three_figures(value)
+
+
+def joules_per(*figures: tuple[float | None, str]) -> str:
+    """Write joules per something, as far as they are known."""
+    return ", ".join(f"{joules:.3g} J per {each}" for joules, each in figures if joules is not None)
 
 
 def setting_line(run: Run) -> str:

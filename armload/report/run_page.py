@@ -22,6 +22,7 @@ from armload.report.figures.figure import Figure
 from armload.report.figures.free_memory import free_memory
 from armload.report.figures.memory import memory_parts
 from armload.report.figures.over_time import token_chart
+from armload.report.figures.power import power_over_tokens
 from armload.report.figures.storage_wait import storage_wait
 from armload.report.layout import Column, Details, Table
 from armload.report.pages import (
@@ -71,10 +72,15 @@ def run_page(run: Run, raw_files: Sequence[str] = ()) -> Page:
         raw_files: names of the files beside the page to link to.
     """
     tokens, cells = _tokens(run), cells_of([run])
-    storage = (storage_wait(cells), memory_parts(cells), free_memory(cells))
+    figures = (
+        power_over_tokens(run),
+        storage_wait(cells),
+        memory_parts(cells),
+        free_memory(cells),
+    )
     sections = [
         *([Section(title=tokens.title, blocks=(tokens,))] if tokens else []),
-        *(figure_section(figure) for figure in storage if figure),
+        *(figure_section(figure) for figure in figures if figure),
         *_slowest(run),
         Section(title="Generated text", blocks=_text(run)),
         Section(title="Conditions on the board", blocks=_conditions(run)),

@@ -76,12 +76,14 @@ def new_job(
     place: SweepPoint | None = None,
     *,
     prediction: Prediction | None = None,
+    subtracts_idle: bool = False,
 ) -> Job:
     """Describe a run that starts now.
 
     Args:
         site: the same board, ready for it.
         prediction: what is expected of it.
+        subtracts_idle: its energy is to be without what the idle board draws.
 
     Raises:
         UsageError: the engine's arguments do not suit the board.
@@ -102,6 +104,7 @@ def new_job(
         board=board_record(board, site.found),
         before=site.found.conditions,
         prediction=prediction,
+        subtracts_idle=subtracts_idle,
     )
 
 
@@ -177,6 +180,7 @@ def assemble(job: Job, folder: Path) -> Run:
             steps,
             Phase(prompting(steps), summary.prefill_tokens),
             Phase(generating(steps), summary.decode_tokens),
+            subtracts_idle=job.subtracts_idle,
         ),
         trace=header,
         steps=steps,

@@ -16,6 +16,8 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from armload.analysis.energy import FILE_NAME as POWER_FILE
+from armload.analysis.energy import PowerLine
 from armload.analysis.run import Run
 from armload.boards.failures import SwitchedOffError
 from armload.boards.probe import probe
@@ -34,7 +36,7 @@ from armload.runs.assemble import new_job
 from armload.runs.fetch import fetch, tell_it_is_fetched
 from armload.runs.footprint import checked_memory
 from armload.runs.interruption import find_left, stoppable
-from armload.runs.power import power_recorded
+from armload.runs.power import idle_power, power_recorded
 from armload.runs.prepare import prepare
 from armload.runs.session import Connection, Foresee, Session, leased_board
 
@@ -50,11 +52,13 @@ class Underway:
         connection: to the board.
         folder: of the run there.
         job: the run's, where this command started it.
+        idle: what the board's power meter showed before it.
     """
 
     connection: Connection
     folder: PurePosixPath
     job: Job | None = None
+    idle: tuple[PowerLine, ...] = ()
 
     @property
     def was_running(self) -> bool:
@@ -159,7 +163,14 @@ def underway(
             prediction = foresee(found, engine.memory)
         deployment = deploy(host, board, engine.payload, progress)
         prepared = prepare(host, board, engine, session.request.state, deployment, progress)
-        job = new_job(engine, board, prepared.site, place, prediction=prediction)
+        upkeep = engine.upkeep(layout)
+        # A service waits for requests; a load on it has an idle board of its own.
+        idle = idle_power(connection, progress) if upkeep is None else ()
+        job = new_job(
+            *(engine, board, prepared.site, place),
+            prediction=prediction,
+            subtracts_idle=session.request.subtract_idle,
+        )
         folder = layout.run(job.id)
         block.enter_context(stoppable(connection, folder, job, lease, progress))
         engine.place_secret(host, layout)
@@ -177,9 +188,9 @@ def underway(
                 uses=prepared.uses,
                 beforehand=prepared.beforehand,
                 program=engine.program(prepared.site),
-                upkeep=engine.upkeep(layout),
+                upkeep=upkeep,
             )
-        yield Underway(connection=connection, folder=folder, job=job)
+        yield Underway(connection=connection, folder=folder, job=job, idle=idle)
 
 
 def execute(
@@ -209,7 +220,8 @@ def execute(
         KeyboardInterrupt: after what is there was kept.
     """
     with underway(session, engine, progress, new=new, place=place, foresee=foresee) as it:
-        with power_recorded(it.connection, runs_folder() / it.folder.name, progress):
+        power = runs_folder() / it.folder.name / POWER_FILE
+        with power_recorded(it.connection, power, progress, idle=it.idle):
             cut = it.follow(engine, progress, heard)
         run, folder = fetch(
             *(it.connection.host, it.connection.board, it.folder, progress),

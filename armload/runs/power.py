@@ -1,14 +1,14 @@
-"""Asking a board's power meter while a run goes on; its samples are kept beside the run's files."""
+"""Asking a power meter: while a board is idle before a run, and while something goes on there."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from armload.analysis.energy import FILE_NAME, PowerLine
+from armload.analysis.energy import PowerLine
 from armload.boards.host import Host
 from armload.boards.power import PowerMeter, asked_power
 from armload.core.errors import ArmloadError
@@ -16,25 +16,53 @@ from armload.core.progress import Progress
 from armload.runs.session import Connection
 
 _EVERY_S = 1.0
+_IDLE_SAMPLES = 7
+"""More than an energy needs, since one may be missing."""
+
 _CLOCK_TRIALS = 3
 
 
+def idle_power(connection: Connection, progress: Progress) -> tuple[PowerLine, ...]:
+    """Return what a board's meter shows while the board is idle; nothing without a meter.
+
+    It takes some seconds, unless the meter does not answer at all.
+    """
+    meter = connection.board.power
+    if meter is None:
+        return ()
+    lines: list[PowerLine] = []
+    label = f"Measuring the idle power of {connection.board.name}"
+    with progress.step(label, total=_IDLE_SAMPLES, unit="samples") as step:
+        for number in range(_IDLE_SAMPLES):
+            if number:
+                time.sleep(max(0.0, lines[-1].here_s + _EVERY_S - time.monotonic()))
+            line = _asked(meter, connection.host)
+            lines.append(line.model_copy(update={"is_idle": True}))
+            step.update(len(lines))
+            if all(each.reading is None for each in lines):
+                break
+    return tuple(lines)
+
+
 @contextlib.contextmanager
-def power_recorded(connection: Connection, folder: Path, progress: Progress) -> Iterator[None]:
+def power_recorded(
+    connection: Connection, path: Path, progress: Progress, *, idle: Sequence[PowerLine] = ()
+) -> Iterator[None]:
     """Keep what a board's meter shows within the block; without a meter nothing happens.
 
     A meter that cannot be read is mentioned once, and ends nothing.
 
     Args:
-        folder: of the run on this machine.
+        path: the lines are added to this file.
+        idle: lines of the idle board, to be kept with them.
     """
     meter = connection.board.power
     if meter is None:
         yield
         return
     ended = threading.Event()
-    recorder = _Recorder(connection, meter, folder, progress, ended)
-    thread = threading.Thread(target=recorder.record, daemon=True)
+    recorder = _Recorder(connection, meter, path, progress, ended)
+    thread = threading.Thread(target=recorder.record, args=(idle,), daemon=True)
     thread.start()
     try:
         yield
@@ -49,21 +77,23 @@ class _Recorder:
         self,
         connection: Connection,
         meter: PowerMeter,
-        folder: Path,
+        path: Path,
         progress: Progress,
         ended: threading.Event,
     ) -> None:
         self._connection = connection
         self._meter = meter
-        self._path = folder / FILE_NAME
+        self._path = path
         self._progress = progress
         self._ended = ended
         self._mentioned = False
 
-    def record(self) -> None:
+    def record(self, idle: Sequence[PowerLine]) -> None:
         """Ask until the end, and align the clocks at both ends."""
         with contextlib.suppress(ArmloadError, OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            for line in idle:
+                self._write(line)
             with contextlib.closing(self._connection.beside()) as host:
                 self._align(host)
                 while not self._ended.is_set():
@@ -73,17 +103,11 @@ class _Recorder:
                 self._align(host)
 
     def _ask(self, host: Host) -> None:
-        began_s = time.monotonic()
-        try:
-            answer = asked_power(self._meter, host)
-            reading, problem = answer.reading, answer.problem
-        except ArmloadError as error:  # the board is away; the next call connects anew
-            reading, problem = None, error.message
-        here_s = (began_s + time.monotonic()) / 2
-        self._write(PowerLine(here_s=here_s, reading=reading, problem=problem))
-        if problem and not self._mentioned:
+        line = _asked(self._meter, host)
+        self._write(line)
+        if line.problem and not self._mentioned:
             self._mentioned = True
-            self._progress.say(f"The run continues without a power reading: {problem}")
+            self._progress.say(f"The run continues without a power reading: {line.problem}")
 
     def _align(self, host: Host) -> None:
         best: tuple[float, PowerLine] | None = None
@@ -103,3 +127,14 @@ class _Recorder:
     def _write(self, line: PowerLine) -> None:
         with self._path.open("a", encoding="utf-8") as file:
             file.write(line.model_dump_json() + "\n")
+
+
+def _asked(meter: PowerMeter, host: Host) -> PowerLine:
+    began_s = time.monotonic()
+    try:
+        answer = asked_power(meter, host)
+        reading, problem = answer.reading, answer.problem
+    except ArmloadError as error:  # the board is away; the next call connects anew
+        reading, problem = None, error.message
+    here_s = (began_s + time.monotonic()) / 2
+    return PowerLine(here_s=here_s, reading=reading, problem=problem)

@@ -71,6 +71,17 @@ class Waiting(OptionGroup):
     ] = DEFAULT_WAIT_S
 
 
+class Metering(OptionGroup):
+    """How the energy of a board with a power meter counts."""
+
+    heading = "Conditions"
+
+    subtract_idle: Annotated[
+        bool,
+        Option("subtract the power of the idle board, measured before, from energy figures"),
+    ] = False
+
+
 class Resuming(OptionGroup):
     """Whether to start again, even if an interrupted command left the same one on the board."""
 
@@ -79,7 +90,7 @@ class Resuming(OptionGroup):
     new: Annotated[bool, Option("start over instead of resuming an interrupted command")] = False
 
 
-class Request(Resuming, Waiting, EngineSource):
+class Request(Resuming, Metering, Waiting, EngineSource):
     """Where something is to run, and how it is built for that.
 
     Attributes:

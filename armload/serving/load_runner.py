@@ -14,6 +14,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from armload import __version__
+from armload.analysis.energy import PowerLine
 from armload.analysis.load.records import (
     ClockOffset,
     Load,
@@ -69,6 +70,7 @@ class LoadRunner:
         seed: of the schedule; the workload has its own.
         objectives: that its requests should stay within; none for none.
         finds_rate: the rates are chosen to find the highest that is sustained.
+        subtracts_idle: energies are to be without what the idle board draws.
     """
 
     most_per_s: Interval | None = None
@@ -83,6 +85,7 @@ class LoadRunner:
         objectives: Objectives | None = None,
         *,
         finds_rate: bool = False,
+        subtracts_idle: bool = False,
     ) -> None:
         self._target = target
         self._workload = workload
@@ -90,6 +93,8 @@ class LoadRunner:
         self._seed = seed
         self._objectives = objectives
         self._finds_rate = finds_rate
+        self._subtracts_idle = subtracts_idle
+        self._idle: tuple[PowerLine, ...] | None = None
         self._progress = progress
         self._taken = 0
         self._sha = hashlib.sha256()
@@ -212,6 +217,7 @@ class LoadRunner:
             requests_from=self._workload.described,
             objectives=self._objectives,
             finds_rate=self._finds_rate,
+            subtracts_idle=self._subtracts_idle,
             most_per_s=self.most_per_s,
         )
 
@@ -223,7 +229,13 @@ class LoadRunner:
         if self._target.service is None:
             yield
             return
-        with sampled(self._target.service, kept.board_file(number)):
+        service = self._target.service
+        if self._idle is None:
+            self._idle = service.idle_power(self._progress)
+        with (
+            sampled(service, kept.board_file(number)),
+            service.power_recorded(kept.power_file(number), self._idle, self._progress),
+        ):
             yield
 
     def _keep_trace(self, kept: LoadFolder, number: int, sending: PointRunner) -> None:

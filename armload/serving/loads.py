@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from armload.analysis.columns import ANY, cores_of
+from armload.analysis.energy import read_power
 from armload.analysis.load.assessed import cpus_of
 from armload.analysis.load.records import Load, LoadPoint, RequestRecord
 from armload.analysis.load.telemetry import BoardSample, ObservedPoint
@@ -84,6 +85,10 @@ class LoadFolder(Journal[Load, RequestRecord]):
         """Return the file of what was sampled of the board; it exists for a service on one."""
         return self.folder / f"board-{point}.jsonl"
 
+    def power_file(self, point: int) -> Path:
+        """Return the file of a power meter's samples; it exists for a board that has one."""
+        return self.folder / f"power-{point}.jsonl"
+
     def board_samples(self, point: int) -> list[BoardSample]:
         """Return what was sampled of the board.
 
@@ -129,6 +134,8 @@ def _observed(kept: LoadFolder, number: int, job: Job | None) -> ObservedPoint:
         header=header,
         steps=steps,
         samples=tuple(kept.board_samples(number)),
+        power=tuple(read_power(kept.power_file(number))),
+        subtracts_idle=kept.load.subtracts_idle,
         cores=ANY if job is None else cores_of(header, job.before, cpus_of(job)),
         storage_read_bytes_per_s=job.board.storage_read_bytes_per_s if job else None,
     )

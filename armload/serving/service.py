@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from armload.analysis.energy import PowerLine
 from armload.analysis.load.records import ClockOffset
 from armload.analysis.run import Run
 from armload.boards.host import Forward
@@ -24,6 +25,7 @@ from armload.engines.service_plan import ServingPlan
 from armload.runs.fetch import fetch_once
 from armload.runs.keys import keep_key
 from armload.runs.pipeline import Underway
+from armload.runs.power import idle_power, power_recorded
 from armload.serving.dialects.dialect import Dialect
 from armload.serving.listing import service_job
 from armload.serving.monitor import Heartbeat, Monitor
@@ -118,6 +120,16 @@ class Service:
             ConnectError, BoardError: the board does not answer.
         """
         return {**self._monitor.sample(), **ServiceApi(self.url, self.api_key).queue()}
+
+    def idle_power(self, progress: Progress) -> tuple[PowerLine, ...]:
+        """Return what the board's power meter shows now; nothing without a meter."""
+        return idle_power(self._connection, progress)
+
+    def power_recorded(
+        self, path: Path, idle: Sequence[PowerLine], progress: Progress
+    ) -> AbstractContextManager[None]:
+        """Write what the meter shows within the block, after lines of the idle board."""
+        return power_recorded(self._connection, path, progress, idle=idle)
 
     def log(self) -> str:
         """Return the lines that the server has written since the last call."""

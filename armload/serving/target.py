@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from armload.analysis.energy import PowerLine
 from armload.analysis.load.records import ClockOffset
 from armload.core.errors import ArmloadError
 from armload.core.progress import Progress
@@ -43,6 +44,14 @@ class Observed(Protocol):
 
     def trace(self, from_board_s: float, to_board_s: float) -> Iterator[str]:
         """Yield the lines of the server's trace from that time, its header first."""
+
+    def idle_power(self, progress: Progress) -> tuple[PowerLine, ...]:
+        """Return what the board's power meter shows now; nothing without a meter."""
+
+    def power_recorded(
+        self, path: Path, idle: Sequence[PowerLine], progress: Progress
+    ) -> AbstractContextManager[None]:
+        """Write what the meter shows within the block, after lines of the idle board."""
 
 
 @contextmanager

@@ -23,6 +23,7 @@ _SERVING = (
 )
 SEARCHED: dict[Objective, tuple[str, ...]] = {
     "decode": (*_CONTINUING, "speculate"),
+    "energy": (*_CONTINUING, "speculate"),
     "prefill": (*_CONTINUING, "batch", "micro_batch"),
     "ttft": (*_CONTINUING, "batch", "micro_batch"),
     "total-time": _SERVING,

@@ -19,6 +19,7 @@ from armload.analysis.comparison_findings import (
 )
 from armload.analysis.statistics import Difference, Ratio, ratio_of_runs
 from armload.analysis.wording import comparisons as wording
+from armload.analysis.wording.energies import basis as basis_words
 from armload.core.errors import UsageError
 from armload.core.values import Value
 from armload.tuning.record import Confirmation, Result, Tuning, TuningFolder
@@ -57,7 +58,7 @@ class MeasuredSetting(Value):
     Attributes:
         setting: whose cost it is.
         a_cost, b_cost: medians over runs, in the objective's unit: seconds per token for decode
-            and prefill, seconds per request for rate, else seconds.
+            and prefill, joules per token for energy, seconds per request for rate, else seconds.
         a_runs, b_runs: how many each is the median of.
         ratio: B's over A's: above 1, B is slower.
         finding: what the ratio's interval says.
@@ -235,6 +236,10 @@ def _differences(a: Tuning, b: Tuning) -> list[ComparisonFigures]:
     ]
     if a.model_sha256 != b.model_sha256:
         found.append(Differs(name="model", a=_named(a, b), b=_named(b, a)))
+    if a.energy_basis and b.energy_basis and a.energy_basis != b.energy_basis:
+        found.append(
+            Differs(name="measured", a=basis_words(a.energy_basis), b=basis_words(b.energy_basis))
+        )
     if a.objective == b.objective:
         found += [
             SettingDiffers(name=name.replace("_", " "), a=a.work.get(name), b=b.work.get(name))

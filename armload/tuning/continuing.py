@@ -1,7 +1,8 @@
-"""Measuring settings by runs that continue a text: decode, prefill and time to first token."""
+"""Measuring settings by runs that continue a text: decode, prefill, first token, and energy."""
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 
 from armload.analysis.repeats import DISTURBANCES
@@ -9,8 +10,9 @@ from armload.analysis.run import Run
 from armload.analysis.summary import token_times
 from armload.bench.options import Options
 from armload.bench.single import Combination, combination
-from armload.core.errors import ArmloadError, BusyError, ConnectError
+from armload.core.errors import ArmloadError, BusyError, ConnectError, UsageError
 from armload.core.progress import Progress, Silent
+from armload.core.values import counted
 from armload.engines.completion import memory_need
 from armload.engines.job import SweepPoint
 from armload.engines.llama_cpp import whole_plan
@@ -28,6 +30,9 @@ from armload.tuning.wanted import Objective
 
 _SHARES = (1 / 4, 1 / 2, 1)
 """Of the tokens to generate, on each rung where decoding is measured."""
+
+LEAST_DECODE_S = 6.0
+"""Of a run for energy: a shorter one has too few samples of the meter."""
 
 FEWEST_TOKENS = 9
 """Of fewer, a run has too few times to estimate their spread."""
@@ -78,7 +83,11 @@ class Continuations:
         return self._foreseeing.prior(plan, need, cost=self._expected_cost)
 
     def measure(self, setting: Setting, rung: int, place: SweepPoint) -> TrialAttempt:
-        """Run a model with a setting once."""
+        """Run a model with a setting once.
+
+        Raises:
+            UsageError: runs are too short for the power meter.
+        """
         try:
             engine = self._combination(self._plan(setting, rung)).engine(self._where.binaries)
             run, _ = execute(
@@ -92,6 +101,8 @@ class Continuations:
         except ArmloadError as error:
             return TrialAttempt(outcome=Outcome(status="failed", reason=error.message))
         self._new = True  # only the first can be one that an interrupted command has left
+        if self._objective == "energy":
+            require_samples(run)
         return TrialAttempt(
             outcome=outcome_of(run, self._objective),
             text=run.text,
@@ -114,11 +125,31 @@ class Continuations:
 
     def _expected_cost(self, found: Prediction) -> float | None:
         expected = found.ttft_s if self._objective == "ttft" else found.token_s
-        return expected.value if expected and self._objective != "prefill" else None
+        has_forecast = self._objective in ("decode", "ttft")
+        return expected.value if expected and has_forecast else None
+
+
+def require_samples(run: Run) -> None:
+    """Refuse runs that are too short: a search would leave out the fastest settings alone.
+
+    Raises:
+        UsageError: says how many tokens are enough.
+    """
+    decode_s, energy = run.summary.decode_s, run.energy
+    is_known = energy is None or energy.joules_per_token is not None
+    if is_known or run.exit.status != 0 or not decode_s or decode_s >= LEAST_DECODE_S:
+        return
+    tokens = run.summary.decode_tokens or 0
+    enough = math.ceil(2 * LEAST_DECODE_S / decode_s * tokens)
+    raise UsageError(
+        f"{run.id}: {counted(tokens, 'token')} took {decode_s:.1f} s, too short for the power "
+        "meter, which is read once a second.",
+        f"Use --n-predict {enough} or more.",
+    )
 
 
 def outcome_of(run: Run, objective: Objective) -> Outcome:
-    """Return what a run says of its setting: the time, or why there is none."""
+    """Return what a run says of its setting: the time or energy, or why there is none."""
     findings = {each.name: each.sentence for each in run.verdict.findings}
     for name in _ENDED_BADLY:
         if name in findings:
@@ -130,10 +161,16 @@ def outcome_of(run: Run, objective: Objective) -> Outcome:
         samples = tuple(token_times(run.steps))
     elif objective == "prefill":
         cost = 1 / summary.prefill_tps if summary.prefill_tps else None
+    elif objective == "energy":
+        cost = run.energy.joules_per_token if run.energy else None
     else:
         cost = summary.ttft_s
-    if cost is None:
+    if cost is None or cost <= 0:
         reason = f"the run has no {objective} time"
+        if objective == "energy":
+            problem = run.energy.problem if run.energy else "the meter was not read"
+            few = "decode has too few samples of the meter"
+            reason = f"the run has no valid energy: {problem or few}"
         return Outcome(status="failed", reason=reason, evidence=(run.id,))
     garbage = findings.get("text", "")
     return Outcome(

@@ -35,12 +35,12 @@ def sentence_of(
     Args:
         default_cost: none where the defaults do not run.
     """
-    words = words_of(leader.setting, tuning.space.defaults, core_sets)
+    words, aim = words_of(leader.setting, tuning.space.defaults, core_sets), AIMS[tuning.objective]
     now = cost_words(tuning.objective, leader.cost)
     if default_cost is None:
         return f"{now} with {words}. The defaults do not run."
     if confirmation is None:
-        return f"No configuration is faster than the defaults ({now})."
+        return f"No configuration is {aim.better} than the defaults ({now})."
     speed = confirmation.speed
     if speed is None:
         disturbed = confirmation.disturbances
@@ -49,7 +49,7 @@ def sentence_of(
             f"{words} with the defaults were disturbed. {disturbed[-1]} The plan file contains the "
             "defaults. Repeat the command on an idle board: only the comparison is repeated."
         )
-    times = speed_words(speed)
+    times = gain_words(tuning.objective, speed)
     if confirmation.is_faster:
         now, before = (
             cost_words(tuning.objective, median(costs))
@@ -57,14 +57,15 @@ def sentence_of(
         )
         return f"{times}, with {words}: {now} instead of {before}."
     return (
-        f"No configuration is faster than the defaults. The best, {words}: {times}, within noise."
+        f"No configuration is {aim.better} than the defaults. The best, {words}: {times}, within "
+        "noise."
     )
 
 
-def speed_words(speed: Ratio) -> str:
-    """Write how fast a setting is beside the defaults."""
-    low, high = times_words(speed.low), times_words(speed.high)
-    return f"{times_words(speed.ratio)}× the default speed (95% CI {low}–{high})"  # noqa: RUF001
+def gain_words(objective: Objective, gain: Ratio) -> str:
+    """Write how fast, or how efficient, a setting is beside the defaults."""
+    low, high, merit = times_words(gain.low), times_words(gain.high), AIMS[objective].merit
+    return f"{times_words(gain.ratio)}× the default {merit} (95% CI {low}–{high})"  # noqa: RUF001
 
 
 def times_words(ratio: float) -> str:

@@ -13,6 +13,7 @@ from typing import Literal
 
 from armload import __version__
 from armload.analysis.statistics import Interval, Ratio
+from armload.boards.power import EnergyBasis
 from armload.core.files import is_there, write_whole
 from armload.core.ids import fingerprint_of, new_id
 from armload.core.journal import CommandHeader, CommandJournal, JournalKind
@@ -35,6 +36,7 @@ class Tuning(CommandHeader):
         engine: the program, and the source that it was built from.
         objective: what is to be quick.
         work: what all trials have in common, by the names of options, such as ``prompt_tokens``.
+        energy_basis: how energies are measured; none for another objective.
         seed: of the search.
     """
 
@@ -46,6 +48,7 @@ class Tuning(CommandHeader):
     engine: str
     objective: Objective
     work: dict[str, Choice]
+    energy_basis: EnergyBasis | None = None
     constraints: Constraints
     space: Space
     seed: int
@@ -245,6 +248,7 @@ def new_tuning(
     space: Space,
     seed: int,
     texts_sha256: str = "",
+    energy_basis: EnergyBasis | None = None,
 ) -> Tuning:
     """Describe a search that starts now.
 
@@ -257,6 +261,7 @@ def new_tuning(
         *(board, model_sha256, binary_sha256, objective, json.dumps(work, sort_keys=True)),
         *(constraints.model_dump_json(), space.model_dump_json(), str(seed)),
         *([texts_sha256] if texts_sha256 else []),
+        *([energy_basis.model_dump_json()] if energy_basis else []),
     )
     now = datetime.now(UTC)
     return Tuning(
@@ -271,6 +276,7 @@ def new_tuning(
         engine=engine,
         objective=objective,
         work=work,
+        energy_basis=energy_basis,
         constraints=constraints,
         space=space,
         seed=seed,

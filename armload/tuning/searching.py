@@ -25,13 +25,14 @@ from armload.tuning.search import Search
 from armload.tuning.settings import words_of
 from armload.tuning.space import Setting
 from armload.tuning.trial import Measurer, Outcome, Trial
+from armload.tuning.wanted import AIMS
 
 Report = Callable[[TuningEntry, SearchStanding], None]
 """Is called with every trial, and how the search stands after it."""
 
 _WHY: Mapping[Ended, str] = {
-    "separated": "No other configuration may be more than 2% faster.",
-    "equal": "The best configurations are equally fast within noise.",
+    "separated": "No other configuration may be more than 2% {better}.",
+    "equal": "The best configurations have equal {merit} within noise.",
     "all tried": "All configurations were tried.",
     "trials used": "--max-trials was reached.",
     "nothing works": "Every configuration failed.",
@@ -119,7 +120,9 @@ class Searching:
                 if self._max_time_s is not None and self._tuned.spent_s >= self._max_time_s:
                     return _TIME_IS_UP
                 self._try(trial)
-        return _WHY[self._search.standing.ended or "all tried"]
+        aim = AIMS[self._tuned.tuning.objective]
+        why = _WHY[self._search.standing.ended or "all tried"]
+        return why.format(better=aim.better, merit=aim.merit)
 
     def _try(self, trial: Trial) -> None:
         began_s = time.monotonic()

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from armload.boards.board import load_board
+from armload.boards.power import EnergyBasis, place_of
+from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.engines.completion import PROGRAM, memory_need
 from armload.engines.llama_cpp import NO_REPACK, offers
@@ -60,7 +62,7 @@ def tune(
         report: called for every trial.
 
     Raises:
-        UsageError: what is asked for cannot be met; nothing was run then.
+        UsageError: what is asked for cannot be met, or measured; nothing was run then.
         RunError: no setting works.
         ConnectError, BusyError: the board stayed away, or is in use; repeating the command
             resumes from there.
@@ -68,6 +70,11 @@ def tune(
     """
     wish.check()
     board = load_board(request.board)
+    if wish.objective == "energy" and board.power is None:
+        raise UsageError(
+            f"{board.name} has no power meter, which --for energy needs.",
+            f"Name one under 'power' in boards/{board.name}.yaml.",
+        )
     model = model_called(wish.model, progress)
     wish = wish.for_model(model.context_length)
     path = output or default_path(board.name, model.name)
@@ -181,4 +188,12 @@ def _described(where: Session, model: Model, wish: TuningRequest, space: Space) 
         space=space,
         seed=wish.seed,
         texts_sha256=wish.texts_sha256(),
+        energy_basis=_basis(where) if wish.objective == "energy" else None,
     )
+
+
+def _basis(where: Session) -> EnergyBasis | None:
+    meter = where.connection.board.power
+    if meter is None:
+        return None
+    return EnergyBasis(sees=place_of(meter), subtracts_idle=where.request.subtract_idle)

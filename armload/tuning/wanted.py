@@ -8,7 +8,7 @@ from pydantic import Field
 
 from armload.core.values import Value
 
-Objective = Literal["decode", "prefill", "ttft", "total-time", "rate"]
+Objective = Literal["decode", "prefill", "ttft", "energy", "total-time", "rate"]
 
 SERVED: tuple[Objective, ...] = ("total-time", "rate")
 """What is measured by a load on a service, and not by single runs."""
@@ -21,17 +21,28 @@ class Aim(Value):
         cost: what it is.
         unit: of the cost.
         rate_unit: of its inverse, where people speak of that; else empty.
+        merit, adjective, better: of a setting with a low cost.
     """
 
     cost: str
     unit: str
     rate_unit: str = ""
+    merit: str = "speed"
+    adjective: str = "fast"
+    better: str = "faster"
 
 
 AIMS: dict[Objective, Aim] = {
     "decode": Aim(cost="time per generated token", unit="s/token", rate_unit="tokens/s"),
     "prefill": Aim(cost="time per prompt token", unit="s/token", rate_unit="tokens/s"),
     "ttft": Aim(cost="time to first token", unit="s"),
+    "energy": Aim(
+        cost="energy per generated token",
+        unit="J/token",
+        merit="efficiency",
+        adjective="efficient",
+        better="more efficient",
+    ),
     "total-time": Aim(cost="total time of the load", unit="s"),
     "rate": Aim(cost="time between sustained requests", unit="s", rate_unit="requests/s"),
 }

@@ -23,6 +23,9 @@ from armload.tuning.space import Choice
 from armload.tuning.wanted import Constraints, LeastAccuracy, Objective
 
 DECODE_TOKENS = 64
+ENERGY_TOKENS = 192
+"""Long enough for the samples that an energy needs."""
+
 PROMPT_TOKENS: dict[Objective, int] = {"prefill": 512, "ttft": 128}
 """Of the usual prompt, as far as the model's context holds it."""
 
@@ -206,16 +209,17 @@ def work_of(
     """
     if prompt and prompt_tokens is not None:
         raise UsageError("--prompt cannot be combined with --prompt-tokens.", "Remove one.")
-    if objective != "decode" and n_predict is not None:
+    if objective in PROMPT_TOKENS and n_predict is not None:
         raise UsageError(
             f"--n-predict cannot be combined with --for {objective}, which times the prompt alone.",
             "Remove it.",
         )
-    work: dict[str, Any] = {"n_predict": n_predict or DECODE_TOKENS}
+    usual = ENERGY_TOKENS if objective == "energy" else DECODE_TOKENS
+    work: dict[str, Any] = {"n_predict": n_predict or usual}
     if objective in PROMPT_TOKENS:
         work["n_predict"] = 1
     if prompt_tokens is not None:
         work["prompt_tokens"] = prompt_tokens
-    elif prompt or objective == "decode":
+    elif prompt or objective not in PROMPT_TOKENS:
         work["prompt"] = prompt or SEED_PROMPT
     return Options.model_validate(work)

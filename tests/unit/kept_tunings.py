@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from armload.boards.power import EnergyBasis
 from armload.tuning.record import Quality, TuningEntry, TuningFolder, new_tuning
 from armload.tuning.space import Choice, Parameter, Setting, Space
 from armload.tuning.trial import Outcome, Status, Trial
@@ -56,6 +57,7 @@ def kept(
     objective: Objective = "decode",
     board: str = "kitchen",
     n_predict: int = 64,
+    energy_basis: EnergyBasis | None = None,
 ) -> TuningFolder:
     tuning = new_tuning(
         board=board,
@@ -69,6 +71,7 @@ def kept(
         constraints=Constraints(max_kld=0.05),
         space=SPACE,
         seed=7,
+        energy_basis=energy_basis,
     )
     place = folder / "tunings" / tuning.id
     place.mkdir(parents=True)

@@ -57,6 +57,7 @@ def keep(
         requests_from="questions.jsonl",
         requests_sha256="0" * 64,
         objectives=objectives,
+        subtracts_idle=observed[0].subtracts_idle,
         points=tuple(each.point for each in observed),
     )
     write_whole(folder / "load.json", as_json(load).encode())
@@ -69,6 +70,7 @@ def keep(
             ("requests", each.records),
             ("trace", (each.header, *each.steps)),
             ("board", each.samples),
+            *([("power", each.power)] if each.power else []),
         ):
             lines = "".join(
                 f"{value.model_dump_json(exclude_defaults=name == 'requests')}\n"

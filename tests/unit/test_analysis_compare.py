@@ -12,9 +12,16 @@ from rich.console import Console
 
 from armload.analysis.benchmark_file import read_benchmark_file
 from armload.analysis.compare import Comparison, compare
-from armload.analysis.comparison_findings import EnergyPerToken, Excluded, OnlyOneSide, Remark
+from armload.analysis.comparison_findings import (
+    EnergyMixed,
+    EnergyPerToken,
+    Excluded,
+    OnlyOneSide,
+    Remark,
+)
 from armload.analysis.measurement import measurement_of
 from armload.analysis.run import Run
+from armload.boards.power import EnergyBasis
 from armload.core.errors import UsageError
 from armload.engines.measurement import Measurement
 from armload.report.comparison import advice, change, comparison_view, sentence, span
@@ -109,17 +116,23 @@ def test_what_differs_in_the_work_is_said(other: Run, word: str) -> None:
     assert any(word in each for each in said_of(compared.differences)), compared.differences
 
 
-def test_energy_is_noted_where_both_sides_have_it_from_one_place() -> None:
-    def drawing(label: str, *energies: tuple[float, str]) -> list[Measurement]:
+def test_energy_is_noted_and_what_was_measured_otherwise_is_left_out_and_said() -> None:
+    wall, board = EnergyBasis(sees="wall"), EnergyBasis(sees="board")
+    net = EnergyBasis(sees="wall", subtracts_idle=True)
+
+    def drawing(label: str, *energies: tuple[float, EnergyBasis]) -> list[Measurement]:
         return [
-            one.model_copy(update={"joules_per_token": joules, "power_sees": sees})
-            for one, (joules, sees) in zip(repeats(label, len(energies)), energies, strict=True)
+            one.model_copy(update={"joules_per_token": joules, "energy_basis": basis})
+            for one, (joules, basis) in zip(repeats(label, len(energies)), energies, strict=True)
         ]
 
-    a = drawing("a", (3.0, "wall"), (3.2, "wall"), (9.0, "board"), (3.4, "wall"))
-    b = drawing("b", (1.6, "wall"), (1.6, "wall"))
-    (note,) = (n.figures for n in one(a, b).notes if isinstance(n.figures, EnergyPerToken))
-    assert (note.a_j, note.b_j, note.a_sees, note.b_sees) == (3.2, 1.6, "wall", "wall")
+    a = drawing("a", (3.0, wall), (3.2, wall), (9.0, board), (0.5, net), (3.4, wall))
+    b = drawing("b", (1.6, wall), (1.6, wall))
+    found = [each.figures for each in one(a, b).notes]
+    assert EnergyPerToken(a_j=3.2, b_j=1.6, a_basis=wall, b_basis=wall) in found
+    assert [each for each in found if isinstance(each, EnergyMixed)] == [
+        EnergyMixed(side="A", basis=wall, left_out=2)
+    ]
     without = one(a, repeats("b", 2)).notes
     assert not [n for n in without if isinstance(n.figures, EnergyPerToken)]
 

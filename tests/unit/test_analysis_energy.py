@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from armload.analysis.energy import FILE_NAME, Energy, Phase, PowerLine, integral, read_energy
+from armload.analysis.run import Run
 from armload.boards.power import PowerReading
 from armload.engines.trace import Step
+from armload.report.figures.power import DECODE, PREFILL, power_over_tokens
 from armload.report.formatting import energy_line
+from armload.report.pages import render
+from armload.report.run_page import run_page
 from tests.unit.runs import quick_run
 
 UPTIME_S = 5000.0
@@ -59,9 +63,16 @@ def kept(
     without: range = range(0),
     until: int = 90,
     drift: float = 0.0,
+    idle_w: Sequence[float] = (),
+    subtracts_idle: bool = False,
+    steps: Sequence[Step] = STEPS,
 ) -> Energy | None:
     """Write samples of each second, and read them; the clocks are aligned at both ends."""
-    lines = [PowerLine(here_s=0.0, board_s=UPTIME_S)]
+    lines = [
+        PowerLine(here_s=second - 9.0, reading=reading(each), is_idle=True)
+        for second, each in enumerate(idle_w)
+    ]
+    lines.append(PowerLine(here_s=0.0, board_s=UPTIME_S))
     for second in range(until):
         here_s = second + 0.3
         if second not in without:
@@ -69,7 +80,8 @@ def kept(
     lines.append(PowerLine(here_s=90.0, board_s=UPTIME_S + 90.0 * (1 + drift)))
     text = "".join(f"{line.model_dump_json()}\n" for line in lines)
     (folder / FILE_NAME).write_text(text + '{"here_s": 91')
-    return read_energy(folder, STEPS, Phase(STEPS[:1], 100), Phase(STEPS[1:], 50))
+    phases = Phase(steps[:1], 100), Phase(steps[1:], 50)
+    return read_energy(folder, steps, *phases, subtracts_idle=subtracts_idle)
 
 
 def good(energy: Energy | None) -> Energy:
@@ -129,6 +141,95 @@ def test_a_meter_that_showed_nothing_says_why(tmp_path: Path) -> None:
     assert problem(found) == "the meter showed nothing: no answer: refused"
 
 
+def test_single_bad_answers_are_left_out(tmp_path: Path) -> None:
+    kept(tmp_path)
+    lines = (tmp_path / FILE_NAME).read_text().splitlines()
+    for number in (15, 16, 40, 70):
+        bad = PowerLine(here_s=number - 0.7, problem="-3.5 W is no power that a board draws.")
+        lines[number] = bad.model_dump_json()
+    (tmp_path / FILE_NAME).write_text("\n".join(lines))
+    found = good(read_energy(tmp_path, STEPS, Phase(STEPS[:1], 100), Phase(STEPS[1:], 50)))
+    assert found.joules == pytest.approx(curves_joules(10, 80), rel=0.01)
+    assert found.samples == 66
+
+
+def test_clocks_that_drift_apart_too_far_make_the_figures_invalid(tmp_path: Path) -> None:
+    assert problem(kept(tmp_path, drift=0.1)) == (
+        "the board's clock and this machine's drifted apart by 9 s in 90 s"
+    )
+
+
+def test_a_meter_that_was_replaced_meanwhile_is_not_believed(tmp_path: Path) -> None:
+    kept(tmp_path)
+    other = PowerReading(watts=3.0, source="hwmon ina226, channel 1", sees="board")
+    lines = (tmp_path / FILE_NAME).read_text().splitlines()
+    lines[50] = PowerLine(here_s=50.0, reading=other).model_dump_json()
+    (tmp_path / FILE_NAME).write_text("\n".join(lines))
+    found = read_energy(tmp_path, STEPS, Phase(STEPS[:1], 100), Phase(STEPS[1:], 50))
+    assert problem(found) == (
+        "different meters were read: hwmon ina226, channel 1, shelly at http://plug"
+    )
+
+
+IDLE_W = (2.1, 2.0, 1.9, 2.0, 2.1, 1.9)
+
+
+def test_the_idle_board_is_recorded_and_subtracted_on_request_alone(tmp_path: Path) -> None:
+    gross = good(kept(tmp_path, idle_w=IDLE_W))
+    assert gross.idle_w == pytest.approx(2.0)
+    assert gross.joules == pytest.approx(curves_joules(10, 80), rel=0.01)
+    net = good(kept(tmp_path, idle_w=IDLE_W, subtracts_idle=True))
+    assert net.joules == pytest.approx(curves_joules(10, 80) - 2.0 * 70, rel=0.01)
+    assert net.prefill_j == pytest.approx(curves_joules(10, 30) - 2.0 * 20, rel=0.01)
+    assert net.joules_per_token == pytest.approx((curves_joules(30, 80) - 100) / 50, rel=0.01)
+    assert (net.average_w, net.peak_w) == (gross.average_w, gross.peak_w)
+    assert gross.basis != net.basis
+
+
+def test_an_idle_board_of_too_few_samples_is_unknown_and_cannot_be_subtracted(
+    tmp_path: Path,
+) -> None:
+    assert good(kept(tmp_path, idle_w=IDLE_W[:4])).idle_w is None
+    assert problem(kept(tmp_path, idle_w=IDLE_W[:4], subtracts_idle=True)) == (
+        "the power of the idle board is unknown, so it cannot be subtracted"
+    )
+
+
+def test_a_run_that_draws_no_more_than_the_idle_board_has_no_energy_of_its_own(
+    tmp_path: Path,
+) -> None:
+    found = kept(tmp_path, idle_w=[9.5] * 6, subtracts_idle=True)
+    assert "is not above the idle board's 9.50 W" in problem(found)
+    assert good(kept(tmp_path, idle_w=[9.5] * 6)).joules
+
+
+def metered(energy: Energy | None) -> Run:
+    return quick_run().model_copy(update={"energy": energy, "steps": STEPS})
+
+
+def test_the_chart_has_each_sample_at_the_token_of_its_time(tmp_path: Path) -> None:
+    energy = good(kept(tmp_path, idle_w=IDLE_W))
+    figure = power_over_tokens(metered(energy))
+    assert figure is not None
+    rows = figure.specification["datasets"]["samples"]
+    assert [row["watts"] for row in rows] == [watts for _, watts in energy.curve]
+    by_time = {round(row["time"], 1): row for row in rows}
+    # Samples come at 0.3 s of each second; the prompt's 100 tokens take 20 s, the others a second.
+    assert by_time[10.3]["number"] == pytest.approx(1 - 100 + 51.5)
+    assert by_time[10.3]["kind"] == PREFILL
+    assert by_time[25.3]["number"] == pytest.approx(6.3)
+    assert by_time[25.3]["kind"] == DECODE
+    assert figure.specification["datasets"]["idle"] == [{"watts": energy.idle_w}]
+
+
+def test_there_is_no_chart_of_figures_that_may_not_be_believed(tmp_path: Path) -> None:
+    assert power_over_tokens(quick_run()) is None
+    assert power_over_tokens(metered(kept(tmp_path, lambda _: 4.2))) is None
+    page = render(run_page(metered(kept(tmp_path))))
+    assert "<h2>Power over the tokens</h2>" in page
+    assert "Power over the tokens" not in render(run_page(quick_run()))
+
+
 def test_steps_that_alternate_have_no_energy_of_their_own(tmp_path: Path) -> None:
     kept(tmp_path)
     found = read_energy(tmp_path, STEPS, Phase(STEPS[20:21], 1), Phase(STEPS[1:], 50))
@@ -140,7 +241,11 @@ def test_what_a_person_reads_names_the_place_and_the_samples(tmp_path: Path) -> 
     run = quick_run().model_copy(update={"energy": kept(tmp_path)})
     line = energy_line(run)
     assert "J per token, " in line
-    assert "W peak at the wall, idle included (shelly at http://plug; 70 samples" in line
+    assert "W peak at the wall, idle power included (shelly at http://plug; 70 samples" in line
+    net = kept(tmp_path, idle_w=IDLE_W, subtracts_idle=True)
+    assert "idle power (2.00 W) subtracted from the energy" in energy_line(
+        run.model_copy(update={"energy": net})
+    )
     stuck = run.model_copy(update={"energy": kept(tmp_path, lambda _: 4.2)})
     assert energy_line(stuck) == (
         "not valid: the meter showed 4.2 W all the time (shelly at http://plug)"

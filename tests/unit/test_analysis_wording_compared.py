@@ -13,6 +13,7 @@ from armload.analysis.comparison_findings import (
     Differs,
     Disturbed,
     DoubtfulLoad,
+    EnergyMixed,
     EnergyPerToken,
     EqualBoardsDiffer,
     Excluded,
@@ -53,8 +54,11 @@ from armload.analysis.wording import comparisons
 from armload.analysis.wording.loads import doubt
 from armload.analysis.wording.prediction_notes import note
 from armload.analysis.wording.repeats import stopped
+from armload.boards.power import EnergyBasis
 from armload.core.values import Value
 from armload.engines.prediction import PredictionNoteKind
+
+WALL = EnergyBasis(sees="wall")
 
 DIFFERENCES: tuple[tuple[ComparisonFigures, str], ...] = (
     (Differs(name="board", a="kitchen", b=None), "board: kitchen / unknown"),
@@ -100,14 +104,32 @@ REMARKS: tuple[tuple[ComparisonFigures, str], ...] = (
         ),
     ),
     (
-        EnergyPerToken(a_j=3.214, b_j=2.5, a_sees="wall", b_sees="wall"),
-        "Energy at the wall: 3.21 / 2.5 J per token, B takes 78% of A's.",
+        EnergyPerToken(a_j=3.214, b_j=2.5, a_basis=WALL, b_basis=WALL),
+        ("Energy at the wall, idle power included: 3.21 / 2.5 J per token, B takes 78% of A's."),
     ),
     (
-        EnergyPerToken(a_j=3.214, b_j=1.6, a_sees="wall", b_sees="board"),
+        EnergyPerToken(a_j=3.214, b_j=1.6, a_basis=WALL, b_basis=EnergyBasis(sees="board")),
         (
-            "Energy: 3.21 J per token at the wall / 1.6 J per token on the board. These cannot be "
-            "compared: only the wall includes the supply's losses."
+            "Energy: 3.21 J per token at the wall, idle power included / 1.6 J per token on the "
+            "board, idle power included. These cannot be compared: only the wall includes the "
+            "supply's losses."
+        ),
+    ),
+    (
+        EnergyPerToken(
+            a_j=3.214, b_j=1.6, a_basis=WALL, b_basis=EnergyBasis(sees="wall", subtracts_idle=True)
+        ),
+        (
+            "Energy: 3.21 J per token at the wall, idle power included / 1.6 J per token at the "
+            "wall, idle power subtracted. These cannot be compared: the idle power is subtracted "
+            "from only one of them."
+        ),
+    ),
+    (
+        EnergyMixed(side="B", basis=WALL, left_out=2),
+        (
+            "Energy of B: only runs measured at the wall, idle power included count; 2 measured "
+            "otherwise cannot be compared with them."
         ),
     ),
     (

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from pydantic import TypeAdapter
 
+from armload.boards import power
 from armload.boards.board import load_board
 from armload.boards.local import LocalHost
 from armload.boards.power import PowerMeter, PowerReading, asked_power, read_power
 from armload.boards.virtual.process import free_port
 from armload.core.errors import BoardError, DataError
-from tests.power_plugs import plug, shelly, tasmota
+from tests.power_plugs import plug, shelly, silent_plug, tasmota
 
 SHELLY = "/rpc/Switch.GetStatus?id=1"
 TASMOTA = "/cm?cmnd=Status%208"
@@ -126,6 +128,18 @@ def test_a_plug_that_answers_nonsense_is_named(answer: bytes, said: str) -> None
         assert said in complaint(kind="shelly", url=url, switch=1)
 
 
+@pytest.mark.parametrize("part", [b"", b" "])
+def test_a_plug_whose_answer_never_ends_is_left_after_a_while(
+    part: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(power, "_TIMEOUT_S", 0.6)
+    with silent_plug(part) as url:
+        began_s = time.monotonic()
+        said = complaint(kind="shelly", url=url)
+        assert time.monotonic() - began_s < 3.0
+    assert "no answer: " in said
+
+
 def test_a_plug_that_is_away_is_a_note_and_no_end() -> None:
     answer = asked_power(meter(kind="tasmota", url=f"http://127.0.0.1:{free_port()}"), HOST)
     assert answer.reading is None
@@ -133,7 +147,7 @@ def test_a_plug_that_is_away_is_a_note_and_no_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("power", "said"),
+    ("written", "said"),
     [
         ("{kind: shelly, url: 192.168.1.70}", "power.url"),
         ("{kind: shelly}", "power.url"),
@@ -142,12 +156,12 @@ def test_a_plug_that_is_away_is_a_note_and_no_end() -> None:
     ],
 )
 def test_a_meter_that_makes_no_sense_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, power: str, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "boards").mkdir()
     file = tmp_path / "boards" / "mine.yaml"
-    file.write_text(f"target: rk3568\nreach: {{kind: local}}\nworkdir: w\npower: {power}\n")
+    file.write_text(f"target: rk3568\nreach: {{kind: local}}\nworkdir: w\npower: {written}\n")
     with pytest.raises(DataError) as caught:
         load_board("mine")
     assert said in caught.value.message

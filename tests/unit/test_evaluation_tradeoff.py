@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from armload.analysis.energy import Energy
 from armload.analysis.run import Finding, Run, Verdict
 from armload.analysis.tradeoff import by_budget
+from armload.boards.power import Sees
 from armload.cli import terminal
 from armload.core.errors import UsageError
 from armload.evaluation.record import AnswerSource, EvaluationFolder
@@ -19,7 +22,7 @@ from armload.report.evaluation.figures import token_figure
 from armload.report.evaluation.page import evaluation_page
 from armload.report.evaluation.series import standing_of
 from armload.report.evaluation.table import notes
-from armload.report.evaluation.tradeoff import tradeoff_view, write_tradeoff_page
+from armload.report.evaluation.tradeoff import energy_lines, tradeoff_view, write_tradeoff_page
 from armload.report.pages import render
 from tests.unit.evaluations import BUDGETS, QUESTIONS, answer, evaluated
 from tests.unit.findings import finding
@@ -293,3 +296,107 @@ def test_graders_are_compared_on_the_page() -> None:
     assert "graders disagree (1)" in text
     assert "boxed: wrong (nothing found), qwen: right (4), number: right (4)" in text
     assert "number 4/4 0 2/3 1" in Page(text).shown
+
+
+def _energy(*, sees: Sees = "wall", joules: float = 40.0, problem: str = "", **more: Any) -> Energy:
+    return Energy(
+        source="shelly at http://plug",
+        sees=sees,
+        samples=60,
+        joules=None if problem else joules,
+        problem=problem,
+        **more,
+    )
+
+
+def _sourced(made: EvaluationFolder, *energies: Energy | None) -> None:
+    for part, energy in enumerate(energies):
+        source = AnswerSource(run=f"run-{part}", part=part, board="x", doubts=(), energy=energy)
+        made.add(part, [answer("1", "again")], source)
+
+
+def test_the_energy_of_answers_is_their_share_of_the_runs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    made = evaluated(fails=False)
+    # Four answers of a second each, and four of half a second.
+    _sourced(made, _energy(joules=40.0), _energy(joules=8.0))
+    sides = find_sides("latest", "")
+    (found,) = trade(*sides)
+    assert found.energy is not None
+    assert found.energy.a is not None
+    assert found.energy.b is not None
+    assert found.energy.a.joules == pytest.approx((4.0, 10.0))
+    assert found.energy.b.joules == pytest.approx((0.8, 2.0))
+    assert found.energy.warning == ""
+    terminal.show(tradeoff_view([found]))
+    said = " ".join(capsys.readouterr().out.split())
+    line = "Energy of a, at the wall, idle power included: 10.0 J per answer (mean) for 100.0%."
+    assert line in said
+    page = write_tradeoff_page(sides, [found]).read_text()
+    assert line in page
+    assert "chart-accuracy-joules-0" in page
+
+
+def test_answers_that_shared_the_board_share_its_energy() -> None:
+    made = evaluated(fails=False, parallel=4)
+    _sourced(made, _energy(joules=10.0), _energy(joules=10.0))
+    (found,) = trade(*find_sides("latest", ""))
+    assert found.energy is not None
+    assert found.energy.a is not None
+    # The four answers took ten joules together, however many ran at a time.
+    assert found.energy.a.joules[-1] == pytest.approx(2.5)
+
+
+def test_energies_from_wall_and_board_are_not_compared_without_a_warning() -> None:
+    made = evaluated(fails=False)
+    _sourced(made, _energy(), _energy(sees="board"))
+    sides = find_sides("latest", "")
+    (found,) = trade(*sides)
+    assert found.energy is not None
+    assert found.energy.warning == (
+        "a was measured at the wall, idle power included, b on the board, idle power included. "
+        "These cannot be compared: only the wall includes the supply's losses."
+    )
+    assert "These cannot be compared" in write_tradeoff_page(sides, [found]).read_text()
+
+
+def test_energy_that_is_not_valid_or_unknown_is_said_with_its_reason() -> None:
+    made = evaluated(fails=False)
+    _sourced(made, _energy(problem="only 3 samples within 2.0 s"), None)
+    (found,) = trade(*find_sides("latest", ""))
+    assert energy_lines(found) == [
+        "Energy of a: not valid: only 3 samples within 2.0 s.",
+        "Energy of b: unknown, its board has no power meter.",
+    ]
+    mixed = evaluated(fails=False)
+    _sourced(mixed, _energy(), _energy())
+    second = AnswerSource(run="run-2", part=0, board="y", doubts=(), energy=_energy(sees="board"))
+    mixed.add(0, [answer("1", "again")], second)
+    (found,) = trade(*find_sides(mixed.evaluation.id, ""))
+    assert energy_lines(found)[0] == (
+        "Energy of a: not valid: its runs were not all measured in the same way."
+    )
+
+
+def test_without_a_power_meter_nothing_is_said_of_energy() -> None:
+    evaluated(fails=False)
+    (found,) = trade(*find_sides("latest", ""))
+    assert found.energy is None
+    assert energy_lines(found) == []
+
+
+def test_runs_that_give_the_times_give_the_energy_too() -> None:
+    evaluated(fails=False)
+    a, b = find_sides("latest", "")
+    known = _energy(joules_per_prompt_token=0.5, joules_per_token=2.0)
+    runs = (
+        _run_of(a).model_copy(update={"energy": known}),
+        _run_of(b).model_copy(update={"energy": _energy(problem="the run has no steps")}),
+    )
+    (found,) = trade(a, b, runs=runs)
+    assert found.energy is not None
+    assert found.energy.a is not None
+    # Twelve prompt tokens; the first of four, or ten, tokens comes out of the prompt.
+    assert found.energy.a.joules == pytest.approx((6.0 + 2.0 * 3, 6.0 + 2.0 * 9))
+    assert energy_lines(found)[1] == ("Energy of b: not valid: run-b.gguf: the run has no steps.")

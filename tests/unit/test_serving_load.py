@@ -7,7 +7,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -15,18 +15,20 @@ from typing import Any
 
 import pytest
 
+from armload.analysis.energy import PowerLine
 from armload.analysis.load.metrics import metrics_of
 from armload.analysis.load.records import ClockOffset, RequestRecord
+from armload.boards.power import PowerReading
 from armload.boards.virtual.process import free_port
 from armload.core.errors import ConnectError, RunError, UsageError
-from armload.core.progress import Silent
+from armload.core.progress import Progress, Silent
 from armload.serving import point_runner
 from armload.serving.arrivals import Arrivals
 from armload.serving.client import Client, connected
 from armload.serving.dialects.dialect import ChatMessage, CompletionRequest
 from armload.serving.dialects.every import DIALECTS, dialect_named
 from armload.serving.load_runner import LoadRunner
-from armload.serving.loads import LoadFolder
+from armload.serving.loads import LoadFolder, observed_points
 from armload.serving.point_runner import open_loop
 from armload.serving.readiness import check_service, check_url
 from armload.serving.target import LoadLevel, LoadTarget, StopCondition
@@ -270,6 +272,7 @@ class Board:
         self.ends_after = ends_after
         self.is_seen_at_once = is_seen_at_once
         self.silences = 0
+        self.idled = 0
         self.asked: list[tuple[float, float]] = []
 
     def check(self, *, is_certain: bool = False) -> None:
@@ -291,6 +294,40 @@ class Board:
         self.asked.append((from_board_s, to_board_s))
         yield "header"
         yield "step"
+
+    def idle_power(self, progress: Progress) -> tuple[PowerLine, ...]:
+        del progress
+        self.idled += 1
+        return (PowerLine(here_s=time.monotonic(), reading=_reading(2.0), is_idle=True),)
+
+    @contextmanager
+    def power_recorded(
+        self, path: Path, idle: Sequence[PowerLine], progress: Progress
+    ) -> Iterator[None]:
+        del progress
+        lines = (*idle, PowerLine(here_s=time.monotonic(), reading=_reading(5.0)))
+        path.write_text("".join(f"{line.model_dump_json()}\n" for line in lines))
+        yield
+
+
+def _reading(watts: float) -> PowerReading:
+    return PowerReading(watts=watts, source="shelly at http://plug", sees="wall")
+
+
+def test_the_power_of_each_point_is_kept_and_the_idle_board_measured_once() -> None:
+    with stub_service() as service:
+        board = Board(service)
+        loading = LoadRunner(
+            *(target(service.url, service=board), Listed([ASK], "a file"), CONSTANT, 1, Silent()),
+            subtracts_idle=True,
+        )
+        kept = loading.run([LoadLevel(rate=50), LoadLevel(rate=60)], StopCondition(requests=5))
+    assert board.idled == 1
+    assert kept.load.subtracts_idle
+    for observed in observed_points(kept, None):
+        assert observed.subtracts_idle
+        assert [line.reading and line.reading.watts for line in observed.power] == [2.0, 5.0]
+        assert [line.is_idle for line in observed.power] == [True, False]
 
 
 def test_a_boards_samples_and_trace_are_kept_beside_the_requests() -> None:

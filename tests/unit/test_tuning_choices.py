@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from armload.analysis.energy import Energy
 from armload.analysis.findings import FindingName
-from armload.analysis.run import Verdict
+from armload.analysis.run import Run, Verdict
 from armload.boards.conditions import ClusterState
 from armload.core.errors import DataError, UsageError
 from armload.engines.plan import Plan, cpu_numbers, cpu_words
 from armload.engines.server import SERVER
 from armload.runs.session import Session
 from armload.tuning.choices import SEARCHED, AvailableChoices, core_sets, require_feasible, space_of
-from armload.tuning.continuing import outcome_of
+from armload.tuning.continuing import outcome_of, require_samples
 from armload.tuning.foreseeing import contradiction
 from armload.tuning.outcome_words import cost_words
 from armload.tuning.settings import differing, keeps_text, options_of, scored, words_of
@@ -25,7 +27,7 @@ from armload.tuning.tune import offer_of
 from armload.tuning.wanted import Objective
 from armload.tuning.wish import TunedLoad, TuningRequest
 from tests.unit.findings import finding
-from tests.unit.runs import quick_run
+from tests.unit.runs import failed_run, quick_run
 from tests.unit.samples import binary, conditions, model
 from tests.unit.test_engines_speculation import site
 
@@ -205,6 +207,7 @@ def test_costs_are_said_as_rates_where_people_do() -> None:
     assert cost_words("prefill", 1 / 2345.6) == "2,346 tokens/s"
     assert cost_words("prefill", 1 / 999.6) == "1,000 tokens/s"
     assert cost_words("ttft", 0.1234) == "0.123 s"
+    assert cost_words("energy", 1.2345) == "1.23 J/token"
 
 
 @pytest.mark.parametrize(
@@ -239,3 +242,49 @@ def test_a_run_is_disturbed_by_what_slows_it_down_from_outside(
     made = finding(name, f"It was {name}.")
     run = quick_run().model_copy(update={"verdict": Verdict.of([made])})
     assert outcome_of(run, "decode").disturbance == disturbance
+
+
+def metered(**figures: Any) -> Run:
+    shown = {"source": "shelly at http://plug", "sees": "wall", "samples": 60, **figures}
+    return quick_run().model_copy(update={"energy": Energy(**shown)})
+
+
+def test_the_cost_of_a_run_for_energy_is_its_joules_per_token() -> None:
+    found = outcome_of(metered(joules_per_token=1.5), "energy")
+    assert (found.status, found.cost, found.samples) == ("measured", 1.5, ())
+
+
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        (quick_run(), "no valid energy: the meter was not read"),
+        (metered(problem="only 3 samples within 2.1 s"), "energy: only 3 samples within 2.1 s"),
+        (
+            metered(joules=9.0),
+            "energy: decode has too few samples of the meter",
+        ),
+        (metered(joules_per_token=-0.1), "no valid energy"),
+    ],
+)
+def test_a_run_without_valid_energy_fails_and_says_why(run: Run, reason: str) -> None:
+    found = outcome_of(run, "energy")
+    assert (found.status, found.cost, found.evidence) == ("failed", None, (run.id,))
+    assert reason in found.reason
+    assert outcome_of(run, "decode").status == "measured"
+
+
+def test_runs_for_energy_that_are_too_short_end_the_search_and_say_what_is_enough() -> None:
+    short = metered(problem="only 2 samples within 2.4 s")
+    decode_s = short.summary.decode_s
+    assert decode_s is not None
+    with pytest.raises(UsageError, match=r"31 tokens took 2\.1 s, too short") as caught:
+        require_samples(short)
+    assert caught.value.remedy == f"Use --n-predict {math.ceil(12 / decode_s * 31)} or more."
+    long = short.summary.model_copy(update={"decode_s": 60.0})
+    for run in (
+        quick_run(),
+        metered(joules_per_token=1.5),
+        short.model_copy(update={"summary": long}),
+        failed_run().model_copy(update={"energy": short.energy}),
+    ):
+        require_samples(run)

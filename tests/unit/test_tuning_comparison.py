@@ -6,8 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from armload.boards.power import EnergyBasis
 from armload.core.errors import UsageError
+from armload.report.tuning.comparison import sentence, tuning_comparison_view
 from armload.tuning.comparison import compare_tunings
 from armload.tuning.confirming import Compared, confirm
 from armload.tuning.record import Result, TuningFolder
@@ -30,10 +33,18 @@ def ended(
     n_predict: int = 64,
     objective: Objective = "decode",
     disturbance: str = "",
+    energy_basis: EnergyBasis | None = None,
 ) -> TuningFolder:
     """Keep a search whose last runs, four of each side in turn, cost about as much."""
     entries = (entry(0, SPACE.defaults, 0.9), entry(1, winner, 0.8))
-    tuned = kept(folder, entries, board=board, n_predict=n_predict, objective=objective)
+    tuned = kept(
+        folder,
+        entries,
+        board=board,
+        n_predict=n_predict,
+        objective=objective,
+        energy_basis=energy_basis,
+    )
     made = {"defaults": 0, "leader": 0}
 
     def measure(tried: Setting, place: object) -> Outcome:
@@ -93,6 +104,49 @@ def test_a_search_in_which_the_defaults_won_has_them_as_its_winner(tmp_path: Pat
     assert found.b.winner_words == "the defaults"
     assert found.b.speed is None
     assert found.measured[0].b_cost == pytest.approx(0.4, rel=0.01)
+
+
+def for_energy(folder: Path, cost: float, basis: EnergyBasis) -> TuningFolder:
+    return ended(folder, setting(2), cost, objective="energy", energy_basis=basis)
+
+
+def test_searches_for_energy_say_which_winner_takes_less(tmp_path: Path) -> None:
+    wall = EnergyBasis(sees="wall")
+    found = compare_tunings(for_energy(tmp_path, 0.3, wall), for_energy(tmp_path, 0.2, wall))
+    assert found.finding == "faster"
+    assert sentence(found).startswith(
+        "The same configuration won. B's winner takes less energy: 0.201 J/token against 0.301 "
+        "J/token, 33.3% less ("
+    )
+    console = Console(width=200, record=True)
+    console.print(tuning_comparison_view(found))
+    shown = console.export_text()
+    assert "less energy" in shown
+    assert "× the default efficiency" in shown  # noqa: RUF001
+    for word in ("faster", "long", "speed"):
+        assert word not in shown
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (EnergyBasis(sees="board"), "on the board, idle power included"),
+        (
+            EnergyBasis(sees="wall", subtracts_idle=True),
+            "at the wall, idle power subtracted",
+        ),
+    ],
+)
+def test_energies_that_were_measured_differently_are_not_compared(
+    tmp_path: Path, other: EnergyBasis, words: str
+) -> None:
+    a = for_energy(tmp_path, 0.3, EnergyBasis(sees="wall"))
+    found = compare_tunings(a, for_energy(tmp_path, 0.1, other))
+    assert found.finding == "not comparable"
+    assert [each.sentence for each in found.differences] == [
+        f"measured: at the wall, idle power included / {words}"
+    ]
+    assert a.tuning.fingerprint != for_energy(tmp_path, 0.1, other).tuning.fingerprint
 
 
 @pytest.mark.parametrize(

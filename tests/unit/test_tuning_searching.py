@@ -20,6 +20,9 @@ from armload.core.errors import (
 )
 from armload.core.progress import Silent
 from armload.engines.job import SweepPoint
+from armload.report.pages import render
+from armload.report.tuning.page import tuning_page
+from armload.report.tuning.told import told_of
 from armload.tuning.confirming import MOST_PAIRS, runs_compared
 from armload.tuning.outcome_words import cost_words
 from armload.tuning.quality import Check, Judge
@@ -130,6 +133,22 @@ def test_what_is_faster_wins_and_is_confirmed_beside_the_defaults() -> None:
     assert result.cost == median(result.confirmation.leader_costs)
     sides = [setting for setting, _ in board.made[-8:]]
     assert sides == [SPACE.defaults, BEST, BEST, SPACE.defaults] * 2
+
+
+def test_what_takes_less_energy_wins_as_more_efficient() -> None:
+    kept = tuned(objective="energy")
+    result = searching(kept, Board(costs={BEST.key: 0.5})).run()
+    assert result.winner == BEST
+    assert "× the default efficiency (95% CI " in result.sentence  # noqa: RUF001
+    assert result.sentence.endswith("J/token.")
+    page = render(tuning_page(told_of(kept), kept.folder))
+    assert "tuned for energy per generated token" in page
+    assert "at the wall, idle power included" in page
+    other = searching(tuned(objective="energy"), Board()).run()
+    assert other.sentence.startswith("No configuration is more efficient than the defaults")
+    for words in (result.sentence, result.ended, other.sentence, other.ended):
+        assert "fast" not in words
+        assert "speed" not in words
 
 
 def test_a_comparison_on_a_busy_board_confirms_nothing_and_is_repeated_by_the_same_command() -> (

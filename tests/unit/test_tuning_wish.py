@@ -86,7 +86,7 @@ def test_what_is_no_time_is_refused(text: str) -> None:
 
 
 def test_an_unknown_objective_is_answered_with_those_that_there_are() -> None:
-    with pytest.raises(UsageError, match="'decode', 'prefill', 'ttft', 'total-time' or 'rate'"):
+    with pytest.raises(UsageError, match="'ttft', 'energy', 'total-time' or 'rate'"):
         TuneOptions.typed({"for_": "speed"})
 
 
@@ -224,6 +224,9 @@ def test_other_texts_make_another_search(tmp_path: Path) -> None:
 def test_each_objective_has_its_own_work() -> None:
     decode = work("decode")
     assert (decode.n_predict, decode.prompt_tokens, decode.prompt) == (64, None, SEED_PROMPT)
+    energy = work("energy")
+    assert (energy.n_predict, energy.prompt) == (192, SEED_PROMPT)
+    assert work("energy", n_predict="99", prompt="Once").n_predict == 99
     assert work("prefill").n_predict == 1
     assert work("ttft", prompt_tokens="99").prompt_tokens == 99
     with pytest.raises(UsageError, match="--n-predict cannot be combined with"):

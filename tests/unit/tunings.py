@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from armload.boards.power import EnergyBasis
 from armload.tuning.record import TuningFolder, new_tuning
 from armload.tuning.space import Choice, Parameter, Setting, Space
 from armload.tuning.wanted import Constraints, Objective
@@ -38,5 +39,6 @@ def tuned(
             constraints=Constraints(),
             space=SPACE,
             seed=seed,
+            energy_basis=EnergyBasis(sees="wall") if objective == "energy" else None,
         )
     )

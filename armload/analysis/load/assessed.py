@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args
 
 from armload.analysis.limit import find_limit
+from armload.analysis.load.energy import PointEnergy, energy_of
 from armload.analysis.load.latency import missed_objective
 from armload.analysis.load.metrics import Metrics, metrics_of
 from armload.analysis.load.parts import Accounting, LatencyBreakdown, Parts
@@ -125,6 +126,7 @@ class AssessedPoint(Value):
         concurrency: clients, in a closed loop.
         metrics: its figures.
         telemetry: what the board did.
+        energy: what it took; none without a power meter.
         slow: how many answered requests were slow, by cause.
         limit: what limited the server's decode steps; none where the server's trace, or what it
             runs on, is unknown.
@@ -134,6 +136,7 @@ class AssessedPoint(Value):
     concurrency: int | None
     metrics: Metrics
     telemetry: Telemetry
+    energy: PointEnergy | None = None
     slow: dict[Cause, int]
     limit: Limit | None = None
 
@@ -167,17 +170,19 @@ def assess(
         slow: its slow requests.
         job: the server's, as it was started; none for a service that armload does not run.
     """
+    metrics = metrics_of(
+        observed.point,
+        observed.records,
+        objectives,
+        slots=observed.slots,
+        context_tokens=observed.context_tokens,
+    )
     return AssessedPoint(
         rate=observed.point.rate,
         concurrency=observed.point.concurrency,
-        metrics=metrics_of(
-            observed.point,
-            observed.records,
-            objectives,
-            slots=observed.slots,
-            context_tokens=observed.context_tokens,
-        ),
+        metrics=metrics,
         telemetry=telemetry_of(observed),
+        energy=energy_of(observed, metrics),
         slow=dict(tally(slow)),
         limit=_limit(observed, job),
     )

@@ -224,7 +224,8 @@ class Load(JournalHeader):
     """What was sent to which service; it lies in ``loads/<id>/load.json``.
 
     The requests of point *k* are lines of ``requests-<k>.jsonl`` beside it, the trace of the
-    server in that time ``trace-<k>.jsonl``, and what was sampled of the board ``board-<k>.jsonl``.
+    server in that time ``trace-<k>.jsonl``, what was sampled of the board ``board-<k>.jsonl``, and
+    of its power meter ``power-<k>.jsonl``.
 
     Attributes:
         url: of the service, without a key.
@@ -239,6 +240,7 @@ class Load(JournalHeader):
         requests_sha256: of what was sent.
         objectives: that its requests were to stay within; none where none were given.
         finds_rate: its rates were chosen to find the highest that is sustained for sure.
+        subtracts_idle: its energies are without what the idle board draws.
         most_per_s: requests/s that were answered in a closed loop with all slots busy, before the
             search for the highest rate; with 95% confidence.
         points: in the order in which they were run; several of one rate are repeats.
@@ -257,5 +259,6 @@ class Load(JournalHeader):
     requests_sha256: str = ""
     objectives: Objectives | None = None
     finds_rate: bool = False
+    subtracts_idle: bool = False
     most_per_s: Interval | None = None
     points: tuple[LoadPoint, ...] = ()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 from armload.analysis.columns import ANY, LOWER_FREQUENCY, Cores, compute_s, storage_rate
+from armload.analysis.energy import PowerLine
 from armload.analysis.load.latency import phases_of
 from armload.analysis.load.records import LoadPoint, RequestRecord
 from armload.analysis.summary import generating
@@ -42,6 +43,8 @@ class ObservedPoint:
         slots, context_tokens: of the server, and of each slot; none where they are not known.
         header, steps: the server's trace; none and empty without one.
         samples: of the board, likewise.
+        power: of its power meter, likewise.
+        subtracts_idle: energies are to be without what the idle board draws.
         cores: that the server could use.
         storage_read_bytes_per_s: what the board's storage gives, where that is known.
     """
@@ -53,6 +56,8 @@ class ObservedPoint:
     header: Trace | None = None
     steps: tuple[Step, ...] = ()
     samples: tuple[BoardSample, ...] = ()
+    power: tuple[PowerLine, ...] = ()
+    subtracts_idle: bool = False
     cores: Cores = ANY
     storage_read_bytes_per_s: int | None = None
 

@@ -13,6 +13,7 @@ from armload.analysis.comparison_findings import (
     Differs,
     Disturbed,
     DoubtfulLoad,
+    EnergyMixed,
     EnergyPerToken,
     EqualBoardsDiffer,
     Excluded,
@@ -29,6 +30,7 @@ from armload.analysis.comparison_findings import (
     TooFewRuns,
 )
 from armload.analysis.equal_boards import UnequalBoards
+from armload.analysis.wording import energies
 from armload.analysis.wording.findings import departure
 from armload.analysis.wording.loads import doubt
 from armload.core.values import percentage
@@ -108,6 +110,11 @@ def _sentence(found: ComparisonFigures) -> str:  # noqa: C901 - one case for eac
             )
         case EnergyPerToken():
             return _energy(found)
+        case EnergyMixed():
+            return (
+                f"Energy of {found.side}: only runs measured {energies.basis(found.basis)} count; "
+                f"{found.left_out} measured otherwise cannot be compared with them."
+            )
         case OutputDiffers():
             return departure(found.departure)
         case ConstraintsDiffer():
@@ -133,15 +140,14 @@ def _sentence(found: ComparisonFigures) -> str:  # noqa: C901 - one case for eac
 
 
 def _energy(found: EnergyPerToken) -> str:
-    if found.a_sees == found.b_sees:
-        where = "at the wall" if found.a_sees == "wall" else "on the board"
+    if found.a_basis == found.b_basis:
         change = f", B takes {found.b_j / found.a_j:.0%} of A's" if found.a_j else ""
+        where = energies.basis(found.a_basis)
         return f"Energy {where}: {found.a_j:.3g} / {found.b_j:.3g} J per token{change}."
-    places = {"wall": "at the wall", "board": "on the board"}
     return (
-        f"Energy: {found.a_j:.3g} J per token {places[found.a_sees]} / {found.b_j:.3g} J per token "
-        f"{places[found.b_sees]}. These cannot be compared: only the wall includes the supply's "
-        "losses."
+        f"Energy: {found.a_j:.3g} J per token {energies.basis(found.a_basis)} / {found.b_j:.3g} J "
+        f"per token {energies.basis(found.b_basis)}. "
+        f"{energies.not_comparable(found.a_basis, found.b_basis)}"
     )
 
 

@@ -20,7 +20,7 @@ from armload.engines.plan import (
     PromptText,
     TokenCount,
 )
-from armload.runs.request import EngineSource, Resuming, Waiting
+from armload.runs.request import EngineSource, Metering, Resuming, Waiting
 
 if TYPE_CHECKING:
     from armload.report.failure import FetchedRuns
@@ -30,7 +30,7 @@ _TOKENS = re.compile(r"\d+(,\d+)*", re.ASCII)
 """Lengths as llama-bench's ``-p`` takes them."""
 
 
-class BenchOptions(Options, Resuming, Waiting, EngineSource, OutputOptions):
+class BenchOptions(Options, Resuming, Metering, Waiting, EngineSource, OutputOptions):
     """A benchmark: one run, repeats of it, or a sweep."""
 
     board: Annotated[

@@ -12,7 +12,7 @@ from armload.core.errors import UsageError
 from armload.core.options import Duration, Names, Option, Seconds
 from armload.engines.service_plan import ScorerOptions
 from armload.evaluation.grading.every import GRADERS
-from armload.runs.request import EngineSource, Resuming, Waiting
+from armload.runs.request import EngineSource, Metering, Resuming, Waiting
 
 _MODELS = ("word-problems:Q8_0", "word-problems:Q2_K")
 _LOGITS = "logits"
@@ -22,7 +22,7 @@ _DEMO_TIME_S = 120
 Budget = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
-class EvalOptions(ScorerOptions, Resuming, Waiting, EngineSource, OutputOptions):
+class EvalOptions(ScorerOptions, Resuming, Metering, Waiting, EngineSource, OutputOptions):
     """Models, a task, and how it is asked."""
 
     heading = "Task"

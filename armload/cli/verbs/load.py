@@ -13,7 +13,7 @@ from armload.cli.verb import verb
 from armload.core.options import MOST, Names, Option, OptionGroup
 from armload.engines.plan import REQUEST_TIMEOUT_S
 from armload.engines.service_plan import ServiceSettings
-from armload.runs.request import EngineSource, Waiting
+from armload.runs.request import EngineSource, Metering, Waiting
 
 DURATION_S = 60.0
 PROMPT_TOKENS = N_PREDICT = "128"
@@ -86,7 +86,7 @@ class RequestOptions(OptionGroup):
     ] = ""
 
 
-class LoadOptions(ServiceSettings, RequestOptions, Waiting, EngineSource, OutputOptions):
+class LoadOptions(ServiceSettings, RequestOptions, Metering, Waiting, EngineSource, OutputOptions):
     """A service, and the load on it."""
 
     heading = "Load"
@@ -272,7 +272,9 @@ def load(options: LoadOptions) -> None:
             progress=progress,
         )
         loading = LoadRunner(
-            target, work, gaps, number, progress, objectives, finds_rate=options.find_rate
+            *(target, work, gaps, number, progress, objectives),
+            finds_rate=options.find_rate,
+            subtracts_idle=options.subtract_idle,
         )
         at_a_time = (target.settings or {}).get("slots")
         if not options.find_rate:

@@ -15,21 +15,23 @@ from armload.core.errors import UsageError
 from armload.core.options import MOST, Duration, Option
 from armload.core.values import ByteCount
 from armload.engines.plan import SEED_PROMPT, TUNED_REQUESTS, PromptText
-from armload.runs.request import EngineSource, Resuming, Waiting
+from armload.runs.request import EngineSource, Metering, Resuming, Waiting
 
 
-class TuneOptions(OnBoards, RequestOptions, Resuming, Waiting, EngineSource, OutputOptions):
+class TuneOptions(
+    OnBoards, RequestOptions, Resuming, Metering, Waiting, EngineSource, OutputOptions
+):
     """What is optimised, over which settings, within which constraints and limits."""
 
     heading = "Search"
 
     model: Annotated[str, Option(MODEL, heading="Plan")] = "demo"
     for_: Annotated[
-        Literal["decode", "prefill", "ttft", "total-time", "rate"],
+        Literal["decode", "prefill", "ttft", "energy", "total-time", "rate"],
         Option(
-            "what to optimize: decode, prefill, ttft (time to first token), total-time (of --rate "
-            "requests per second, as load --arrivals seed sends them), or rate (requests answered "
-            "within --slo)",
+            "what to optimize: decode, prefill, ttft (time to first token), energy (per generated "
+            "token), total-time (of --rate requests per second, as load --arrivals seed sends "
+            "them), or rate (requests answered within --slo)",
             "WHAT",
         ),
     ] = "decode"
@@ -89,7 +91,9 @@ class TuneOptions(OnBoards, RequestOptions, Resuming, Waiting, EngineSource, Out
     ] = None
     prompt: Annotated[
         PromptText,
-        Option("for decode, the text to continue", usual=repr(SEED_PROMPT), heading="Plan"),
+        Option(
+            "for decode and energy, the text to continue", usual=repr(SEED_PROMPT), heading="Plan"
+        ),
     ] = ""
     prompt_tokens: Annotated[
         str,
@@ -103,9 +107,9 @@ class TuneOptions(OnBoards, RequestOptions, Resuming, Waiting, EngineSource, Out
     n_predict: Annotated[
         str,
         Option(
-            "tokens to generate for decode, or of synthetic answers",
+            "tokens to generate for decode and energy, or of synthetic answers",
             "N",
-            "64; 128 for requests",
+            "64; 192 for energy; 128 for requests",
             heading="Plan",
         ),
     ] = ""
@@ -141,6 +145,8 @@ def tune(options: TuneOptions) -> None:
     from armload.runs.request import Request
     from armload.tuning.wish import TuningRequest
 
+    if options.for_ != "energy":
+        options.refuse(Metering.model_fields, f"--for {options.for_}", "Use --for energy.")
     wish = TuningRequest(
         model=options.model,
         objective=options.for_,

@@ -17,10 +17,10 @@ from armload.engines.plan import (
     Seconds,
     TokenCount,
 )
-from armload.runs.request import Resuming, Waiting
+from armload.runs.request import Metering, Resuming, Waiting
 
 
-class WatchOptions(OnBoard, Resuming, Waiting, OutputOptions):
+class WatchOptions(OnBoard, Resuming, Metering, Waiting, OutputOptions):
     """A program, what lies beside it on the board, and how its output is read."""
 
     heading = "Program"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from armload.analysis.tradeoff import Answers, Crossover, by_deadline, deadlines_of
+from armload.analysis.tradeoff import Answers, Crossover, by_budget, by_deadline, deadlines_of
 from armload.core.values import counted
 from armload.report import formatting as words
 from armload.report.drawing import QUIET, Rows, columns_for, interval_band, source
@@ -182,3 +182,59 @@ def _token_rows(shown: Sequence[BudgetSeries]) -> Rows:
         for point in series.points
         if point.accuracy is not None
     ]
+
+
+def energy_figure(
+    systems: Sequence[tuple[Answers, Sequence[float]]], *, name: str
+) -> Figure | None:
+    """Draw the accuracy at each budget against the mean joules of an answer; none without any.
+
+    Args:
+        systems: with the joules of each budget.
+        name: of the figure.
+    """
+    import altair as alt
+
+    if not systems:
+        return None
+    rows: Rows = [
+        {
+            "line": legend_line(system.name),
+            "budget": point.budget,
+            "joules": joules,
+            "accuracy": 100 * point.accuracy.share,
+            "low": 100 * point.accuracy.interval.low,
+            "high": 100 * point.accuracy.interval.high,
+        }
+        for system, energies in systems
+        for point, joules in zip(by_budget(system), energies, strict=True)
+    ]
+    labels = [legend_line(system.name) for system, _ in systems]
+    x = alt.X("joules:Q").title("energy per answer (J, mean)").scale(zero=True)
+    y = alt.Y("accuracy:Q").title("right answers (%)").scale(domain=[0, 100])
+    colour, shape = colour_and_shape("line", labels)
+    data = source("energies")
+    rule = data.mark_rule(opacity=0.5).encode(
+        x, alt.Y("low:Q").title("right answers (%)"), alt.Y2("high:Q"), colour
+    )
+    line = data.mark_line(strokeWidth=2).encode(x, y, colour)
+    marks = data.mark_point(filled=True, size=70, opacity=1).encode(
+        x,
+        y,
+        colour,
+        shape,
+        tooltip=[
+            alt.Tooltip("line:N", title="model"),
+            alt.Tooltip("budget:Q", title="budget in tokens"),
+            alt.Tooltip("accuracy:Q", title="right (%)", format=".1f"),
+            alt.Tooltip("joules:Q", title="J per answer", format=",.4~g"),
+        ],
+    )
+    return drawn(
+        name,
+        "Accuracy against energy",
+        "Bars are 95% confidence intervals.",
+        (rule, line, marks),
+        {"energies": rows},
+        legend_columns=columns_for(labels),
+    )

@@ -9,14 +9,16 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from armload import __version__
-from armload.analysis.tradeoff import AtDeadline, by_budget
+from armload.analysis.tradeoff import Answers, AtDeadline, by_budget
+from armload.analysis.wording.energies import basis
 from armload.core.files import file_name_of, write_whole
 from armload.core.values import counted, percentage
 from armload.core.workspace import reports_folder
+from armload.evaluation.answer_energy import SystemEnergy
 from armload.evaluation.sides import TradeoffSide
 from armload.evaluation.tradeoff import SharedAxis, Tradeoff
 from armload.report import formatting as words
-from armload.report.evaluation.figures import deadline_figure
+from armload.report.evaluation.figures import deadline_figure, energy_figure
 from armload.report.evaluation.series import way_heading
 from armload.report.evaluation.table import INTERVAL, between, percent
 from armload.report.layout import Column, Details, Prose, Table
@@ -32,6 +34,7 @@ def tradeoff_view(tradeoffs: Sequence[Tradeoff]) -> Group:
         lines += [Prose(way_line(each), "bold"), _table(each), Text("")]
         lines.append(Prose(each.sentence, "bold"))
         lines += [Prose(deadline_line(each, one)) for one in each.deadlines]
+        lines += [Prose(line) for line in energy_lines(each)]
         if each.axis:
             lines.append(Prose(axis_line(each.axis), "dim"))
     return Group(*lines)
@@ -66,9 +69,11 @@ def _table(each: Tradeoff) -> Table:
         Column(heading="accuracy", is_number=True),
         INTERVAL,
         Column(heading="boxed", is_number=True),
+        *([Column(heading="mean\nenergy", unit="J", is_number=True)] if each.energy else []),
     )
-    for system in (each.a, each.b):
-        for point in by_budget(system):
+    for system, energy in _with_energy(each):
+        joules = energy.joules if energy else ()
+        for number, point in enumerate(by_budget(system)):
             boxed = point.boxed_share
             table.add(
                 system.name,
@@ -77,8 +82,36 @@ def _table(each: Tradeoff) -> Table:
                 percent(point.accuracy.share),
                 between(point.accuracy.interval),
                 words.UNKNOWN if boxed is None else percentage(boxed),
+                *([words.joules(joules[number] if joules else None)] if each.energy else []),
             )
     return table
+
+
+def _with_energy(each: Tradeoff) -> tuple[tuple[Answers, SystemEnergy | None], ...]:
+    energy = each.energy
+    return (each.a, energy.a if energy else None), (each.b, energy.b if energy else None)
+
+
+def energy_lines(each: Tradeoff) -> list[str]:
+    """Say what the answers took, and why that is not known or cannot be compared."""
+    if each.energy is None:
+        return []
+    lines = [each.energy.warning] if each.energy.warning else []
+    for system, energy in _with_energy(each):
+        if energy is None:
+            lines.append(f"Energy of {system.name}: unknown, its board has no power meter.")
+        elif energy.problem:
+            lines.append(f"Energy of {system.name}: not valid: {energy.problem}.")
+        else:
+            best = max(
+                zip(by_budget(system), energy.joules, strict=True),
+                key=lambda pair: pair[0].accuracy.share,
+            )
+            lines.append(
+                f"Energy of {system.name}, {basis(energy.basis)}: {words.joules(best[1])} J per "
+                f"answer (mean) for {percent(best[0].accuracy.share)}."
+            )
+    return lines
 
 
 def deadline_line(each: Tradeoff, found: AtDeadline) -> str:
@@ -125,6 +158,11 @@ def tradeoff_page(sides: tuple[TradeoffSide, TradeoffSide], tradeoffs: Sequence[
         header=tuple(paragraphs(*doubts(tradeoffs))),
         sections=(
             *(_section(number, each) for number, each in enumerate(tradeoffs)),
+            *(
+                _energy_section(number, each)
+                for number, each in enumerate(tradeoffs)
+                if each.energy
+            ),
             Section(title="Evaluations", blocks=(evaluations,)),
         ),
         version=__version__,
@@ -143,6 +181,20 @@ def _section(number: int, each: Tradeoff) -> Section:
             *paragraphs(*(deadline_line(each, one) for one in each.deadlines)),
             *paragraphs(axis_line(each.axis) if each.axis else ""),
             _table(each),
+        ),
+        style="figure",
+    )
+
+
+def _energy_section(number: int, each: Tradeoff) -> Section:
+    energies = [(system, found.joules) for system, found in _with_energy(each) if found]
+    known = [(system, joules) for system, joules in energies if joules]
+    figure = energy_figure(known, name=f"accuracy-joules-{number}")
+    return Section(
+        title=f"Accuracy against energy: {way_line(each)}",
+        blocks=(
+            *(Paragraph(text=line, style="result") for line in energy_lines(each)),
+            *((*paragraphs(figure.sentence, style="soft"), figure) if figure else ()),
         ),
         style="figure",
     )

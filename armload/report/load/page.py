@@ -9,6 +9,7 @@ from pathlib import Path
 from armload.analysis.load.assessed import CAUSES
 from armload.analysis.load.latency import e2e_s, tpot_s, ttft_s
 from armload.analysis.load.telemetry import Telemetry
+from armload.analysis.wording.energies import power
 from armload.analysis.wording.loads import why_slow
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
@@ -198,7 +199,11 @@ def _pace(loaded: LoadView) -> str:
 
 def _boards(loaded: LoadView) -> Iterator[Block]:
     for point in loaded.points:
-        if facts := board_facts(point.assessed.telemetry):
+        energy = point.assessed.energy
+        if facts := [
+            *board_facts(point.assessed.telemetry),
+            *([("power", power(energy))] if energy else []),
+        ]:
             yield html("<h3>{}</h3>", point.label)
             yield Details(facts)
 

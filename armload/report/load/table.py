@@ -10,6 +10,7 @@ from rich.text import Text
 from armload.analysis.load.assessed import AssessedPoint
 from armload.analysis.load.metrics import Metrics
 from armload.analysis.load.quantiles import FEWEST_INDEPENDENT, Distribution, Quantile
+from armload.analysis.wording.energies import power
 from armload.analysis.wording.loads import why_slow
 from armload.core.values import counted, percentage
 from armload.report import formatting as words
@@ -26,6 +27,8 @@ def load_view(loaded: LoadView) -> Group:
     lines: list[RenderableType] = [_table(points)]
     for point in points:
         lines += [Prose(each, "yellow") for each in remarks(point)]
+        if point.energy and not point.energy.problem:
+            lines.append(Prose(f"{point.label}: {power(point.energy)}.", "dim"))
     if finding := _finding(loaded):
         lines += [Text(""), Prose(finding)]
     return Group(*lines)
@@ -54,6 +57,8 @@ def remarks(point: AssessedPoint) -> list[str]:
     if failed := words_of_failed(metrics.failed):
         said.append(f"{where}: {failed}.")
     said += [f"{where}, not valid: {each.sentence}" for each in metrics.findings]
+    if point.energy and point.energy.problem:
+        said.append(f"{where}, energy {power(point.energy)}.")
     steady = metrics.steady
     if steady is not None and steady.stability == "overloaded":
         said.append(
@@ -77,6 +82,7 @@ def remarks(point: AssessedPoint) -> list[str]:
 
 def _table(points: Sequence[AssessedPoint]) -> Table:
     has_objectives = any(point.metrics.goodput for point in points)
+    has_energy = any(point.energy for point in points)
     is_open = any(point.rate is not None for point in points)
     table = Table(
         Column(heading="rate" if is_open else "clients", is_number=True),
@@ -89,10 +95,26 @@ def _table(points: Sequence[AssessedPoint]) -> Table:
         Column(heading="per token\np50", is_number=True),
         Column(heading="end to end\np50", is_number=True),
         Column(heading="\np99", is_number=True),
+        *([Column(heading="J per\nrequest", is_number=True)] if has_energy else []),
+        *([Column(heading="\ntoken", is_number=True)] if has_energy else []),
     )
     for point in points:
-        table.add(*_row(point, has_objectives=has_objectives))
+        energy = (per_request(point), per_token(point)) if has_energy else ()
+        table.add(
+            *_row(point, has_objectives=has_objectives),
+            *(words.joules(each) for each in energy),
+        )
     return table
+
+
+def per_request(point: AssessedPoint) -> float | None:
+    """Return the joules of a successful request, as far as they are known."""
+    return point.energy.joules_per_request if point.energy else None
+
+
+def per_token(point: AssessedPoint) -> float | None:
+    """Return the joules of an output token, as far as they are known."""
+    return point.energy.joules_per_token if point.energy else None
 
 
 def _row(point: AssessedPoint, *, has_objectives: bool) -> list[str | Text]:
@@ -128,6 +150,7 @@ def _shown(quantile: Quantile | None) -> str:
 def point_table(loaded: LoadView) -> Table:
     """Lay out the points for a page, the lowest rate first; times are from the scheduled time."""
     has_objectives = loaded.objectives is not None
+    has_energy = any(point.assessed.energy for point in loaded.points)
     pace_heading, unit = ("rate", "requests/s") if loaded.is_open else ("clients", "")
     table = Table(
         Column(heading=pace_heading, unit=unit, is_number=True),
@@ -141,6 +164,8 @@ def point_table(loaded: LoadView) -> Table:
             for latency in ("first token", "per token", "end to end")
             for percentile in ("p50", "p99")
         ),
+        *([Column(heading="energy", unit="J/request", is_number=True)] if has_energy else []),
+        *([Column(heading="energy", unit="J/output token", is_number=True)] if has_energy else []),
         Column(heading="verdict"),
     )
     for point in loaded.points:
@@ -148,6 +173,7 @@ def point_table(loaded: LoadView) -> Table:
         state = "valid" if metrics.valid else "not valid"
         found = (metrics.from_scheduled.ttft, metrics.tpot, metrics.from_scheduled.e2e)
         share = metrics.goodput.share if metrics.goodput else 0.0
+        energy = (per_request(point.assessed), per_token(point.assessed)) if has_energy else ()
         table.add(
             Entry(text=f"{point.pace:g}", number=point.pace),
             Entry(text=f"{metrics.ok} / {metrics.requests}", number=metrics.ok),
@@ -160,6 +186,7 @@ def point_table(loaded: LoadView) -> Table:
                 for each in found
                 for quantile in ((each.p50, each.p99) if each else (None, None))
             ),
+            *(Entry(text=words.joules(each), number=each) for each in energy),
             state,
             state=state,
         )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from rich.console import Group
+from rich.text import Text
 
 from armload.analysis.wording.comparisons import not_comparable
 from armload.report.comparison import change, figures_table, finding_cell, side_by_side, span
 from armload.report.layout import Column, Table
 from armload.tuning.comparison import MeasuredSetting, TunedSide, TuningComparison
-from armload.tuning.outcome_words import cost_words, speed_words
+from armload.tuning.outcome_words import cost_words, gain_words
 from armload.tuning.space import Choice
 
 
@@ -19,17 +20,27 @@ def sentence(compared: TuningComparison) -> str:
     if compared.finding == "not comparable":
         return not_comparable(compared.differences)
     what = "Different configurations won." if compared.choices else "The same configuration won."
-    interval = span(first.ratio.low, first.ratio.high)
+    changed, interval = _changes(compared, first)
     if compared.finding == "no difference":
         return (
             f"{what} No significant difference: B's winner has {figures}; the 95% confidence "
-            f"interval of its time is {interval}."
+            f"interval of its {_cost_kind(compared)} is {interval}."
         )
     doubt = " But not all runs are valid." if compared.doubts else ""
     return (
-        f"{what} B's winner is {compared.finding}: {figures}, {change(first.ratio.ratio)} "
+        f"{what} B's winner {_verdict(compared)}: {figures}, {changed} "
         f"({interval}, 95% confidence).{doubt}"
     )
+
+
+def _cost_kind(compared: TuningComparison) -> str:
+    return "energy" if compared.a.objective == "energy" else "time"
+
+
+def _verdict(compared: TuningComparison) -> str:
+    if compared.a.objective != "energy":
+        return f"is {compared.finding}"
+    return f"takes {'less' if compared.finding == 'faster' else 'more'} energy"
 
 
 def tuning_comparison_view(compared: TuningComparison) -> Group:
@@ -44,7 +55,7 @@ def tuning_comparison_view(compared: TuningComparison) -> Group:
 
 def _side(side: TunedSide) -> str:
     speed = side.speed
-    gain = f"; {speed_words(speed)}" if speed else ""
+    gain = f"; {gain_words(side.objective, speed)}" if speed else ""
     return (
         f"{side.id}: {side.model} on {side.board}, for {side.objective}. "
         f"Winner: {side.winner_words}{gain}"
@@ -70,7 +81,7 @@ def _figures(compared: TuningComparison) -> Table:
             _cost(compared.a, each.a_cost, each.a_runs),
             _cost(compared.b, each.b_cost, each.b_runs),
             *_ratio(compared, each),
-            finding_cell(each.finding, compared.finding),
+            _finding(compared, each),
         )
     return table
 
@@ -83,5 +94,21 @@ def _cost(side: TunedSide, cost: float, runs: int = 0) -> str:
 def _ratio(compared: TuningComparison, measured: MeasuredSetting) -> tuple[str, str]:
     if compared.a.objective != compared.b.objective:  # a ratio of different quantities says nothing
         return "-", "-"
+    return _changes(compared, measured)
+
+
+def _changes(compared: TuningComparison, measured: MeasuredSetting) -> tuple[str, str]:
+    much, more = ("much", "more") if compared.a.objective == "energy" else ("long", "longer")
     ratio = measured.ratio
-    return change(ratio.ratio), span(ratio.low, ratio.high)
+    return (
+        change(ratio.ratio, much=much, more=more),
+        span(ratio.low, ratio.high, much=much, more=more),
+    )
+
+
+def _finding(compared: TuningComparison, measured: MeasuredSetting) -> Text:
+    cell = finding_cell(measured.finding, compared.finding)
+    if compared.a.objective != "energy":
+        return cell
+    said = {"faster": "less energy", "slower": "more energy"}.get(cell.plain, cell.plain)
+    return Text(said, style=cell.style)

@@ -11,6 +11,7 @@ from armload.core.values import counted
 from armload.report.drawing import COLOURS, QUIET, WIDTH_PIXELS, source
 from armload.report.figures.figure import Figure, drawn
 from armload.report.tuning.told import Candidate, TuningView
+from armload.tuning.wanted import AIMS
 
 NAME, TITLE = "effects", "Effect of each parameter"
 _SLIGHT = 1.02
@@ -69,7 +70,7 @@ def effects_figure(told: TuningView) -> Figure | None:
     effects = effects_of(told)
     if not effects:
         return None
-    sentence = _sentence(effects)
+    sentence = _sentence(effects, AIMS[told.tuning.objective].adjective)
     return _drawn(effects, sentence)
 
 
@@ -93,7 +94,7 @@ def _choice(candidate: Candidate, name: str) -> str:
     return "default" if choice is None else str(choice)
 
 
-def _sentence(effects: Sequence[Effect]) -> str:
+def _sentence(effects: Sequence[Effect], adjective: str) -> str:
     names = list(dict.fromkeys(each.parameter for each in effects))
     said, slight = [], []
     for name in names:
@@ -101,7 +102,7 @@ def _sentence(effects: Sequence[Effect]) -> str:
         if own[-1].slower < _SLIGHT:
             slight.append(name)
         else:
-            times = f"{own[-1].slower:.2f} times as fast as {own[-1].choice}"
+            times = f"{own[-1].slower:.2f} times as {adjective} as {own[-1].choice}"
             said.append(f"{name}: {own[0].choice} is {times}")
     words = "; ".join(said)
     if slight:

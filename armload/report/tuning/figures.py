@@ -156,7 +156,7 @@ def front_figure(told: TuningView) -> Figure | None:
     sentence = (
         f"{counted(len(front), 'setting')} of {len(shown)} "
         f"{'is' if len(front) == 1 else 'are'} on the Pareto front (ringed): no other is as good "
-        "in speed, memory and nearness to the output of the defaults."
+        f"in {told.scale.merit}, memory and nearness to the output of the defaults."
     )
     return _front_drawn(told, shown, front, sentence)
 
@@ -208,7 +208,7 @@ def _front_drawn(
     )
     return drawn(
         "pareto",
-        "Speed, memory and quality",
+        f"{told.scale.merit.capitalize()}, memory and quality",
         sentence,
         (rings, marks),
         {"settings": rows, "front": _setting_rows(told, front)},

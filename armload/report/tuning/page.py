@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from armload.analysis.wording.energies import basis
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.values import counted, format_bytes
@@ -110,7 +111,8 @@ def _violation(told: TuningView) -> str:
         return ""
     setting = words_of(found.setting, told.tuning.space.defaults, {})
     cost = cost_words(told.tuning.objective, found.cost)
-    return f"Faster, but violates a constraint: {setting} ({cost}): {found.reason}"
+    better = AIMS[told.tuning.objective].better.capitalize()
+    return f"{better}, but violates a constraint: {setting} ({cost}): {found.reason}"
 
 
 def _winner(told: TuningView) -> list[Section]:
@@ -162,6 +164,7 @@ def _asked(told: TuningView) -> list[tuple[str, str]]:
         ("model", f"{tuning.model}, SHA-256 {tuning.model_sha256}"),
         ("engine", tuning.engine),
         ("work", ", ".join(f"{name} {value}" for name, value in tuning.work.items())),
+        *([("measured", basis(tuning.energy_basis))] if tuning.energy_basis else []),
         ("constraints", _constraints(tuning.constraints)),
         ("seed", str(tuning.seed)),
         *(

@@ -51,8 +51,9 @@ def settings_view(told: TuningView) -> Group:
 def _rest(told: TuningView, slower: int) -> str:
     violating = sum(each.status == "violates" for each in told.candidates)
     failed = sum(each.status == "failed" for each in told.candidates)
+    worse = "with more energy" if told.scale.heading == "energy" else "slower"
     parts = [
-        f"{slower} slower" if slower else "",
+        f"{slower} {worse}" if slower else "",
         f"{violating} violating a constraint" if violating else "",
         f"{failed} failed" if failed else "",
     ]
@@ -67,9 +68,7 @@ def settings_table(told: TuningView) -> Table:
     front = {each.setting.key for each in front_of(told)}
     table = Table(
         *(Column(heading=each.name, is_number=_is_number(each.choices)) for each in parameters),
-        Column(
-            heading="speed" if told.scale.is_rate else "time", unit=told.scale.unit, is_number=True
-        ),
+        Column(heading=told.scale.heading, unit=told.scale.unit, is_number=True),
         Column(heading="trials", is_number=True),
         Column(heading="memory", unit="at its peak", is_number=True),
         Column(heading="text", unit="beside the defaults'"),

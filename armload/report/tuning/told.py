@@ -54,11 +54,15 @@ class Scale:
     Attributes:
         name: of the axis, with the unit.
         unit: of a figure.
+        heading: of a column.
+        merit: what a low cost is a lot of.
         is_rate: more is better.
     """
 
     name: str
     unit: str
+    heading: str
+    merit: str
     is_rate: bool
 
     def value(self, cost: float) -> float:
@@ -86,8 +90,13 @@ class TuningView:
         """How its costs are shown."""
         aim = AIMS[self.tuning.objective]
         if aim.rate_unit:
-            return Scale(name=f"speed ({aim.rate_unit})", unit=aim.rate_unit, is_rate=True)
-        return Scale(name=f"{aim.cost} ({aim.unit})", unit=aim.unit, is_rate=False)
+            name = f"speed ({aim.rate_unit})"
+            return Scale(
+                name=name, unit=aim.rate_unit, heading="speed", merit=aim.merit, is_rate=True
+            )
+        heading = "energy" if self.tuning.objective == "energy" else "time"
+        name = f"{aim.cost} ({aim.unit})"
+        return Scale(name=name, unit=aim.unit, heading=heading, merit=aim.merit, is_rate=False)
 
     @property
     def leader(self) -> ChoiceEstimate | None:

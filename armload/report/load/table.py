@@ -24,11 +24,27 @@ def load_view(loaded: LoadView) -> Group:
     """Lay out the points, what is to be said of single ones, and what the service sustains."""
     points = [point.assessed for point in loaded.points]
     lines: list[RenderableType] = [_table(points)]
+    lines += [Prose(each) for each in notes(loaded)]
     for point in points:
         lines += [Prose(each, "yellow") for each in remarks(point)]
     if finding := _finding(loaded):
         lines += [Text(""), Prose(finding)]
     return Group(*lines)
+
+
+def notes(loaded: LoadView) -> list[str]:
+    """Say which figures a load has none of, and why."""
+    said = []
+    if are_of_embeddings([point.assessed for point in loaded.points]):
+        said.append(
+            "Embeddings have neither a first token nor a time per token: the time is to the answer."
+        )
+    if loaded.is_staged:
+        said.append(
+            "No confidence intervals: the rate varies, and requests of one stage may still be "
+            "served in the next."
+        )
+    return said
 
 
 def _finding(loaded: LoadView) -> str:
@@ -43,6 +59,8 @@ def _finding(loaded: LoadView) -> str:
 
 def pace(point: AssessedPoint) -> str:
     """Name a point: ``0.5/s``, or the number of its clients."""
+    if point.stage is not None:
+        return f"{point.stage.rates}/s ({point.stage.span})"
     return str(point.concurrency) if point.rate is None else f"{point.rate:g}/s"
 
 
@@ -78,34 +96,44 @@ def remarks(point: AssessedPoint) -> list[str]:
 def _table(points: Sequence[AssessedPoint]) -> Table:
     has_objectives = any(point.metrics.goodput for point in points)
     is_open = any(point.rate is not None for point in points)
+    of_embeddings = are_of_embeddings(points)
+    headings = ["output\ntok/s", "first token\np50", "\np99", "per token\np50"]
+    if of_embeddings:
+        headings = ["input\ntok/s"]
     table = Table(
         Column(heading="rate" if is_open else "clients", is_number=True),
         Column(heading="ok", is_number=True),
         Column(heading="req/s", is_number=True),
         *([Column(heading="goodput\nreq/s", is_number=True)] if has_objectives else []),
-        Column(heading="output\ntok/s", is_number=True),
-        Column(heading="first token\np50", is_number=True),
-        Column(heading="\np99", is_number=True),
-        Column(heading="per token\np50", is_number=True),
-        Column(heading="end to end\np50", is_number=True),
+        *(Column(heading=heading, is_number=True) for heading in headings),
+        Column(heading=f"{'embedding' if of_embeddings else 'end to end'}\np50", is_number=True),
         Column(heading="\np99", is_number=True),
     )
     for point in points:
-        table.add(*_row(point, has_objectives=has_objectives))
+        table.add(*_row(point, has_objectives=has_objectives, of_embeddings=of_embeddings))
     return table
 
 
-def _row(point: AssessedPoint, *, has_objectives: bool) -> list[str | Text]:
+def are_of_embeddings(points: Sequence[AssessedPoint]) -> bool:
+    """Return whether no answer of these points has a first token, or any token."""
+    answered = [point.metrics for point in points if point.metrics.ok]
+    return bool(answered) and all(metrics.is_of_embeddings for metrics in answered)
+
+
+def _row(point: AssessedPoint, *, has_objectives: bool, of_embeddings: bool) -> list[str | Text]:
     metrics = point.metrics
     from_scheduled = metrics.from_scheduled
+    tokens = [
+        words.rate(metrics.output_tokens_per_s),
+        *_middle_and_slow(from_scheduled.ttft),
+        _shown(metrics.tpot.p50 if metrics.tpot else None),
+    ]
     return [
         Text(pace(point), style="bold"),
         f"{metrics.ok}/{metrics.ok + sum(metrics.failed.values())}",
         words.rate(metrics.requests_per_s),
         *([_goodput(metrics)] if has_objectives else []),
-        words.rate(metrics.output_tokens_per_s),
-        *_middle_and_slow(from_scheduled.ttft),
-        _shown(metrics.tpot.p50 if metrics.tpot else None),
+        *([words.rate(metrics.prompt_tokens_per_s)] if of_embeddings else tokens),
         *_middle_and_slow(from_scheduled.e2e),
     ]
 
@@ -129,16 +157,18 @@ def point_table(loaded: LoadView) -> Table:
     """Lay out the points for a page, the lowest rate first; times are from the scheduled time."""
     has_objectives = loaded.objectives is not None
     pace_heading, unit = ("rate", "requests/s") if loaded.is_open else ("clients", "")
+    of_embeddings = are_of_embeddings([point.assessed for point in loaded.points])
+    latencies = ("embedding",) if of_embeddings else ("first token", "per token", "end to end")
     table = Table(
         Column(heading=pace_heading, unit=unit, is_number=True),
         Column(heading="answered", unit="of those sent", is_number=True),
         Column(heading="independent", unit="observations", is_number=True),
         *([Column(heading="within SLO", is_number=True)] if has_objectives else []),
         Column(heading="throughput", unit="requests/s", is_number=True),
-        Column(heading="output", unit="tokens/s", is_number=True),
+        Column(heading="input" if of_embeddings else "output", unit="tokens/s", is_number=True),
         *(
             Column(heading=f"{latency} {percentile}", is_number=True)
-            for latency in ("first token", "per token", "end to end")
+            for latency in latencies
             for percentile in ("p50", "p99")
         ),
         Column(heading="verdict"),
@@ -146,15 +176,21 @@ def point_table(loaded: LoadView) -> Table:
     for point in loaded.points:
         metrics = point.assessed.metrics
         state = "valid" if metrics.valid else "not valid"
-        found = (metrics.from_scheduled.ttft, metrics.tpot, metrics.from_scheduled.e2e)
+        found = [metrics.from_scheduled.e2e]
+        tokens_per_s = metrics.prompt_tokens_per_s
+        if not of_embeddings:
+            found[:0] = [metrics.from_scheduled.ttft, metrics.tpot]
+            tokens_per_s = metrics.output_tokens_per_s
+        stage = point.assessed.stage
+        name = f"{stage.rates} ({stage.span})" if stage else f"{point.pace:g}"
         share = metrics.goodput.share if metrics.goodput else 0.0
         table.add(
-            Entry(text=f"{point.pace:g}", number=point.pace),
+            Entry(text=name, number=point.pace),
             Entry(text=f"{metrics.ok} / {metrics.requests}", number=metrics.ok),
             Entry(text=f"{metrics.independent:.0f}", number=metrics.independent),
             *([Entry(text=percentage(share), number=share)] if has_objectives else []),
             Entry(text=words.rate(metrics.requests_per_s), number=metrics.requests_per_s),
-            Entry(text=words.rate(metrics.output_tokens_per_s), number=metrics.output_tokens_per_s),
+            Entry(text=words.rate(tokens_per_s), number=tokens_per_s),
             *(
                 _time(quantile)
                 for each in found

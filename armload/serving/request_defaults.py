@@ -53,8 +53,8 @@ def read_defaults(schema: Path | None, extra: str) -> RequestDefaults:
         extra: a JSON object.
 
     Raises:
-        UsageError: there is no such file, or the text is not JSON.
-        DataError: the file is no JSON schema, or a key has a place of its own.
+        UsageError: there is no such file, or the text is no object of further keys.
+        DataError: the file is no JSON schema.
         DiskError: the file cannot be read.
     """
     content: object = {}
@@ -69,7 +69,7 @@ def read_defaults(schema: Path | None, extra: str) -> RequestDefaults:
     return RequestDefaults(
         json_schema=None if schema is None else _schema_in(schema),
         schema_file="" if schema is None else str(schema),
-        extra_body=check_extra("--extra-body", content),
+        extra_body=check_extra("--extra-body", content, UsageError),
     )
 
 

@@ -106,16 +106,19 @@ def requests_of(
         raise DataError(f"{path}: not a list of requests.", _FORMS)
 
 
-def check_extra(where: str, extra: object) -> dict[str, Any]:
+def check_extra(
+    where: str, extra: object, kind: type[DataError | UsageError] = DataError
+) -> dict[str, Any]:
     """Return further keys of a request that a person has supplied.
 
     Raises:
-        DataError: they are no object, or one of them would change what is measured.
+        DataError, UsageError: that kind: they are no object, or one of them would change what is
+            measured.
     """
     if not isinstance(extra, dict):
-        raise DataError(f"{where}: must be a JSON object.", 'Example: {"top_p": 0.9}')
+        raise kind(f"{where}: must be a JSON object.", 'Example: {"top_p": 0.9}')
     if taken := sorted(RESERVED & extra.keys()):
-        raise DataError(
+        raise kind(
             f"{where}: cannot set {', '.join(taken)}.",
             "Give prompt, messages, max_tokens, tools and response_format as keys of a line; load "
             "sets the others itself.",

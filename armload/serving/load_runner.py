@@ -29,6 +29,7 @@ from armload.analysis.statistics import Interval
 from armload.core.errors import ConnectError, RunError
 from armload.core.ids import new_id
 from armload.core.progress import Progress
+from armload.core.values import counted
 from armload.serving.arrivals import Arrivals
 from armload.serving.dialects.dialect import CompletionRequest
 from armload.serving.loads import LoadFolder
@@ -165,7 +166,7 @@ class LoadRunner:
         sending = PointRunner(self._target, extent, kept.add, begun, goes_on)
         total = len(times) or extent.requests
         try:
-            self._send(kept, sending, times, pace, total)
+            self._send(kept, sending, times, pace.concurrency, str(pace), total)
         except TooManyFailedError:
             raise
         except (RunError, ConnectError) as error:
@@ -229,9 +230,10 @@ class LoadRunner:
         sending = PointRunner(
             self._target, extent, keep, lambda began_s: all_with({"began_client_s": began_s})
         )
+        name = "Replaying" if stages[0].is_replay else counted(len(stages), "stage")
         ended = ""
         try:
-            self._send(kept, sending, times, mean, len(times))
+            self._send(kept, sending, times, None, name, len(times))
         except TooManyFailedError:
             raise
         except (RunError, ConnectError) as error:
@@ -265,15 +267,16 @@ class LoadRunner:
         kept: LoadFolder,
         sending: PointRunner,
         times: Sequence[float],
-        pace: LoadLevel,
+        concurrency: int | None,
+        name: str,
         total: int | None,
     ) -> None:
         with (
             self._observed(kept, 0 if kept.is_staged else len(kept.load.points) - 1),
-            self._progress.step(str(pace), total=total, unit="requests") as step,
+            self._progress.step(name, total=total, unit="requests") as step,
             _short_collections(),
         ):
-            asyncio.run(sending.send(self._take, times, pace.concurrency, step))
+            asyncio.run(sending.send(self._take, times, concurrency, step))
 
     def _take(self) -> CompletionRequest:
         ask = self._workload.ask(self._taken)

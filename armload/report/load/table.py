@@ -40,18 +40,21 @@ def notes(loaded: LoadView) -> list[str]:
             "Embeddings have neither a first token nor a time per token: the time is to the answer."
         )
     if loaded.is_staged:
+        left = ", and requests of one stage may still be served in the next"
         said.append(
-            "No confidence intervals: the rate varies, and requests of one stage may still be "
-            "served in the next."
+            f"No confidence intervals: the rate varies{left if len(loaded.points) > 1 else ''}."
         )
     return said
 
 
 def _finding(loaded: LoadView) -> str:
-    """Say what the service sustains; without objectives, why requests were slow at the end."""
+    """Say what the service sustains; without objectives, why requests were slow at the end.
+
+    Where the rate varies, the end is no limit of the service.
+    """
     if loaded.capacity is not None:
         return loaded.capacity.sentence
-    if not loaded.points:
+    if not loaded.points or loaded.is_staged:
         return ""
     why = why_slow(loaded.points[-1].assessed)
     return f"{loaded.points[-1].label}: {why}" if why else ""

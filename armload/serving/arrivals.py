@@ -86,8 +86,8 @@ class Arrivals(Value):
     def staged(self, stages: Sequence[Stage], *, seed: int) -> tuple[float, ...]:
         """Draw the times of requests whose rate varies, in seconds from the beginning of the load.
 
-        The gaps are drawn for one request/s, and time is stretched by the rate (Lewis and
-        Shedler 1979 call it inversion), so that each kind keeps its bursts.
+        The gaps are drawn for one request/s, and the cumulated rate is inverted (Çinlar, 1975), so
+        that each kind keeps its bursts.
 
         Args:
             stages: that follow each other without a gap.

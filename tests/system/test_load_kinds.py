@@ -17,7 +17,6 @@ from tests.system.serving import Serving, serving
 
 pytestmark = pytest.mark.build
 
-COVERED = ["armload/serving", "armload/cli/verbs/load.py", "armload/engines/server.py"]
 SERVICE = (
     *("--model", "word-problems:Q8_0", "--threads", "1", "--slots", "2", "--context", "512"),
     *("--embeddings", "mean"),

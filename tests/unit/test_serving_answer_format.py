@@ -97,7 +97,7 @@ def test_no_reference_of_a_schema_is_fetched() -> None:
         assert service.seen == []
 
 
-@pytest.mark.parametrize("schema", [3, {"type": "thing"}, {"minimum": "low"}])
+@pytest.mark.parametrize("schema", [3, {"type": "thing"}, {"minimum": "low"}, {"pattern": "("}])
 def test_a_schema_that_is_none_is_refused(schema: object) -> None:
     with pytest.raises(DataError, match="schema"):
         check_schema("answer.json", schema)

@@ -82,6 +82,18 @@ def test_every_dialect_reads_text_tokens_and_the_end(dialect: str) -> None:
     assert "Once upon" in json.dumps(body)
 
 
+def test_an_embedding_comes_in_one_piece_however_it_is_laid_out() -> None:
+    with stub_service(dimensions=12, first_s=0.05) as service:
+        record = sent(service.url, "openai-embeddings")
+        service.behaviour.dimensions = 0
+        empty = sent(service.url, "openai-embeddings")
+    assert (record.outcome, record.dimensions, record.prompt_tokens) == ("ok", 12, 2)
+    assert (record.chunks, record.generated_tokens, record.limit_tokens) == ((), None, None)
+    assert record.end_s - record.sent_s >= 0.05
+    assert service.bodies[0] == ("/v1/embeddings", {"model": "stub", "input": "Once upon"})
+    assert empty.outcome == "malformed"
+
+
 @pytest.mark.parametrize("dialect", STREAMED)
 def test_an_answer_that_the_context_has_cut_off_is_known_in_every_dialect(dialect: str) -> None:
     with stub_service(tokens=3) as service:
@@ -441,6 +453,18 @@ def test_a_load_of_which_nothing_succeeds_is_an_error_with_the_services_words() 
             "openai-chat",
             UsageError,
             "has no chat template. The server rejects chats: default chat template is no",
+        ),
+        (
+            {"status": 501, "says": "This server does not support embeddings."},
+            "openai-embeddings",
+            UsageError,
+            "the service does not do this: This server does not support embeddings",
+        ),
+        (
+            {"status": 400, "says": "Pooling type 'none' is not OAI compatible."},
+            "openai-embeddings",
+            UsageError,
+            "the service does not do this: Pooling type 'none'",
         ),
     ],
 )

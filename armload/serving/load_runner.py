@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import hashlib
-from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -199,9 +198,8 @@ class LoadRunner:
         Raises:
             ArmloadError: as for ``run``.
         """
-        ends = [stage.end_s for stage in stages[:-1]]
-        stage_of = array("q", (bisect_right(ends, time_s) for time_s in times))
-        counts = Counter(stage_of)
+        stage_at = partial(bisect_right, [stage.end_s for stage in stages[:-1]])
+        counts = Counter(map(stage_at, times))
         mean = LoadLevel(rate=len(times) / stages[-1].end_s)
         kept = self.kept = LoadFolder.begin_on(self._described(mean), self._target.job)
         now, clock = datetime.now(UTC).isoformat(timespec="milliseconds"), self._clock()
@@ -220,7 +218,7 @@ class LoadRunner:
         )
 
         def keep(record: RequestRecord) -> None:
-            kept.add(record, stage_of[record.number])
+            kept.add(record, stage_at(record.scheduled_s))
 
         def all_with(known: dict[str, object]) -> None:
             changed = tuple(point.model_copy(update=known) for point in points)
@@ -240,7 +238,11 @@ class LoadRunner:
             ended = error.message
             raise
         finally:
-            cut = {stage_of[each.number] for each in sending.records if each.outcome == "cancelled"}
+            cut = {
+                stage_at(record.scheduled_s)
+                for record in sending.records
+                if record.outcome == "cancelled"
+            }
             points = tuple(
                 point.model_copy(update={"service_ended": ended if number in cut else ""})
                 for number, point in enumerate(points)

@@ -38,6 +38,9 @@ class Behaviour:
         garbage: lines that are written into the stream before each token.
         ends: how an OpenAI stream ends: with a reason and usage, or with ``[DONE]`` alone.
         slots: requests that it answers at a time; the others wait before their header.
+        pieces: of the text of an answer, a token each; empty for words of its own.
+        calls: the tool that each piece of a chat's answer calls, or adds to the call of.
+        dimensions: of an embedding.
     """
 
     header_s: float = 0.0
@@ -57,6 +60,9 @@ class Behaviour:
     garbage: bytes = b""
     ends: Literal["reason", "done"] = "reason"
     slots: int = 10_000
+    pieces: tuple[str, ...] = ()
+    calls: str = ""
+    dimensions: int = 8
 
 
 @dataclass(kw_only=True)
@@ -91,12 +97,20 @@ class StubService:
             pieces = [{"id": number, "piece": f" {word}"} for number, word in enumerate(words)]
             return web.json_response({"tokens": pieces})
         self.bodies.append((path, body))
-        if path not in _STREAMS:
+        if path not in (*_STREAMS, "/v1/embeddings"):
             return web.json_response({"error": {"message": "File Not Found"}}, status=404)
         if how.status != 200 and len(self.bodies) > how.answered:
             return web.json_response({"error": {"message": how.says}}, status=how.status)
         async with self.free:
+            if path == "/v1/embeddings":
+                return await self._embedding(how, body)
             return await self._stream(request, how, body)
+
+    async def _embedding(self, how: Behaviour, body: dict[str, Any]) -> web.Response:
+        await asyncio.sleep(how.first_s)
+        usage = {"prompt_tokens": len(body["input"].split())}
+        item = {"embedding": [0.5] * how.dimensions, "index": 0}
+        return web.json_response({"data": [item], "usage": usage}, dumps=_indented)
 
     async def _stream(
         self, request: web.Request, how: Behaviour, body: dict[str, Any]
@@ -105,6 +119,8 @@ class StubService:
         limit = body.get("n_predict") or body.get("max_tokens")
         limit = limit or body["parameters"]["max_new_tokens"]
         count = limit if how.tokens is None else min(limit, how.tokens)
+        if how.pieces:
+            count = min(limit, len(how.pieces))
         await asyncio.sleep(how.header_s)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
@@ -122,6 +138,14 @@ class StubService:
         return response
 
 
+def _indented(content: object) -> str:
+    return json.dumps(content, indent=1)
+
+
+def _piece(how: Behaviour, number: int) -> str:
+    return how.pieces[number - 1] if how.pieces else text_of(number)
+
+
 def text_of(number: int) -> str:
     return f" {WORDS[(number - 1) % len(WORDS)]}"
 
@@ -135,7 +159,7 @@ def _line(content: dict[str, Any]) -> bytes:
 
 
 def _llama(how: Behaviour, number: int) -> bytes:
-    return _line({"content": text_of(number), "stop": False, "tokens_predicted": number})
+    return _line({"content": _piece(how, number), "stop": False, "tokens_predicted": number})
 
 
 def _llama_end(how: Behaviour, count: int) -> bytes:
@@ -150,7 +174,7 @@ def _usage(count: int) -> bytes:
 
 
 def _openai(how: Behaviour, number: int) -> bytes:
-    return _line({"choices": [{"text": text_of(number), "finish_reason": None}]})
+    return _line({"choices": [{"text": _piece(how, number), "finish_reason": None}]})
 
 
 def _openai_end(how: Behaviour, count: int) -> bytes:
@@ -159,7 +183,11 @@ def _openai_end(how: Behaviour, count: int) -> bytes:
 
 
 def _chat(how: Behaviour, number: int) -> bytes:
-    delta = {how.thoughts_key if number <= how.thoughts else "content": text_of(number)}
+    piece = _piece(how, number)
+    delta: dict[str, Any] = {how.thoughts_key if number <= how.thoughts else "content": piece}
+    if how.calls:
+        function = {"arguments": piece, **({"name": how.calls} if number == 1 else {})}
+        delta = {"tool_calls": [{"index": 0, "function": function}]}
     begin = _line({"choices": [{"delta": {"role": "assistant", "content": None}}]})
     return (begin if number == 1 else b"") + _line({"choices": [{"delta": delta}]})
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
+from armload.analysis.load.records import Stage, read_objectives
 from armload.cli import terminal
 from armload.cli.streams import show_document
 from armload.cli.verbs.load import DURATION_S, LoadOptions
@@ -20,8 +22,9 @@ from armload.report.load.page import load_page
 from armload.report.load.table import load_view
 from armload.report.pages import write_page
 from armload.runs.request import EngineSource, Metering, Request, Waiting
-from armload.serving.arrivals import Arrivals
+from armload.serving.arrivals import Arrivals, read_stages
 from armload.serving.dialects.dialect import Dialect
+from armload.serving.dialects.openai import OpenAiEmbeddings
 from armload.serving.exports import export
 from armload.serving.load_runner import LoadRunner
 from armload.serving.loads import LoadFolder
@@ -30,6 +33,7 @@ from armload.serving.service import target_of_service
 from armload.serving.starting import served
 from armload.serving.target import LoadLevel, LoadTarget, StopCondition
 from armload.serving.tokenizer import ServiceApi
+from armload.serving.traces import RequestTrace, read_trace_file
 
 
 def check_combination(options: LoadOptions) -> None:
@@ -42,11 +46,14 @@ def check_combination(options: LoadOptions) -> None:
         _check_find_rate(options)
     elif options.max_time is not None:
         raise UsageError("--max-time is an option of --find-rate.", "Use --duration.")
-    elif bool(options.rate) == bool(options.concurrency):
+    elif sum(map(bool, (options.rate, options.concurrency, options.stages, options.replay))) != 1:
         raise UsageError(
-            "Give either --rate or --concurrency, or let --find-rate find the highest rate.",
+            "Give one of --rate, --concurrency, --stages and --replay, or let --find-rate find the "
+            "highest rate.",
             "Example: --rate 0.5,1,2 (requests per second) or --concurrency 1,2,4 (clients)",
         )
+    _check_varied(options)
+    _check_embeddings(options)
     if options.data and options.prompt_tokens:
         raise UsageError("--data cannot be combined with --prompt-tokens.", "Remove one.")
     if options.data and options.stop_at_end:
@@ -76,9 +83,45 @@ def check_combination(options: LoadOptions) -> None:
         raise UsageError("--api-key-file is an option of --url.", "Remove it.")
 
 
+def _check_varied(options: LoadOptions) -> None:
+    if options.stages:
+        options.refuse(
+            ("duration", "requests", "repeats"),
+            "--stages, which has the length of each stage",
+            "Remove it.",
+        )
+    if options.replay:
+        options.refuse(
+            ("data", "prompt_tokens", "n_predict", "arrivals", "repeats"),
+            "--replay, whose trace has times and lengths of its own",
+            "Use --time-scale and --length-scale to change them.",
+        )
+    elif named := options.given(("time_scale", "length_scale")):
+        raise UsageError(f"{', '.join(named)}: only for --replay.", "Remove it.")
+
+
+def _check_embeddings(options: LoadOptions) -> None:
+    if options.dialect != OpenAiEmbeddings.name:
+        return
+    options.refuse(
+        ("n_predict", "stop_at_end", "json_schema"),
+        f"--dialect {OpenAiEmbeddings.name}, which generates no tokens",
+        "Remove it.",
+    )
+    objectives = read_objectives(options.slo)
+    if objectives and (objectives.ttft_s or objectives.tpot_s):
+        raise UsageError(
+            "--slo: an embedding has neither a first token nor a time per token.",
+            "Use e2e, such as --slo e2e=500ms.",
+        )
+
+
 def _check_find_rate(options: LoadOptions) -> None:
     options.refuse(
-        ("rate", "concurrency", "duration", "requests", "warmup", "repeats"),
+        (
+            *("rate", "concurrency", "stages", "replay"),
+            *("duration", "requests", "warmup", "repeats"),
+        ),
         "--find-rate, which chooses rates, durations and warm-ups itself",
         "Use --max-time to end it earlier.",
     )
@@ -96,6 +139,50 @@ def paces_of(options: LoadOptions) -> list[LoadLevel]:
     return [LoadLevel(rate=each) for each in options.rate]
 
 
+@dataclass(frozen=True, kw_only=True)
+class VariedRate:
+    """A load whose rate varies.
+
+    Attributes:
+        stages: at least one.
+        times: of all requests.
+        trace: that is replayed; none where the times are drawn.
+    """
+
+    stages: tuple[Stage, ...]
+    times: Sequence[float]
+    trace: RequestTrace | None = None
+
+
+def varied_rate(
+    options: LoadOptions, extent: StopCondition, arrivals: Arrivals
+) -> VariedRate | None:
+    """Return the times of a load whose rate varies; none of a sweep.
+
+    Raises:
+        UsageError: stages cannot be read, or have no request after the warm-up.
+        ArmloadError: as for ``read_trace_file``.
+    """
+    found = None
+    if options.replay:
+        trace = read_trace_file(
+            options.replay,
+            time_scale=options.time_scale,
+            length_scale=options.length_scale,
+            duration_s=extent.duration_s,
+            requests=extent.requests,
+        )
+        found = VariedRate(stages=(trace.stage,), times=trace.times_s, trace=trace)
+    elif options.stages:
+        stages = read_stages(options.stages)
+        found = VariedRate(stages=stages, times=arrivals.staged(stages, seed=options.seed))
+    if found is not None and extent.warmup:
+        count = sum(time_s <= found.stages[0].end_s for time_s in found.times)
+        where = "trace" if found.trace else "first stage"
+        _check_warmup(extent.warmup, count, f"the {counted(count, 'request')} of the {where}")
+    return found
+
+
 def extent_of(options: LoadOptions) -> StopCondition:
     """Return how long a point lasts.
 
@@ -105,8 +192,9 @@ def extent_of(options: LoadOptions) -> StopCondition:
     count = options.requests
     if count is not None:
         _check_warmup(options.warmup, count, counted(count, "request"))
+    is_endless = count is None and not options.stages
     return StopCondition(
-        duration_s=options.duration or (DURATION_S if count is None else None),
+        duration_s=options.duration or (DURATION_S if is_endless else None),
         requests=count,
         warmup=options.warmup,
         timeout_s=options.timeout,
@@ -183,7 +271,12 @@ def target_on_board(
     Raises:
         ArmloadError: it cannot be served.
     """
-    with served(request, model, plan, progress) as service:
+    usual = None
+    if dialect.name == OpenAiEmbeddings.name:
+        usual = ServingPlan(embeddings="model")
+        if plan is not None and plan.embeddings is None:
+            plan = plan.model_copy(update={"embeddings": usual.embeddings})
+    with served(request, model, plan, progress, usual=usual) as service:
         if service.was_running:
             progress.say(f"{service.board} serves {service.model} already: {service.run}")
         yield target_of_service(service, dialect)

@@ -176,6 +176,7 @@ class Serving(ModelEngine[ServingPlan]):
             words += ["-t", str(site.found.cores)]
         words += ["--temp", f"{plan.temperature:g}", "--metrics", "--no-context-shift"]
         words += self._prompt_cache_words(program)
+        words += self._embedding_words()
         words += self._memory_words(site)
         if self._are_streamed(site):
             words.append("--no-warmup")  # it would read all weights once more
@@ -196,6 +197,12 @@ class Serving(ModelEngine[ServingPlan]):
         none = ("--no-cache-prompt", "--no-cache-idle-slots")
         words += [word for option in none for word in if_offered(program, option)]
         return [*words, *if_offered(program, "--ctx-checkpoints", "0")]
+
+    def _embedding_words(self) -> list[str]:
+        pooling = self.plan.embeddings
+        if pooling is None:
+            return []
+        return ["--embeddings", *([] if pooling == "model" else ["--pooling", pooling])]
 
     @staticmethod
     def read(job: Job, folder: Path) -> Output:

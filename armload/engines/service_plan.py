@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -23,6 +23,8 @@ from armload.engines.plan import (
     kv_halves,
 )
 
+Pooling = Literal["model", "mean", "cls", "last"]
+
 
 class ServiceSettings(Computation):
     """How a service computes.
@@ -36,6 +38,7 @@ class ServiceSettings(Computation):
         micro_batch_tokens: tokens that go through the model at a time.
         prompt_cache_bytes: for prompts of former requests, of which a later one may begin with
             the same words; 0 processes every prompt in full.
+        embeddings: answer ``/v1/embeddings``, and how tokens are pooled into one; none for not.
     """
 
     slots: Annotated[Slots, Option("requests to answer at a time; others wait", "N")] = (
@@ -79,6 +82,13 @@ class ServiceSettings(Computation):
             name="prompt-cache",
         ),
     ] = 0
+    embeddings: Annotated[
+        Pooling | None,
+        Option(
+            "answer /v1/embeddings, pooled as the model says (model), or by mean, cls or last",
+            "POOLING",
+        ),
+    ] = None
 
     @property
     def kv_types(self) -> tuple[str, str]:

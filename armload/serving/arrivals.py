@@ -7,8 +7,11 @@ the same schedule.
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from armload.analysis.load.records import Stage
 from armload.core.errors import UsageError
 from armload.core.values import Value
 
@@ -80,6 +83,53 @@ class Arrivals(Value):
             )
         return tuple(times)
 
+    def staged(self, stages: Sequence[Stage], *, seed: int) -> tuple[float, ...]:
+        """Draw the times of requests whose rate varies, in seconds from the beginning of the load.
+
+        The gaps are drawn for one request/s, and the cumulated rate is inverted (Çinlar, 1975), so
+        that each kind keeps its bursts.
+
+        Args:
+            stages: that follow each other without a gap.
+
+        Raises:
+            UsageError: there would be none, or more than a million; or the kind has no stages.
+        """
+        import numpy as np
+
+        if self.kind == "seed":
+            raise UsageError(
+                "--arrivals seed rounds the gaps of one rate: it cannot be combined with --stages.",
+                "Use poisson, constant or gamma:SHAPE.",
+            )
+        expected = sum(stage.mean_per_s * stage.duration_s for stage in stages)
+        if expected > MOST_REQUESTS:
+            raise UsageError(
+                f"A load of {expected:,.0f} requests is too large: at most {MOST_REQUESTS:,}.",
+                "Give lower rates or shorter times to --stages.",
+            )
+        times = tuple(self._stretched(stages, np.random.RandomState(seed)))
+        if not times:
+            raise UsageError(
+                "A load with these --stages has no request in that time.", "Use longer stages."
+            )
+        return times
+
+    def _stretched(
+        self, stages: Sequence[Stage], generator: np.random.RandomState
+    ) -> Iterator[float]:
+        due = self._first(1.0, generator)
+        passed = 0.0
+        for stage in stages:
+            requests = stage.mean_per_s * stage.duration_s
+            growth = (stage.last_per_s - stage.first_per_s) / stage.duration_s
+            while due < passed + requests:
+                within = due - passed
+                root = math.sqrt(max(0.0, stage.first_per_s**2 + 2 * growth * within))
+                yield min(stage.start_s + 2 * within / (stage.first_per_s + root), stage.end_s)
+                due += self._gap(1.0, generator)
+            passed += requests
+
     def _first(self, rate: float, generator: np.random.RandomState) -> float:
         # Random arrivals have no event at 0; the seed's client begins with a request.
         return 0.0 if self.kind in ("constant", "seed") else self._gap(rate, generator)
@@ -118,3 +168,41 @@ def read_arrivals(text: str) -> Arrivals:
             "Example: gamma:0.5",
         )
     raise UsageError(f"--arrivals {text!a}: must be {_KINDS}.")
+
+
+_LOWEST_PER_S, _HIGHEST_PER_S = 1e-6, 10_000.0
+_LONGEST_S = 2**31 - 1
+_STAGE = re.compile(r"([0-9.]+)(?:-([0-9.]+))?:([0-9.]+)")
+
+
+def read_stages(texts: Sequence[str]) -> tuple[Stage, ...]:
+    """Read what a person typed: ``RATE:SECONDS``, or ``FROM-TO:SECONDS`` for a ramp, each.
+
+    Raises:
+        UsageError: one is neither.
+    """
+    stages: list[Stage] = []
+    for text in texts:
+        start_s = stages[-1].end_s if stages else 0.0
+        try:
+            match = _STAGE.fullmatch(text)
+            first, last, seconds = match.groups() if match else ("", "", "")
+            rates = (float(first), float(last or first))
+            length_s = float(seconds)
+        except ValueError:
+            rates, length_s = (0.0, 0.0), 0.0
+        is_rate = all(_LOWEST_PER_S <= rate <= _HIGHEST_PER_S for rate in rates)
+        if not (is_rate and 0 < length_s <= _LONGEST_S):
+            raise UsageError(
+                f"--stages {text!a}: must be RATE:SECONDS, or FROM-TO:SECONDS for a ramp.",
+                "Example: --stages 0.5:60,2:60,2-0.5:120 (requests per second)",
+            )
+        stages.append(
+            Stage(
+                start_s=start_s,
+                end_s=start_s + length_s,
+                first_per_s=rates[0],
+                last_per_s=rates[1],
+            )
+        )
+    return tuple(stages)

@@ -16,9 +16,11 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 import aiohttp
+from pydantic_core import from_json
 
-from armload.analysis.load.records import Outcome, RequestRecord, ServerTimings
+from armload.analysis.load.records import Outcome, RequestRecord, ServerTimings, ToolCall
 from armload.core.values import parse_json
+from armload.serving.answer_format import mismatch
 from armload.serving.dialects.dialect import CompletionRequest, Dialect, Event
 from armload.serving.stream import event_in, is_done, is_ignored, lines_of
 
@@ -213,6 +215,10 @@ class Client:
             answer.fail("dropped", f"the connection ended: {error or type(error).__name__}")
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             answer.fail("malformed", f"this is not of dialect {self._dialect.name}: {error!r}")
+        end_s = self.now_s() if answer.outcome != "ok" else answer.arrived_s
+        calls = tuple(answer.tool_calls.values())
+        if answer.outcome == "ok" and (found := mismatch(ask, "".join(answer.content), calls)):
+            answer.fail(*found)
         return RequestRecord(
             number=number,
             is_warmup=is_warmup,
@@ -221,19 +227,21 @@ class Client:
             sent_s=answer.sent_s,
             header_s=answer.header_s,
             chunks=tuple(answer.chunks),
-            end_s=self.now_s() if answer.outcome != "ok" else answer.arrived_s,
+            end_s=end_s,
             outcome=answer.outcome,
             status=answer.status,
             error=answer.error,
             prompt_tokens=answer.prompt_tokens,
             generated_tokens=answer.generated_tokens,
-            limit_tokens=ask.max_tokens,
+            limit_tokens=ask.max_tokens if self._dialect.is_streamed else None,
             finish_reason=answer.finish_reason,
             is_truncated=answer.is_truncated,
             ignored_lines=answer.ignored_lines,
             timings=answer.timings,
+            dimensions=answer.dimensions,
             prompt=ask.last,
             text="".join(answer.parts),
+            tool_calls=calls,
         )
 
 
@@ -247,6 +255,9 @@ class _Answer:
         self.header_s: float | None = None
         self.chunks: list[tuple[float, int | None]] = []
         self.parts: list[str] = []
+        self.content: list[str] = []
+        self.tool_calls: dict[int, ToolCall] = {}
+        self.dimensions: int | None = None
         self.outcome: Outcome = "ok"
         self.status: int | None = None
         self.error = ""
@@ -279,6 +290,10 @@ class _Answer:
                 is_servers = response.status >= _FIRST_SERVER_ERROR
                 self.fail("server-error" if is_servers else "http", await _error_of(response))
                 return
+            if not self._dialect.is_streamed:
+                content = from_json(await response.read())
+                self._add(self._dialect.event(content), self.arrived_s)
+                return
             is_ended = False
             async for line in lines_of(response.content.iter_any()):
                 content = event_in(line)
@@ -307,12 +322,19 @@ class _Answer:
         if event.error:
             self.fail("server-error", event.error[:_LONGEST_ERROR])
         if event.is_whole:
-            self.parts = [event.text]
+            self.parts, self.content = [event.text], [event.text]
         elif event.text:
             self.parts.append(event.text)
+            self.content.append(event.text if event.content is None else event.content)
             before = (self.chunks[-1][1] or 0) if self.chunks else 0
             self._client.received_tokens += 1 if event.tokens is None else event.tokens - before
             self.chunks.append((at_s, event.tokens))
+        for part in event.tool_calls:
+            call = self.tool_calls.get(part.index, ToolCall(name="", arguments=""))
+            self.tool_calls[part.index] = ToolCall(
+                name=call.name + part.name, arguments=call.arguments + part.arguments
+            )
+        self.dimensions = event.dimensions or self.dimensions
         if event.prompt_tokens is not None:
             self.prompt_tokens = event.prompt_tokens
         if event.generated_tokens is not None:

@@ -16,6 +16,9 @@ from armload.serving.workload import Lengths, Workload
 MEASURED_TOKENS = 8
 """Of the answer that is measured: on a slow board a whole one may take as long as the load."""
 
+_ANSWERED = ("ok", "not-json", "schema-mismatch")
+"""An answer that is cut short does not fit a schema."""
+
 _SAMPLED_REQUESTS = 200
 _FITS_WITHIN = 1.5
 _LEAST_TOKENS, _LEAST_REQUESTS = 8, 4
@@ -79,7 +82,12 @@ def measure_alone(
         async with connected(target.api_key) as session:
             client = Client(session, target.url, target.dialect, target.model, timeout_s)
             record = await client.send(ask, number=0, scheduled_s=0.0)
-        if record.outcome != "ok" or record.sent_s is None or not record.chunks:
+        if record.outcome not in _ANSWERED or record.sent_s is None:
+            return None
+        if record.dimensions is not None:
+            answer_s = record.end_s - record.sent_s
+            return AloneRequest(prompt_s=answer_s, prompt_characters=_characters(ask), token_s=0.0)
+        if not record.chunks:
             return None
         (first_s, first_tokens), (last_s, _) = record.chunks[0], record.chunks[-1]
         further = (record.generated_tokens or len(record.chunks)) - (first_tokens or 1)
@@ -108,8 +116,7 @@ def expected(
     Args:
         slots: requests that the service answers at a time; none for as many as come.
     """
-    asks = [workload.ask(number) for number in range(_SAMPLED_REQUESTS)]
-    request_s = sum(map(alone.request_s, asks)) / len(asks)
+    request_s = _mean_s(alone, workload)
     spans = [_span_s(pace, extent, arrivals, seed, request_s, slots) for pace in paces]
     return LoadDuration(
         request_s=request_s,
@@ -117,6 +124,29 @@ def expected(
         least_s=sum(least_s for least_s, _ in spans),
         most_s=sum(most_s for _, most_s in spans),
     )
+
+
+def expected_at(
+    alone: AloneRequest, workload: Workload, times: Sequence[float], *, slots: int | None
+) -> LoadDuration:
+    """Return how long a load takes whose requests come at these times; ``slots`` as above."""
+    request_s = _mean_s(alone, workload)
+    at_a_time = min(len(times), slots or len(times))
+    return LoadDuration(
+        request_s=request_s,
+        duration_s=None,
+        least_s=_of_times_s(times, request_s, at_a_time),
+        most_s=_of_times_s(times, request_s, 1 if slots else at_a_time),
+    )
+
+
+def _mean_s(alone: AloneRequest, workload: Workload) -> float:
+    asks = [workload.ask(number) for number in range(_SAMPLED_REQUESTS)]
+    return sum(map(alone.request_s, asks)) / len(asks)
+
+
+def _of_times_s(times: Sequence[float], request_s: float, at_a_time: int) -> float:
+    return max(times[-1] + request_s, len(times) * request_s / at_a_time)
 
 
 def told(
@@ -178,7 +208,7 @@ def _span_s(
 
     def span_s(at_a_time: int) -> float:
         if times:
-            return max(times[-1] + request_s, len(times) * request_s / at_a_time)
+            return _of_times_s(times, request_s, at_a_time)
         ends_s = [] if count is None else [count * request_s / at_a_time]
         if duration_s is not None:
             ends_s.append(duration_s + clients * request_s / at_a_time)

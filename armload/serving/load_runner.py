@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import hashlib
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,11 +23,13 @@ from armload.analysis.load.records import (
     Objectives,
     RateVerdict,
     RequestRecord,
+    Stage,
 )
 from armload.analysis.statistics import Interval
 from armload.core.errors import ConnectError, RunError
 from armload.core.ids import new_id
 from armload.core.progress import Progress
+from armload.core.values import counted
 from armload.serving.arrivals import Arrivals
 from armload.serving.dialects.dialect import CompletionRequest
 from armload.serving.loads import LoadFolder
@@ -67,6 +70,7 @@ class LoadRunner:
         most_per_s: what the service answers at most, where that was measured before.
 
     Args:
+        arrivals: none for those of a trace.
         seed: of the schedule; the workload has its own.
         objectives: that its requests should stay within; none for none.
         finds_rate: the rates are chosen to find the highest that is sustained.
@@ -79,7 +83,7 @@ class LoadRunner:
         self,
         target: LoadTarget,
         workload: Workload,
-        arrivals: Arrivals,
+        arrivals: Arrivals | None,
         seed: int,
         progress: Progress,
         objectives: Objectives | None = None,
@@ -133,7 +137,7 @@ class LoadRunner:
         """
         times: tuple[float, ...] = ()
         seed = (self._seed + draw) % 2**32
-        if pace.rate is not None:
+        if pace.rate is not None and self._arrivals is not None:
             times = self._arrivals.schedule(
                 pace.rate,
                 duration_s=extent.duration_s,
@@ -166,12 +170,7 @@ class LoadRunner:
         sending = PointRunner(self._target, extent, kept.add, begun, goes_on)
         total = len(times) or extent.requests
         try:
-            with (
-                self._observed(kept, number),
-                self._progress.step(str(pace), total=total, unit="requests") as step,
-                _short_collections(),
-            ):
-                asyncio.run(sending.send(self._take, times, pace.concurrency, step))
+            self._send(kept, sending, times, pace.concurrency, str(pace), total)
         except TooManyFailedError:
             raise
         except (RunError, ConnectError) as error:
@@ -186,11 +185,105 @@ class LoadRunner:
                 "is_under_way": False,
             }
             kept.update(point.model_copy(update=known), self._sha.hexdigest())
-            self._keep_trace(kept, number, sending)
+            self._keep_trace(kept, number, sending.began_s, sending.records)
         measured = [record for record in sending.records if not record.is_warmup]
         if not any(record.outcome == "ok" for record in measured):
-            raise _nothing_succeeded(self._target, pace, measured)
+            raise _nothing_succeeded(self._target, str(pace), measured)
         return kept, sorted(sending.records, key=lambda record: record.number)
+
+    def staged(
+        self, stages: Sequence[Stage], times: Sequence[float], extent: StopCondition
+    ) -> LoadFolder:
+        """Run a load whose rate varies, with a point for each stage.
+
+        Args:
+            stages: that follow each other without a gap.
+            times: of all requests, in order.
+
+        Raises:
+            ArmloadError: as for ``run``.
+        """
+        stage_at = partial(bisect_right, [stage.end_s for stage in stages[:-1]])
+        counts = Counter(map(stage_at, times))
+        mean = LoadLevel(rate=len(times) / stages[-1].end_s)
+        kept = self.kept = LoadFolder.begin_on(self._described(mean), self._target.job)
+        now, clock = datetime.now(UTC).isoformat(timespec="milliseconds"), self._clock()
+        points = tuple(
+            LoadPoint(
+                rate=stage.mean_per_s,
+                duration_s=stage.duration_s,
+                requests=counts[number],
+                started_utc=now,
+                began_client_s=0.0,
+                is_under_way=True,
+                stage=stage,
+                clock=clock,
+            )
+            for number, stage in enumerate(stages)
+        )
+
+        def keep(record: RequestRecord) -> None:
+            kept.add(record, stage_at(record.scheduled_s))
+
+        def all_with(known: dict[str, object]) -> None:
+            changed = tuple(point.model_copy(update=known) for point in points)
+            kept.replace_points(changed, self._sha.hexdigest())
+
+        kept.replace_points(points)
+        sending = PointRunner(
+            self._target, extent, keep, lambda began_s: all_with({"began_client_s": began_s})
+        )
+        name = "Replaying" if stages[0].is_replay else counted(len(stages), "stage")
+        ended = ""
+        try:
+            self._send(kept, sending, times, None, name, len(times))
+        except TooManyFailedError:
+            raise
+        except (RunError, ConnectError) as error:
+            ended = error.message
+            raise
+        finally:
+            cut = {
+                stage_at(record.scheduled_s)
+                for record in sending.records
+                if record.outcome == "cancelled"
+            }
+            points = tuple(
+                point.model_copy(update={"service_ended": ended if number in cut else ""})
+                for number, point in enumerate(points)
+            )
+            all_with({"began_client_s": sending.began_s, "is_under_way": False})
+            self._keep_stages(kept, sending)
+        measured = [record for record in sending.records if not record.is_warmup]
+        if not any(record.outcome == "ok" for record in measured):
+            raise _nothing_succeeded(self._target, str(mean), measured)
+        return kept
+
+    def _keep_stages(self, kept: LoadFolder, sending: PointRunner) -> None:
+        clock = kept.load.points[0].clock
+        if clock is None:
+            return
+        zero_s = sending.began_s + clock.board_minus_client_s
+        begins = [point.stage.start_s for point in kept.load.points if point.stage]
+        kept.divide_samples([zero_s + begin_s for begin_s in begins])
+        for number in range(len(begins)):
+            self._keep_trace(kept, number, sending.began_s, kept.requests(number))
+
+    def _send(
+        self,
+        kept: LoadFolder,
+        sending: PointRunner,
+        times: Sequence[float],
+        concurrency: int | None,
+        name: str,
+        total: int | None,
+    ) -> None:
+        with (
+            self._observed(kept, 0 if kept.is_staged else len(kept.load.points) - 1),
+            self._progress.step(name, total=total, unit="requests") as step,
+            _short_collections(),
+        ):
+            asyncio.run(sending.send(self._take, times, concurrency, step))
 
     def _take(self) -> CompletionRequest:
         ask = self._workload.ask(self._taken)
@@ -212,7 +305,7 @@ class LoadRunner:
             model=target.model,
             service=target.settings,
             dialect=target.dialect.name,
-            arrivals="closed" if pace.rate is None else str(self._arrivals),
+            arrivals="closed" if pace.rate is None else str(self._arrivals or "trace"),
             seed=self._seed,
             requests_from=self._workload.described,
             objectives=self._objectives,
@@ -238,16 +331,18 @@ class LoadRunner:
         ):
             yield
 
-    def _keep_trace(self, kept: LoadFolder, number: int, sending: PointRunner) -> None:
-        clock = kept.load.points[number].clock
-        if self._target.service is None or clock is None or not sending.records:
+    def _keep_trace(
+        self, kept: LoadFolder, number: int, began_s: float, records: Sequence[RequestRecord]
+    ) -> None:
+        point = kept.load.points[number]
+        if self._target.service is None or point.clock is None or not records:
             return
-        offset_s = sending.began_s + clock.board_minus_client_s
+        offset_s = began_s + point.clock.board_minus_client_s
         keep_trace(
             self._target.service,
             kept.trace_file(number),
-            from_board_s=offset_s,
-            to_board_s=offset_s + max(record.end_s for record in sending.records),
+            from_board_s=offset_s + (point.stage.start_s if point.stage else 0.0),
+            to_board_s=offset_s + max(record.end_s for record in records),
             progress=self._progress,
         )
 
@@ -264,7 +359,7 @@ def _short_collections() -> Iterator[None]:
 
 
 def _nothing_succeeded(
-    target: LoadTarget, pace: LoadLevel, records: Sequence[RequestRecord]
+    target: LoadTarget, pace: str, records: Sequence[RequestRecord]
 ) -> NothingSucceededError:
     if not records:
         return NothingSucceededError(

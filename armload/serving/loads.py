@@ -5,6 +5,8 @@ What is known of the server at its start lies in ``service.json``.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -14,7 +16,7 @@ from armload.analysis.load.assessed import cpus_of
 from armload.analysis.load.records import Load, LoadPoint, RequestRecord
 from armload.analysis.load.telemetry import BoardSample, ObservedPoint
 from armload.core.files import write_whole
-from armload.core.journal import Journal, JournalKind
+from armload.core.journal import Journal, JournalKind, write_lines
 from armload.core.values import as_json
 from armload.core.workspace import loads_folder
 from armload.engines.job import Job
@@ -53,6 +55,11 @@ class LoadFolder(Journal[Load, RequestRecord]):
         """What was sent to which service."""
         return self.header
 
+    @property
+    def is_staged(self) -> bool:
+        """Whether its points follow each other without a pause."""
+        return any(point.stage is not None for point in self.load.points)
+
     def requests(self, point: int) -> list[RequestRecord]:
         """Return the requests of a point that ended, in the order of their schedule.
 
@@ -61,12 +68,16 @@ class LoadFolder(Journal[Load, RequestRecord]):
         """
         return sorted(self.entries_of(point), key=lambda record: record.number)
 
-    def add(self, record: RequestRecord) -> None:
-        """Add a request of the last point; it is there even if this program is killed right after.
+    def add(self, record: RequestRecord, point: int = -1) -> None:
+        """Add a request of a point; it is there even if this program is killed right after.
 
         Waiting for the disk would delay the requests to come.
+
+        Args:
+            point: its number; the last one's without.
         """
-        self.append(record, number=len(self.header.points) - 1, is_synced=False)
+        number = len(self.header.points) - 1 if point < 0 else point
+        self.append(record, number=number, is_synced=False)
 
     def job(self) -> Job | None:
         """Return the service's job, as it was started; none where armload does not run it.
@@ -99,13 +110,26 @@ class LoadFolder(Journal[Load, RequestRecord]):
 
     def add_point(self, point: LoadPoint) -> None:
         """Add a point, whose requests follow."""
-        self._keep((*self.header.points, point))
+        self.replace_points((*self.header.points, point))
 
     def update(self, point: LoadPoint, requests_sha256: str) -> None:
         """Replace the last point by what is known of it now."""
-        self._keep((*self.header.points[:-1], point), requests_sha256)
+        self.replace_points((*self.header.points[:-1], point), requests_sha256)
 
-    def _keep(self, points: tuple[LoadPoint, ...], requests_sha256: str = "") -> None:
+    def divide_samples(self, begins_s: Sequence[float]) -> None:
+        """Move what was sampled of the board with the first point to the points that it is of.
+
+        Args:
+            begins_s: of all points, on the board's monotonic clock.
+        """
+        samples = self.board_samples(0)
+        later = [*begins_s[1:], math.inf]
+        for number, until_s in enumerate(later):
+            from_s = begins_s[number] if number else -math.inf
+            own = [sample for sample in samples if from_s <= sample.at_s < until_s]
+            write_lines(self.board_file(number), own)
+
+    def replace_points(self, points: tuple[LoadPoint, ...], requests_sha256: str = "") -> None:
         changed = {"points": points, "requests_sha256": requests_sha256}
         self.rewrite_header(self.header.model_copy(update=changed))
 

@@ -33,7 +33,7 @@ GoesOn = Callable[[int], bool]
 
 async def open_loop(
     client: Client,
-    asks: Sequence[CompletionRequest],
+    take: Callable[[], CompletionRequest],
     times: Sequence[float],
     *,
     warmup: int,
@@ -46,34 +46,38 @@ async def open_loop(
     noted as cancelled.
 
     Args:
+        take: gives the next request; each is made while the one before waits for its time.
         times: in seconds since the client began, in order; one for each request.
         warmup: how many of the first are excluded from the figures.
         goes_on: is asked before each request; if not, the others are neither sent nor noted.
     """
-    noted: set[int] = set()
+    under_way: dict[int, CompletionRequest] = {}
+    begun = 0
     count = len(times)
 
-    async def send(number: int) -> None:
+    async def send(number: int, ask: CompletionRequest) -> None:
         record = await client.send(
-            asks[number], number=number, scheduled_s=times[number], is_warmup=number < warmup
+            ask, number=number, scheduled_s=times[number], is_warmup=number < warmup
         )
-        noted.add(number)
+        under_way.pop(number)
         note(record)
 
     try:
         async with asyncio.TaskGroup() as group:
             for number, time_s in enumerate(times):
+                ask = under_way[number] = take()
+                begun = number + 1
                 while (wait_s := time_s - client.now_s()) > 0:
                     await asyncio.sleep(wait_s)
                 if goes_on is not None and not goes_on(number):
+                    under_way.pop(number)
                     count = number
                     break
-                group.create_task(send(number))
+                group.create_task(send(number, ask))
     finally:
-        for number in sorted(set(range(count)) - noted):
-            note(
-                _never_sent(client, asks[number], number, times[number], is_warmup=number < warmup)
-            )
+        for number in [*under_way, *range(begun, count)]:
+            ask = under_way.get(number) or take()
+            note(_never_sent(client, ask, number, times[number], is_warmup=number < warmup))
 
 
 async def closed_loop(
@@ -219,7 +223,6 @@ class PointRunner:
         self, take: Callable[[], CompletionRequest], times: Sequence[float], concurrency: int | None
     ) -> None:
         target, extent = self._target, self._extent
-        asks = [take() for _ in times]
         async with connected(target.api_key) as session:
             client = Client(session, target.url, target.dialect, target.model, extent.timeout_s)
             self._client = client
@@ -230,7 +233,7 @@ class PointRunner:
                 goes_on = self._goes_on
                 await open_loop(
                     client,
-                    asks,
+                    take,
                     times,
                     warmup=extent.warmup,
                     note=self._add,

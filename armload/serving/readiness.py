@@ -15,7 +15,7 @@ from armload.serving.target import LoadTarget
 from armload.serving.tokenizer import ServiceApi
 
 _BAD, _UNAUTHORISED, _FORBIDDEN = 400, 401, 403
-_NOT_FOUND, _NOT_ALLOWED, _NOT_READY = 404, 405, 503
+_NOT_FOUND, _NOT_ALLOWED, _NOT_IMPLEMENTED, _NOT_READY = 404, 405, 501, 503
 
 
 def check_url(text: str) -> str:
@@ -96,6 +96,14 @@ def _fault(target: LoadTarget, record: RequestRecord) -> ArmloadError | None:
             f"{target.url}: the service does not speak dialect {dialect.name} at {dialect.path} "
             f"({record.error}).",
             f"Try --dialect with {others}.",
+        )
+    if record.status == _NOT_IMPLEMENTED or (
+        record.status == _BAD and "pooling" in record.error.lower()
+    ):
+        return UsageError(
+            f"{target.url}: the service does not do this: {record.error}",
+            "For embeddings, serve the model with --embeddings model, or with mean if the model "
+            "says none.",
         )
     if record.status == _NOT_READY:
         return RunError(

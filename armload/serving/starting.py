@@ -34,6 +34,7 @@ def served(
     *,
     detach: bool = False,
     port: int = 0,
+    usual: ServingPlan | None = None,
 ) -> Iterator[Service]:
     """Serve a model on a board within the block, or use the service that already does.
 
@@ -46,6 +47,7 @@ def served(
             defaults.
         detach: let it go on after the block, until ``stop_service``.
         port: of this machine; 0 for a free one.
+        usual: in place of the defaults.
 
     Raises:
         BusyError: the board serves something else, or is in use.
@@ -60,7 +62,11 @@ def served(
     with (
         session(request, (SERVER,), progress, settings=settings) as where,
         served_there(
-            where, model, plan, progress, new=request.new, detach=detach, port=port
+            *(where, model, plan, progress),
+            new=request.new,
+            detach=detach,
+            port=port,
+            usual=usual,
         ) as service,
     ):
         yield service
@@ -76,6 +82,7 @@ def served_there(
     new: bool,
     detach: bool = False,
     port: int = 0,
+    usual: ServingPlan | None = None,
 ) -> Iterator[Service]:
     """Do what ``served`` does, on a board that is reached already and with the server built.
 
@@ -83,7 +90,7 @@ def served_there(
         new: start a service, even if the same one was left there.
     """
     connection = where.connection
-    chosen = plan or _running_plan(where, model)
+    chosen = plan or _running_plan(where, model) or usual
     key = new_key()
     engine = Serving(plan_for(model, chosen), where.binaries[SERVER], model, api_key=key)
     with ExitStack() as stack:

@@ -7,20 +7,16 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
-from pydantic import ValidationError
-
-from armload.core.errors import DataError, UsageError
-from armload.core.files import require_file, unreadable
+from armload.core.errors import UsageError
 from armload.core.progress import Progress
-from armload.core.validation_messages import explain_mistake
-from armload.core.values import Value, load_json
+from armload.core.values import Value
 from armload.models.vocabulary import english_words
-from armload.serving.dialects.dialect import ChatMessage, CompletionRequest, Dialect
+from armload.serving.dialects.dialect import CompletionRequest, Dialect
+from armload.serving.request_file import DEFAULT_LIMIT, LONGEST, requests_of
 from armload.serving.tokenizer import ServiceApi
 
-LONGEST = 1_000_000
 _EXAMPLES = "Examples: 128, uniform:16-128, lognormal:100:0.8 (median and sigma)"
 
 
@@ -92,7 +88,6 @@ def read_lengths(option: str, text: str) -> Lengths:
 
 
 _FEWEST_WORDS = 4
-DEFAULT_LIMIT = 128
 
 
 class Workload(Protocol):
@@ -159,13 +154,6 @@ class Listed:
         return self._asks[number % len(self._asks)]
 
 
-class _Line(Value):
-    # A request as a person writes it.
-    prompt: str = ""
-    messages: tuple[ChatMessage, ...] = ()
-    max_tokens: int | None = None
-
-
 def synthetic(
     *,
     prompt: Lengths,
@@ -180,15 +168,7 @@ def synthetic(
     Raises:
         UsageError: its vocabulary has too few common words.
     """
-    words, unit = api.whole_words(english_words()), "tokens"
-    if words is None:
-        words, unit = list(english_words()), "words"
-        progress.say("The service has no /tokenize: prompts have that many words, not tokens.")
-    if len(words) < _FEWEST_WORDS:
-        raise UsageError(
-            "The vocabulary of the model has too few common English words for synthetic prompts.",
-            "Give the requests with --data FILE.",
-        )
+    words, unit = words_of(api, progress)
     answer = answer or Lengths(kind="constant", low=DEFAULT_LIMIT, high=DEFAULT_LIMIT)
     return Synthetic(
         prompt=prompt,
@@ -200,6 +180,24 @@ def synthetic(
     )
 
 
+def words_of(api: ServiceApi, progress: Progress) -> tuple[list[str], str]:
+    """Return common words to make prompts of, and what each is for the service.
+
+    Raises:
+        UsageError: its vocabulary has too few.
+    """
+    words, unit = api.whole_words(english_words()), "tokens"
+    if words is None:
+        words, unit = list(english_words()), "words"
+        progress.say("The service has no /tokenize: prompts have that many words, not tokens.")
+    if len(words) < _FEWEST_WORDS:
+        raise UsageError(
+            "The vocabulary of the model has too few common English words for synthetic prompts.",
+            "Give the requests with --data FILE.",
+        )
+    return words, unit
+
+
 def listed(
     path: Path,
     *,
@@ -209,29 +207,21 @@ def listed(
     api: ServiceApi,
     progress: Progress,
 ) -> Listed:
-    """Read requests from a file of JSON lines, or of one JSON array.
-
-    An item has ``prompt``, or ``messages`` of a chat, and may have ``max_tokens``; or it has
-    Alpaca's ``instruction``, ``input`` and ``output``: then the prompt is
-    ``instruction:input``, and the output's length, by the service's tokenizer, the limit.
+    """Read requests from a file, in one of the forms of ``requests_of``.
 
     Args:
         answer: limits that override those of the file.
         most: as many are needed; none for all.
 
     Raises:
-        UsageError: there is no such file; or an item has no limit, and the service cannot count
-            tokens.
-        DataError: the file has no such items.
-        DiskError: it cannot be read.
+        UsageError, DataError, DiskError: as for ``requests_of``.
     """
-    items = _items(path)[:most]
     draw = None if answer is None else _drawing(answer, seed)
     asks = []
-    with progress.step("Preparing requests", total=len(items), unit="requests") as step:
-        for number, item in enumerate(items):
-            asks.append(_ask(f"{path}: item {number + 1}", item, draw, api.count))
-            step.update(number + 1)
+    with progress.step("Preparing requests", total=most, unit="requests") as step:
+        for ask in requests_of(path, most=most, draw=draw, count=api.count):
+            asks.append(ask)
+            step.update(len(asks))
     return Listed(asks, str(path))
 
 
@@ -250,13 +240,12 @@ def check_data(
         DataError, DiskError: as for ``listed``.
     """
     draw = None if answer is None else _drawing(answer, 0)
-    asks = [
-        _ask(f"{path}: item {number}", item, draw, _uncounted)
-        for number, item in enumerate(_items(path)[:most], start=1)
-    ]
-    for ask in asks:
+    first: CompletionRequest | None = None
+    for ask in requests_of(path, most=most, draw=draw, count=_uncounted):
         dialect.body(ask, "")
-    return asks[0]
+        first = first or ask
+    assert first is not None  # noqa: S101 - a file without requests is refused
+    return first
 
 
 def _uncounted(text: str) -> int:
@@ -301,63 +290,3 @@ def workload_of(
 def _drawing(lengths: Lengths, seed: int) -> Callable[[], int]:
     generator = random.Random(seed)  # noqa: S311 - no secret
     return lambda: lengths.draw(generator)
-
-
-def _items(path: Path) -> list[dict[str, Any]]:
-    require_file(path, "file of requests", f"Give another file with --data. {_FORMS}")
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8.", "Give a file of JSON lines.") from error
-    except OSError as error:
-        raise unreadable(path, error) from error
-    try:
-        if text.lstrip().startswith("["):
-            items = load_json(text)
-        else:
-            items = [load_json(line) for line in text.splitlines() if line.strip()]
-    except ValueError as error:
-        raise DataError(f"{path}: not JSON lines: {error}.", _FORMS) from error
-    if not items or not all(isinstance(item, dict) for item in items):
-        raise DataError(f"{path}: not a list of requests.", _FORMS)
-    return list(items)
-
-
-_FORMS = (
-    'Each line must be like {"prompt": "...", "max_tokens": 64}, {"messages": [...]}, or '
-    '{"instruction": "...", "input": "...", "output": "..."}.'
-)
-
-
-def _ask(
-    where: str,
-    item: dict[str, Any],
-    draw: Callable[[], int] | None,
-    count: Callable[[str], int | None],
-) -> CompletionRequest:
-    if "instruction" in item:
-        instruction, context = str(item["instruction"]), str(item.get("input") or "")
-        prompt = f"{instruction}:{context}" if context else instruction
-        limit = draw() if draw else _counted(where, str(item.get("output") or ""), count)
-        return CompletionRequest(prompt=prompt, max_tokens=limit)
-    try:
-        line = _Line.model_validate(item)
-    except ValidationError as error:
-        raise DataError(f"{where}: {explain_mistake(error, _Line)}.", _FORMS) from error
-    if bool(line.prompt) == bool(line.messages):
-        raise DataError(f"{where}: must have either prompt or messages.", _FORMS)
-    limit = draw() if draw else DEFAULT_LIMIT if line.max_tokens is None else line.max_tokens
-    if not 1 <= limit <= LONGEST:
-        raise DataError(f"{where}: max_tokens must be from 1 to {LONGEST:,}.", _FORMS)
-    return CompletionRequest(prompt=line.prompt, messages=line.messages, max_tokens=limit)
-
-
-def _counted(where: str, output: str, count: Callable[[str], int | None]) -> int:
-    tokens = count(output)
-    if tokens is None:
-        raise UsageError(
-            f"{where}: its limit is the length of its output, and the service has no /tokenize to "
-            "count tokens with.",
-            "Give a limit with --n-predict.",
-        )
-    return max(1, tokens)

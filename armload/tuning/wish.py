@@ -16,7 +16,8 @@ from armload.evaluation.data import load_questions
 from armload.evaluation.task import load_task
 from armload.models import hub
 from armload.serving.dialects.every import dialect_named
-from armload.serving.workload import DEFAULT_LIMIT, check_data, read_lengths
+from armload.serving.request_file import DEFAULT_LIMIT
+from armload.serving.workload import check_data, read_lengths
 from armload.tuning.checks import require_reachable
 from armload.tuning.choices import listed
 from armload.tuning.space import Choice

@@ -87,6 +87,18 @@ def test_a_prompt_cache_is_counted_as_memory(tmp_path: Path) -> None:
     assert "--no-cache-prompt" not in words
 
 
+@pytest.mark.parametrize(
+    ("pooling", "words"),
+    [("model", ["--embeddings"]), ("mean", ["--embeddings", "--pooling", "mean"])],
+)
+def test_embeddings_are_pooled_as_asked(pooling: Any, words: list[str], tmp_path: Path) -> None:
+    command = engine(tmp_path, ServingPlan(context_tokens=256, embeddings=pooling)).command(site())
+    begin = command.index("--embeddings")
+    assert list(command[begin : begin + len(words)]) == words
+    assert ("--pooling" in command) == (pooling != "model")
+    assert "--embeddings" not in engine(tmp_path).command(site())
+
+
 def test_an_older_server_is_given_no_option_that_it_does_not_know(tmp_path: Path) -> None:
     words = engine(tmp_path, program=b"\x7fELF\0llama\0[on|off|auto]\0").command(site())
     assert not set(words) & set(OFFERED)

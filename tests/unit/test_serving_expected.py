@@ -33,7 +33,7 @@ def span(pace: LoadLevel, slots: int | None = 4, alone: AloneRequest = SLOW, **e
     return expected(alone, work, [pace], StopCondition(**extent), CONSTANT, 1, slots=slots)
 
 
-@pytest.mark.parametrize("dialect", [each.name for each in DIALECTS])
+@pytest.mark.parametrize("dialect", [each.name for each in DIALECTS if each.is_streamed])
 def test_one_request_is_measured_by_a_short_answer_of_its_own(dialect: str) -> None:
     with stub_service(first_s=0.3, gap_s=0.1) as service:
         aim = LoadTarget(url=service.url, dialect=dialect_named(dialect), api_key="", model="stub")

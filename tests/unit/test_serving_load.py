@@ -37,6 +37,7 @@ from tests.stub_service import StubService, answer_of, stub_service
 
 ASK = CompletionRequest(prompt="Once upon", max_tokens=4)
 CONSTANT = Arrivals(kind="constant")
+STREAMED = [each.name for each in DIALECTS if each.is_streamed]
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +69,7 @@ def loaded(
     return loading.run([pace], StopCondition(requests=requests, duration_s=duration_s, warmup=1))
 
 
-@pytest.mark.parametrize("dialect", [each.name for each in DIALECTS])
+@pytest.mark.parametrize("dialect", STREAMED)
 def test_every_dialect_reads_text_tokens_and_the_end(dialect: str) -> None:
     with stub_service() as service:
         record = sent(service.url, dialect)
@@ -83,7 +84,19 @@ def test_every_dialect_reads_text_tokens_and_the_end(dialect: str) -> None:
     assert "Once upon" in json.dumps(body)
 
 
-@pytest.mark.parametrize("dialect", [each.name for each in DIALECTS])
+def test_an_embedding_comes_in_one_piece_however_it_is_laid_out() -> None:
+    with stub_service(dimensions=12, first_s=0.05) as service:
+        record = sent(service.url, "openai-embeddings")
+        service.behaviour.dimensions = 0
+        empty = sent(service.url, "openai-embeddings")
+    assert (record.outcome, record.dimensions, record.prompt_tokens) == ("ok", 12, 2)
+    assert (record.chunks, record.generated_tokens, record.limit_tokens) == ((), None, None)
+    assert record.end_s - record.sent_s >= 0.05
+    assert service.bodies[0] == ("/v1/embeddings", {"model": "stub", "input": "Once upon"})
+    assert empty.outcome == "malformed"
+
+
+@pytest.mark.parametrize("dialect", STREAMED)
 def test_an_answer_that_the_context_has_cut_off_is_known_in_every_dialect(dialect: str) -> None:
     with stub_service(tokens=3) as service:
         cut = sent(service.url, dialect, ASK)
@@ -138,7 +151,7 @@ def test_an_answer_of_a_fixed_length_ignores_the_models_end(dialect: str) -> Non
     assert "ignore_eos" not in free
 
 
-@pytest.mark.parametrize("dialect", [each.name for each in DIALECTS])
+@pytest.mark.parametrize("dialect", STREAMED)
 def test_an_answer_that_is_cut_off_is_a_failure_that_keeps_its_text(dialect: str) -> None:
     with stub_service(cut_after=2) as service:
         record = sent(service.url, dialect)
@@ -242,7 +255,7 @@ def cancelled_after(seconds: float, url: str, times: list[float]) -> list[Reques
     async def run() -> None:
         async with connected("") as session:
             client = Client(session, url, dialect_named("openai"), "stub", 60)
-            await open_loop(client, [ASK] * len(times), times, warmup=0, note=records.append)
+            await open_loop(client, lambda: ASK, times, warmup=0, note=records.append)
 
     async def cancel() -> None:
         task = asyncio.create_task(run())
@@ -260,6 +273,30 @@ def test_every_request_of_an_interrupted_load_has_an_outcome() -> None:
     assert [record.number for record in records] == [0, 1, 2, 3]
     assert {record.outcome for record in records} == {"cancelled"}
     assert [record.sent_s is not None for record in records] == [True, True, False, False]
+
+
+def test_a_request_is_made_no_sooner_than_the_one_before_it_is_sent() -> None:
+    taken: list[int] = []
+
+    def take() -> CompletionRequest:
+        taken.append(len(taken))
+        return ASK
+
+    async def run(url: str) -> int:
+        async with connected("") as session:
+            client = Client(session, url, dialect_named("openai"), "stub", 60)
+            times = [0.0, 0.05, *(600.0 + number for number in range(1000))]
+            task = asyncio.create_task(
+                open_loop(client, take, times, warmup=0, note=lambda record: None)
+            )
+            await asyncio.sleep(0.5)
+            made = len(taken)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            return made
+
+    with stub_service() as service:
+        assert asyncio.run(run(service.url)) == 3
 
 
 class Board:
@@ -453,6 +490,18 @@ def test_a_load_of_which_nothing_succeeds_is_an_error_with_the_services_words() 
             "openai-chat",
             UsageError,
             "has no chat template. The server rejects chats: default chat template is no",
+        ),
+        (
+            {"status": 501, "says": "This server does not support embeddings."},
+            "openai-embeddings",
+            UsageError,
+            "the service does not do this: This server does not support embeddings",
+        ),
+        (
+            {"status": 400, "says": "Pooling type 'none' is not OAI compatible."},
+            "openai-embeddings",
+            UsageError,
+            "the service does not do this: Pooling type 'none'",
         ),
     ],
 )

@@ -10,7 +10,9 @@ import pytest
 
 from armload.core.errors import DataError, UsageError
 from armload.core.progress import Silent
-from armload.serving.dialects.dialect import ChatMessage
+from armload.serving.dialects.dialect import ChatMessage, CompletionRequest
+from armload.serving.dialects.every import dialect_named
+from armload.serving.request_defaults import read_defaults
 from armload.serving.tokenizer import ServiceApi
 from armload.serving.workload import Lengths, Listed, Synthetic, listed, read_lengths, synthetic
 from tests.stub_service import stub_service
@@ -73,6 +75,90 @@ def test_only_as_many_items_are_prepared_as_a_load_sends(tmp_path: Path) -> None
     assert read(tmp_path, lines, most=2).ask(2).prompt == "0"
 
 
+def test_sharegpts_conversations_give_their_first_answered_message(tmp_path: Path) -> None:
+    def said(*turns: tuple[str, str]) -> dict[str, Any]:
+        return {"id": "x", "conversations": [{"from": who, "value": text} for who, text in turns]}
+
+    items = [
+        said(("human", "Name colours"), ("gpt", "red green blue"), ("human", "More")),
+        said(("gpt", "Welcome"), ("human", "Hello"), ("gpt", "Hi there")),
+        said(("human", "Nobody answers")),
+        said(("system", "Be kind"), ("user", "Hey"), ("assistant", "Yes")),
+        {"conversations": None},
+    ]
+    with stub_service() as service:
+        work = read(tmp_path, json.dumps(items), ServiceApi(service.url, ""))
+    assert [(work.ask(n).prompt, work.ask(n).max_tokens) for n in range(4)] == [
+        ("Name colours", 3),
+        ("Hello", 2),
+        ("Hey", 1),
+        ("Name colours", 3),
+    ]
+
+
+def test_a_large_array_is_read_only_as_far_as_it_is_needed(tmp_path: Path) -> None:
+    items = [{"prompt": f"{number} " + "x" * 1000} for number in range(3000)]
+    whole = json.dumps(items)
+    assert read(tmp_path, whole).ask(2999).prompt == items[2999]["prompt"]
+    assert read(tmp_path, whole[:-1] + ", garbage", most=2000).ask(1999).prompt.startswith("1999 ")
+
+
+def test_a_line_may_have_sampling_parameters_a_format_tools_and_other_keys(
+    tmp_path: Path,
+) -> None:
+    schema = {"type": "object"}
+    tool = {"type": "function", "function": {"name": "weather", "parameters": schema}}
+    lines = [
+        {"prompt": "a", "temperature": 0.7, "seed": 3, "extra_body": {"min_keep": 2}},
+        {
+            "prompt": "b",
+            "response_format": {"type": "json_schema", "json_schema": {"schema": schema}},
+        },
+        {"prompt": "c", "response_format": {"type": "json_object"}},
+        {
+            "messages": [
+                {"role": "user", "content": "Rain?"},
+                {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]},
+                {"role": "tool", "content": "No", "tool_call_id": "1"},
+            ],
+            "tools": [tool],
+            "tool_choice": "required",
+        },
+    ]
+    work = read(tmp_path, "\n".join(json.dumps(each) for each in lines))
+    asks = [work.ask(number) for number in range(4)]
+    assert asks[0].extra_body == {"temperature": 0.7, "seed": 3, "min_keep": 2}
+    assert [ask.json_schema for ask in asks] == [None, schema, schema, None]
+    body = dialect_named("openai-chat").body(asks[3], "m")
+    assert (body["tools"], body["tool_choice"]) == ((tool,), "required")
+    assert body["messages"] == [
+        {"role": "user", "content": "Rain?"},
+        {"role": "assistant", "content": "", "tool_calls": ({"id": "1"},)},
+        {"role": "tool", "content": "No", "tool_call_id": "1"},
+    ]
+    greedy, own = (dialect_named("openai").body(ask, "m") for ask in (asks[1], asks[0]))
+    assert (greedy["temperature"], own["temperature"], own["min_keep"]) == (0, 0.7, 2)
+
+
+def test_what_a_request_says_itself_overrides_what_all_have(tmp_path: Path) -> None:
+    (tmp_path / "schema.json").write_text('{"type": "array"}')
+    defaults = read_defaults(tmp_path / "schema.json", '{"top_p": 0.5, "top_k": 3}')
+    own = CompletionRequest(
+        prompt="a", max_tokens=1, extra_body={"top_k": 9}, json_schema={"type": "object"}
+    )
+    plain = CompletionRequest(prompt="a", max_tokens=1)
+    assert defaults.applied(own).extra_body == {"top_p": 0.5, "top_k": 9}
+    assert defaults.applied(own).json_schema == {"type": "object"}
+    assert defaults.applied(plain).json_schema == {"type": "array"}
+    assert defaults.described.endswith('schema.json, with {"top_p": 0.5, "top_k": 3}')
+
+
+@pytest.mark.parametrize("extra", ["{", "[1]", '{"max_tokens": 3}', '{"n": 2}'])
+def test_keys_that_are_no_object_or_have_a_place_are_refused(extra: str) -> None:
+    with pytest.raises(UsageError, match="--extra-body"):
+        read_defaults(None, extra)
+
+
 def test_limits_on_the_command_line_override_a_file(tmp_path: Path) -> None:
     text = json.dumps({"instruction": "Say yes", "input": "", "output": "yes"})
     work = read(tmp_path, text, answer=Lengths(kind="constant", low=9, high=9))
@@ -100,6 +186,15 @@ def test_a_service_that_counts_no_tokens_needs_a_limit(tmp_path: Path) -> None:
         ('{"messages": [{"role": "robot", "content": "b"}]}', "role"),
         ('{"prompt": "a", "max_tokens": -3}', "max_tokens"),
         ('{"prompt": "a", "max_tokens": 0}', "max_tokens must be from 1"),
+        ('{"prompt": "a", "extra_body": {"stream": false}}', "cannot set stream"),
+        ('{"prompt": "a", "temperature": "hot"}', "temperature"),
+        ('{"prompt": "a", "response_format": {"type": "xml"}}', "response_format"),
+        ('{"prompt": "a", "response_format": {"type": "json_schema"}}', "a JSON schema must be"),
+        ('{"prompt": "a", "tools": [{"name": "weather"}]}', "must be a function with a name"),
+        ('[{"prompt": "a"} {"prompt": "b"}]', "not JSON lines"),
+        ('[{"prompt": "a"},]', "not JSON lines"),
+        ('[{"prompt": "a"}', "not JSON lines"),
+        ('[{"conversations": [{"from": "gpt", "value": "Hi"}]}]', "not a list of requests"),
     ],
 )
 def test_a_file_of_something_else_says_where_it_is_wrong(

@@ -11,7 +11,7 @@ from armload.analysis.load.energy import PointEnergy, energy_of
 from armload.analysis.load.latency import missed_objective
 from armload.analysis.load.metrics import Metrics, metrics_of
 from armload.analysis.load.parts import Accounting, LatencyBreakdown, Parts
-from armload.analysis.load.records import Objective, Objectives
+from armload.analysis.load.records import Objective, Objectives, Stage
 from armload.analysis.load.telemetry import ObservedPoint, Telemetry, telemetry_of
 from armload.analysis.run import Limit
 from armload.analysis.wording import limits
@@ -130,10 +130,12 @@ class AssessedPoint(Value):
         slow: how many answered requests were slow, by cause.
         limit: what limited the server's decode steps; none where the server's trace, or what it
             runs on, is unknown.
+        stage: of a load whose rate varies; none of a rate that is constant.
     """
 
     rate: float | None
     concurrency: int | None
+    stage: Stage | None = None
     metrics: Metrics
     telemetry: Telemetry
     energy: PointEnergy | None = None
@@ -142,7 +144,9 @@ class AssessedPoint(Value):
 
     @property
     def pace(self) -> float:
-        """The rate in requests/s, or the number of clients."""
+        """The rate in requests/s, or the number of clients; of a stage, when it starts."""
+        if self.stage is not None:
+            return self.stage.start_s
         return self.rate or self.concurrency or 0
 
     @property
@@ -153,6 +157,8 @@ class AssessedPoint(Value):
 
     @property
     def label(self) -> str:
+        if self.stage is not None:
+            return f"{self.stage.rates} requests/s ({self.stage.span})"
         if self.rate is not None:
             return f"{self.rate:g} request{'' if self.rate == 1 else 's'}/s"
         return counted(self.concurrency or 0, "client")
@@ -180,6 +186,7 @@ def assess(
     return AssessedPoint(
         rate=observed.point.rate,
         concurrency=observed.point.concurrency,
+        stage=observed.point.stage,
         metrics=metrics,
         telemetry=telemetry_of(observed),
         energy=energy_of(observed, metrics),

@@ -40,7 +40,7 @@ class Capacity(Value):
 def capacity_of(
     points: Sequence[AssessedPoint], most_per_s: Interval | None = None
 ) -> Capacity | None:
-    """Say what a service sustains; none without objectives, or without points.
+    """Say what a service sustains; none without objectives, without points, and of stages.
 
     A point above one that is not sustained counts for nothing: it was luck. One that was ended
     before the service had failed at it shows nothing, and neither does one that is not sustained
@@ -51,7 +51,7 @@ def capacity_of(
         most_per_s: requests/s with all slots busy, where they were measured.
     """
     ordered = sorted(filter(_shows_something, points), key=lambda point: point.pace)
-    if not ordered or any(point.metrics.goodput is None for point in ordered):
+    if not ordered or any(each.metrics.goodput is None or each.stage for each in ordered):
         return None
     refuted = next((each for each in ordered if _verdict(each) == "not sustained"), None)
     below = [each for each in ordered if refuted is None or each.pace < refuted.pace]

@@ -20,7 +20,7 @@ from armload.analysis.comparison_findings import (
 )
 from armload.analysis.load.assessed import AssessedPoint
 from armload.analysis.load.latency import e2e_s, tpot_s, ttft_s
-from armload.analysis.load.records import Load, RequestRecord
+from armload.analysis.load.records import Load, RequestRecord, Stage
 from armload.analysis.load.telemetry import ObservedPoint
 from armload.analysis.statistics import (
     CONFIDENCE,
@@ -90,7 +90,7 @@ class LoadComparison(Value):
 
     Attributes:
         a, b: the loads' ids.
-        rate, concurrency: of the point.
+        rate, concurrency, stage: of the point.
         requests: that both answered.
         repeats: of the point, on the side that has fewer.
         independent: observations that one repeat is worth, on the side that has fewer.
@@ -106,6 +106,7 @@ class LoadComparison(Value):
     b: str
     rate: float | None = None
     concurrency: int | None = None
+    stage: Stage | None = None
     requests: int = 0
     repeats: int = 1
     independent: float = 0.0
@@ -140,14 +141,15 @@ def compare_loads(
     return [_compared(a, one, b, other) for one, other in shared]
 
 
-def _pace(observed: ObservedPoint) -> tuple[float | None, int | None]:
-    return observed.point.rate, observed.point.concurrency
+_Pace = tuple[float | None, int | None, Stage | None]
 
 
-def _repeats(
-    points: Sequence[ComparedPoint],
-) -> dict[tuple[float | None, int | None], list[ComparedPoint]]:
-    found: dict[tuple[float | None, int | None], list[ComparedPoint]] = {}
+def _pace(observed: ObservedPoint) -> _Pace:
+    return observed.point.rate, observed.point.concurrency, observed.point.stage
+
+
+def _repeats(points: Sequence[ComparedPoint]) -> dict[_Pace, list[ComparedPoint]]:
+    found: dict[_Pace, list[ComparedPoint]] = {}
     for point in points:
         found.setdefault(_pace(point[0]), []).append(point)
     return found
@@ -173,6 +175,7 @@ def _compared(
         b=b.id,
         rate=point.rate,
         concurrency=point.concurrency,
+        stage=point.stage,
         requests=sum(map(len, pairs)),
         repeats=len(both),
         independent=independent,

@@ -23,9 +23,9 @@ def e2e_s(record: RequestRecord) -> float:
     return record.end_s - record.scheduled_s
 
 
-def ttft_s(record: RequestRecord) -> float:
-    """Return the time to the first token from the scheduled time."""
-    return first_token_s(record) - record.scheduled_s
+def ttft_s(record: RequestRecord) -> float | None:
+    """Return the time to the first token from the scheduled time; none of an embedding."""
+    return None if record.dimensions else first_token_s(record) - record.scheduled_s
 
 
 def tpot_s(record: RequestRecord) -> float | None:

@@ -82,7 +82,9 @@ class Metrics(Value):
         offered_per_s: requests/s as scheduled; none in a closed loop.
         requests_per_s, output_tokens_per_s: successful requests, and tokens that they generated,
             in each second of the duration.
+        embedded: how many of the successful answers are embeddings, which have no first token.
         prompt_tokens, output_tokens: sums, by the server's count; none where it gives none.
+        prompt_tokens_per_s: of successful requests, in each second of the duration.
         from_scheduled: what a user has waited.
         from_sent: what the server and the network took.
         tpot: time per output token, without the first.
@@ -90,7 +92,7 @@ class Metrics(Value):
         queue: waiting for a slot.
         lateness: of the client.
         goodput: under the objectives, where there are any.
-        steady: whether an open loop reached a steady state; none in a closed loop.
+        steady: whether an open loop reached a steady state; none in a closed loop, and of a stage.
         independent: observations that the requests are worth, since those that queue together
             are alike.
         cut_short: the load was ended before all requests had an answer or a failure of their own.
@@ -109,6 +111,8 @@ class Metrics(Value):
     offered_per_s: float | None
     requests_per_s: float
     output_tokens_per_s: float | None
+    prompt_tokens_per_s: float | None = None
+    embedded: int = 0
     prompt_tokens: int | None
     output_tokens: int | None
     from_scheduled: Latencies
@@ -123,6 +127,10 @@ class Metrics(Value):
     cut_short: bool = False
     valid: bool
     findings: tuple[LoadFinding, ...] = ()
+
+    @property
+    def is_of_embeddings(self) -> bool:
+        return 0 < self.ok == self.embedded
 
 
 def metrics_of(
@@ -155,9 +163,13 @@ def metrics_of(
 
     lateness = summary(measured, latency.lateness_s)
     ttft = summary(ok, latency.ttft_s)
-    ttft_from_sent = summary(ok, lambda record: _since_sent(record, latency.first_token_s(record)))
+    texts = [record for record in ok if record.dimensions is None]
+    ttft_from_sent = summary(
+        texts, lambda record: _since_sent(record, latency.first_token_s(record))
+    )
+    e2e_from_sent = summary(ok, lambda record: _since_sent(record, record.end_s))
     cut_short = point.is_under_way or unknown > 0 or "cancelled" in failed
-    doubts = _about_lateness(lateness, ttft_from_sent)
+    doubts = _about_lateness(lateness, ttft_from_sent or e2e_from_sent)
     if limited := failed["client-limit"]:
         doubts.append(ClientLimited(limited=limited, requests=len(measured)))
     if point.service_ended:
@@ -178,6 +190,7 @@ def metrics_of(
     if objectives is not None and objectives.tpot_s is not None and uncounted:
         doubts.append(TokensUncounted(uncounted=uncounted, answers=len(ok)))
     output = _sum(ok, lambda record: record.generated_tokens)
+    prompts = _sum(ok, lambda record: record.prompt_tokens)
     return Metrics(
         scheduled=point.requests,
         warmup=len(records) - len(measured),
@@ -190,11 +203,13 @@ def metrics_of(
         offered_per_s=_offered(point, measured),
         requests_per_s=_per_s(len(ok), duration_s),
         output_tokens_per_s=None if output is None else _per_s(output, duration_s),
-        prompt_tokens=_sum(ok, lambda record: record.prompt_tokens),
+        prompt_tokens_per_s=None if prompts is None else _per_s(prompts, duration_s),
+        embedded=len(ok) - len(texts),
+        prompt_tokens=prompts,
         output_tokens=output,
         from_scheduled=Latencies(e2e=summary(ok, latency.e2e_s), ttft=ttft),
         from_sent=Latencies(
-            e2e=summary(ok, lambda record: _since_sent(record, record.end_s)),
+            e2e=e2e_from_sent,
             ttft=ttft_from_sent,
         ),
         tpot=summary(ok, latency.tpot_s),
@@ -225,10 +240,13 @@ def _filled(record: RequestRecord, context_tokens: int | None) -> bool:
     return record.is_truncated or (context_tokens is not None and tokens >= context_tokens - 1)
 
 
-def _about_lateness(lateness: Distribution | None, ttft: Distribution | None) -> list[LoadFigures]:
-    if ttft is None:
+def _about_lateness(
+    lateness: Distribution | None, answer: Distribution | None
+) -> list[LoadFigures]:
+    """Compare lateness with the time from sending to the first token, or to an embedding."""
+    if answer is None:
         return [NoneSucceeded()]
-    allowed_s = _most_lateness_s(ttft)
+    allowed_s = _most_lateness_s(answer)
     if lateness is None or lateness.p99.value_s <= allowed_s:
         return []
     return [ClientLate(late_s=lateness.p99.value_s, allowed_s=allowed_s)]
@@ -277,7 +295,7 @@ def _independent(
 
 
 def _offered(point: LoadPoint, measured: Sequence[RequestRecord]) -> float | None:
-    if point.concurrency is not None or len(measured) < 2:
+    if point.concurrency is not None or point.stage is not None or len(measured) < 2:
         return None
     span_s = measured[-1].scheduled_s - measured[0].scheduled_s
     return (len(measured) - 1) / span_s if span_s > 0 else None

@@ -115,7 +115,8 @@ def margin_s(record: RequestRecord, objectives: Objectives | None) -> float:
     if record.outcome != "ok" or (objectives.tpot_s and (tpot or 0.0) > objectives.tpot_s):
         return -math.inf
     limits = ((ttft_s(record), objectives.ttft_s), (e2e_s(record), objectives.e2e_s))
-    return min((limit - value for value, limit in limits if limit is not None), default=math.inf)
+    known = [(value, limit) for value, limit in limits if value is not None and limit is not None]
+    return min((limit - value for value, limit in known), default=math.inf)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -72,6 +72,8 @@ Outcome = Literal[
     "dropped",
     "timeout",
     "malformed",
+    "not-json",
+    "schema-mismatch",
     "cancelled",
 ]
 """How a request ended.
@@ -79,7 +81,9 @@ Outcome = Literal[
 ``client-limit``: this machine had no file or port left for a connection; ``refused``: no
 connection to the service; ``http``: it answered with a status of 400 to 499; ``server-error``: with
 500 or more, or with an error in the stream; ``dropped``: the connection ended before the answer;
-``timeout``: the client's limit; ``malformed``: the answer was not of its dialect; ``cancelled``:
+``timeout``: the client's limit; ``malformed``: the answer was not of its dialect; ``not-json``:
+the answer to a request for JSON, or the arguments of a tool call, cannot be parsed;
+``schema-mismatch``: they do not fit the schema, or a call does not fit the tools; ``cancelled``:
 the client was stopped first. All but ``ok`` are failures.
 """
 
@@ -106,6 +110,13 @@ class ServerTimings(Value):
     generated_ms: float | None = None
 
 
+class ToolCall(Value):
+    """A call of a tool that an answer makes; ``arguments`` are JSON as the model wrote it."""
+
+    name: str
+    arguments: str
+
+
 class RequestRecord(Value):
     """One request, written when it ended.
 
@@ -130,8 +141,10 @@ class RequestRecord(Value):
         is_truncated: the server says that the slot's context was full.
         ignored_lines: of the stream, which were not of its format.
         timings: the server's own.
+        dimensions: of an embedding; none of an answer in words.
         prompt: what was asked; of a chat, its last message.
-        text: of the answer, as far as it came.
+        text: of the answer, as far as it came, with the thoughts and tool calls in it.
+        tool_calls: of the answer.
     """
 
     number: int
@@ -152,8 +165,10 @@ class RequestRecord(Value):
     is_truncated: bool = False
     ignored_lines: int = 0
     timings: ServerTimings | None = None
+    dimensions: int | None = None
     prompt: str = ""
     text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
 
     @property
     def failure(self) -> str:
@@ -190,8 +205,45 @@ class ClockOffset(Value):
     boot_id: str
 
 
+class Stage(Value):
+    """A part of a load whose rate varies; the next one follows without a pause.
+
+    Its requests may meet those of the stage before, so it has no steady state of its own.
+
+    Attributes:
+        start_s, end_s: since the load began.
+        first_per_s, last_per_s: its rate at the start and at the end; in between it is linear.
+        is_replay: the times are those of a trace, and the rate is their mean.
+    """
+
+    start_s: float
+    end_s: float
+    first_per_s: float
+    last_per_s: float
+    is_replay: bool = False
+
+    @property
+    def duration_s(self) -> float:
+        return self.end_s - self.start_s
+
+    @property
+    def mean_per_s(self) -> float:
+        return (self.first_per_s + self.last_per_s) / 2
+
+    @property
+    def rates(self) -> str:
+        """The rate, or the rates between which it changes, without a unit."""
+        if self.first_per_s == self.last_per_s:
+            return f"{self.first_per_s:.3g}"
+        return f"{self.first_per_s:.3g} to {self.last_per_s:.3g}"
+
+    @property
+    def span(self) -> str:
+        return "trace" if self.is_replay else f"{self.start_s:g} to {self.end_s:g} s"
+
+
 class LoadPoint(Value):
-    """One step of a sweep.
+    """One step of a sweep, or a stage of a load whose rate varies.
 
     Attributes:
         rate: requests/s on average, in an open loop.
@@ -204,6 +256,7 @@ class LoadPoint(Value):
         verdict: of a search for the highest rate.
         service_ended: what ended the service, or its connection, within the point; else empty.
         is_under_way: it has not ended; of a load that nobody runs, its command was killed.
+        stage: of a load whose rate varies; none of a rate that is constant.
         clock: of the board; none for a service that is reached by its URL alone.
     """
 
@@ -217,6 +270,7 @@ class LoadPoint(Value):
     verdict: RateVerdict | None = None
     service_ended: str = ""
     is_under_way: bool = False
+    stage: Stage | None = None
     clock: ClockOffset | None = None
 
 
@@ -234,7 +288,7 @@ class Load(JournalHeader):
         model: by its name.
         service: the settings that it is served with, where they are known.
         dialect: that the client spoke.
-        arrivals: ``poisson``, ``constant``, ``gamma:SHAPE``, ``seed``, or ``closed``.
+        arrivals: ``poisson``, ``constant``, ``gamma:SHAPE``, ``seed``, ``trace`` or ``closed``.
         seed: of the schedule and of the synthetic requests.
         requests_from: the file, or the lengths of synthetic requests.
         requests_sha256: of what was sent.

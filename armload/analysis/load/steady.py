@@ -83,14 +83,14 @@ class SteadyState(Value):
 def steady_state(
     point: LoadPoint, records: Sequence[RequestRecord], slots: int | None
 ) -> SteadyState | None:
-    """Return what a point of an open loop shows; none of too few requests.
+    """Return what a point of an open loop shows; none of a stage, and of too few requests.
 
     Args:
         records: after the warm-up, in the order of their schedule.
         slots: of the server; none where they are not known.
     """
     served = [record for record in records if record.outcome != "cancelled"]
-    if point.rate is None or len(served) < 2:
+    if point.rate is None or point.stage is not None or len(served) < 2:
         return None
     times = ServedTimes.of(served, tells_slots=slots is not None)
     return steady(times, point.rate, slots)

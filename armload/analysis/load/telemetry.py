@@ -138,7 +138,7 @@ def telemetry_of(observed: ObservedPoint) -> Telemetry:
     busy = list(busy_slots(observed.records, from_s, to_s))
     length_s = sum(end_s - start_s for start_s, end_s, _ in busy)
     known: dict[str, float | int | None] = {"slots": slots}
-    if length_s > 0:
+    if length_s > 0 and observed.point.stage is None:  # of a stage, others are in slots, too
         known["busy_slots"] = sum((end - start) * count for start, end, count in busy) / length_s
         if slots is not None:
             full_s = sum(end - start for start, end, count in busy if count >= slots)

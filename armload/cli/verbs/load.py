@@ -58,8 +58,8 @@ class RequestOptions(OptionGroup):
     data: Annotated[
         Path | None,
         Option(
-            "file of requests: JSON lines with prompt or messages, or Alpaca's instruction, input "
-            "and output",
+            "file of requests: JSON lines with prompt or messages, Alpaca's instruction, input and "
+            "output, or ShareGPT's conversations",
             "FILE",
             "synthetic requests",
             heading="Plan",
@@ -126,7 +126,7 @@ class LoadOptions(ServiceSettings, RequestOptions, Metering, Waiting, EngineSour
     dialect: Annotated[
         str,
         Option(
-            "openai, openai-chat, llama-server or llm-serving",
+            "openai, openai-chat, openai-embeddings, llama-server or llm-serving",
             usual="llama-server; with --url openai",
             heading="Service",
         ),
@@ -139,6 +139,26 @@ class LoadOptions(ServiceSettings, RequestOptions, Metering, Waiting, EngineSour
             several="commas",
         ),
     ] = ()
+    stages: Annotated[
+        Names,
+        Option(
+            "a rate that varies without a pause: RATE:SECONDS for a step, FROM-TO:SECONDS for a "
+            "ramp; each has figures of its own",
+            "STAGE",
+            several="commas",
+        ),
+    ] = ()
+    replay: Annotated[
+        Path | None,
+        Option(
+            "trace of Mooncake, BurstGPT or Azure, whose times and lengths synthetic requests have",
+            "FILE",
+        ),
+    ] = None
+    time_scale: Annotated[
+        Positive, Option("factor on the times of --replay; 10 makes it ten times as slow", "FACTOR")
+    ] = 1.0
+    length_scale: Annotated[Positive, Option("factor on the lengths of --replay", "FACTOR")] = 1.0
     find_rate: Annotated[
         bool,
         Option(
@@ -184,6 +204,22 @@ class LoadOptions(ServiceSettings, RequestOptions, Metering, Waiting, EngineSour
             "end the load, with status 9, once so many requests at one rate have failed", "FAILURES"
         ),
     ] = None
+    json_schema: Annotated[
+        Path | None,
+        Option(
+            "file of a JSON schema that answers must fit; others count as failures",
+            "FILE",
+            heading="Plan",
+        ),
+    ] = None
+    extra_body: Annotated[
+        str,
+        Option(
+            "JSON object of further keys for each request, such as sampling parameters",
+            "JSON",
+            heading="Plan",
+        ),
+    ] = ""
     stop_at_end: Annotated[
         bool,
         Option("stop synthetic answers at the model's end-of-text token", heading="Plan"),
@@ -220,20 +256,23 @@ def load(options: LoadOptions) -> None:
         paces_of,
         target_of,
         target_on_board,
+        varied_rate,
     )
     from armload.runs.request import Request
     from armload.serving.arrivals import read_arrivals
     from armload.serving.dialects.dialect import CompletionRequest
     from armload.serving.dialects.every import dialect_named
-    from armload.serving.expected import expected, measure_alone, told
+    from armload.serving.expected import expected, expected_at, measure_alone, told
     from armload.serving.exports import read_formats
     from armload.serving.find_rate import find_rate as search
     from armload.serving.load_runner import LoadRunner
     from armload.serving.planning import serving_plan
     from armload.serving.readiness import check_service
+    from armload.serving.request_defaults import WithDefaults, read_defaults
     from armload.serving.target import LoadTarget
     from armload.serving.tokenizer import ServiceApi
-    from armload.serving.workload import check_data, read_lengths, workload_of
+    from armload.serving.traces import replayed
+    from armload.serving.workload import Workload, check_data, read_lengths, workload_of
 
     check_combination(options)
     url, data, number = options.url, options.data, options.seed
@@ -244,12 +283,20 @@ def load(options: LoadOptions) -> None:
     formats = read_formats(options.export, has_rates=bool(options.rate) or options.find_rate)
     prompt = read_lengths("prompt-tokens", options.prompt_tokens or PROMPT_TOKENS)
     answer = read_lengths("n-predict", options.n_predict) if options.n_predict else None
-    most = None if options.find_rate else needed(paces, extent, gaps, number, options.repeats)
+    varied = varied_rate(options, extent, gaps)
+    if varied is not None:
+        most: int | None = len(varied.times)
+    else:
+        most = None if options.find_rate else needed(paces, extent, gaps, number, options.repeats)
+    trace = varied.trace if varied else None
+    defaults = read_defaults(options.json_schema, options.extra_body)
     spoken = dialect_named(options.dialect or ("openai" if url else "llama-server"))
     plan = serving_plan(options.part(ServiceSettings))
     first = CompletionRequest(prompt="Once upon a time", max_tokens=1)
     if data:
         first = check_data(data, spoken, answer=answer, most=most)
+    first = defaults.applied(first)
+    spoken.body(first, "")
     progress = terminal.progress()
     reached: AbstractContextManager[LoadTarget]
     if url:
@@ -261,18 +308,26 @@ def load(options: LoadOptions) -> None:
         reached = target_on_board(request, model, plan, spoken, progress)
     with reached as target:
         check_service(target, first, extent.timeout_s)
-        work = workload_of(
-            ServiceApi(target.url, target.api_key),
-            data,
-            prompt=prompt,
-            answer=answer,
-            stops_at_end=options.stop_at_end,
-            seed=number,
-            most=most,
-            progress=progress,
-        )
+        api = ServiceApi(target.url, target.api_key)
+        requests: Workload
+        if trace is not None:
+            requests = replayed(
+                *(trace, api), stops_at_end=options.stop_at_end, seed=number, progress=progress
+            )
+        else:
+            requests = workload_of(
+                api,
+                data,
+                prompt=prompt,
+                answer=answer,
+                stops_at_end=options.stop_at_end,
+                seed=number,
+                most=most,
+                progress=progress,
+            )
+        work = WithDefaults(work=requests, defaults=defaults)
         loading = LoadRunner(
-            *(target, work, gaps, number, progress, objectives),
+            *(target, work, None if trace else gaps, number, progress, objectives),
             finds_rate=options.find_rate,
             subtracts_idle=options.subtract_idle,
         )
@@ -280,18 +335,21 @@ def load(options: LoadOptions) -> None:
         if not options.find_rate:
             alone = measure_alone(target, work, extent.timeout_s, progress)
             if alone is not None:
-                lasts = expected(
-                    *(alone, work, paces * options.repeats, extent, gaps, number), slots=at_a_time
-                )
-                progress.say(
-                    told(
-                        lasts,
-                        paces,
-                        None if data else (prompt, answer or read_lengths("n-predict", N_PREDICT)),
+                lengths = (prompt, answer or read_lengths("n-predict", N_PREDICT))
+                lasts = (
+                    expected_at(alone, work, varied.times, slots=at_a_time)
+                    if varied
+                    else expected(
+                        *(alone, work, paces * options.repeats, extent, gaps, number),
+                        slots=at_a_time,
                     )
                 )
+                has_lengths = not data and spoken.is_streamed
+                progress.say(told(lasts, paces, lengths if has_lengths else None))
 
         def run() -> object:
+            if varied is not None:
+                return loading.staged(varied.stages, varied.times, extent)
             if not options.find_rate or objectives is None:
                 return loading.run(paces, extent, options.repeats)
             probing = LoadRunner(target, work, gaps, number, progress, objectives)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from armload.analysis.run import Run
-from armload.analysis.statistics import own_doubt
 from armload.core.values import as_csv
 from armload.report import formatting as words
 from armload.report.cells import Cell, Estimate, cells_of, estimate
@@ -15,7 +14,7 @@ from armload.report.settings import stem
 def token_time(cell: Cell) -> Estimate | None:
     """Return the median time per token over a cell's runs, and where it lies."""
     medians = [run.summary.token_s.p50 for run in cell.counted if run.summary.token_s]
-    return estimate(medians, own_doubt=max(map(own_doubt, cell.rows_s), default=1.0))
+    return estimate(medians, cell.rows_s)
 
 
 def median_words(found: Estimate | None) -> str:

@@ -55,6 +55,8 @@ def load_comparison_view(compared: LoadComparison) -> Group:
 
 
 def _pace(compared: LoadComparison) -> str:
+    if compared.stage is not None:
+        return f"{compared.stage.rates} requests/s ({compared.stage.span})"
     if compared.rate is not None:
         return f"{compared.rate:g} requests/s"
     return counted(compared.concurrency or 0, "client")

@@ -47,7 +47,7 @@ class LoadView:
     Attributes:
         objectives: none where none were given.
         job: the server's; none for a service that armload does not run.
-        points: by pace, the lowest first.
+        points: by pace, the lowest first; stages by time.
         capacity: none without objectives.
     """
 
@@ -61,6 +61,11 @@ class LoadView:
     def is_open(self) -> bool:
         """Whether requests came at a rate, and not from a number of clients."""
         return any(point.assessed.rate is not None for point in self.points)
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether its rate varies, and its points are stages in order of time."""
+        return any(point.assessed.stage is not None for point in self.points)
 
     @property
     def telling(self) -> LoadedPoint:
@@ -123,7 +128,7 @@ class LoadDocument(Value):
         url, board, run, model, dialect, arrivals, seed, requests_from: as in ``load.json``.
         objectives: that its requests were to stay within; none where none were given.
         capacity: what the service sustains within them.
-        points: one for each rate or concurrency, the lowest first.
+        points: one for each rate or concurrency, the lowest first, or for each stage in order.
     """
 
     load: str

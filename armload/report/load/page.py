@@ -19,7 +19,7 @@ from armload.report.layout import Column, Details, Entry, Table
 from armload.report.load.loaded import LoadedPoint, LoadView, words_of_failed
 from armload.report.load.rates import latency_figure, throughput_figure
 from armload.report.load.requests import KINDS, latency_distribution, parts_figure
-from armload.report.load.table import point_table
+from armload.report.load.table import notes, point_table
 from armload.report.load.timeline import timeline
 from armload.report.pages import (
     Block,
@@ -63,7 +63,7 @@ def write_load_report(
 def load_page(loaded: LoadView) -> Page:
     """Return the page of a load with at least one point."""
     load = loaded.load
-    kind = "closed-loop" if load.arrivals == "closed" else load.arrivals
+    kind = {"closed": "closed-loop", "trace": "replayed"}.get(load.arrivals, load.arrivals)
     count = sum(len(point.observed.records) for point in loaded.points)
     about = f"{kind} requests, {count} in all. {words.minute(load.started_utc)}."
     figures = (
@@ -86,8 +86,7 @@ def load_page(loaded: LoadView) -> Page:
             *(figure_section(figure) for figure in figures if figure),
             results_section(
                 "All results",
-                "Latencies count from the time at which a request was scheduled, with 95% "
-                "confidence intervals.",
+                _about_results(loaded),
                 point_table(loaded),
             ),
             Section(title="Slow requests", blocks=tuple(_slow(loaded))),
@@ -96,6 +95,12 @@ def load_page(loaded: LoadView) -> Page:
         ),
         version=load.armload,
     )
+
+
+def _about_results(loaded: LoadView) -> str:
+    intervals = "" if loaded.is_staged else ", with 95% confidence intervals"
+    about = f"Latencies count from the time at which a request was scheduled{intervals}."
+    return " ".join([about, *notes(loaded)])
 
 
 def headline(loaded: LoadView) -> str:

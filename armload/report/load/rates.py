@@ -44,6 +44,8 @@ def throughput_figure(loaded: LoadView) -> Figure | None:
 
 
 def _pace_name(loaded: LoadView) -> str:
+    if loaded.is_staged:
+        return "time"
     return "rate" if loaded.is_open else "clients"
 
 
@@ -51,20 +53,24 @@ def _pace_axis(loaded: LoadView) -> alt.X:
     import altair as alt
 
     title = "scheduled requests/s" if loaded.is_open else "concurrent clients"
+    if loaded.is_staged:
+        title = "start of the stage (s)"
     axis = alt.X("pace:Q").title(title).scale(zero=False, nice=False, padding=14)
     return axis.axis(values=[point.pace for point in loaded.points], format=",.10~g")
 
 
 def _latency_sentence(loaded: LoadView) -> str:
+    latencies = [(point.label, point.assessed.metrics.from_scheduled) for point in loaded.points]
+    has_tokens = any(found.ttft for _, found in latencies)
     known = [
-        (point.label, ttft)
-        for point in (*loaded.points[:1], *loaded.points[1:][-1:])
-        if (ttft := point.assessed.metrics.from_scheduled.ttft) is not None
+        (label, latency)
+        for label, found in latencies
+        if (latency := found.ttft if has_tokens else found.e2e) is not None
     ]
-    (label, ttft), *others = known
+    (label, ttft), *others = (*known[:1], *known[1:][-1:])
     said = (
-        f"{label}: half of the requests had their first token within "
-        f"{words.seconds(ttft.p50.value_s)} of their scheduled time, 99% within "
+        f"{label}: half of the requests had their {'first token' if has_tokens else 'answer'} "
+        f"within {words.seconds(ttft.p50.value_s)} of their scheduled time, 99% within "
         f"{words.seconds(ttft.p99.value_s)}."
     )
     for label, ttft in others:
@@ -222,7 +228,10 @@ def _throughput(loaded: LoadView, title: str, sentence: str) -> Figure:
         layers,
         {
             "rates": rows,
-            "due": [{"pace": point.pace, "rate": point.pace} for point in loaded.points],
+            "due": [
+                {"pace": point.pace, "rate": point.assessed.rate or point.pace}
+                for point in loaded.points
+            ],
         },
         note=dashed,
         legend_columns=columns_for(kinds),

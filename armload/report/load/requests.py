@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from armload.analysis.load.latency import e2e_s, ttft_s
 from armload.analysis.load.parts import Parts
+from armload.analysis.load.records import RequestRecord
 from armload.report import formatting as words
 from armload.report.drawing import MOST_LINES, WIDTH_PIXELS, Rows, columns_for, guide, source
 from armload.report.figures.distribution import LOGARITHMIC_FROM
@@ -157,7 +158,8 @@ def _spread_drawn(shown: Sequence[LoadedPoint], sentence: str) -> Figure:
         line.encode(x, y, colour, order="share:Q"),
         guide(alt.Chart(data), alt.Y("mean(half):Q")),
     )
-    chart = in_panels(layers, data, [FIRST, WHOLE], [1.0, 1.0])
+    panels = [kind for kind in (FIRST, WHOLE) if any(row["cell"] == kind for row in rows)]
+    chart = in_panels(layers, data, panels, [1.0] * len(panels))
     return drawn(
         "distribution",
         "Distribution of the latencies",
@@ -172,8 +174,14 @@ def _spread_drawn(shown: Sequence[LoadedPoint], sentence: str) -> Figure:
 def _lines(point: LoadedPoint) -> Rows:
     rows: Rows = []
     ok = [record for record in point.observed.counted if record.outcome == "ok"]
-    for kind, latency in ((FIRST, ttft_s), (WHOLE, e2e_s)):
-        times = sorted(map(latency, ok))
+    latencies: tuple[tuple[str, Callable[[RequestRecord], float | None]], ...] = (
+        (FIRST, ttft_s),
+        (WHOLE, e2e_s),
+    )
+    for kind, latency in latencies:
+        times = sorted(time_s for each in ok if (time_s := latency(each)) is not None)
+        if not times:
+            continue
         steps = [
             {"cell": kind, "point": point.label, "time": time_s, "share": number / len(times)}
             for number, time_s in enumerate(times, 1)

@@ -25,6 +25,7 @@ def load_view(loaded: LoadView) -> Group:
     """Lay out the points, what is to be said of single ones, and what the service sustains."""
     points = [point.assessed for point in loaded.points]
     lines: list[RenderableType] = [_table(points)]
+    lines += [Prose(each) for each in notes(loaded)]
     for point in points:
         lines += [Prose(each, "yellow") for each in remarks(point)]
         if point.energy and not point.energy.problem:
@@ -34,11 +35,29 @@ def load_view(loaded: LoadView) -> Group:
     return Group(*lines)
 
 
+def notes(loaded: LoadView) -> list[str]:
+    """Say which figures a load has none of, and why."""
+    said = []
+    if are_of_embeddings([point.assessed for point in loaded.points]):
+        said.append(
+            "Embeddings have neither a first token nor a time per token: the time is to the answer."
+        )
+    if loaded.is_staged:
+        left = ", and requests of one stage may still be served in the next"
+        said.append(
+            f"No confidence intervals: the rate varies{left if len(loaded.points) > 1 else ''}."
+        )
+    return said
+
+
 def _finding(loaded: LoadView) -> str:
-    """Say what the service sustains; without objectives, why requests were slow at the end."""
+    """Say what the service sustains; without objectives, why requests were slow at the end.
+
+    Where the rate varies, the end is no limit of the service.
+    """
     if loaded.capacity is not None:
         return loaded.capacity.sentence
-    if not loaded.points:
+    if not loaded.points or loaded.is_staged:
         return ""
     why = why_slow(loaded.points[-1].assessed)
     return f"{loaded.points[-1].label}: {why}" if why else ""
@@ -46,6 +65,8 @@ def _finding(loaded: LoadView) -> str:
 
 def pace(point: AssessedPoint) -> str:
     """Name a point: ``0.5/s``, or the number of its clients."""
+    if point.stage is not None:
+        return f"{point.stage.rates}/s ({point.stage.span})"
     return str(point.concurrency) if point.rate is None else f"{point.rate:g}/s"
 
 
@@ -84,16 +105,17 @@ def _table(points: Sequence[AssessedPoint]) -> Table:
     has_objectives = any(point.metrics.goodput for point in points)
     has_energy = any(point.energy for point in points)
     is_open = any(point.rate is not None for point in points)
+    of_embeddings = are_of_embeddings(points)
+    headings = ["output\ntok/s", "first token\np50", "\np99", "per token\np50"]
+    if of_embeddings:
+        headings = ["input\ntok/s"]
     table = Table(
         Column(heading="rate" if is_open else "clients", is_number=True),
         Column(heading="ok", is_number=True),
         Column(heading="req/s", is_number=True),
         *([Column(heading="goodput\nreq/s", is_number=True)] if has_objectives else []),
-        Column(heading="output\ntok/s", is_number=True),
-        Column(heading="first token\np50", is_number=True),
-        Column(heading="\np99", is_number=True),
-        Column(heading="per token\np50", is_number=True),
-        Column(heading="end to end\np50", is_number=True),
+        *(Column(heading=heading, is_number=True) for heading in headings),
+        Column(heading=f"{'embedding' if of_embeddings else 'end to end'}\np50", is_number=True),
         Column(heading="\np99", is_number=True),
         *([Column(heading="J per\nrequest", is_number=True)] if has_energy else []),
         *([Column(heading="\ntoken", is_number=True)] if has_energy else []),
@@ -101,7 +123,7 @@ def _table(points: Sequence[AssessedPoint]) -> Table:
     for point in points:
         energy = (per_request(point), per_token(point)) if has_energy else ()
         table.add(
-            *_row(point, has_objectives=has_objectives),
+            *_row(point, has_objectives=has_objectives, of_embeddings=of_embeddings),
             *(words.joules(each) for each in energy),
         )
     return table
@@ -117,17 +139,26 @@ def per_token(point: AssessedPoint) -> float | None:
     return point.energy.joules_per_token if point.energy else None
 
 
-def _row(point: AssessedPoint, *, has_objectives: bool) -> list[str | Text]:
+def are_of_embeddings(points: Sequence[AssessedPoint]) -> bool:
+    """Return whether no answer of these points has a first token, or any token."""
+    answered = [point.metrics for point in points if point.metrics.ok]
+    return bool(answered) and all(metrics.is_of_embeddings for metrics in answered)
+
+
+def _row(point: AssessedPoint, *, has_objectives: bool, of_embeddings: bool) -> list[str | Text]:
     metrics = point.metrics
     from_scheduled = metrics.from_scheduled
+    tokens = [
+        words.rate(metrics.output_tokens_per_s),
+        *_middle_and_slow(from_scheduled.ttft),
+        _shown(metrics.tpot.p50 if metrics.tpot else None),
+    ]
     return [
         Text(pace(point), style="bold"),
         f"{metrics.ok}/{metrics.ok + sum(metrics.failed.values())}",
         words.rate(metrics.requests_per_s),
         *([_goodput(metrics)] if has_objectives else []),
-        words.rate(metrics.output_tokens_per_s),
-        *_middle_and_slow(from_scheduled.ttft),
-        _shown(metrics.tpot.p50 if metrics.tpot else None),
+        *([words.rate(metrics.prompt_tokens_per_s)] if of_embeddings else tokens),
         *_middle_and_slow(from_scheduled.e2e),
     ]
 
@@ -152,16 +183,18 @@ def point_table(loaded: LoadView) -> Table:
     has_objectives = loaded.objectives is not None
     has_energy = any(point.assessed.energy for point in loaded.points)
     pace_heading, unit = ("rate", "requests/s") if loaded.is_open else ("clients", "")
+    of_embeddings = are_of_embeddings([point.assessed for point in loaded.points])
+    latencies = ("embedding",) if of_embeddings else ("first token", "per token", "end to end")
     table = Table(
         Column(heading=pace_heading, unit=unit, is_number=True),
         Column(heading="answered", unit="of those sent", is_number=True),
         Column(heading="independent", unit="observations", is_number=True),
         *([Column(heading="within SLO", is_number=True)] if has_objectives else []),
         Column(heading="throughput", unit="requests/s", is_number=True),
-        Column(heading="output", unit="tokens/s", is_number=True),
+        Column(heading="input" if of_embeddings else "output", unit="tokens/s", is_number=True),
         *(
             Column(heading=f"{latency} {percentile}", is_number=True)
-            for latency in ("first token", "per token", "end to end")
+            for latency in latencies
             for percentile in ("p50", "p99")
         ),
         *([Column(heading="energy", unit="J/request", is_number=True)] if has_energy else []),
@@ -171,16 +204,22 @@ def point_table(loaded: LoadView) -> Table:
     for point in loaded.points:
         metrics = point.assessed.metrics
         state = "valid" if metrics.valid else "not valid"
-        found = (metrics.from_scheduled.ttft, metrics.tpot, metrics.from_scheduled.e2e)
+        found = [metrics.from_scheduled.e2e]
+        tokens_per_s = metrics.prompt_tokens_per_s
+        if not of_embeddings:
+            found[:0] = [metrics.from_scheduled.ttft, metrics.tpot]
+            tokens_per_s = metrics.output_tokens_per_s
+        stage = point.assessed.stage
+        name = f"{stage.rates} ({stage.span})" if stage else f"{point.pace:g}"
         share = metrics.goodput.share if metrics.goodput else 0.0
         energy = (per_request(point.assessed), per_token(point.assessed)) if has_energy else ()
         table.add(
-            Entry(text=f"{point.pace:g}", number=point.pace),
+            Entry(text=name, number=point.pace),
             Entry(text=f"{metrics.ok} / {metrics.requests}", number=metrics.ok),
             Entry(text=f"{metrics.independent:.0f}", number=metrics.independent),
             *([Entry(text=percentage(share), number=share)] if has_objectives else []),
             Entry(text=words.rate(metrics.requests_per_s), number=metrics.requests_per_s),
-            Entry(text=words.rate(metrics.output_tokens_per_s), number=metrics.output_tokens_per_s),
+            Entry(text=words.rate(tokens_per_s), number=tokens_per_s),
             *(
                 _time(quantile)
                 for each in found

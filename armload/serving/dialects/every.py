@@ -6,9 +6,15 @@ from armload.core.errors import UsageError
 from armload.serving.dialects.dialect import Dialect
 from armload.serving.dialects.llama_server import LlamaServer
 from armload.serving.dialects.llm_serving import LlmServing
-from armload.serving.dialects.openai import OpenAi, OpenAiChat
+from armload.serving.dialects.openai import OpenAi, OpenAiChat, OpenAiEmbeddings
 
-DIALECTS: tuple[Dialect, ...] = (OpenAi(), OpenAiChat(), LlamaServer(), LlmServing())
+DIALECTS: tuple[Dialect, ...] = (
+    OpenAi(),
+    OpenAiChat(),
+    OpenAiEmbeddings(),
+    LlamaServer(),
+    LlmServing(),
+)
 
 
 def dialect_named(name: str) -> Dialect:

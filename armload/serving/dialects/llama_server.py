@@ -19,6 +19,7 @@ class LlamaServer:
 
     name = "llama-server"
     path = "/completion"
+    is_streamed = True
 
     def body(self, ask: CompletionRequest, model: str) -> dict[str, Any]:
         """Return the body of a request: greedy, and without reuse of an earlier prompt."""
@@ -30,6 +31,8 @@ class LlamaServer:
             "cache_prompt": False,
             "stream": True,
             **length_words(ask),
+            **({} if ask.json_schema is None else {"json_schema": ask.json_schema}),
+            **ask.extra_body,
         }
 
     def event(self, content: dict[str, Any]) -> Event:

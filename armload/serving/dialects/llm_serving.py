@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from armload.serving.dialects.dialect import CompletionRequest, Event, prompt_alone
+from armload.serving.dialects.dialect import CompletionRequest, Event, text_alone
 from armload.serving.front.llm_serving import FAILURES
 
 
@@ -16,16 +16,18 @@ class LlmServing:
 
     name = "llm-serving"
     path = "/models/llama2/generate_stream"
+    is_streamed = True
 
     def body(self, ask: CompletionRequest, model: str) -> dict[str, Any]:
         """Return the body as that project's test client sends it, booleans as text."""
         del model  # its path names one
         return {
-            "inputs": prompt_alone(ask, self.name),
+            "inputs": text_alone(ask, self.name),
             "parameters": {
                 "max_new_tokens": ask.max_tokens,
                 "do_sample": "False",
                 "return_full_text": "True",
+                **ask.extra_body,
             },
         }
 

@@ -1,16 +1,19 @@
-"""OpenAI's completions and chats, also of vLLM, SGLang and llama-server."""
+"""OpenAI's completions, chats and embeddings, also of vLLM, SGLang and llama-server."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from armload.serving.dialects.dialect import (
     CompletionRequest,
     Event,
+    ToolCallPart,
     error_in,
     length_words,
     llama_timings,
     prompt_alone,
+    text_alone,
 )
 
 
@@ -19,10 +22,12 @@ class OpenAi:
 
     name = "openai"
     path = "/v1/completions"
+    is_streamed = True
 
     def body(self, ask: CompletionRequest, model: str) -> dict[str, Any]:
-        """Return the body of a greedy request."""
-        return {"prompt": prompt_alone(ask, self.name), **common_body(ask, model)}
+        """Return the body of a request; llama-server reads a schema from a key of its own."""
+        schema = {} if ask.json_schema is None else {"json_schema": ask.json_schema}
+        return {"prompt": prompt_alone(ask, self.name), **schema, **common_body(ask, model)}
 
     def event(self, content: dict[str, Any]) -> Event:
         """Read one event."""
@@ -31,7 +36,9 @@ class OpenAi:
 
 
 def common_body(ask: CompletionRequest, model: str) -> dict[str, Any]:
-    """Return what completions and chats are both asked with."""
+    """Return what completions and chats are both asked with: greedy, unless the request says so."""
+    schema = {"name": "answer", "strict": True, "schema": ask.json_schema}
+    wanted = {"response_format": {"type": "json_schema", "json_schema": schema}}
     return {
         "model": model,
         "max_tokens": ask.max_tokens,
@@ -39,6 +46,8 @@ def common_body(ask: CompletionRequest, model: str) -> dict[str, Any]:
         "stream": True,
         "stream_options": {"include_usage": True},
         **length_words(ask),
+        **({} if ask.json_schema is None else wanted),
+        **ask.extra_body,
     }
 
 
@@ -72,15 +81,51 @@ class OpenAiChat:
 
     name = "openai-chat"
     path = "/v1/chat/completions"
+    is_streamed = True
 
     def body(self, ask: CompletionRequest, model: str) -> dict[str, Any]:
-        """Return the body of a greedy request."""
-        messages = [message.model_dump() for message in ask.chat]
-        return {"messages": messages, **common_body(ask, model)}
+        """Return the body of a request."""
+        messages = [message.model_dump(exclude_defaults=True) for message in ask.chat]
+        tools = {"tools": ask.tools, "tool_choice": ask.tool_choice or "auto"}
+        return {"messages": messages, **(tools if ask.tools else {}), **common_body(ask, model)}
 
     def event(self, content: dict[str, Any]) -> Event:
         """Read one event; the first has a role and no text."""
         choice = first_choice(content)
         delta = choice.get("delta") or {}
         thought = delta.get("reasoning_content") or delta.get("reasoning") or ""
-        return event_of(content, choice, f"{thought}{delta.get('content') or ''}")
+        said = str(delta.get("content") or "")
+        calls = tuple(_call(part) for part in delta.get("tool_calls") or ())
+        text = f"{thought}{said}{''.join(call.name + call.arguments for call in calls)}"
+        return replace(event_of(content, choice, text), content=said, tool_calls=calls)
+
+
+def _call(part: dict[str, Any]) -> ToolCallPart:
+    function = part.get("function") or {}
+    return ToolCallPart(
+        index=int(part["index"]),
+        name=str(function.get("name") or ""),
+        arguments=str(function.get("arguments") or ""),
+    )
+
+
+class OpenAiEmbeddings:
+    """An embedding for each request, in one piece."""
+
+    name = "openai-embeddings"
+    path = "/v1/embeddings"
+    is_streamed = False
+
+    def body(self, ask: CompletionRequest, model: str) -> dict[str, Any]:
+        """Return the body of a request for one embedding."""
+        return {"model": model, "input": text_alone(ask, self.name), **ask.extra_body}
+
+    def event(self, content: dict[str, Any]) -> Event:
+        """Read the answer."""
+        if error := error_in(content):
+            return Event(error=error)
+        (item,) = content["data"]
+        if not (isinstance(item["embedding"], list) and item["embedding"]):
+            raise ValueError("an embedding is no list of numbers")
+        usage = content.get("usage") or {}
+        return Event(dimensions=len(item["embedding"]), prompt_tokens=usage.get("prompt_tokens"))

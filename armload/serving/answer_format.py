@@ -1,0 +1,121 @@
+"""Whether an answer is the JSON, or the tool call, that its request asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+from armload.analysis.load.records import ToolCall
+from armload.core.errors import DataError
+from armload.serving.dialects.dialect import CompletionRequest
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
+
+Mismatch = tuple[Literal["not-json", "schema-mismatch"], str]
+
+_LONGEST = 300
+_MAY_CALL = (None, "auto", "none")
+
+
+def check_schema(where: str, schema: object) -> dict[str, Any]:
+    """Return a JSON schema that a person has supplied.
+
+    Args:
+        where: it comes from, for messages.
+
+    Raises:
+        DataError: it is none.
+    """
+    from jsonschema.exceptions import SchemaError
+
+    if not isinstance(schema, dict):
+        raise DataError(f"{where}: a JSON schema must be an object.", 'Example: {"type": "object"}')
+    try:
+        _validator(json.dumps(schema))
+    except SchemaError as error:
+        raise DataError(
+            f"{where}: not a JSON schema: {error.json_path}: {error.message[:_LONGEST]}.",
+            "See https://json-schema.org.",
+        ) from error
+    except RecursionError:
+        raise DataError(f"{where}: nested too deep.", "Use a simpler schema.") from None
+    return schema
+
+
+def check_tools(where: str, tools: Sequence[dict[str, Any]]) -> None:
+    """Refuse tools that are not as OpenAI describes them.
+
+    Raises:
+        DataError: one is not.
+    """
+    for tool in tools:
+        match tool:
+            case {"type": "function", "function": {"name": str(name), **about}} if name:
+                check_schema(f"{where}: tool {name}", about.get("parameters", {}))
+            case _:
+                raise DataError(
+                    f"{where}: a tool must be a function with a name.",
+                    'Example: {"type": "function", "function": {"name": "weather", "parameters": '
+                    '{"type": "object"}}}',
+                )
+
+
+def mismatch(ask: CompletionRequest, content: str, calls: Sequence[ToolCall]) -> Mismatch | None:
+    """Say in what a whole answer is not as asked; none where it is.
+
+    Args:
+        content: without thoughts and tool calls.
+    """
+    if ask.tools:
+        return _wrong_calls(ask, calls)
+    return None if ask.json_schema is None else _unfit("the answer", content, ask.json_schema)
+
+
+def _wrong_calls(ask: CompletionRequest, calls: Sequence[ToolCall]) -> Mismatch | None:
+    schemas = {tool["function"]["name"]: tool["function"].get("parameters") for tool in ask.tools}
+    if not calls and ask.tool_choice not in _MAY_CALL:
+        return "schema-mismatch", "no tool was called"
+    for call in calls:
+        if call.name not in schemas:
+            return "schema-mismatch", f"there is no tool {call.name[:_LONGEST]!a}"
+        found = _unfit(f"the call of {call.name}", call.arguments or "{}", schemas[call.name] or {})
+        if found:
+            return found
+    return None
+
+
+def _unfit(what: str, text: str, schema: dict[str, Any]) -> Mismatch | None:
+    from jsonschema.exceptions import best_match
+    from referencing.exceptions import Unresolvable
+
+    try:
+        content = json.loads(text, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        return "not-json", f"{what} is not JSON: {error}"[:_LONGEST]
+    try:
+        found = best_match(_validator(json.dumps(schema)).iter_errors(content))
+    except (Unresolvable, RecursionError) as error:
+        return "schema-mismatch", f"the schema cannot be followed: {error}"[:_LONGEST]
+    if found is None:
+        return None
+    return "schema-mismatch", f"{what} does not fit: {found.json_path}: {found.message}"[:_LONGEST]
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number")
+
+
+@lru_cache(maxsize=256)
+def _validator(schema_text: str) -> Validator:
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import validator_for
+    from referencing import Registry
+
+    schema = json.loads(schema_text)
+    kind = validator_for(schema, default=Draft202012Validator)
+    kind.check_schema(schema)
+    # Without a registry, references to other documents would be fetched.
+    return kind(schema, registry=Registry())

@@ -28,8 +28,13 @@ from armload.serving.loads import LoadFolder
 from armload.serving.readiness import check_url
 from armload.serving.service import target_of_service
 from armload.serving.starting import served
-from armload.serving.target import LoadLevel, LoadTarget, StopCondition
+from armload.serving.target import LoadLevel, LoadTarget, RateUnit, StopCondition
 from armload.serving.tokenizer import ServiceApi
+from armload.serving.users import Users, read_seconds
+from armload.serving.workload import Lengths, read_lengths, synthetic
+
+_NUMBER_OF_PREFIX = -2
+"""Of the synthetic request whose prompt it is; those that are sent have others."""
 
 
 def check_combination(options: LoadOptions) -> None:
@@ -47,6 +52,7 @@ def check_combination(options: LoadOptions) -> None:
             "Give either --rate or --concurrency, or let --find-rate find the highest rate.",
             "Example: --rate 0.5,1,2 (requests per second) or --concurrency 1,2,4 (clients)",
         )
+    _check_users(options)
     if options.data and options.prompt_tokens:
         raise UsageError("--data cannot be combined with --prompt-tokens.", "Remove one.")
     if options.data and options.stop_at_end:
@@ -75,7 +81,76 @@ def check_combination(options: LoadOptions) -> None:
         raise UsageError("--api-key-file is an option of --url.", "Remove it.")
 
 
+def _check_users(options: LoadOptions) -> None:
+    if options.think_time and not options.turns:
+        raise UsageError(
+            "--think-time is the pause between turns, and --turns is missing.",
+            "Example: --turns 4 --think-time 5",
+        )
+    if "prefix_share" in options.model_fields_set and options.prefix_tokens is None:
+        raise UsageError(
+            "--prefix-share needs the length of the prefix: --prefix-tokens is missing.",
+            "Example: --prefix-tokens 256 --prefix-share 0.8",
+        )
+
+
+def users_of(options: LoadOptions) -> Users:
+    """Return how users behave, without the prefix that their prompts share.
+
+    Raises:
+        UsageError: what was typed is no distribution.
+    """
+    return Users(
+        turns=read_lengths("turns", options.turns) if options.turns else None,
+        think=read_seconds("think-time", options.think_time) if options.think_time else None,
+        patience=read_seconds("patience", options.patience) if options.patience else None,
+        prefix_share=options.prefix_share,
+        seed=options.seed,
+    )
+
+
+def with_prefix(
+    users: Users,
+    tokens: int | None,
+    target: LoadTarget,
+    api: ServiceApi,
+    progress: Progress,
+) -> Users:
+    """Return users whose prompts share a prefix of so many tokens; none for no prefix.
+
+    Where prompts repeat, and the service caches none, that is said.
+
+    Raises:
+        UsageError: its vocabulary has too few common words.
+    """
+    if tokens is not None:
+        length = Lengths(kind="constant", low=tokens, high=tokens)
+        words = synthetic(
+            prompt=length,
+            answer=None,
+            stops_at_end=False,
+            seed=users.seed,
+            api=api,
+            progress=progress,
+        )
+        prefix = words.ask(_NUMBER_OF_PREFIX).prompt
+        users = users.model_copy(
+            update={"prefix": prefix, "prefix_length": f"{tokens} {words.unit}"}
+        )
+    if users.repeat_prompts and (target.settings or {}).get("prompt_cache_bytes") == 0:
+        progress.say(
+            "The service caches no prompts: it processes what they repeat each time. "
+            "Serve the model with --prompt-cache to cache them."
+        )
+    return users
+
+
 def _check_find_rate(options: LoadOptions) -> None:
+    options.refuse(
+        ("turns", "patience"),
+        "--find-rate, whose statistics are those of requests that stand alone and are awaited",
+        "Use --rate.",
+    )
     options.refuse(
         ("rate", "concurrency", "duration", "requests", "warmup", "repeats"),
         "--find-rate, which chooses rates, durations and warm-ups itself",
@@ -92,7 +167,8 @@ def paces_of(options: LoadOptions) -> list[LoadLevel]:
     """Return the rates, or the numbers of clients, of a sweep; none where the rate is found."""
     if options.concurrency:
         return [LoadLevel(concurrency=each) for each in options.concurrency]
-    return [LoadLevel(rate=each) for each in options.rate]
+    unit: RateUnit = "conversations" if options.turns else "requests"
+    return [LoadLevel(rate=each, unit=unit) for each in options.rate]
 
 
 def extent_of(options: LoadOptions) -> StopCondition:

@@ -95,7 +95,7 @@ def test_the_servers_own_timings_and_counts_are_kept() -> None:
         record = sent(service.url)
     assert [tokens for _, tokens in record.chunks] == [1, 2, 3, 4]
     assert record.prompt_tokens == 7
-    assert record.timings.cached_tokens == 2
+    assert record.cached_tokens == 2
     assert (record.timings.prompt_ms, record.timings.generated_ms) == (1.5, 2.5)
 
 

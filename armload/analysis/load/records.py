@@ -72,6 +72,8 @@ Outcome = Literal[
     "dropped",
     "timeout",
     "malformed",
+    "abandoned",
+    "context-full",
     "cancelled",
 ]
 """How a request ended.
@@ -79,9 +81,13 @@ Outcome = Literal[
 ``client-limit``: this machine had no file or port left for a connection; ``refused``: no
 connection to the service; ``http``: it answered with a status of 400 to 499; ``server-error``: with
 500 or more, or with an error in the stream; ``dropped``: the connection ended before the answer;
-``timeout``: the client's limit; ``malformed``: the answer was not of its dialect; ``cancelled``:
-the client was stopped first. All but ``ok`` are failures.
+``timeout``: the client's limit; ``malformed``: the answer was not of its dialect; ``abandoned``:
+the user had no patience left; ``context-full``: the conversation has become longer than the
+context of a slot; ``cancelled``: the client was stopped first. All but ``ok`` are failures.
 """
+
+ENDED_BY_THE_USER = frozenset(("abandoned", "context-full", "cancelled"))
+"""Outcomes that are no faults of the service."""
 
 
 _FIRST_ERROR = 400
@@ -94,13 +100,12 @@ class ServerTimings(Value):
     """What the server says of a request, where it says anything.
 
     Attributes:
-        prompt_tokens, cached_tokens: of the prompt, and those of it that it had in its cache.
+        prompt_tokens: of the prompt, with those that it had in its cache.
         prompt_ms: for the tokens of the prompt that it had not.
         generated_tokens, generated_ms: of the answer.
     """
 
     prompt_tokens: int | None = None
-    cached_tokens: int | None = None
     prompt_ms: float | None = None
     generated_tokens: int | None = None
     generated_ms: float | None = None
@@ -112,6 +117,9 @@ class RequestRecord(Value):
     Attributes:
         number: its place in the schedule, from 0.
         is_warmup: excluded from the figures.
+        conversation: that it is a turn of, from 0; none where it stands alone.
+        turn: its place in the conversation, from 0.
+        turns: that the conversation was to have.
         scheduled_s: when it was to be sent.
         begun_s: when the client began with it, before it connected; what this is later than
             scheduled is the client's own lateness.
@@ -124,6 +132,7 @@ class RequestRecord(Value):
         status: of HTTP.
         error: what the server or the system said of a failure.
         prompt_tokens, generated_tokens: by the server's own count.
+        cached_tokens: those of the prompt that it had in its cache, likewise.
         limit_tokens: the most that it was asked to generate.
         finish_reason: in the dialect's word, such as ``stop`` or ``length``; ``unknown`` of an
             answer whose stream was ended properly and gave none.
@@ -132,10 +141,14 @@ class RequestRecord(Value):
         timings: the server's own.
         prompt: what was asked; of a chat, its last message.
         text: of the answer, as far as it came.
+        thought_characters: of the text: a model's reasoning, which precedes its answer.
     """
 
     number: int
     is_warmup: bool = False
+    conversation: int | None = None
+    turn: int = 0
+    turns: int = 1
     scheduled_s: float
     begun_s: float | None = None
     sent_s: float | None = None
@@ -147,6 +160,7 @@ class RequestRecord(Value):
     error: str = ""
     prompt_tokens: int | None = None
     generated_tokens: int | None = None
+    cached_tokens: int | None = None
     limit_tokens: int | None = None
     finish_reason: str = ""
     is_truncated: bool = False
@@ -154,6 +168,26 @@ class RequestRecord(Value):
     timings: ServerTimings | None = None
     prompt: str = ""
     text: str = ""
+    thought_characters: int = 0
+
+    @property
+    def answer(self) -> str:
+        """The text without a model's reasoning."""
+        return self.text[self.thought_characters :]
+
+    @property
+    def received_tokens(self) -> int:
+        """As far as the answer came; a chunk counts as one where the server does not say."""
+        if self.generated_tokens is not None:
+            return self.generated_tokens
+        last = self.chunks[-1][1] if self.chunks else None
+        return len(self.chunks) if last is None else last
+
+    def has_filled(self, context_tokens: int | None) -> bool:
+        """Return whether prompt and answer are known to have filled the context of a slot."""
+        tokens = (self.prompt_tokens or 0) + (self.generated_tokens or 0)
+        is_full = context_tokens is not None and tokens >= context_tokens - 1
+        return self.is_cut_off and (self.is_truncated or is_full)
 
     @property
     def failure(self) -> str:
@@ -194,7 +228,7 @@ class LoadPoint(Value):
     """One step of a sweep.
 
     Attributes:
-        rate: requests/s on average, in an open loop.
+        rate: requests/s, or conversations/s, on average, in an open loop.
         concurrency: clients that each wait for an answer before they send again, in a closed loop.
         duration_s: in which requests are scheduled; none where a number of requests ends it.
         requests: that were scheduled.
@@ -203,6 +237,9 @@ class LoadPoint(Value):
         seed: of its schedule; none for the load's own.
         verdict: of a search for the highest rate.
         service_ended: what ended the service, or its connection, within the point; else empty.
+        freed_s: where users gave up: how long after the last request the service had none left;
+            none where it does not tell.
+        left_busy: requests that it had then still not let go of.
         is_under_way: it has not ended; of a load that nobody runs, its command was killed.
         clock: of the board; none for a service that is reached by its URL alone.
     """
@@ -216,6 +253,8 @@ class LoadPoint(Value):
     seed: int | None = None
     verdict: RateVerdict | None = None
     service_ended: str = ""
+    freed_s: float | None = None
+    left_busy: int = 0
     is_under_way: bool = False
     clock: ClockOffset | None = None
 

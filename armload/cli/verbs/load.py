@@ -86,7 +86,56 @@ class RequestOptions(OptionGroup):
     ] = ""
 
 
-class LoadOptions(ServiceSettings, RequestOptions, Waiting, EngineSource, OutputOptions):
+class UserOptions(OptionGroup):
+    """What the users do that send the requests."""
+
+    heading = "Users"
+
+    turns: Annotated[
+        str,
+        Option(
+            "requests of a conversation, each sent after the answer to the one before, which it "
+            "quotes: 4, uniform:2-6, lognormal:4:0.5; --rate, --requests and --warmup then count "
+            "conversations",
+            "TURNS",
+            "1",
+        ),
+    ] = ""
+    think_time: Annotated[
+        str,
+        Option(
+            "seconds from an answer to the next turn: 5, uniform:2-10, exponential:5, "
+            "lognormal:5:0.8",
+            "SECONDS",
+            "0",
+        ),
+    ] = ""
+    patience: Annotated[
+        str,
+        Option(
+            "seconds after which a user abandons a request that is not fully answered; as for "
+            "--think-time",
+            "SECONDS",
+            "unlimited",
+        ),
+    ] = ""
+    prefix_tokens: Annotated[
+        Annotated[int, Field(ge=1, le=1_000_000)] | None,
+        Option(
+            "length of a prefix that prompts share, such as a system prompt; added to theirs",
+            "TOKENS",
+            "none",
+        ),
+    ] = None
+    prefix_share: Annotated[
+        Annotated[float, Field(gt=0, le=1)],
+        Option("share of the requests, or conversations, that begin with that prefix", "SHARE"),
+    ] = 1.0
+
+
+class LoadOptions(
+    ServiceSettings, RequestOptions, UserOptions, Waiting, EngineSource, OutputOptions
+):
     """A service, and the load on it."""
 
     heading = "Load"
@@ -220,6 +269,8 @@ def load(options: LoadOptions) -> None:
         paces_of,
         target_of,
         target_on_board,
+        users_of,
+        with_prefix,
     )
     from armload.runs.request import Request
     from armload.serving.arrivals import read_arrivals
@@ -245,6 +296,9 @@ def load(options: LoadOptions) -> None:
     prompt = read_lengths("prompt-tokens", options.prompt_tokens or PROMPT_TOKENS)
     answer = read_lengths("n-predict", options.n_predict) if options.n_predict else None
     most = None if options.find_rate else needed(paces, extent, gaps, number, options.repeats)
+    users = users_of(options)
+    if users.turns:
+        most = None
     spoken = dialect_named(options.dialect or ("openai" if url else "llama-server"))
     plan = serving_plan(options.part(ServiceSettings))
     first = CompletionRequest(prompt="Once upon a time", max_tokens=1)
@@ -261,8 +315,10 @@ def load(options: LoadOptions) -> None:
         reached = target_on_board(request, model, plan, spoken, progress)
     with reached as target:
         check_service(target, first, extent.timeout_s)
+        api = ServiceApi(target.url, target.api_key)
+        users = with_prefix(users, options.prefix_tokens, target, api, progress)
         work = workload_of(
-            ServiceApi(target.url, target.api_key),
+            api,
             data,
             prompt=prompt,
             answer=answer,
@@ -272,14 +328,18 @@ def load(options: LoadOptions) -> None:
             progress=progress,
         )
         loading = LoadRunner(
-            target, work, gaps, number, progress, objectives, finds_rate=options.find_rate
+            *(target, work, gaps, number, progress, objectives),
+            finds_rate=options.find_rate,
+            users=users,
         )
         at_a_time = (target.settings or {}).get("slots")
         if not options.find_rate:
             alone = measure_alone(target, work, extent.timeout_s, progress)
             if alone is not None:
                 lasts = expected(
-                    *(alone, work, paces * options.repeats, extent, gaps, number), slots=at_a_time
+                    *(alone, work, paces * options.repeats, extent, gaps, number),
+                    slots=at_a_time,
+                    users=users,
                 )
                 progress.say(
                     told(
@@ -292,7 +352,7 @@ def load(options: LoadOptions) -> None:
         def run() -> object:
             if not options.find_rate or objectives is None:
                 return loading.run(paces, extent, options.repeats)
-            probing = LoadRunner(target, work, gaps, number, progress, objectives)
+            probing = LoadRunner(target, work, gaps, number, progress, objectives, users=users)
             return search(
                 *(probing, loading, objectives, extent),
                 slots=at_a_time,

@@ -7,6 +7,7 @@ from typing import Any
 from armload.serving.dialects.dialect import (
     CompletionRequest,
     Event,
+    cached_tokens,
     error_in,
     length_words,
     llama_timings,
@@ -54,13 +55,22 @@ def first_choice(content: dict[str, Any]) -> dict[str, Any]:
     return dict(choices[0]) if choices else {}
 
 
-def event_of(content: dict[str, Any], choice: dict[str, Any], text: str) -> Event:
-    """Describe an event."""
+def event_of(
+    content: dict[str, Any], choice: dict[str, Any], text: str, thought: str = ""
+) -> Event:
+    """Describe an event.
+
+    Args:
+        text: of the answer.
+        thought: before it.
+    """
     usage = content.get("usage") or {}
     return Event(
-        text=text,
+        text=thought + text,
+        thought_characters=len(thought),
         prompt_tokens=usage.get("prompt_tokens"),
         generated_tokens=usage.get("completion_tokens"),
+        cached_tokens=cached_tokens(content),
         finish_reason=str(choice.get("finish_reason") or ""),
         timings=llama_timings(content),
         error=error_in(content),
@@ -83,4 +93,4 @@ class OpenAiChat:
         choice = first_choice(content)
         delta = choice.get("delta") or {}
         thought = delta.get("reasoning_content") or delta.get("reasoning") or ""
-        return event_of(content, choice, f"{thought}{delta.get('content') or ''}")
+        return event_of(content, choice, str(delta.get("content") or ""), str(thought))

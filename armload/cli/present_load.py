@@ -179,7 +179,8 @@ def extent_of(options: LoadOptions) -> StopCondition:
     """
     count = options.requests
     if count is not None:
-        _check_warmup(options.warmup, count, counted(count, "request"))
+        unit = "conversation" if options.turns else "request"
+        _check_warmup(options.warmup, count, counted(count, unit))
     return StopCondition(
         duration_s=options.duration or (DURATION_S if count is None else None),
         requests=count,
@@ -216,7 +217,7 @@ def _count(pace: LoadLevel, extent: StopCondition, arrivals: Arrivals, seed: int
             pace.rate, duration_s=extent.duration_s, requests=extent.requests, seed=seed
         )
     )
-    _check_warmup(extent.warmup, count, f"the {counted(count, 'request')} at {pace}")
+    _check_warmup(extent.warmup, count, f"the {counted(count, pace.unit[:-1])} at {pace}")
     return count
 
 

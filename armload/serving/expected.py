@@ -133,7 +133,7 @@ def expected(
         behave.conversation(number, lambda: workload.ask(next(numbers)))
         for number in range(_SAMPLED_REQUESTS)
     ]
-    request_s = fmean(map(alone.conversation_s, begun))
+    request_s = sum(map(alone.conversation_s, begun)) / len(begun)
     pauses_s = fmean(sum(each.think_s) for each in begun)
     spans = [_span_s(pace, extent, arrivals, seed, request_s, pauses_s, slots) for pace in paces]
     return LoadDuration(

@@ -30,6 +30,7 @@ from armload.serving.loads import LoadFolder
 from armload.serving.point_runner import open_loop
 from armload.serving.readiness import check_service, check_url
 from armload.serving.target import LoadLevel, LoadTarget, StopCondition
+from armload.serving.users import Users
 from armload.serving.workload import Listed
 from tests.stub_service import StubService, answer_of, stub_service
 
@@ -240,7 +241,8 @@ def cancelled_after(seconds: float, url: str, times: list[float]) -> list[Reques
     async def run() -> None:
         async with connected("") as session:
             client = Client(session, url, dialect_named("openai"), "stub", 60)
-            await open_loop(client, [ASK] * len(times), times, warmup=0, note=records.append)
+            alone = [Users().conversation(number, lambda: ASK) for number, _ in enumerate(times)]
+            await open_loop(client, alone, times, warmup=0, note=records.append)
 
     async def cancel() -> None:
         task = asyncio.create_task(run())

@@ -42,7 +42,7 @@ def _conversations(found: Conversations) -> str:
         f"{found.ended[how]:,} {what}" for how, what in _ENDINGS.items() if how in found.ended
     ]
     return (
-        f"{counted(found.begun, 'conversation')} with {found.turns:.1f} turns on average: "
+        f"{counted(found.begun, 'conversation')} with {found.turns:.3g} turns on average: "
         f"{', '.join(words)}."
     )
 
@@ -55,8 +55,8 @@ def _abandoned(found: Abandoned, requests: int) -> str:
     )
     if found.left_busy:
         said += (
-            f" The service did not notice: it was still working on "
-            f"{counted(found.left_busy, 'request')} long after the last had ended."
+            f" Long after the last request had ended, {counted(found.left_busy, 'request')} kept "
+            "the service busy: it may not notice that users have left."
         )
     return said
 

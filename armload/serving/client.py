@@ -227,6 +227,7 @@ class Client:
             answer.fail("dropped", f"the connection ended: {error or type(error).__name__}")
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             answer.fail("malformed", f"this is not of dialect {self._dialect.name}: {error!r}")
+        text, content = "".join(answer.parts), "".join(answer.content)
         return RequestRecord(
             number=number,
             is_warmup=is_warmup,
@@ -248,8 +249,8 @@ class Client:
             ignored_lines=answer.ignored_lines,
             timings=answer.timings,
             prompt=ask.last,
-            text="".join(answer.parts),
-            thought_characters=answer.thought_characters,
+            text=text,
+            content=None if content == text else content,
         )
 
 
@@ -263,13 +264,13 @@ class _Answer:
         self.header_s: float | None = None
         self.chunks: list[tuple[float, int | None]] = []
         self.parts: list[str] = []
+        self.content: list[str] = []
         self.outcome: Outcome = "ok"
         self.status: int | None = None
         self.error = ""
         self.prompt_tokens: int | None = None
         self.generated_tokens: int | None = None
         self.cached_tokens: int | None = None
-        self.thought_characters = 0
         self.finish_reason = ""
         self.is_truncated = False
         self.ignored_lines = 0
@@ -325,10 +326,10 @@ class _Answer:
         if event.error:
             self.fail("server-error", event.error[:_LONGEST_ERROR])
         if event.is_whole:
-            self.parts = [event.text]
+            self.parts, self.content = [event.text], [event.text]
         elif event.text:
             self.parts.append(event.text)
-            self.thought_characters += event.thought_characters
+            self.content.append(event.text if event.content is None else event.content)
             before = (self.chunks[-1][1] or 0) if self.chunks else 0
             self._client.received_tokens += 1 if event.tokens is None else event.tokens - before
             self.chunks.append((at_s, event.tokens))

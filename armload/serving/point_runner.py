@@ -29,7 +29,7 @@ GoesOn = Callable[[int], bool]
 
 async def open_loop(
     client: Client,
-    conversations: Sequence[Conversation],
+    take: Callable[[], Conversation],
     times: Sequence[float],
     *,
     warmup: int,
@@ -43,42 +43,55 @@ async def open_loop(
     noted as cancelled.
 
     Args:
+        take: gives the next conversation; each is made while the one before waits for its time.
         times: in seconds since the client began, in order; one for each conversation.
         warmup: how many of the first are excluded from the figures.
         goes_on: is asked before each; if not, the others are neither begun nor noted.
         context_tokens: of a slot; none where they are not known.
     """
-    noted: set[int] = set()
+    unnoted: dict[int, tuple[Conversation, Place]] = {}
+    first = begun = 0
     count = len(times)
-    firsts = [0, *itertools.accumulate(len(each.asks) for each in conversations)]
 
-    def place(number: int) -> Place:
-        return Place(
-            conversation=number,
-            first=firsts[number],
-            scheduled_s=times[number],
-            is_warmup=number < warmup,
+    def take_next() -> None:
+        nonlocal first, begun
+        conversation = take()
+        unnoted[begun] = (
+            conversation,
+            Place(
+                conversation=begun,
+                first=first,
+                scheduled_s=times[begun],
+                is_warmup=begun < warmup,
+            ),
         )
+        first, begun = first + len(conversation.asks), begun + 1
 
     async def send(number: int) -> None:
+        conversation, place = unnoted[number]
+
         def note_turn(record: RequestRecord) -> None:
-            noted.add(number)
+            unnoted.pop(number, None)
             note(record)
 
-        await converse(client, conversations[number], place(number), note_turn, context_tokens)
+        await converse(client, conversation, place, note_turn, context_tokens)
 
     try:
         async with asyncio.TaskGroup() as group:
             for number, time_s in enumerate(times):
+                take_next()
                 while (wait_s := time_s - client.now_s()) > 0:
                     await asyncio.sleep(wait_s)
                 if goes_on is not None and not goes_on(number):
+                    del unnoted[number]
                     count = number
                     break
                 group.create_task(send(number))
     finally:
-        for number in sorted(set(range(count)) - noted):
-            note(never_sent(client, conversations[number], place(number), 0, times[number]))
+        while begun < count:
+            take_next()
+        for conversation, place in unnoted.values():
+            note(never_sent(client, conversation, place, 0, place.scheduled_s))
 
 
 async def closed_loop(
@@ -213,7 +226,6 @@ class PointRunner:
         self, take: Callable[[], Conversation], times: Sequence[float], concurrency: int | None
     ) -> None:
         target, extent = self._target, self._extent
-        conversations = [take() for _ in times]
         context_tokens = (target.settings or {}).get("context_tokens")
         async with connected(target.api_key) as session:
             client = Client(session, target.url, target.dialect, target.model, extent.timeout_s)
@@ -225,7 +237,7 @@ class PointRunner:
                 goes_on = self._goes_on
                 await open_loop(
                     client,
-                    conversations,
+                    take,
                     times,
                     warmup=extent.warmup,
                     note=self._add,

@@ -201,7 +201,7 @@ def test_every_turn_of_an_interrupted_load_has_an_outcome() -> None:
     async def run(url: str) -> None:
         async with connected("") as session:
             client = Client(session, url, dialect_named("openai"), "stub", 60)
-            await open_loop(client, [talk] * 3, [0.0, 0.1, 600.0], warmup=0, note=records.append)
+            await open_loop(client, lambda: talk, [0.0, 0.1, 600.0], warmup=0, note=records.append)
 
     async def cancel(url: str) -> None:
         task = asyncio.create_task(run(url))

@@ -23,6 +23,7 @@ from armload.core.progress import Silent
 from armload.serving import point_runner
 from armload.serving.arrivals import Arrivals
 from armload.serving.client import Client, connected
+from armload.serving.conversation import Conversation
 from armload.serving.dialects.dialect import ChatMessage, CompletionRequest
 from armload.serving.dialects.every import DIALECTS, dialect_named
 from armload.serving.load_runner import LoadRunner
@@ -241,8 +242,11 @@ def cancelled_after(seconds: float, url: str, times: list[float]) -> list[Reques
     async def run() -> None:
         async with connected("") as session:
             client = Client(session, url, dialect_named("openai"), "stub", 60)
-            alone = [Users().conversation(number, lambda: ASK) for number, _ in enumerate(times)]
-            await open_loop(client, alone, times, warmup=0, note=records.append)
+
+            def take() -> Conversation:
+                return Users().conversation(0, lambda: ASK)
+
+            await open_loop(client, take, times, warmup=0, note=records.append)
 
     async def cancel() -> None:
         task = asyncio.create_task(run())

@@ -141,7 +141,7 @@ class RequestRecord(Value):
         timings: the server's own.
         prompt: what was asked; of a chat, its last message.
         text: of the answer, as far as it came.
-        thought_characters: of the text: a model's reasoning, which precedes its answer.
+        content: of the text, without a model's thoughts; none where it has none.
     """
 
     number: int
@@ -168,12 +168,12 @@ class RequestRecord(Value):
     timings: ServerTimings | None = None
     prompt: str = ""
     text: str = ""
-    thought_characters: int = 0
+    content: str | None = None
 
     @property
     def answer(self) -> str:
-        """The text without a model's reasoning."""
-        return self.text[self.thought_characters :]
+        """What a later turn quotes."""
+        return self.text if self.content is None else self.content
 
     @property
     def received_tokens(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from armload.serving.dialects.dialect import (
@@ -55,19 +56,11 @@ def first_choice(content: dict[str, Any]) -> dict[str, Any]:
     return dict(choices[0]) if choices else {}
 
 
-def event_of(
-    content: dict[str, Any], choice: dict[str, Any], text: str, thought: str = ""
-) -> Event:
-    """Describe an event.
-
-    Args:
-        text: of the answer.
-        thought: before it.
-    """
+def event_of(content: dict[str, Any], choice: dict[str, Any], text: str) -> Event:
+    """Describe an event."""
     usage = content.get("usage") or {}
     return Event(
-        text=thought + text,
-        thought_characters=len(thought),
+        text=text,
         prompt_tokens=usage.get("prompt_tokens"),
         generated_tokens=usage.get("completion_tokens"),
         cached_tokens=cached_tokens(content),
@@ -93,4 +86,5 @@ class OpenAiChat:
         choice = first_choice(content)
         delta = choice.get("delta") or {}
         thought = delta.get("reasoning_content") or delta.get("reasoning") or ""
-        return event_of(content, choice, str(delta.get("content") or ""), str(thought))
+        said = str(delta.get("content") or "")
+        return replace(event_of(content, choice, f"{thought}{said}"), content=said)

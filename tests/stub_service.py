@@ -125,7 +125,11 @@ class StubService:
         count = limit if how.tokens is None else min(limit, how.tokens)
         await asyncio.sleep(how.header_s)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
+        try:
+            await response.prepare(request)
+        except ConnectionError:
+            self.left += 1
+            return response
         for number in range(count):
             await asyncio.sleep(how.gap_s if number else how.first_s)
             if number == how.cut_after:
@@ -140,7 +144,7 @@ class StubService:
             except ConnectionError:
                 if how.notices:
                     self.left += 1
-                    raise
+                    return response
         await response.write(end(how, count))
         return response
 

@@ -97,6 +97,16 @@ def test_conversations_are_counted_by_how_they_ended() -> None:
     assert found.begun_per_s == pytest.approx(0.5)
 
 
+def test_how_conversations_ended_is_said_in_a_sentence() -> None:
+    complete, outgrown = conversation(0, 0.0), conversation(1, 2.0, outcome="context-full")
+    assert (
+        about_users(figures(complete))[0] == "1 conversation of 3 turns on average, all complete."
+    )
+    assert about_users(figures([*complete, *outgrown]))[0] == (
+        "2 conversations of 3 turns on average: 1 complete, 1 outgrew the context of a slot."
+    )
+
+
 def test_requests_that_stand_alone_are_no_conversations() -> None:
     found = figures([alone(number, float(number)) for number in range(5)], rate=1.0)
     assert (found.conversations, found.abandoned) == (None, None)

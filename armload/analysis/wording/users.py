@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 _ENDINGS: Mapping[Ending, str] = {
     "context-full": "outgrew the context of a slot",
-    "abandoned": "were abandoned",
-    "failed": "ended with a failed request",
-    "cancelled": "were cancelled",
+    "abandoned": "abandoned",
+    "failed": "ended by a failed request",
+    "cancelled": "cancelled",
 }
 
 
@@ -37,14 +37,14 @@ def about_users(metrics: Metrics) -> list[str]:
 
 def _conversations(found: Conversations) -> str:
     complete = found.ended.get("complete", 0)
-    words = [f"{complete:,} were complete"] if complete else []
+    held = f"{counted(found.begun, 'conversation')} of {found.turns:.3g} turns on average"
+    if complete == found.begun:
+        return f"{held}, all complete."
+    words = [f"{complete:,} complete"] if complete else []
     words += [
         f"{found.ended[how]:,} {what}" for how, what in _ENDINGS.items() if how in found.ended
     ]
-    return (
-        f"{counted(found.begun, 'conversation')} with {found.turns:.3g} turns on average: "
-        f"{', '.join(words)}."
-    )
+    return f"{held}: {', '.join(words)}."
 
 
 def _abandoned(found: Abandoned, requests: int) -> str:

@@ -222,6 +222,12 @@ def test_an_abandoned_request_is_outside_the_objectives_and_its_tokens_count() -
     )
 
 
+def test_a_point_of_which_users_abandon_everything_shows_nothing() -> None:
+    found = figures([alone(number, float(number), outcome="abandoned") for number in range(3)])
+    assert [each.figures.kind for each in found.findings] == ["none succeeded"]
+    assert found.output_tokens == 15
+
+
 def test_a_service_that_works_on_after_users_have_left_is_named() -> None:
     left = alone(1, 1.0, outcome="abandoned")
     (said, _) = about_users(figures([alone(0, 0.0, cached_tokens=1), left], left_busy=2))

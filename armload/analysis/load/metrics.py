@@ -179,7 +179,7 @@ def metrics_of(
         begun, lambda record: _since_sent(record, latency.first_token_s(record))
     )
     cut_short = point.is_under_way or unknown > 0 or "cancelled" in failed
-    doubts = _about_lateness(lateness, ttft_from_sent)
+    doubts = _about_lateness(lateness, ttft_from_sent if ok else None)
     if limited := failed["client-limit"]:
         doubts.append(ClientLimited(limited=limited, requests=len(measured)))
     if point.service_ended:

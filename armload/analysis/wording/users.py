@@ -27,7 +27,7 @@ def about_users(metrics: Metrics) -> list[str]:
     if metrics.abandoned is not None:
         said.append(_abandoned(metrics.abandoned, metrics.requests))
     reuse = metrics.prompt_reuse
-    if reuse is not None and reuse.cached_tokens:
+    if reuse is not None and (reuse.cached_tokens or metrics.conversations):
         said.append(
             f"{percentage(reuse.hit_rate)} of the prompt tokens came from the server's cache "
             f"({reuse.cached_tokens:,} of {reuse.prompt_tokens:,})."

@@ -13,8 +13,8 @@ from typing import Any, Literal
 from aiohttp import web
 
 METRICS = """# HELP llamacpp:requests_processing Number of requests processing.
-llamacpp:requests_processing 2
-llamacpp:requests_deferred 7
+llamacpp:requests_processing {busy}
+llamacpp:requests_deferred {waiting}
 llamacpp:n_decode_total 12
 """
 WORDS = ("once", "upon", "a", "time", "there", "was")
@@ -41,6 +41,9 @@ class Behaviour:
         pieces: of the text of an answer, a token each; empty for words of its own.
         calls: the tool that each piece of a chat's answer calls, or adds to the call of.
         dimensions: of an embedding.
+        context: words, of which a prompt must be shorter; none for any.
+        cached: tokens of each prompt that OpenAI's usage says were cached; none: it does not say.
+        notices: that a client has gone, and ends its answer.
     """
 
     header_s: float = 0.0
@@ -63,6 +66,9 @@ class Behaviour:
     pieces: tuple[str, ...] = ()
     calls: str = ""
     dimensions: int = 8
+    context: int | None = None
+    cached: int | None = None
+    notices: bool = True
 
 
 @dataclass(kw_only=True)
@@ -74,12 +80,17 @@ class StubService:
         seen: the path and the ``Authorization`` of whatever came.
         bodies: of the requests that came, with their paths.
         behaviour: may be changed while it runs.
+        busy, waiting: requests in a slot, and for one, as it tells them.
+        left: clients that were noticed to have hung up before the end of an answer.
     """
 
     url: str = ""
     seen: list[tuple[str, str | None]] = field(default_factory=list)
     bodies: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     behaviour: Behaviour = field(default_factory=Behaviour)
+    busy: int = 0
+    waiting: int = 0
+    left: int = 0
     free: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(10_000))
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
@@ -91,7 +102,7 @@ class StubService:
         if path == "/v1/models":
             return web.json_response({"data": [{"id": "stub"}]})
         if path == "/metrics":
-            return web.Response(text=METRICS)
+            return web.Response(text=METRICS.format(busy=self.busy, waiting=self.waiting))
         if path == "/tokenize" and how.has_tokenizer:
             words = str(body["content"]).split()
             pieces = [{"id": number, "piece": f" {word}"} for number, word in enumerate(words)]
@@ -101,10 +112,17 @@ class StubService:
             return web.json_response({"error": {"message": "File Not Found"}}, status=404)
         if how.status != 200 and len(self.bodies) > how.answered:
             return web.json_response({"error": {"message": how.says}}, status=how.status)
+        if how.context is not None and len(json.dumps(body).split()) >= how.context:
+            says = "request (99 tokens) exceeds the available context size (64 tokens)"
+            return web.json_response({"error": {"message": says}}, status=400)
         async with self.free:
-            if path == "/v1/embeddings":
-                return await self._embedding(how, body)
-            return await self._stream(request, how, body)
+            self.busy += 1
+            try:
+                if path == "/v1/embeddings":
+                    return await self._embedding(how, body)
+                return await self._stream(request, how, body)
+            finally:
+                self.busy -= 1
 
     async def _embedding(self, how: Behaviour, body: dict[str, Any]) -> web.Response:
         await asyncio.sleep(how.first_s)
@@ -123,7 +141,11 @@ class StubService:
             count = min(limit, len(how.pieces))
         await asyncio.sleep(how.header_s)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
+        try:
+            await response.prepare(request)
+        except ConnectionError:
+            self.left += 1
+            return response
         for number in range(count):
             await asyncio.sleep(how.gap_s if number else how.first_s)
             if number == how.cut_after:
@@ -133,7 +155,12 @@ class StubService:
             if number == how.error_after:
                 await response.write(b'data: {"error": {"message": "out of cells"}}\n\n')
                 return response
-            await response.write(how.garbage + event(how, number + 1))
+            try:
+                await response.write(how.garbage + event(how, number + 1))
+            except ConnectionError:
+                if how.notices:
+                    self.left += 1
+                    return response
         await response.write(end(how, count))
         return response
 
@@ -168,8 +195,10 @@ def _llama_end(how: Behaviour, count: int) -> bytes:
     return _line({**last, "tokens_evaluated": 7, "timings": {**timings, "predicted_ms": 2.5}})
 
 
-def _usage(count: int) -> bytes:
-    usage = {"prompt_tokens": 7, "completion_tokens": count}
+def _usage(how: Behaviour, count: int) -> bytes:
+    usage: dict[str, Any] = {"prompt_tokens": 7, "completion_tokens": count}
+    if how.cached is not None:
+        usage["prompt_tokens_details"] = {"cached_tokens": how.cached}
     return _line({"choices": [], "usage": usage}) + b"data: [DONE]\n\n"
 
 
@@ -178,7 +207,7 @@ def _openai(how: Behaviour, number: int) -> bytes:
 
 
 def _openai_end(how: Behaviour, count: int) -> bytes:
-    reason = _line({"choices": [{"text": "", "finish_reason": "length"}]}) + _usage(count)
+    reason = _line({"choices": [{"text": "", "finish_reason": "length"}]}) + _usage(how, count)
     return reason if how.ends == "reason" else b"data: [DONE]\n\n"
 
 
@@ -193,7 +222,7 @@ def _chat(how: Behaviour, number: int) -> bytes:
 
 
 def _chat_end(how: Behaviour, count: int) -> bytes:
-    reason = _line({"choices": [{"delta": {}, "finish_reason": "length"}]}) + _usage(count)
+    reason = _line({"choices": [{"delta": {}, "finish_reason": "length"}]}) + _usage(how, count)
     return reason if how.ends == "reason" else b"data: [DONE]\n\n"
 
 

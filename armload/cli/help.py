@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from armload.core.options import Declared
 
 _HEADINGS = (
-    *("Program", "Service", "Load", "Search", "Limits", "Plan", "Task", "Quantisation"),
+    *("Program", "Service", "Load", "Users", "Search", "Limits", "Plan", "Task", "Quantisation"),
     *("Repeats", "Engine", "Cores", "Board", "Conditions", "Build", "Filter", "Output"),
 )
 _MOST_UNGROUPED = 9

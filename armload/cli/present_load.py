@@ -31,9 +31,14 @@ from armload.serving.loads import LoadFolder
 from armload.serving.readiness import check_url
 from armload.serving.service import target_of_service
 from armload.serving.starting import served
-from armload.serving.target import LoadLevel, LoadTarget, StopCondition
+from armload.serving.target import LoadLevel, LoadTarget, RateUnit, StopCondition
 from armload.serving.tokenizer import ServiceApi
 from armload.serving.traces import RequestTrace, read_trace_file
+from armload.serving.users import Users, read_seconds
+from armload.serving.workload import Lengths, read_lengths, synthetic
+
+_NUMBER_OF_PREFIX = -2
+"""Of the synthetic request whose prompt it is; those that are sent have others."""
 
 
 def check_combination(options: LoadOptions) -> None:
@@ -54,6 +59,7 @@ def check_combination(options: LoadOptions) -> None:
         )
     _check_varied(options)
     _check_embeddings(options)
+    _check_users(options)
     if options.data and options.prompt_tokens:
         raise UsageError("--data cannot be combined with --prompt-tokens.", "Remove one.")
     if options.data and options.stop_at_end:
@@ -116,7 +122,76 @@ def _check_embeddings(options: LoadOptions) -> None:
         )
 
 
+def _check_users(options: LoadOptions) -> None:
+    if options.think_time and not options.turns:
+        raise UsageError(
+            "--think-time is the pause between turns, and --turns is missing.",
+            "Example: --turns 4 --think-time 5",
+        )
+    if "prefix_share" in options.model_fields_set and options.prefix_tokens is None:
+        raise UsageError(
+            "--prefix-share needs the length of the prefix: --prefix-tokens is missing.",
+            "Example: --prefix-tokens 256 --prefix-share 0.8",
+        )
+
+
+def users_of(options: LoadOptions) -> Users:
+    """Return how users behave, without the prefix that their prompts share.
+
+    Raises:
+        UsageError: what was typed is no distribution.
+    """
+    return Users(
+        turns=read_lengths("turns", options.turns) if options.turns else None,
+        think=read_seconds("think-time", options.think_time) if options.think_time else None,
+        patience=read_seconds("patience", options.patience) if options.patience else None,
+        prefix_share=options.prefix_share,
+        seed=options.seed,
+    )
+
+
+def with_prefix(
+    users: Users,
+    tokens: int | None,
+    target: LoadTarget,
+    api: ServiceApi,
+    progress: Progress,
+) -> Users:
+    """Return users whose prompts share a prefix of so many tokens; none for no prefix.
+
+    Where prompts repeat, and the service caches none, that is said.
+
+    Raises:
+        UsageError: its vocabulary has too few common words.
+    """
+    if tokens is not None:
+        length = Lengths(kind="constant", low=tokens, high=tokens)
+        words = synthetic(
+            prompt=length,
+            answer=None,
+            stops_at_end=False,
+            seed=users.seed,
+            api=api,
+            progress=progress,
+        )
+        prefix = words.ask(_NUMBER_OF_PREFIX).prompt
+        users = users.model_copy(
+            update={"prefix": prefix, "prefix_length": f"{tokens} {words.unit}"}
+        )
+    if users.repeat_prompts and (target.settings or {}).get("prompt_cache_bytes") == 0:
+        progress.say(
+            "The service caches no prompts: it processes what they repeat each time. "
+            "Serve the model with --prompt-cache to cache them."
+        )
+    return users
+
+
 def _check_find_rate(options: LoadOptions) -> None:
+    options.refuse(
+        ("turns", "patience"),
+        "--find-rate, whose statistics are those of requests that stand alone and are awaited",
+        "Use --rate.",
+    )
     options.refuse(
         (
             *("rate", "concurrency", "stages", "replay"),
@@ -136,7 +211,8 @@ def paces_of(options: LoadOptions) -> list[LoadLevel]:
     """Return the rates, or the numbers of clients, of a sweep; none where the rate is found."""
     if options.concurrency:
         return [LoadLevel(concurrency=each) for each in options.concurrency]
-    return [LoadLevel(rate=each) for each in options.rate]
+    unit: RateUnit = "conversations" if options.turns else "requests"
+    return [LoadLevel(rate=each, unit=unit) for each in options.rate]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +267,8 @@ def extent_of(options: LoadOptions) -> StopCondition:
     """
     count = options.requests
     if count is not None:
-        _check_warmup(options.warmup, count, counted(count, "request"))
+        unit = "conversation" if options.turns else "request"
+        _check_warmup(options.warmup, count, counted(count, unit))
     is_endless = count is None and not options.stages
     return StopCondition(
         duration_s=options.duration or (DURATION_S if is_endless else None),
@@ -229,7 +306,7 @@ def _count(pace: LoadLevel, extent: StopCondition, arrivals: Arrivals, seed: int
             pace.rate, duration_s=extent.duration_s, requests=extent.requests, seed=seed
         )
     )
-    _check_warmup(extent.warmup, count, f"the {counted(count, 'request')} at {pace}")
+    _check_warmup(extent.warmup, count, f"the {counted(count, pace.unit[:-1])} at {pace}")
     return count
 
 

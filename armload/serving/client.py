@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import math
 import os
 import resource
 import socket
@@ -193,19 +194,32 @@ class Client:
         return monotonic_s - self.began_s
 
     async def send(
-        self, ask: CompletionRequest, *, number: int, scheduled_s: float, is_warmup: bool = False
+        self,
+        ask: CompletionRequest,
+        *,
+        number: int,
+        scheduled_s: float,
+        is_warmup: bool = False,
+        patience_s: float = math.inf,
     ) -> RequestRecord:
         """Send a request, read its answer to the end, and return what became of it.
 
         No failure of it is raised, and neither is a cancellation: that is an outcome.
+
+        Args:
+            patience_s: after its scheduled time, the user gives it up; the connection is closed.
         """
         answer = _Answer(self, self._dialect)
         begun_s = self.now_s()
+        waits_s = max(0.0, scheduled_s + patience_s - begun_s)
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(min(waits_s, self._timeout_s)):
                 await answer.read(self._session, self._url, self._dialect.body(ask, self._model))
         except TimeoutError:
-            answer.fail("timeout", f"no whole answer within {self._timeout_s:g} s")
+            if waits_s < self._timeout_s:
+                answer.fail("abandoned", f"the user gave up after {patience_s:.3g} s")
+            else:
+                answer.fail("timeout", f"no whole answer within {self._timeout_s:g} s")
         except asyncio.CancelledError:
             answer.fail("cancelled", "the load was ended")
         except aiohttp.ClientConnectorError as error:
@@ -216,8 +230,9 @@ class Client:
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             answer.fail("malformed", f"this is not of dialect {self._dialect.name}: {error!r}")
         end_s = self.now_s() if answer.outcome != "ok" else answer.arrived_s
+        text, content = "".join(answer.parts), "".join(answer.content)
         calls = tuple(answer.tool_calls.values())
-        if answer.outcome == "ok" and (found := mismatch(ask, "".join(answer.content), calls)):
+        if answer.outcome == "ok" and (found := mismatch(ask, content, calls)):
             answer.fail(*found)
         return RequestRecord(
             number=number,
@@ -233,6 +248,7 @@ class Client:
             error=answer.error,
             prompt_tokens=answer.prompt_tokens,
             generated_tokens=answer.generated_tokens,
+            cached_tokens=answer.cached_tokens,
             limit_tokens=ask.max_tokens if self._dialect.is_streamed else None,
             finish_reason=answer.finish_reason,
             is_truncated=answer.is_truncated,
@@ -240,7 +256,8 @@ class Client:
             timings=answer.timings,
             dimensions=answer.dimensions,
             prompt=ask.last,
-            text="".join(answer.parts),
+            text=text,
+            content=None if content == text else content,
             tool_calls=calls,
         )
 
@@ -263,6 +280,7 @@ class _Answer:
         self.error = ""
         self.prompt_tokens: int | None = None
         self.generated_tokens: int | None = None
+        self.cached_tokens: int | None = None
         self.finish_reason = ""
         self.is_truncated = False
         self.ignored_lines = 0
@@ -339,6 +357,8 @@ class _Answer:
             self.prompt_tokens = event.prompt_tokens
         if event.generated_tokens is not None:
             self.generated_tokens = event.generated_tokens
+        if event.cached_tokens is not None:
+            self.cached_tokens = event.cached_tokens
         self.finish_reason = event.finish_reason or self.finish_reason
         self.is_truncated = event.is_truncated or self.is_truncated
         self.timings = event.timings or self.timings

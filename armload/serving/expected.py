@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Sequence
+from statistics import fmean
 
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.serving.arrivals import Arrivals
 from armload.serving.client import Client, connected
+from armload.serving.conversation import Conversation
 from armload.serving.dialects.dialect import CompletionRequest
 from armload.serving.target import LoadLevel, LoadTarget, StopCondition
+from armload.serving.users import Users
 from armload.serving.workload import Lengths, Workload
 
 MEASURED_TOKENS = 8
@@ -20,6 +24,7 @@ _ANSWERED = ("ok", "not-json", "schema-mismatch")
 """An answer that is cut short does not fit a schema."""
 
 _SAMPLED_REQUESTS = 200
+_CHARACTERS_PER_TOKEN = 4
 _FITS_WITHIN = 1.5
 _LEAST_TOKENS, _LEAST_REQUESTS = 8, 4
 """Of shorter prompts and answers, or fewer requests, a load shows little."""
@@ -43,17 +48,30 @@ class AloneRequest(Value):
         share = _characters(ask) / self.prompt_characters
         return share * self.prompt_s + (ask.max_tokens - 1) * self.token_s
 
+    def conversation_s(self, conversation: Conversation) -> float:
+        """Return how long a conversation takes, without the pauses between its turns.
+
+        What it quotes is counted in full: a server that caches prompts takes less.
+        """
+        seconds, quoted = 0.0, 0
+        for ask in conversation.asks:
+            seconds += self.request_s(ask) + quoted / self.prompt_characters * self.prompt_s
+            quoted += _characters(ask) + _CHARACTERS_PER_TOKEN * ask.max_tokens
+        return seconds
+
 
 class LoadDuration(Value):
     """How long a load takes.
 
     Attributes:
-        request_s: one of its requests alone, on average.
+        unit: what is sent: requests, or conversations.
+        request_s: one of these alone, on average.
         duration_s: in which its requests are sent; none where their number alone ends it.
         least_s: if requests that are answered together take no longer than one alone.
         most_s: if together they take as long as one after another.
     """
 
+    unit: str
     request_s: float
     duration_s: float | None
     least_s: float
@@ -110,39 +128,42 @@ def expected(
     seed: int,
     *,
     slots: int | None,
+    users: Users | None = None,
+    times: Sequence[float] = (),
 ) -> LoadDuration:
     """Return how long a load takes.
 
     Args:
         slots: requests that the service answers at a time; none for as many as come.
+        users: that send the requests; none for some that each send one.
+        times: of all requests, of a load whose rate varies; else none.
     """
-    request_s = _mean_s(alone, workload)
-    spans = [_span_s(pace, extent, arrivals, seed, request_s, slots) for pace in paces]
+    behave, numbers = users or Users(), itertools.count()
+    begun = [
+        behave.conversation(number, lambda: workload.ask(next(numbers)))
+        for number in range(_SAMPLED_REQUESTS)
+    ]
+    request_s = sum(map(alone.conversation_s, begun)) / len(begun)
+    pauses_s = fmean(sum(each.think_s) for each in begun)
+    if times:
+        at_a_time = min(len(times), slots or len(times))
+        spans = [
+            (
+                pauses_s + _of_times_s(times, request_s, at_a_time),
+                pauses_s + _of_times_s(times, request_s, 1 if slots else at_a_time),
+            )
+        ]
+    else:
+        spans = [
+            _span_s(pace, extent, arrivals, seed, request_s, pauses_s, slots) for pace in paces
+        ]
     return LoadDuration(
+        unit="conversation" if behave.turns else "request",
         request_s=request_s,
-        duration_s=None if extent.duration_s is None else len(paces) * extent.duration_s,
+        duration_s=len(paces) * extent.duration_s if extent.duration_s and not times else None,
         least_s=sum(least_s for least_s, _ in spans),
         most_s=sum(most_s for _, most_s in spans),
     )
-
-
-def expected_at(
-    alone: AloneRequest, workload: Workload, times: Sequence[float], *, slots: int | None
-) -> LoadDuration:
-    """Return how long a load takes whose requests come at these times; ``slots`` as above."""
-    request_s = _mean_s(alone, workload)
-    at_a_time = min(len(times), slots or len(times))
-    return LoadDuration(
-        request_s=request_s,
-        duration_s=None,
-        least_s=_of_times_s(times, request_s, at_a_time),
-        most_s=_of_times_s(times, request_s, 1 if slots else at_a_time),
-    )
-
-
-def _mean_s(alone: AloneRequest, workload: Workload) -> float:
-    asks = [workload.ask(number) for number in range(_SAMPLED_REQUESTS)]
-    return sum(map(alone.request_s, asks)) / len(asks)
 
 
 def _of_times_s(times: Sequence[float], request_s: float, at_a_time: int) -> float:
@@ -159,7 +180,7 @@ def told(
     """
     least, most = _time(found.least_s), _time(found.most_s)
     said = (
-        f"One request takes about {_time(found.request_s)} alone; the load takes about "
+        f"One {found.unit} takes about {_time(found.request_s)} alone; the load takes about "
         f"{most if least == most else f'{least} to {most}'}."
     )
     offered = _offered(found, paces, lengths)
@@ -198,6 +219,7 @@ def _span_s(
     arrivals: Arrivals,
     seed: int,
     request_s: float,
+    pauses_s: float,
     slots: int | None,
 ) -> tuple[float, float]:
     count, duration_s = extent.requests, extent.duration_s
@@ -208,10 +230,11 @@ def _span_s(
 
     def span_s(at_a_time: int) -> float:
         if times:
-            return _of_times_s(times, request_s, at_a_time)
-        ends_s = [] if count is None else [count * request_s / at_a_time]
+            return max(_of_times_s(times, request_s, at_a_time), times[-1] + pauses_s + request_s)
+        of_all_s = max(request_s / at_a_time, (request_s + pauses_s) / clients)
+        ends_s = [] if count is None else [count * of_all_s]
         if duration_s is not None:
-            ends_s.append(duration_s + clients * request_s / at_a_time)
+            ends_s.append(duration_s + pauses_s + clients * request_s / at_a_time)
         return min(ends_s)
 
     most_at_a_time = min(clients, slots or clients)

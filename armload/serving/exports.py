@@ -20,9 +20,10 @@ from armload.serving.loads import LoadFolder
 FORMATS = ("vllm", "csv", "seed")
 
 _CSV = (
-    *("point", "rate", "concurrency", "number", "is_warmup", "outcome", "status", "scheduled_s"),
-    *("sent_s", "header_s", "first_token_s", "end_s", "prompt_tokens", "generated_tokens"),
-    *("limit_tokens", "e2e_s", "ttft_s", "tpot_s", "queue_s", "lateness_s", "error"),
+    *("point", "rate", "concurrency", "number", "conversation", "turn", "is_warmup", "outcome"),
+    *("status", "scheduled_s", "sent_s", "header_s", "first_token_s", "end_s", "prompt_tokens"),
+    *("cached_tokens", "generated_tokens", "limit_tokens", "e2e_s", "ttft_s", "tpot_s"),
+    *("queue_s", "lateness_s", "error"),
 )
 
 

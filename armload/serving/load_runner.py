@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import hashlib
+import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from armload import __version__
@@ -31,11 +32,19 @@ from armload.core.ids import new_id
 from armload.core.progress import Progress
 from armload.core.values import counted
 from armload.serving.arrivals import Arrivals
+from armload.serving.conversation import Conversation
 from armload.serving.dialects.dialect import CompletionRequest
 from armload.serving.loads import LoadFolder
 from armload.serving.point_runner import PointRunner, TooManyFailedError
 from armload.serving.target import LoadLevel, LoadTarget, StopCondition, keep_trace, sampled
+from armload.serving.tokenizer import ServiceApi
+from armload.serving.users import Users
 from armload.serving.workload import Workload
+
+LET_GO_WITHIN_S = 30.0
+"""Of the last request's end; llama-server notices a client that has gone between two steps."""
+
+_LOOK_EVERY_S = 0.1
 
 
 class StoppingRule(Protocol):
@@ -75,6 +84,7 @@ class LoadRunner:
         objectives: that its requests should stay within; none for none.
         finds_rate: the rates are chosen to find the highest that is sustained.
         subtracts_idle: energies are to be without what the idle board draws.
+        users: that send the requests; none for some that each send one.
     """
 
     most_per_s: Interval | None = None
@@ -90,7 +100,9 @@ class LoadRunner:
         *,
         finds_rate: bool = False,
         subtracts_idle: bool = False,
+        users: Users | None = None,
     ) -> None:
+        self._users = users or Users()
         self._target = target
         self._workload = workload
         self._arrivals = arrivals
@@ -100,7 +112,7 @@ class LoadRunner:
         self._subtracts_idle = subtracts_idle
         self._idle: tuple[PowerLine, ...] | None = None
         self._progress = progress
-        self._taken = 0
+        self._taken = self._begun = 0
         self._sha = hashlib.sha256()
         self.kept: LoadFolder | None = None
 
@@ -147,13 +159,15 @@ class LoadRunner:
             if extent.warmup_s:
                 warmup = sum(each < extent.warmup_s for each in times)
                 extent = extent.model_copy(update={"warmup": min(warmup, len(times) - 1)})
+        # How many requests a number of conversations has depends on their answers.
+        planned = None if self._users.turns else len(times) or extent.requests
         kept = self.kept = self.kept or LoadFolder.begin_on(self._described(pace), self._target.job)
         number = len(kept.load.points)
         point = LoadPoint(
             rate=pace.rate,
             concurrency=pace.concurrency,
             duration_s=extent.duration_s,
-            requests=len(times) or extent.requests or 0,
+            requests=planned or 0,
             started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
             began_client_s=0.0,
             seed=seed if draw else None,
@@ -168,9 +182,9 @@ class LoadRunner:
         kept.add_point(point)
         goes_on = None if judge is None else partial(judge.goes_on, times)
         sending = PointRunner(self._target, extent, kept.add, begun, goes_on)
-        total = len(times) or extent.requests
         try:
-            self._send(kept, sending, times, pace.concurrency, str(pace), total)
+            self._send(kept, sending, times, pace.concurrency, str(pace), planned)
+            point = point.model_copy(update=self._left_behind(sending))
         except TooManyFailedError:
             raise
         except (RunError, ConnectError) as error:
@@ -179,7 +193,7 @@ class LoadRunner:
         finally:
             is_judged = judge is not None and judge.verdict is not None
             known = {
-                "requests": (0 if is_judged else len(times)) or len(sending.records),
+                "requests": (0 if is_judged or not planned else len(times)) or len(sending.records),
                 "verdict": judge.verdict if judge is not None else None,
                 "began_client_s": sending.began_s,
                 "is_under_way": False,
@@ -285,11 +299,28 @@ class LoadRunner:
         ):
             asyncio.run(sending.send(self._take, times, concurrency, step))
 
-    def _take(self) -> CompletionRequest:
-        ask = self._workload.ask(self._taken)
+    def _take(self) -> Conversation:
+        conversation = self._users.conversation(self._begun, self._ask)
+        self._begun += 1
+        for ask in conversation.asks:
+            self._sha.update(ask.model_dump_json().encode())
+        return conversation
+
+    def _ask(self) -> CompletionRequest:
         self._taken += 1
-        self._sha.update(ask.model_dump_json().encode())
-        return ask
+        return self._workload.ask(self._taken - 1)
+
+    def _left_behind(self, sending: PointRunner) -> dict[str, Any]:
+        """Wait until the service has let go of the requests that users gave up."""
+        if not any(record.outcome == "abandoned" for record in sending.records):
+            return {}
+        ended_s = sending.began_s + max(record.end_s for record in sending.records)
+        api = ServiceApi(self._target.url, self._target.api_key)
+        while (queue := api.queue()) and time.monotonic() < ended_s + LET_GO_WITHIN_S:
+            if not any(queue.values()):
+                return {"freed_s": max(0.0, time.monotonic() - ended_s)}
+            time.sleep(_LOOK_EVERY_S)
+        return {"left_busy": sum(queue.values())}
 
     def _described(self, pace: LoadLevel) -> Load:
         now = datetime.now(UTC)
@@ -307,7 +338,7 @@ class LoadRunner:
             dialect=target.dialect.name,
             arrivals="closed" if pace.rate is None else str(self._arrivals or "trace"),
             seed=self._seed,
-            requests_from=self._workload.described,
+            requests_from="; ".join(filter(None, (self._workload.described, str(self._users)))),
             objectives=self._objectives,
             finds_rate=self._finds_rate,
             subtracts_idle=self._subtracts_idle,

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from armload.analysis.load.records import RequestRecord
+from armload.analysis.load.records import ENDED_BY_THE_USER, RequestRecord
 from armload.core.errors import (
     BoardError,
     ConnectError,
@@ -19,124 +19,127 @@ from armload.core.errors import (
 from armload.core.progress import ProgressStep
 from armload.core.values import counted
 from armload.serving.client import Client, connected
-from armload.serving.dialects.dialect import CompletionRequest
+from armload.serving.conversation import Conversation, Note, Place, converse, never_sent
 from armload.serving.monitor import RETURNS_WITHIN_S
 from armload.serving.target import LoadTarget, StopCondition
 
-Note = Callable[[RequestRecord], None]
-"""Keeps the record of a request that ended."""
-
-
 GoesOn = Callable[[int], bool]
-"""Whether the request of that number is still to be sent."""
+"""Whether the conversation of that number is still to begin."""
 
 
 async def open_loop(
     client: Client,
-    take: Callable[[], CompletionRequest],
+    take: Callable[[], Conversation],
     times: Sequence[float],
     *,
     warmup: int,
     note: Note,
     goes_on: GoesOn | None = None,
+    context_tokens: int | None = None,
 ) -> None:
-    """Send each request at its time, and wait for all answers.
+    """Begin each conversation at its time, and wait for the end of all.
 
     Every request is noted, once: if this is cancelled, those under way and those to come are
     noted as cancelled.
 
     Args:
-        take: gives the next request; each is made while the one before waits for its time.
-        times: in seconds since the client began, in order; one for each request.
+        take: gives the next conversation; each is made while the one before waits for its time.
+        times: in seconds since the client began, in order; one for each conversation.
         warmup: how many of the first are excluded from the figures.
-        goes_on: is asked before each request; if not, the others are neither sent nor noted.
+        goes_on: is asked before each; if not, the others are neither begun nor noted.
+        context_tokens: of a slot; none where they are not known.
     """
-    under_way: dict[int, CompletionRequest] = {}
-    begun = 0
+    unnoted: dict[int, tuple[Conversation, Place]] = {}
+    first = begun = 0
     count = len(times)
 
-    async def send(number: int, ask: CompletionRequest) -> None:
-        record = await client.send(
-            ask, number=number, scheduled_s=times[number], is_warmup=number < warmup
+    def take_next() -> None:
+        nonlocal first, begun
+        conversation = take()
+        unnoted[begun] = (
+            conversation,
+            Place(
+                conversation=begun,
+                first=first,
+                scheduled_s=times[begun],
+                is_warmup=begun < warmup,
+            ),
         )
-        under_way.pop(number)
-        note(record)
+        first, begun = first + len(conversation.asks), begun + 1
+
+    async def send(number: int) -> None:
+        conversation, place = unnoted[number]
+
+        def note_turn(record: RequestRecord) -> None:
+            unnoted.pop(number, None)
+            note(record)
+
+        await converse(client, conversation, place, note_turn, context_tokens)
 
     try:
         async with asyncio.TaskGroup() as group:
             for number, time_s in enumerate(times):
-                ask = under_way[number] = take()
-                begun = number + 1
+                take_next()
                 while (wait_s := time_s - client.now_s()) > 0:
                     await asyncio.sleep(wait_s)
                 if goes_on is not None and not goes_on(number):
-                    under_way.pop(number)
+                    del unnoted[number]
                     count = number
                     break
-                group.create_task(send(number, ask))
+                group.create_task(send(number))
     finally:
-        for number in [*under_way, *range(begun, count)]:
-            ask = under_way.get(number) or take()
-            note(_never_sent(client, ask, number, times[number], is_warmup=number < warmup))
+        while begun < count:
+            take_next()
+        for conversation, place in unnoted.values():
+            note(never_sent(client, conversation, place, 0, place.scheduled_s))
 
 
 async def closed_loop(
     client: Client,
-    take: Callable[[], CompletionRequest],
+    take: Callable[[], Conversation],
     *,
     concurrency: int,
     duration_s: float | None,
     requests: int | None,
     warmup: int,
     note: Note,
+    context_tokens: int | None = None,
 ) -> None:
-    """Let a number of clients each send a request, wait for its answer, and send the next.
+    """Let a number of clients each hold a conversation, and begin the next when it has ended.
 
     If this is cancelled, requests under way are noted as cancelled.
 
     Args:
-        take: gives the next request.
-        duration_s: in which requests begin.
-        requests: how many at most; one of the two must be given.
+        take: gives the next conversation.
+        duration_s: in which conversations begin.
+        requests: how many conversations at most; one of the two must be given.
         warmup: how many of the first are excluded from the figures.
+        context_tokens: of a slot; none where they are not known.
     """
     numbers = itertools.count() if requests is None else iter(range(requests))
+    first = 0
 
     async def user() -> None:
+        nonlocal first
         for number in numbers:
             scheduled_s = client.now_s()
             if duration_s is not None and scheduled_s >= duration_s:
                 return
-            record = await client.send(
-                take(), number=number, scheduled_s=scheduled_s, is_warmup=number < warmup
+            conversation = take()
+            place = Place(
+                conversation=number,
+                first=first,
+                scheduled_s=scheduled_s,
+                is_warmup=number < warmup,
             )
-            note(record)
-            if record.outcome == "cancelled":
+            first += len(conversation.asks)
+            outcome = await converse(client, conversation, place, note, context_tokens)
+            if outcome == "cancelled":
                 return
 
     async with asyncio.TaskGroup() as group:
         for _ in range(concurrency):
             group.create_task(user())
-
-
-def _never_sent(
-    client: Client,
-    ask: CompletionRequest,
-    number: int,
-    scheduled_s: float,
-    *,
-    is_warmup: bool,
-) -> RequestRecord:
-    return RequestRecord(
-        number=number,
-        is_warmup=is_warmup,
-        scheduled_s=scheduled_s,
-        end_s=client.now_s(),
-        outcome="cancelled",
-        error="the load was ended before this request was sent",
-        limit_tokens=ask.max_tokens,
-        prompt=ask.last,
-    )
 
 
 _LEAD_S = 0.2
@@ -184,7 +187,7 @@ class PointRunner:
 
     async def send(
         self,
-        take: Callable[[], CompletionRequest],
+        take: Callable[[], Conversation],
         times: Sequence[float],
         concurrency: int | None,
         step: ProgressStep,
@@ -192,7 +195,7 @@ class PointRunner:
         """Send all requests, and return when each has an outcome.
 
         Args:
-            take: gives the next request.
+            take: gives the next conversation.
             times: of an open loop; empty for a closed one.
             concurrency: of a closed loop.
 
@@ -220,9 +223,10 @@ class PointRunner:
         step.update(len(self.records), note=self._note())
 
     async def _send(
-        self, take: Callable[[], CompletionRequest], times: Sequence[float], concurrency: int | None
+        self, take: Callable[[], Conversation], times: Sequence[float], concurrency: int | None
     ) -> None:
         target, extent = self._target, self._extent
+        context_tokens = (target.settings or {}).get("context_tokens")
         async with connected(target.api_key) as session:
             client = Client(session, target.url, target.dialect, target.model, extent.timeout_s)
             self._client = client
@@ -240,6 +244,7 @@ class PointRunner:
                     goes_on=None
                     if goes_on is None
                     else lambda number: goes_on(self.records, times[number]),
+                    context_tokens=context_tokens,
                 )
                 return
             await asyncio.sleep(max(0.0, -client.now_s()))
@@ -251,12 +256,13 @@ class PointRunner:
                 requests=extent.requests,
                 warmup=extent.warmup,
                 note=self._add,
+                context_tokens=context_tokens,
             )
 
     def _add(self, record: RequestRecord) -> None:
         self.records.append(record)
         self._keep(record)
-        if record.outcome in ("ok", "cancelled"):
+        if record.outcome == "ok" or record.outcome in ENDED_BY_THE_USER:
             return
         self._failed[record.failure] += 1
         if self._failed.total() == self._extent.failures:
@@ -273,7 +279,7 @@ class PointRunner:
             await asyncio.sleep(_SHOW_S)
 
     def _note(self) -> str:
-        failed = sum(record.outcome != "ok" for record in self.records)
+        failed = self._failed.total()
         received = self._client.received_tokens if self._client else 0
         words = [f"{counted(received, 'token')} received"] if received else []
         return ", ".join([*words, *([f"{failed} failed"] if failed else [])])

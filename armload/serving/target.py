@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from armload.analysis.energy import PowerLine
 from armload.analysis.load.records import ClockOffset
@@ -120,20 +120,25 @@ class LoadTarget:
     job: Job | None = None
 
 
+RateUnit = Literal["requests", "conversations"]
+
+
 class LoadLevel(Value):
     """How fast requests of a point come: one of the two is set.
 
     Attributes:
-        rate: requests/s, in an open loop.
+        rate: requests/s, or conversations/s, in an open loop.
         concurrency: clients, in a closed loop.
+        unit: of the rate.
     """
 
     rate: float | None = None
     concurrency: int | None = None
+    unit: RateUnit = "requests"
 
     def __str__(self) -> str:
         if self.rate is not None:
-            return f"{self.rate:g} requests/s"
+            return f"{self.rate:g} {self.unit}/s"
         return counted(self.concurrency or 0, "client")
 
 

@@ -84,7 +84,7 @@ def read_lengths(option: str, text: str) -> Lengths:
             median = sigma = 0.0
         if 1 <= median <= LONGEST and 0 < sigma <= 5:
             return Lengths(kind="lognormal", median=median, sigma=sigma)
-    raise UsageError(f"--{option} {text!a}: is not a distribution of token counts.", _EXAMPLES)
+    raise UsageError(f"--{option} {text!a}: must be a number, or a distribution.", _EXAMPLES)
 
 
 _FEWEST_WORDS = 4
@@ -104,12 +104,14 @@ class Workload(Protocol):
 class Synthetic:
     """Random common words, a token each.
 
+    Attributes:
+        unit: what a word is for the service.
+
     Args:
         prompt: lengths of prompts, without the special tokens that a model puts around them.
         answer: lengths of answers.
         stops_at_end: end an answer at the model's end-of-text token, too.
         words: to draw from.
-        unit: what a word is for the service.
     """
 
     def __init__(
@@ -127,6 +129,7 @@ class Synthetic:
         self._seed = seed
         self._words = words
         self._stops_at_end = stops_at_end
+        self.unit = unit
         upto = "up to " if stops_at_end else ""
         self.described = f"synthetic: prompts of {prompt} {unit}, answers of {upto}{answer} tokens"
 

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,79 @@ def test_a_server_at_its_limit_is_said_to_let_requests_queue(ann: Person) -> Non
         assert account is not None
         assert account.whole.total_s == pytest.approx(record.end_s - record.scheduled_s)
     assert (latest(ann).folder / "report.html").is_file()
+
+
+CACHING = (*SERVED, "--prompt-cache", "16MiB")
+
+
+def test_later_turns_are_answered_from_the_servers_prompt_cache(ann: Person) -> None:
+    words = ("--turns", "3", "--prompt-tokens", "16", "--n-predict", "8", "--prefix-tokens", "24")
+    load = ("--concurrency", "1", "--requests", "3", "--json")
+    found = json.loads(ann.types("load", *CACHING, *words, *load).stdout)
+    kept = latest(ann)
+    records = kept.requests(0)
+    assert [(each.conversation, each.turn) for each in records] == [
+        (conversation, turn) for conversation in range(3) for turn in range(3)
+    ]
+    assert {record.outcome for record in records} == {"ok"}
+    for before, after in pairwise(records):
+        assert after.prompt_tokens is not None
+        assert after.cached_tokens is not None
+        assert before.prompt_tokens is not None
+        if after.turn:
+            # Its history is what the server has just processed; it is split into tokens anew.
+            assert after.prompt_tokens > before.prompt_tokens + 16
+            assert after.cached_tokens >= before.prompt_tokens - 2
+        else:
+            assert 24 <= after.cached_tokens < 24 + 16
+    # What was not cached is what the server's trace says that it processed.
+    _, steps = read_trace(kept.trace_file(0))
+    assert sum(step.prompt_tokens for step in steps) == sum(
+        (record.prompt_tokens or 0) - (record.cached_tokens or 0) for record in records
+    )
+    (point,) = found["points"]
+    reuse = point["metrics"]["prompt_reuse"]
+    assert reuse["cached_tokens"] == sum(record.cached_tokens or 0 for record in records)
+    assert reuse["hit_rate"] > 0.5
+    assert point["metrics"]["conversations"]["ended"] == {"complete": 3}
+
+
+def test_conversations_end_when_they_outgrow_their_slot(ann: Person) -> None:
+    words = ("--turns", "30", "--prompt-tokens", "24", "--n-predict", "16", "--concurrency", "2")
+    found = json.loads(ann.types("load", *CACHING, *words, "--requests", "2", "--json").stdout)
+    metrics = found["points"][0]["metrics"]
+    assert metrics["conversations"]["ended"] == {"context-full": 2}
+    assert metrics["failed"] == {"context-full": 2}
+    last = [record for record in latest(ann).requests(0) if record.outcome == "context-full"]
+    assert all(3 <= record.turn < 29 for record in last)
+    assert metrics["cut_off"] == 0
+
+
+def test_a_slot_becomes_free_when_its_user_gives_up(ann: Person) -> None:
+    # Lengths of 7, 1, 5, 1, 15, 36, 233, 149, 1, 68, 2 and 1 tokens.
+    words = ("--prompt-tokens", "4", "--n-predict", "lognormal:8:2", "--seed", "5")
+    load = ("--patience", "1", "--concurrency", "2", "--requests", "12", "--json")
+    found = json.loads(ann.types("load", *SERVED, *words, *load).stdout)
+    kept = latest(ann)
+    records = kept.requests(0)
+    left = [record for record in records if record.outcome == "abandoned"]
+    assert left
+    assert all(record.text and record.chunks for record in left)
+    metrics = found["points"][0]["metrics"]
+    assert metrics["abandoned"]["requests"] == len(left)
+    freed_s = metrics["abandoned"]["freed_s"]
+    assert freed_s is not None
+    assert freed_s < 10
+    assert metrics["abandoned"]["left_busy"] == 0
+    # Others took their slots: nobody waited for an answer that nobody read.
+    for record in records:
+        assert record.header_s is not None
+        assert record.header_s - record.scheduled_s < 5
+    _, steps = read_trace(kept.trace_file(0))
+    assert max(step.sequences for step in steps) <= 2
+    generated = sum(step.generated_tokens for step in steps)
+    read = sum(record.received_tokens for record in records)
+    assert generated < read + 10 * len(left)
 
 
 UNENDING = (*SHORT, "--rate", "5", "--requests", "2000", "--slo", "ttft=60s")

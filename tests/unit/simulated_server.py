@@ -167,11 +167,11 @@ class _Taken:
             status=200,
             prompt_tokens=self.asked.prompt,
             generated_tokens=self.asked.answer,
+            cached_tokens=0,
             limit_tokens=self.asked.answer,
             finish_reason="length",
             timings=ServerTimings(
                 prompt_tokens=self.asked.prompt,
-                cached_tokens=0,
                 prompt_ms=1000 * (first_s - self.slot_s),
                 generated_tokens=self.asked.answer,
                 generated_ms=1000 * (end_s - first_s),

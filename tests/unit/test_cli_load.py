@@ -129,6 +129,51 @@ def test_a_client_that_is_killed_leaves_what_it_has_recorded(tmp_path: Path) -> 
     assert f"Incomplete: only {len(records)} of 1,000 requests were recorded." in told
 
 
+def test_conversations_with_a_shared_prefix_are_shown_with_what_was_cached(
+    tmp_path: Path,
+) -> None:
+    words = ("--rate", "20", "--requests", "10", "--turns", "3", "--n-predict", "2")
+    shared = ("--prefix-tokens", "6", "--prefix-share", "0.5", "--prompt-tokens", "4")
+    with stub_service(cached=3) as service:
+        done = typed(tmp_path, "load", "--url", service.url, *words, *shared, "--slo", "ttft=9s")
+    assert done.returncode == 0, done.stderr
+    assert "One conversation takes about" in done.stderr
+    told = " ".join(done.stdout.split())
+    assert "At 20/s: 10 conversations of 3 turns on average, all complete." in told
+    assert "43% of the prompt tokens came from the server's cache (90 of 210)." in told
+    prompts = [body["prompt"] for _, body in service.bodies[2:]]
+    assert len(prompts) == 30
+    firsts = [prompt for prompt in prompts if "\n" not in prompt]
+    assert sorted({len(prompt.split()) for prompt in firsts}) == [4, 10]
+    begun = {" ".join(prompt.split()[:6]) for prompt in firsts if len(prompt.split()) == 10}
+    assert len(begun) == 1
+    kept = LoadFolder.read(the_load(tmp_path))
+    assert "50% of conversations begin with the same 6 tokens" in kept.load.requests_from
+    again = " ".join(typed(tmp_path, "show", kept.load.id).stdout.split())
+    assert "10 conversations of 3 turns" in again
+    page = (the_load(tmp_path) / "report.html").read_text()
+    assert "20 conversations/s: 10 conversations of 3 turns on average" in page
+
+
+def test_users_who_give_up_are_no_failures_and_are_told(tmp_path: Path) -> None:
+    words = ("--rate", "20", "--requests", "10", "--patience", "0.3", "--abort-on", "1")
+    with stub_service(gap_s=0.05) as service:
+        done = typed(
+            *(tmp_path, "load", "--url", service.url, *words),
+            *("--n-predict", "uniform:2-20", "--slo", "ttft=9s", "--json"),
+        )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    (point,) = found["points"]
+    metrics = point["metrics"]
+    left = metrics["abandoned"]["requests"]
+    assert 0 < left < 10
+    assert metrics["failed"] == {"abandoned": left}
+    assert {each["figures"]["kind"] for each in metrics["findings"]} <= {"client late"}
+    assert metrics["abandoned"]["freed_s"] is not None
+    assert found["capacity"]["rate"] is None
+
+
 def test_a_service_that_dies_in_the_middle_is_told_with_what_was_measured(tmp_path: Path) -> None:
     words = ("--rate", "50", "--requests", "30", "--json", "--n-predict", "2")
     with stub_service() as service:
@@ -250,6 +295,21 @@ def test_the_clients_own_limit_on_open_files_is_raised_and_else_named(tmp_path: 
         ),
         ({"rate": "1", "max_time": "60"}, "--max-time is an option of --find-rate"),
         ({"rate": "1", "repeats": "0"}, "--repeats: must be 1 or more"),
+        ({"rate": "1", "turns": "0"}, "--turns '0': must be a number, or a distribution."),
+        ({"rate": "1", "turns": "4", "think_time": "soon"}, "--think-time 'soon': must be"),
+        ({"rate": "1", "patience": "0"}, "--patience '0': must be a number of seconds above 0"),
+        ({"rate": "1", "think_time": "5"}, "--think-time is the pause between turns"),
+        ({"rate": "1", "prefix_share": "0.5"}, "--prefix-tokens is missing"),
+        ({"rate": "1", "prefix_tokens": "9", "prefix_share": "1.5"}, "--prefix-share: must be 1"),
+        ({"rate": "1", "prefix_tokens": "0"}, "--prefix-tokens: must be 1 or more"),
+        (
+            {"find_rate": True, "slo": "ttft=1s", "turns": "4"},
+            "--turns cannot be combined with --find-rate, whose statistics are those of requests",
+        ),
+        (
+            {"rate": "1", "turns": "4", "requests": "3", "warmup": "3"},
+            "--warmup 3 leaves none of 3 conversations",
+        ),
         ({"concurrency": "1", "arrivals": "poisson"}, "--arrivals is an option of --rate"),
         ({"rate": "1", "data": "f", "stop_at_end": True}, "--stop-at-end is for synthetic"),
         (

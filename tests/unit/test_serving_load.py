@@ -25,6 +25,7 @@ from armload.core.progress import Progress, Silent
 from armload.serving import point_runner
 from armload.serving.arrivals import Arrivals
 from armload.serving.client import Client, connected
+from armload.serving.conversation import Conversation
 from armload.serving.dialects.dialect import ChatMessage, CompletionRequest
 from armload.serving.dialects.every import DIALECTS, dialect_named
 from armload.serving.load_runner import LoadRunner
@@ -32,6 +33,7 @@ from armload.serving.loads import LoadFolder, observed_points
 from armload.serving.point_runner import open_loop
 from armload.serving.readiness import check_service, check_url
 from armload.serving.target import LoadLevel, LoadTarget, StopCondition
+from armload.serving.users import Users
 from armload.serving.workload import Listed
 from tests.stub_service import StubService, answer_of, stub_service
 
@@ -110,7 +112,7 @@ def test_the_servers_own_timings_and_counts_are_kept() -> None:
         record = sent(service.url)
     assert [tokens for _, tokens in record.chunks] == [1, 2, 3, 4]
     assert record.prompt_tokens == 7
-    assert record.timings.cached_tokens == 2
+    assert record.cached_tokens == 2
     assert (record.timings.prompt_ms, record.timings.generated_ms) == (1.5, 2.5)
 
 
@@ -255,7 +257,11 @@ def cancelled_after(seconds: float, url: str, times: list[float]) -> list[Reques
     async def run() -> None:
         async with connected("") as session:
             client = Client(session, url, dialect_named("openai"), "stub", 60)
-            await open_loop(client, lambda: ASK, times, warmup=0, note=records.append)
+
+            def take() -> Conversation:
+                return Users().conversation(0, lambda: ASK)
+
+            await open_loop(client, take, times, warmup=0, note=records.append)
 
     async def cancel() -> None:
         task = asyncio.create_task(run())
@@ -278,9 +284,9 @@ def test_every_request_of_an_interrupted_load_has_an_outcome() -> None:
 def test_a_request_is_made_no_sooner_than_the_one_before_it_is_sent() -> None:
     taken: list[int] = []
 
-    def take() -> CompletionRequest:
+    def take() -> Conversation:
         taken.append(len(taken))
-        return ASK
+        return Users().conversation(0, lambda: ASK)
 
     async def run(url: str) -> int:
         async with connected("") as session:

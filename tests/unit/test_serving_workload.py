@@ -233,6 +233,7 @@ def test_no_proxy_learns_the_key_of_a_service(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.delenv("no_proxy", raising=False)
         monkeypatch.delenv("NO_PROXY", raising=False)
         api = ServiceApi(service.url, "right")
+        service.busy, service.waiting = 2, 7
         assert api.queue() == {"requests_processing": 2, "requests_deferred": 7}
         assert (api.model(), api.count("once upon")) == ("stub", 2)
         assert proxy.seen == []

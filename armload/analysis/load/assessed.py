@@ -122,7 +122,7 @@ class AssessedPoint(Value):
     """One point of a load.
 
     Attributes:
-        rate: requests/s on average, in an open loop.
+        rate: requests/s, or conversations/s, on average, in an open loop.
         concurrency: clients, in a closed loop.
         metrics: its figures.
         telemetry: what the board did.
@@ -160,7 +160,8 @@ class AssessedPoint(Value):
         if self.stage is not None:
             return f"{self.stage.rates} requests/s ({self.stage.span})"
         if self.rate is not None:
-            return f"{self.rate:g} request{'' if self.rate == 1 else 's'}/s"
+            unit = "request" if self.metrics.conversations is None else "conversation"
+            return f"{self.rate:g} {unit}{'' if self.rate == 1 else 's'}/s"
         return counted(self.concurrency or 0, "client")
 
 

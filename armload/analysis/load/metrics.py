@@ -26,6 +26,15 @@ from armload.analysis.load.findings import (
 from armload.analysis.load.quantiles import Distribution, distribution, share_interval
 from armload.analysis.load.records import LoadPoint, Objectives, RateVerdict, RequestRecord
 from armload.analysis.load.steady import SteadyState, judged, steady_state
+from armload.analysis.load.users import (
+    Abandoned,
+    Conversations,
+    PromptReuse,
+    abandoned_of,
+    conversations_of,
+    in_steady_state,
+    prompt_reuse,
+)
 from armload.analysis.statistics import Interval
 from armload.analysis.wording.loads import doubt
 from armload.core.values import Value
@@ -79,9 +88,10 @@ class Metrics(Value):
         duration_s: from the first request's scheduled time to the last end.
         total_s: from the first request's begin to the last end, warm-up included: the total time
             of the llm-serving test client.
-        offered_per_s: requests/s as scheduled; none in a closed loop.
+        offered_per_s: requests/s as scheduled; none in a closed loop, and of conversations, whose
+            later turns depend on answers.
         requests_per_s, output_tokens_per_s: successful requests, and tokens that they generated,
-            in each second of the duration.
+            in each second of the duration; tokens of abandoned answers count, too.
         embedded: how many of the successful answers are embeddings, which have no first token.
         prompt_tokens, output_tokens: sums, by the server's count; none where it gives none.
         prompt_tokens_per_s: of successful requests, in each second of the duration.
@@ -94,7 +104,10 @@ class Metrics(Value):
         goodput: under the objectives, where there are any.
         steady: whether an open loop reached a steady state; none in a closed loop, and of a stage.
         independent: observations that the requests are worth, since those that queue together
-            are alike.
+            are alike; of conversations, no more than these.
+        conversations: none where requests stand alone.
+        abandoned: none where users gave up nothing.
+        prompt_reuse: none where the service does not tell.
         cut_short: the load was ended before all requests had an answer or a failure of their own.
         valid: whether the figures describe the service.
         findings: why not.
@@ -124,6 +137,9 @@ class Metrics(Value):
     goodput: Goodput | None = None
     steady: SteadyState | None = None
     independent: float = 0.0
+    conversations: Conversations | None = None
+    abandoned: Abandoned | None = None
+    prompt_reuse: PromptReuse | None = None
     cut_short: bool = False
     valid: bool
     findings: tuple[LoadFinding, ...] = ()
@@ -152,8 +168,10 @@ def metrics_of(
     failed = Counter(record.failure for record in measured if record.outcome != "ok")
     unknown = max(0, point.requests - len(records))
     duration_s = _span(measured, lambda record: record.scheduled_s)
-    steady = steady_state(point, measured, slots)
-    independent = _independent(point, measured, steady)
+    held, abandoned = conversations_of(point, measured), abandoned_of(point, measured)
+    queued = (point, measured) if held is None else in_steady_state(point, measured, held)
+    steady = steady_state(*queued, slots)
+    independent = _independent(point, measured, steady, held)
 
     def summary(
         records: Sequence[RequestRecord], figure: Callable[[RequestRecord], float | None]
@@ -162,14 +180,17 @@ def metrics_of(
         return distribution(known, independent)
 
     lateness = summary(measured, latency.lateness_s)
-    ttft = summary(ok, latency.ttft_s)
+    # An answer that was given up had its first token, and its time is known.
+    begun = [record for record in measured if record.outcome == "ok" or _was_left(record)]
+    ttft = summary(begun, latency.ttft_s)
     texts = [record for record in ok if record.dimensions is None]
     ttft_from_sent = summary(
-        texts, lambda record: _since_sent(record, latency.first_token_s(record))
+        [record for record in begun if record.dimensions is None],
+        lambda record: _since_sent(record, latency.first_token_s(record)),
     )
     e2e_from_sent = summary(ok, lambda record: _since_sent(record, record.end_s))
     cut_short = point.is_under_way or unknown > 0 or "cancelled" in failed
-    doubts = _about_lateness(lateness, ttft_from_sent or e2e_from_sent)
+    doubts = _about_lateness(lateness, (ttft_from_sent or e2e_from_sent) if ok else None)
     if limited := failed["client-limit"]:
         doubts.append(ClientLimited(limited=limited, requests=len(measured)))
     if point.service_ended:
@@ -182,7 +203,7 @@ def metrics_of(
         )
     cut_off = [record for record in ok if record.is_cut_off]
     if cut_off:
-        filled = sum(_filled(record, context_tokens) for record in cut_off)
+        filled = sum(record.has_filled(context_tokens) for record in cut_off)
         doubts.append(AnswersCutOff(cut_off=len(cut_off), filled=filled, answers=len(ok)))
     if ignored := [record.ignored_lines for record in ok if record.ignored_lines]:
         doubts.append(LinesIgnored(lines=sum(ignored), answers=len(ignored)))
@@ -191,6 +212,8 @@ def metrics_of(
         doubts.append(TokensUncounted(uncounted=uncounted, answers=len(ok)))
     output = _sum(ok, lambda record: record.generated_tokens)
     prompts = _sum(ok, lambda record: record.prompt_tokens)
+    if abandoned is not None:
+        output = (output or 0) + abandoned.received_tokens if output is not None or not ok else None
     return Metrics(
         scheduled=point.requests,
         warmup=len(records) - len(measured),
@@ -200,7 +223,7 @@ def metrics_of(
         cut_off=len(cut_off),
         duration_s=duration_s,
         total_s=_span(records, lambda record: record.begun_s),
-        offered_per_s=_offered(point, measured),
+        offered_per_s=_offered(point, measured) if held is None else None,
         requests_per_s=_per_s(len(ok), duration_s),
         output_tokens_per_s=None if output is None else _per_s(output, duration_s),
         prompt_tokens_per_s=None if prompts is None else _per_s(prompts, duration_s),
@@ -229,15 +252,17 @@ def metrics_of(
         ),
         steady=steady,
         independent=independent,
+        conversations=held,
+        abandoned=abandoned,
+        prompt_reuse=prompt_reuse(ok),
         cut_short=cut_short,
         valid=not doubts,
         findings=tuple(LoadFinding(figures=each, sentence=doubt(each)) for each in doubts),
     )
 
 
-def _filled(record: RequestRecord, context_tokens: int | None) -> bool:
-    tokens = (record.prompt_tokens or 0) + (record.generated_tokens or 0)
-    return record.is_truncated or (context_tokens is not None and tokens >= context_tokens - 1)
+def _was_left(record: RequestRecord) -> bool:
+    return record.outcome == "abandoned" and bool(record.chunks)
 
 
 def _about_lateness(
@@ -286,12 +311,16 @@ def _goodput(
 
 
 def _independent(
-    point: LoadPoint, measured: Sequence[RequestRecord], steady: SteadyState | None
+    point: LoadPoint,
+    measured: Sequence[RequestRecord],
+    steady: SteadyState | None,
+    held: Conversations | None,
 ) -> float:
+    count = len(measured) if held is None else held.begun
     if steady is not None:
-        return min(steady.independent, float(len(measured)))
+        return min(steady.independent, float(count))
     # Those that are in a service at the same time slow each other down.
-    return len(measured) / point.concurrency if point.concurrency else 0.0
+    return count / point.concurrency if point.concurrency else 0.0
 
 
 def _offered(point: LoadPoint, measured: Sequence[RequestRecord]) -> float | None:

@@ -268,5 +268,5 @@ def _new_tokens(record: RequestRecord) -> int | None:
     """Return how many tokens of a prompt the server had to process; none where it is unknown."""
     timings = record.timings
     if timings is not None and timings.prompt_tokens is not None:
-        return timings.prompt_tokens - (timings.cached_tokens or 0)
+        return timings.prompt_tokens - (record.cached_tokens or 0)
     return record.prompt_tokens

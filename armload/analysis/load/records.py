@@ -74,6 +74,8 @@ Outcome = Literal[
     "malformed",
     "not-json",
     "schema-mismatch",
+    "abandoned",
+    "context-full",
     "cancelled",
 ]
 """How a request ended.
@@ -83,9 +85,13 @@ connection to the service; ``http``: it answered with a status of 400 to 499; ``
 500 or more, or with an error in the stream; ``dropped``: the connection ended before the answer;
 ``timeout``: the client's limit; ``malformed``: the answer was not of its dialect; ``not-json``:
 the answer to a request for JSON, or the arguments of a tool call, cannot be parsed;
-``schema-mismatch``: they do not fit the schema, or a call does not fit the tools; ``cancelled``:
-the client was stopped first. All but ``ok`` are failures.
+``schema-mismatch``: they do not fit the schema, or a call does not fit the tools; ``abandoned``:
+the user had no patience left; ``context-full``: the conversation has become longer than the
+context of a slot; ``cancelled``: the client was stopped first. All but ``ok`` are failures.
 """
+
+ENDED_BY_THE_USER = frozenset(("abandoned", "context-full", "cancelled"))
+"""Outcomes that are no faults of the service."""
 
 
 _FIRST_ERROR = 400
@@ -98,13 +104,12 @@ class ServerTimings(Value):
     """What the server says of a request, where it says anything.
 
     Attributes:
-        prompt_tokens, cached_tokens: of the prompt, and those of it that it had in its cache.
+        prompt_tokens: of the prompt, with those that it had in its cache.
         prompt_ms: for the tokens of the prompt that it had not.
         generated_tokens, generated_ms: of the answer.
     """
 
     prompt_tokens: int | None = None
-    cached_tokens: int | None = None
     prompt_ms: float | None = None
     generated_tokens: int | None = None
     generated_ms: float | None = None
@@ -123,6 +128,9 @@ class RequestRecord(Value):
     Attributes:
         number: its place in the schedule, from 0.
         is_warmup: excluded from the figures.
+        conversation: that it is a turn of, from 0; none where it stands alone.
+        turn: its place in the conversation, from 0.
+        turns: that the conversation was to have.
         scheduled_s: when it was to be sent.
         begun_s: when the client began with it, before it connected; what this is later than
             scheduled is the client's own lateness.
@@ -135,6 +143,7 @@ class RequestRecord(Value):
         status: of HTTP.
         error: what the server or the system said of a failure.
         prompt_tokens, generated_tokens: by the server's own count.
+        cached_tokens: those of the prompt that it had in its cache, likewise.
         limit_tokens: the most that it was asked to generate.
         finish_reason: in the dialect's word, such as ``stop`` or ``length``; ``unknown`` of an
             answer whose stream was ended properly and gave none.
@@ -144,11 +153,15 @@ class RequestRecord(Value):
         dimensions: of an embedding; none of an answer in words.
         prompt: what was asked; of a chat, its last message.
         text: of the answer, as far as it came, with the thoughts and tool calls in it.
+        content: of the text, without those; none where it has none of them.
         tool_calls: of the answer.
     """
 
     number: int
     is_warmup: bool = False
+    conversation: int | None = None
+    turn: int = 0
+    turns: int = 1
     scheduled_s: float
     begun_s: float | None = None
     sent_s: float | None = None
@@ -160,6 +173,7 @@ class RequestRecord(Value):
     error: str = ""
     prompt_tokens: int | None = None
     generated_tokens: int | None = None
+    cached_tokens: int | None = None
     limit_tokens: int | None = None
     finish_reason: str = ""
     is_truncated: bool = False
@@ -169,6 +183,26 @@ class RequestRecord(Value):
     prompt: str = ""
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
+    content: str | None = None
+
+    @property
+    def answer(self) -> str:
+        """What a later turn quotes."""
+        return self.text if self.content is None else self.content
+
+    @property
+    def received_tokens(self) -> int:
+        """As far as the answer came; a chunk counts as one where the server does not say."""
+        if self.generated_tokens is not None:
+            return self.generated_tokens
+        last = self.chunks[-1][1] if self.chunks else None
+        return len(self.chunks) if last is None else last
+
+    def has_filled(self, context_tokens: int | None) -> bool:
+        """Return whether prompt and answer are known to have filled the context of a slot."""
+        tokens = (self.prompt_tokens or 0) + (self.generated_tokens or 0)
+        is_full = context_tokens is not None and tokens >= context_tokens - 1
+        return self.is_cut_off and (self.is_truncated or is_full)
 
     @property
     def failure(self) -> str:
@@ -246,7 +280,7 @@ class LoadPoint(Value):
     """One step of a sweep, or a stage of a load whose rate varies.
 
     Attributes:
-        rate: requests/s on average, in an open loop.
+        rate: requests/s, or conversations/s, on average, in an open loop.
         concurrency: clients that each wait for an answer before they send again, in a closed loop.
         duration_s: in which requests are scheduled; none where a number of requests ends it.
         requests: that were scheduled.
@@ -255,6 +289,9 @@ class LoadPoint(Value):
         seed: of its schedule; none for the load's own.
         verdict: of a search for the highest rate.
         service_ended: what ended the service, or its connection, within the point; else empty.
+        freed_s: where users gave up: how long after the last request the service had none left;
+            none where it does not tell.
+        left_busy: requests that it had then still not let go of.
         is_under_way: it has not ended; of a load that nobody runs, its command was killed.
         stage: of a load whose rate varies; none of a rate that is constant.
         clock: of the board; none for a service that is reached by its URL alone.
@@ -269,6 +306,8 @@ class LoadPoint(Value):
     seed: int | None = None
     verdict: RateVerdict | None = None
     service_ended: str = ""
+    freed_s: float | None = None
+    left_busy: int = 0
     is_under_way: bool = False
     stage: Stage | None = None
     clock: ClockOffset | None = None

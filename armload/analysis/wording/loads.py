@@ -155,6 +155,9 @@ def _why_not(point: AssessedPoint, cause: Cause | None, failure: str) -> str:
     steady = point.metrics.steady
     if failure:
         failed = sum(point.metrics.failed.values())
+        if failure == "abandoned":
+            left = point.metrics.failed[failure]
+            return f"users give up: {left} of {point.metrics.requests} requests"
         return f"requests fail: {failed} of {point.metrics.requests}, most often as {failure}"
     if steady is not None and steady.stability == "overloaded" and cause in (None, "unexplained"):
         return (

@@ -86,7 +86,56 @@ class RequestOptions(OptionGroup):
     ] = ""
 
 
-class LoadOptions(ServiceSettings, RequestOptions, Metering, Waiting, EngineSource, OutputOptions):
+class UserOptions(OptionGroup):
+    """What the users do that send the requests."""
+
+    heading = "Users"
+
+    turns: Annotated[
+        str,
+        Option(
+            "requests of a conversation, each sent after the answer to the one before, which it "
+            "quotes: 4, uniform:2-6, lognormal:4:0.5; --rate, --requests and --warmup then count "
+            "conversations",
+            "TURNS",
+            "1",
+        ),
+    ] = ""
+    think_time: Annotated[
+        str,
+        Option(
+            "seconds from an answer to the next turn: 5, uniform:2-10, exponential:5, "
+            "lognormal:5:0.8",
+            "SECONDS",
+            "0",
+        ),
+    ] = ""
+    patience: Annotated[
+        str,
+        Option(
+            "seconds after which a user abandons a request that is not fully answered; as for "
+            "--think-time",
+            "SECONDS",
+            "unlimited",
+        ),
+    ] = ""
+    prefix_tokens: Annotated[
+        Annotated[int, Field(ge=1, le=1_000_000)] | None,
+        Option(
+            "length of a prefix that prompts share, such as a system prompt; added to theirs",
+            "TOKENS",
+            "none",
+        ),
+    ] = None
+    prefix_share: Annotated[
+        Annotated[float, Field(gt=0, le=1)],
+        Option("share of the requests, or conversations, that begin with that prefix", "SHARE"),
+    ] = 1.0
+
+
+class LoadOptions(
+    ServiceSettings, RequestOptions, UserOptions, Metering, Waiting, EngineSource, OutputOptions
+):
     """A service, and the load on it."""
 
     heading = "Load"
@@ -256,13 +305,15 @@ def load(options: LoadOptions) -> None:
         paces_of,
         target_of,
         target_on_board,
+        users_of,
         varied_rate,
+        with_prefix,
     )
     from armload.runs.request import Request
     from armload.serving.arrivals import read_arrivals
     from armload.serving.dialects.dialect import CompletionRequest
     from armload.serving.dialects.every import dialect_named
-    from armload.serving.expected import expected, expected_at, measure_alone, told
+    from armload.serving.expected import expected, measure_alone, told
     from armload.serving.exports import read_formats
     from armload.serving.find_rate import find_rate as search
     from armload.serving.load_runner import LoadRunner
@@ -284,12 +335,14 @@ def load(options: LoadOptions) -> None:
     prompt = read_lengths("prompt-tokens", options.prompt_tokens or PROMPT_TOKENS)
     answer = read_lengths("n-predict", options.n_predict) if options.n_predict else None
     varied = varied_rate(options, extent, gaps)
+    most: int | None = None
     if varied is not None:
-        most: int | None = len(varied.times)
-    else:
-        most = None if options.find_rate else needed(paces, extent, gaps, number, options.repeats)
+        most = len(varied.times)
+    elif not (options.find_rate or options.turns):
+        most = needed(paces, extent, gaps, number, options.repeats)
     trace = varied.trace if varied else None
     defaults = read_defaults(options.json_schema, options.extra_body)
+    users = users_of(options)
     spoken = dialect_named(options.dialect or ("openai" if url else "llama-server"))
     plan = serving_plan(options.part(ServiceSettings))
     first = CompletionRequest(prompt="Once upon a time", max_tokens=1)
@@ -309,40 +362,39 @@ def load(options: LoadOptions) -> None:
     with reached as target:
         check_service(target, first, extent.timeout_s)
         api = ServiceApi(target.url, target.api_key)
-        requests: Workload
-        if trace is not None:
-            requests = replayed(
-                *(trace, api), stops_at_end=options.stop_at_end, seed=number, progress=progress
-            )
-        else:
-            requests = workload_of(
+        users = with_prefix(users, options.prefix_tokens, target, api, progress)
+        stops = options.stop_at_end
+        requests: Workload = (
+            replayed(trace, api, stops_at_end=stops, seed=number, progress=progress)
+            if trace
+            else workload_of(
                 api,
                 data,
                 prompt=prompt,
                 answer=answer,
-                stops_at_end=options.stop_at_end,
+                stops_at_end=stops,
                 seed=number,
                 most=most,
                 progress=progress,
             )
+        )
         work = WithDefaults(work=requests, defaults=defaults)
         loading = LoadRunner(
             *(target, work, None if trace else gaps, number, progress, objectives),
             finds_rate=options.find_rate,
             subtracts_idle=options.subtract_idle,
+            users=users,
         )
         at_a_time = (target.settings or {}).get("slots")
         if not options.find_rate:
             alone = measure_alone(target, work, extent.timeout_s, progress)
             if alone is not None:
                 lengths = (prompt, answer or read_lengths("n-predict", N_PREDICT))
-                lasts = (
-                    expected_at(alone, work, varied.times, slots=at_a_time)
-                    if varied
-                    else expected(
-                        *(alone, work, paces * options.repeats, extent, gaps, number),
-                        slots=at_a_time,
-                    )
+                lasts = expected(
+                    *(alone, work, paces * options.repeats, extent, gaps, number),
+                    slots=at_a_time,
+                    users=users,
+                    times=varied.times if varied else (),
                 )
                 has_lengths = not data and spoken.is_streamed
                 progress.say(told(lasts, paces, lengths if has_lengths else None))
@@ -352,7 +404,7 @@ def load(options: LoadOptions) -> None:
                 return loading.staged(varied.stages, varied.times, extent)
             if not options.find_rate or objectives is None:
                 return loading.run(paces, extent, options.repeats)
-            probing = LoadRunner(target, work, gaps, number, progress, objectives)
+            probing = LoadRunner(target, work, gaps, number, progress, objectives, users=users)
             return search(
                 *(probing, loading, objectives, extent),
                 slots=at_a_time,

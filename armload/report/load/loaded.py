@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from armload.analysis.load.assessed import AssessedPoint, SlowRequest, assess, slow_requests
 from armload.analysis.load.capacity import FAILED_BY_THE_CLIENT, Capacity, capacity_of
 from armload.analysis.load.parts import Accounting
-from armload.analysis.load.records import Load, Objectives
+from armload.analysis.load.records import ENDED_BY_THE_USER, Load, Objectives
 from armload.analysis.load.telemetry import ObservedPoint
 from armload.core.values import Value, counted
 from armload.engines.job import Job
@@ -68,6 +68,12 @@ class LoadView:
         return any(point.assessed.stage is not None for point in self.points)
 
     @property
+    def unit(self) -> str:
+        """What comes at a rate."""
+        held = any(point.assessed.metrics.conversations for point in self.points)
+        return "conversations" if held else "requests"
+
+    @property
     def telling(self) -> LoadedPoint:
         """The point at which the service is at its limit: the first that is not sustained.
 
@@ -113,7 +119,8 @@ def labels(points: Sequence[LoadedPoint]) -> list[str]:
 
 def words_of_failed(failed: Mapping[str, int]) -> str:
     """Say how many requests the service failed, and how; nothing where it failed none."""
-    of_service = {kind: failed[kind] for kind in sorted(failed) if kind not in FAILED_BY_THE_CLIENT}
+    others = FAILED_BY_THE_CLIENT | ENDED_BY_THE_USER
+    of_service = {kind: failed[kind] for kind in sorted(failed) if kind not in others}
     if not of_service:
         return ""
     kinds = ", ".join(f"{count} {kind}" for kind, count in of_service.items())

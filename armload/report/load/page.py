@@ -11,6 +11,7 @@ from armload.analysis.load.latency import e2e_s, tpot_s, ttft_s
 from armload.analysis.load.telemetry import Telemetry
 from armload.analysis.wording.energies import power
 from armload.analysis.wording.loads import why_slow
+from armload.analysis.wording.users import about_users
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.values import percentage
@@ -66,6 +67,11 @@ def load_page(loaded: LoadView) -> Page:
     kind = {"closed": "closed-loop", "trace": "replayed"}.get(load.arrivals, load.arrivals)
     count = sum(len(point.observed.records) for point in loaded.points)
     about = f"{kind} requests, {count} in all. {words.minute(load.started_utc)}."
+    users = tuple(
+        f"{point.label}: {each}"
+        for point in loaded.points
+        for each in about_users(point.assessed.metrics)
+    )
     figures = (
         latency_figure(loaded),
         throughput_figure(loaded),
@@ -80,6 +86,7 @@ def load_page(loaded: LoadView) -> Page:
         header=tuple(paragraphs(about, style="soft")),
         lead=(
             *([Notice(lines=(loaded.capacity.sentence,))] if loaded.capacity else []),
+            *([Items(items=users)] if users else []),
             *([Items(items=tuple(found), style="doubts doubtful")] if found else []),
         ),
         sections=(

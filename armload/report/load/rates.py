@@ -52,7 +52,7 @@ def _pace_name(loaded: LoadView) -> str:
 def _pace_axis(loaded: LoadView) -> alt.X:
     import altair as alt
 
-    title = "scheduled requests/s" if loaded.is_open else "concurrent clients"
+    title = f"scheduled {loaded.unit}/s" if loaded.is_open else "concurrent clients"
     if loaded.is_staged:
         title = "start of the stage (s)"
     axis = alt.X("pace:Q").title(title).scale(zero=False, nice=False, padding=14)
@@ -217,7 +217,7 @@ def _throughput(loaded: LoadView, title: str, sentence: str) -> Figure:
     )
     layers = [line, marks]
     dashed = ""
-    if loaded.is_open and len(loaded.points) > 1:
+    if loaded.is_open and len(loaded.points) > 1 and loaded.unit == "requests":
         due = source("due")
         layers.insert(0, due.mark_line(color=QUIET, strokeDash=[5, 4]).encode(x, y))
         dashed = "Dashed: the scheduled rate."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -12,6 +12,7 @@ from armload.analysis.load.metrics import Metrics
 from armload.analysis.load.quantiles import FEWEST_INDEPENDENT, Distribution, Quantile
 from armload.analysis.wording.energies import power
 from armload.analysis.wording.loads import why_slow
+from armload.analysis.wording.users import about_users, no_steady_state
 from armload.core.values import counted, percentage
 from armload.report import formatting as words
 from armload.report.layout import Column, Entry, Prose, Table
@@ -27,6 +28,7 @@ def load_view(loaded: LoadView) -> Group:
     lines: list[RenderableType] = [_table(points)]
     lines += [Prose(each) for each in notes(loaded)]
     for point in points:
+        lines += [Prose(f"{_where(point)}: {each}") for each in about_users(point.metrics)]
         lines += [Prose(each, "yellow") for each in remarks(point)]
         if point.energy and not point.energy.problem:
             lines.append(Prose(f"{point.label}: {power(point.energy)}.", "dim"))
@@ -72,8 +74,7 @@ def pace(point: AssessedPoint) -> str:
 
 def remarks(point: AssessedPoint) -> list[str]:
     """Say how requests failed, and why figures are not valid."""
-    metrics, name = point.metrics, pace(point)
-    where = f"At {name}" if point.rate is not None else f"With {counted(int(name), 'client')}"
+    metrics, where = point.metrics, _where(point)
     said = []
     if failed := words_of_failed(metrics.failed):
         said.append(f"{where}: {failed}.")
@@ -86,19 +87,28 @@ def remarks(point: AssessedPoint) -> list[str]:
             f"{where}: overloaded. The backlog grows, and latencies depend on how long the load "
             f"lasts: {counted(steady.open_at_end, 'request')} had no answer when the last was sent."
         )
+    elif metrics.conversations is not None and (why := no_steady_state(metrics.conversations)):
+        said.append(f"{where}: {why}")
     elif steady is not None and metrics.independent < FEWEST_INDEPENDENT:
         said.append(
-            f"{where}: no confidence intervals. Requests that queue together are alike, and these "
+            f"{where}: no confidence intervals. Requests that queue together are alike"
+            f"{', as are turns of a conversation' if metrics.conversations else ''}, and these "
             f"{metrics.requests} are worth about {metrics.independent:.0f} independent ones; "
             f"{FEWEST_INDEPENDENT:.0f} are needed. Use a longer --duration."
         )
-    offered = metrics.offered_per_s
+    held = metrics.conversations
+    offered = metrics.offered_per_s if held is None else held.begun_per_s
     if point.rate and offered and abs(offered / point.rate - 1) >= _OFFERED_OTHERWISE_FROM:
         said.append(
-            f"{where}: by chance, the {metrics.requests} requests came at {offered:.2g}/s. More "
-            "requests, --arrivals constant, or another --seed come closer to that rate."
+            f"{where}: by chance, the {_number(metrics)} came at {offered:.2g}/s. More of them, "
+            "--arrivals constant, or another --seed come closer to that rate."
         )
     return said
+
+
+def _where(point: AssessedPoint) -> str:
+    name = pace(point)
+    return f"At {name}" if point.rate is not None else f"With {counted(int(name), 'client')}"
 
 
 def _table(points: Sequence[AssessedPoint]) -> Table:
@@ -178,17 +188,25 @@ def _shown(quantile: Quantile | None) -> str:
     return words.seconds(None if quantile is None else quantile.value_s)
 
 
+def _number(metrics: Metrics) -> str:
+    if metrics.conversations is not None:
+        return counted(metrics.conversations.begun, "conversation")
+    return counted(metrics.requests, "request")
+
+
 def point_table(loaded: LoadView) -> Table:
     """Lay out the points for a page, the lowest rate first; times are from the scheduled time."""
     has_objectives = loaded.objectives is not None
     has_energy = any(point.assessed.energy for point in loaded.points)
-    pace_heading, unit = ("rate", "requests/s") if loaded.is_open else ("clients", "")
+    pace_heading, unit = ("rate", f"{loaded.unit}/s") if loaded.is_open else ("clients", "")
     of_embeddings = are_of_embeddings([point.assessed for point in loaded.points])
     latencies = ("embedding",) if of_embeddings else ("first token", "per token", "end to end")
+    of_users = _columns_of_users(loaded)
     table = Table(
         Column(heading=pace_heading, unit=unit, is_number=True),
         Column(heading="answered", unit="of those sent", is_number=True),
         Column(heading="independent", unit="observations", is_number=True),
+        *of_users,
         *([Column(heading="within SLO", is_number=True)] if has_objectives else []),
         Column(heading="throughput", unit="requests/s", is_number=True),
         Column(heading="input" if of_embeddings else "output", unit="tokens/s", is_number=True),
@@ -217,6 +235,7 @@ def point_table(loaded: LoadView) -> Table:
             Entry(text=name, number=point.pace),
             Entry(text=f"{metrics.ok} / {metrics.requests}", number=metrics.ok),
             Entry(text=f"{metrics.independent:.0f}", number=metrics.independent),
+            *(of_users[column](metrics) for column in of_users),
             *([Entry(text=percentage(share), number=share)] if has_objectives else []),
             Entry(text=words.rate(metrics.requests_per_s), number=metrics.requests_per_s),
             Entry(text=words.rate(tokens_per_s), number=tokens_per_s),
@@ -230,6 +249,39 @@ def point_table(loaded: LoadView) -> Table:
             state=state,
         )
     return table
+
+
+def _columns_of_users(loaded: LoadView) -> dict[Column, Callable[[Metrics], Entry]]:
+    """Return the columns of what users did at any point."""
+    every = [point.assessed.metrics for point in loaded.points]
+    columns: dict[Column, Callable[[Metrics], Entry]] = {}
+    if any(metrics.conversations for metrics in every):
+        columns[Column(heading="conversations", unit="complete", is_number=True)] = _complete
+    if any(metrics.abandoned for metrics in every):
+        columns[Column(heading="abandoned", unit="requests", is_number=True)] = _abandoned
+    if any(metrics.prompt_reuse and metrics.prompt_reuse.cached_tokens for metrics in every):
+        columns[Column(heading="cached", unit="of prompt tokens", is_number=True)] = _cached
+    return columns
+
+
+def _complete(metrics: Metrics) -> Entry:
+    held = metrics.conversations
+    if held is None:
+        return Entry(text=words.UNKNOWN)
+    complete = held.ended.get("complete", 0)
+    return Entry(text=f"{complete} / {held.begun}", number=complete)
+
+
+def _abandoned(metrics: Metrics) -> Entry:
+    count = metrics.abandoned.requests if metrics.abandoned else 0
+    return Entry(text=str(count), number=count)
+
+
+def _cached(metrics: Metrics) -> Entry:
+    reuse = metrics.prompt_reuse
+    if reuse is None:
+        return Entry(text=words.UNKNOWN)
+    return Entry(text=percentage(reuse.hit_rate), number=reuse.hit_rate)
 
 
 def _time(found: Quantile | None) -> Entry:

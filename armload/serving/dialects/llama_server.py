@@ -7,6 +7,7 @@ from typing import Any
 from armload.serving.dialects.dialect import (
     CompletionRequest,
     Event,
+    cached_tokens,
     error_in,
     length_words,
     llama_timings,
@@ -22,14 +23,14 @@ class LlamaServer:
     is_streamed = True
 
     def body(self, ask: CompletionRequest, model: str) -> dict[str, Any]:
-        """Return the body of a request: greedy, and without reuse of an earlier prompt."""
+        """Return the body of a greedy request; the server decides what it may reuse."""
         del model  # the server has but one
         return {
             "prompt": prompt_alone(ask, self.name),
             "n_predict": ask.max_tokens,
             "temperature": 0,
-            "cache_prompt": False,
             "stream": True,
+            **({} if ask.may_reuse else {"cache_prompt": False}),
             **length_words(ask),
             **({} if ask.json_schema is None else {"json_schema": ask.json_schema}),
             **ask.extra_body,
@@ -46,6 +47,7 @@ class LlamaServer:
             tokens=tokens,
             prompt_tokens=content.get("tokens_evaluated") if is_last else None,
             generated_tokens=tokens if is_last else None,
+            cached_tokens=cached_tokens(content) if is_last else None,
             finish_reason=str(content.get("stop_type", "")) if is_last else "",
             is_truncated=is_last and bool(content.get("truncated")),
             timings=llama_timings(content) if is_last else None,

@@ -183,11 +183,13 @@ renew_claim() {
     { read -r holder; read -r since; read -r run; } 2>/dev/null <"$old"
     give=rm
     # Storage that is full takes no new lines: the old ones get the new name.
-    { echo "$holder" && echo "$since" && echo "${3:-$run}"; } 2>/dev/null >"$new" || give=mv
+    # Others read claims at any time, so none is there before it is whole.
+    { echo "$holder" && echo "$since" && echo "${3:-$run}"; } 2>/dev/null >"$1.part" &&
+      mv -f "$1.part" "$new" || give=mv
     # Whoever took the board over has removed the old name.
     case $give in
       rm) rm "$old" 2>/dev/null ;;
-      mv) mv -f "$old" "$new" 2>/dev/null ;;
+      mv) rm -f "$1.part"; mv -f "$old" "$new" 2>/dev/null ;;
     esac || { rm -f "$new"; return 1; }
     return 0
   done
@@ -205,11 +207,19 @@ tell_leases() {
   seconds_up
   echo "$boot $up"
   cd "$1" 2>/dev/null || return 0
-  for claim in *.*.*; do
-    [ -e "$claim" ] || continue
-    echo "#claim $claim"
-    cat "$claim" 2>/dev/null
+  for attempt in 1 2 3; do
+    told= renamed=
+    for claim in *.*.*; do
+      [ "$claim" = '*.*.*' ] && break
+      lines=$(cat "$claim" 2>/dev/null) || [ -e "$claim" ] || renamed=yes
+      told="$told#claim $claim
+$lines
+"
+    done
+    # One that was renewed between the listing and the reading stands under its new name.
+    [ -z "$renamed" ] && break
   done
+  echo "$told"
 }
 
 # Drops the page cache, or at least the model's part of it, by the command that follows, and notes

@@ -222,7 +222,7 @@ HINTS: Mapping[str, tuple[str, ...]] = {
     "max-memory": ("400MB",),
     "max-time": ("30m", "90s"),
     "min-accuracy": ("0.5:word-problems", "0.5:task.yaml"),
-    "model": ("m.gguf", "hybrid.gguf", "demo", "like:stories260k:Q8_0", "m.gguf,hybrid.gguf"),
+    "model": ("m.gguf", "hybrid.gguf", "random", "like:stories260k:Q8_0", "m.gguf,hybrid.gguf"),
     "n-predict": ("8", "8,16"),
     "name": ("new", "here", "板"),
     "older-than": ("30",),

@@ -17,6 +17,7 @@ import psutil
 
 from armload.boards.rates import Rates
 from armload.core.workspace import cache_folder
+from armload.models.find import RANDOM
 from tests import forked
 from tests.command_line import BIN, check_document
 
@@ -35,6 +36,7 @@ SHARED_CACHE = (
     "zig",
 )
 
+MEASURING = {"bench", "deploy", "load", "serve", "tune"}
 
 MEASURED = Rates(
     memory_bytes_per_s=10_000_000_000,
@@ -93,6 +95,10 @@ class Person:
         self.add_board(name, f"extends: qemu-user\nworkdir: {folder}\n")
 
     def start(self, *words: str, face: str = "armload") -> subprocess.Popen[str]:
+        """Start a command; where it names no model, with the small one of random weights."""
+        named = {"--model", "-m", "--plan", "--url", "--help"}
+        if words[0] in MEASURING and not named & {word.partition("=")[0] for word in words}:
+            words += ("--model", RANDOM)
         return forked.popen([str(BIN / face), *words], cwd=self.folder, env=self.environment)
 
     def types(

@@ -199,6 +199,7 @@ class TokenWork(Value):
         weights: that take part.
         size_bytes: that are read.
         layers: of the model.
+        cache_bytes: of KV cache and recurrent states that are read.
         is_dense: every layer has attention and one feed-forward part, as in the published rows.
     """
 
@@ -206,15 +207,17 @@ class TokenWork(Value):
     weights: float
     size_bytes: float
     layers: int
+    cache_bytes: float = 0.0
     is_dense: bool = True
 
     @classmethod
-    def of(cls, model: Model) -> TokenWork:
+    def of(cls, model: Model, cache_bytes: float = 0.0) -> TokenWork:
         return cls(
             type_name=model.quantisation,
             weights=model.parameters * model.bytes_per_token / model.size_bytes,
             size_bytes=model.bytes_per_token,
             layers=model.layers,
+            cache_bytes=cache_bytes,
             is_dense=not (model.experts or model.context_memory.recurrent_layers),
         )
 
@@ -290,6 +293,9 @@ def forecast(
     memory_s = None if bandwidth is None else work.size_bytes / bandwidth[0]
     token_s = max(each for each in (cores_s, memory_s) if each)
     is_memory_bound = memory_s > cores_s if cores_s and memory_s else None
+    if bandwidth is not None:
+        # Attention is computed after the matrices, not beside them.
+        token_s += work.cache_bytes / bandwidth[0]
     limit = bandwidth[1] if bandwidth and is_memory_bound is not False else "instructions"
     doubt = fitted.doubts["unknown" if is_memory_bound is None else limit]
     if not work.is_dense:
@@ -310,9 +316,15 @@ def forecast(
     )
 
 
-def from_facts(model: Model, facts: DeclaredSpecs, *, threads: int | None = None) -> Compute | None:
-    """Forecast computing from a board's facts; none where they say too little."""
-    times = forecast(TokenWork.of(model), facts, threads=threads)
+def from_facts(
+    model: Model, facts: DeclaredSpecs, *, threads: int | None = None, cache_bytes: float = 0.0
+) -> Compute | None:
+    """Forecast computing from a board's facts; none where they say too little.
+
+    Args:
+        cache_bytes: as in ``TokenWork``.
+    """
+    times = forecast(TokenWork.of(model, cache_bytes), facts, threads=threads)
     if times is None:
         return None
     return Compute(

@@ -22,7 +22,7 @@ from armload.models.find import model_called
 from armload.models.model import Model
 from armload.models.tokens import check_draft
 from armload.runs.baseline import find_plain
-from armload.runs.pipeline import execute
+from armload.runs.pipeline import Heard, execute
 from armload.runs.predicting import foresight
 from armload.runs.request import Request
 from armload.runs.session import Session, session
@@ -98,7 +98,7 @@ def bench(
     Args:
         request: where, and with which source.
         model_name: a GGUF file, ``hf:ORG/REPO/FILE.gguf``, ``like:SHAPE:TYPE``,
-            ``word-problems:TYPE``, ``smollm2`` or ``demo``.
+            ``word-problems:TYPE``, ``smollm2``, ``random`` or ``demo``.
         reference: a run with the expected output.
 
     Raises:
@@ -126,6 +126,7 @@ def bench_until_known(
     *,
     reference: Run | None = None,
     report: Report,
+    heard: Heard | None = None,
 ) -> tuple[SweepFolder, list[Run], Stop]:
     """Run a plan again and again until its median time per token is known exactly enough.
 
@@ -135,6 +136,7 @@ def bench_until_known(
     Args:
         wanted: how exactly, and in how long.
         report: called with the runs after each of them.
+        heard: called with the text of the first run, whenever it has grown.
 
     Raises:
         ArmloadError, KeyboardInterrupt: as for ``bench``; repeating the command resumes from there.
@@ -163,6 +165,7 @@ def bench_until_known(
                     reference=reference,
                     plain=plain,
                     foresee=foresight(where, engine, progress),
+                    heard=None if runs else heard,
                 )
                 took_s = time.monotonic() - began_s
                 journal.append(SweepEntry(cell=0, round=number, run=run.id, took_s=took_s))

@@ -79,12 +79,19 @@ def hardware_of(found: Probe, named: str) -> ChosenHardware | None:
 
 
 def write_board(
-    path: Path, board: Board, found: Probe, hardware: ChosenHardware | None, target: str
+    path: Path,
+    board: Board,
+    found: Probe,
+    hardware: ChosenHardware | None,
+    target: str,
+    *,
+    comment: str = "",
 ) -> Board:
     """Write a board's file, and return what it says.
 
     Args:
         target: that suits the board; left out of the file where it is the hardware's.
+        comment: its first line.
 
     Raises:
         DiskError: it cannot be written.
@@ -102,7 +109,7 @@ def write_board(
         content["facts"] = _facts(found)
     text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, default_flow_style=False)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, text.encode())
+    write_whole(path, f"{comment}{text}".encode())
     return load_board(path.stem)
 
 

@@ -91,6 +91,37 @@ def repeat_and_present(
             terminal.show(whole(f"all      armload report {journal.sweep.id}"))
 
 
+def demonstrate(request: Request, model_name: str, plan: Plan, wanted: Precision) -> None:
+    """Repeat a run until its median is known, with the text of the first as it comes.
+
+    Raises:
+        RunError: the last did not end well; what it left is kept and shown all the same.
+    """
+    from armload.analysis.repeats import middle
+    from armload.report.demo import SpokenText, demo_view
+    from armload.report.repeats import progress_line
+    from armload.report.run_page import write_report
+
+    progress = terminal.progress()
+    load_charting_meanwhile()
+    spoken = SpokenText(progress.say, plan.prompt)
+
+    def report(runs: Sequence[Run]) -> None:
+        if len(runs) == 1:
+            spoken.end(runs[0].text)
+        progress.say(progress_line(runs))
+
+    _, runs, _ = bench_until_known(
+        *(request, model_name, plan, wanted, progress), report=report, heard=spoken
+    )
+    last = runs[-1]
+    run = middle(runs) if last.exit.status == 0 else last
+    folder = runs_folder() / run.id
+    page, _ = write_report(run, folder)
+    terminal.show(demo_view(runs, run, page))
+    fail_unless_done(run, folder)
+
+
 def present(run: Run, folder: Path, *, as_json: bool, document: Run | None = None) -> None:
     """Write a run's page and, of its tokens, a picture beside it, and show its figures.
 
@@ -113,6 +144,11 @@ def present(run: Run, folder: Path, *, as_json: bool, document: Run | None = Non
             if path is None:
                 continue
             terminal.show(whole(f"{label:8} {path}"))
+    fail_unless_done(run, folder)
+
+
+def fail_unless_done(run: Run, folder: Path) -> None:
+    """Raise what a run's program ended with, if that was not well."""
     if run.exit.status != 0:
         remedy = f"{run.exit.remedy} What was fetched is in {folder}."
         raise RunError(f"{run.board.name}: {run.exit.meaning}", remedy.strip())

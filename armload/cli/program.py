@@ -13,6 +13,7 @@ from invoke.exceptions import ParseError
 from invoke.program import Program
 
 from armload import __version__
+from armload.cli.configuration import VERBS
 from armload.cli.help import columns, grouped, prose, shown
 from armload.cli.main import interruptible
 from armload.cli.streams import discard_output, promise_document
@@ -23,6 +24,7 @@ from armload.cli.verbs import (
     build,
     clean,
     compare,
+    config,
     deploy,
     evaluation,
     exchange,
@@ -59,10 +61,14 @@ for verb in (
     exchange.export,
     exchange.import_results,
     clean.clean,
+    config.config,
 ):
     add_verb(namespace, verb)
 namespace.add_collection(board.collection, name="board")
 namespace.add_collection(model.collection, name="model")
+for name in namespace.task_names:
+    namespace[name].full_name = name
+    VERBS[name] = namespace[name].options
 
 _HELP = ("-h, --help", "show this page")
 _JSON = {"--json", "-j"}

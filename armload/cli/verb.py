@@ -6,6 +6,7 @@ import errno
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 from invoke.collection import Collection
@@ -13,6 +14,7 @@ from invoke.exceptions import Exit
 from invoke.parser.argument import Argument
 from invoke.tasks import Task
 
+from armload.cli.configuration import defaults_of
 from armload.cli.positional import read_positional_arguments
 from armload.cli.streams import (
     STANDARD_OUTPUT,
@@ -57,6 +59,7 @@ class Verb(Task[Any]):
     ) -> None:
         super().__init__(body, name=name or None)
         self.options = options
+        self.full_name = self.name
         self.positional = tuple(
             each.field for each in declared_options(options) if each.option.is_argument
         )
@@ -123,6 +126,12 @@ class Verb(Task[Any]):
                         f"{each.shown} {text!a}: this is not valid UTF-8.",
                         "If it is the name of a file, rename the file.",
                     )
+        defaults = {
+            field: each
+            for field, each in defaults_of(self.full_name).items()
+            if not given[field] and field not in _planned(given)
+        }
+        given |= {field: each.word for field, each in defaults.items()}
         missing = [
             each.shown for each in declared if each.info.is_required() and not given[each.field]
         ]
@@ -132,12 +141,35 @@ class Verb(Task[Any]):
                 f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing.",
                 f"Example: {example}",
             )
-        return self.options.typed({field: word for field, word in given.items() if word})
+        try:
+            return self.options.typed(
+                {field: word for field, word in given.items() if word}, usual=defaults.keys()
+            )
+        except UsageError as error:
+            named = [
+                f"{each.option.shown} comes from {each.place}."
+                for each in defaults.values()
+                if each.option.shown in f"{error.message} {error.remedy}".replace(":", " ").split()
+            ]
+            raise UsageError(error.message, " ".join((error.remedy, *named)).strip()) from error
 
 
 def verb(options: type[Options], name: str = "") -> Callable[[Callable[[Options], None]], Verb]:
     """Make a verb of the function below, which takes these options."""
     return lambda body: Verb(body, options, name)
+
+
+def _planned(given: Mapping[str, Any]) -> set[str]:
+    """Return the keys of the plan file that is named, which come before a person's defaults."""
+    if not isinstance(given.get("plan"), str) or not given["plan"]:
+        return set()
+    import yaml
+
+    try:
+        content = yaml.safe_load(Path(given["plan"]).expanduser().read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):  # whoever reads it then says so
+        return set()
+    return set(map(str, content)) if isinstance(content, dict) else set()
 
 
 def _argument(declared: Declared) -> Argument:

@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, cast, get_args, get_origin
 
-from pydantic import BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, ValidationError
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    PrivateAttr,
+    ValidationError,
+)
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
@@ -84,12 +91,18 @@ class OptionGroup(Value):
 
     heading: ClassVar[str] = "Options"
 
+    _usual: frozenset[str] = PrivateAttr(default=frozenset())
+    """Fields whose value is a person's default: they are set, but were not given this time."""
+
     @classmethod
-    def typed(cls, words: Mapping[str, str | bool | list[str]]) -> Self:
+    def typed(
+        cls, words: Mapping[str, str | bool | list[str]], usual: Collection[str] = ()
+    ) -> Self:
         """Read what was typed.
 
         Args:
             words: by the names of fields; what is empty was not given.
+            usual: those of them that a person has as defaults.
 
         Raises:
             UsageError: a value is not allowed; names the option and says what is.
@@ -97,11 +110,16 @@ class OptionGroup(Value):
         declared = {each.field: each for each in declared_options(cls)}
         given = {name: _separated(declared[name], word) for name, word in words.items() if word}
         try:
-            return cls.model_validate(given)
+            return cls.model_validate(given).with_usual(usual)
         except ValidationError as error:
             mistake = first_mistake(error, cls)
             shown = declared[str(mistake.place[0])].shown
             raise UsageError(f"{shown}: {mistake.words}.", mistake.remedy) from error
+
+    def with_usual(self, fields: Collection[str]) -> Self:
+        """Note which fields have a person's default, and return the options."""
+        self._usual = frozenset(fields)
+        return self
 
     def part(self, group: type[Group]) -> Group:
         """Return those options that a group has, too; the same of them are set."""
@@ -110,11 +128,11 @@ class OptionGroup(Value):
         return cast("Group", group.model_construct(_fields_set=set_here, **shared))
 
     def given(self, fields: Collection[str]) -> list[str]:
-        """Return those of some fields that are set, as they are typed."""
+        """Return those of some fields that were given, as they are typed."""
         return [
             each.shown
             for each in declared_options(type(self))
-            if each.field in self.model_fields_set and each.field in fields
+            if each.field in self.model_fields_set - self._usual and each.field in fields
         ]
 
     def refuse(self, fields: Collection[str], place: str, remedy: str) -> None:
@@ -124,7 +142,7 @@ class OptionGroup(Value):
             place: where they would not, such as ``--list``.
 
         Raises:
-            UsageError: one of the fields is set.
+            UsageError: one of the fields was given.
         """
         if named := self.given(fields):
             raise UsageError(f"{', '.join(named)} cannot be combined with {place}.", remedy)

@@ -141,7 +141,10 @@ def parse_bytes(text: object) -> object:
     return count
 
 
-ByteCount = Annotated[int, Field(le=_MOST), BeforeValidator(parse_bytes)]
+_Size = Annotated[str, Field(pattern=rf"^\s*[0-9]+(\.[0-9]+)?\s*({'|'.join(_UNITS)})\s*$")]
+ByteCount = Annotated[
+    int, Field(le=_MOST), BeforeValidator(parse_bytes, json_schema_input_type=int | _Size)
+]
 """A number of bytes; YAML may write it as ``2 GiB``."""
 
 

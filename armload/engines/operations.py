@@ -18,6 +18,8 @@ Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 OPERATIONS_VARIABLE = "ARMLOAD_OPERATIONS"
 LIST = "list"
 _TIMED = "ARMLOAD_TIMED"
+_MOST_ATTEMPTS = 6
+_ALIKE = 1.3
 
 
 class Operation(Value):
@@ -79,13 +81,37 @@ class Timed(Value):
         number: in the list.
         time_s: of one; none where the CPU could not compute it.
         load_s: of giving its weights the layout that the kernels want.
+        is_settled: other programs did not keep the cores busy meanwhile.
+        attempts: how often it was timed.
         signal: that ended it.
     """
 
     number: Count
     time_s: Seconds | None = None
     load_s: Seconds = 0.0
+    is_settled: bool = True
+    attempts: Count = 1
     signal: int | None = None
+
+    @property
+    def may_improve(self) -> bool:
+        """Whether timing it again, when less else runs, is worth it."""
+        return not self.is_settled and self.attempts < _MOST_ATTEMPTS
+
+    def after(self, earlier: Timed | None) -> Timed:
+        """Return what counts of this and what was timed earlier.
+
+        That is their mean; the shorter alone where other programs disturbed the longer one.
+        """
+        if earlier is None or earlier.time_s is None or self.time_s is None:
+            return self
+        attempts = earlier.attempts + 1
+        best = min(self, earlier, key=lambda one: (not one.is_settled, one.time_s))
+        longest_s = max(self.time_s, earlier.time_s)
+        if self.is_settled == earlier.is_settled and longest_s < _ALIKE * (best.time_s or 0.0):
+            mean_s = (self.time_s + earlier.attempts * earlier.time_s) / attempts
+            best = best.model_copy(update={"time_s": mean_s})
+        return best.model_copy(update={"attempts": attempts})
 
 
 def read_operations(output: str) -> Operations | None:

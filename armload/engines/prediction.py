@@ -102,6 +102,7 @@ class Sequences(Value):
 PredictionNoteKind = Literal[
     "estimated from facts",
     "storage rate unknown",
+    "operations disturbed",
     "operations failed",
     "memory assumed",
     "memory unknown",

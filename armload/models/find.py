@@ -15,7 +15,7 @@ from armload.core.cache import (
     items_of,
     left_over,
 )
-from armload.core.errors import UsageError
+from armload.core.errors import ConnectError, TransferError, UsageError
 from armload.core.files import require_file, require_utf_8, write_whole
 from armload.core.progress import Progress
 from armload.core.validation_messages import did_you_mean
@@ -28,10 +28,10 @@ from armload.models.packaged import SMOLLM2, SMOLLM2_MODEL
 from armload.models.quant_mix import check_file_type
 from armload.models.shape import SHAPES, Shape, load_shape
 from armload.models.synth import (
-    DEMO_QUANTISATION,
-    DEMO_SEED,
-    DEMO_SHAPE,
     GENERATION,
+    RANDOM_QUANTISATION,
+    RANDOM_SEED,
+    RANDOM_SHAPE,
     header_like,
     synthesise,
     synthesise_like,
@@ -59,6 +59,9 @@ def word_problems_model(reference: str) -> Path:
 
 
 DEMO = "demo"
+"""The name of the model that is run where none is named: a real one."""
+
+RANDOM = "random"
 """The name of the model of random weights that armload makes itself."""
 
 LIKE = "like:"
@@ -81,8 +84,8 @@ def resolve(reference: str, progress: Progress) -> Path:
     """Return the file of a model.
 
     It is named by a path, ``hf:ORG/REPO`` or ``ms:ORG/REPO`` (with ``:TYPE`` or ``/FILE.gguf``),
-    ``like:SHAPE:TYPE``, ``word-problems:TYPE``, ``smollm2``
-    or ``demo``.
+    ``like:SHAPE:TYPE``, ``word-problems:TYPE``, ``smollm2``, ``random`` or ``demo``, which is
+    ``smollm2``, or ``word-problems:Q8_0`` where that cannot be downloaded.
 
     A model of random weights is made, and a model of the hub or of the package index downloaded,
     when it is not there yet. A file that is itself called ``demo`` is ``./demo``.
@@ -97,6 +100,8 @@ def resolve(reference: str, progress: Progress) -> Path:
     """
     if reference == DEMO:
         return demo_model(progress)
+    if reference == RANDOM:
+        return random_model(progress)
     if reference == SMOLLM2:
         return SMOLLM2_MODEL.provide(progress)
     if hub.is_reference(reference):
@@ -111,19 +116,41 @@ def resolve(reference: str, progress: Progress) -> Path:
         "model",
         f"Give a GGUF file, hf:ORG/REPO[:TYPE] or hf:ORG/REPO/FILE.gguf (ms: for ModelScope), "
         f"like:SHAPE:TYPE (random weights), "
-        f"{WORD_PROBLEMS}TYPE, {SMOLLM2}, or {DEMO}.",
+        f"{WORD_PROBLEMS}TYPE, {SMOLLM2}, {RANDOM}, or {DEMO}.",
     )
     require_utf_8(path)
     return path
 
 
 def demo_model(progress: Progress) -> Path:
-    """Return the demo's model; make it when it is missing."""
-    shape = DEMO_SHAPE
-    sizes = f"{shape.layers}x{shape.width}-{DEMO_QUANTISATION.lower()}-seed{DEMO_SEED}"
+    """Return the file of ``demo``; without an index that answers, of a model that is shipped.
+
+    Raises:
+        DataError, DiskError: as for ``resolve``.
+    """
+    try:
+        return SMOLLM2_MODEL.provide(progress)
+    except (ConnectError, TransferError) as error:
+        shipped = f"{WORD_PROBLEMS}{QUANTISATIONS[0]}"
+        progress.say(error.message)
+        progress.say(
+            f"Using {shipped} instead: a small model that armload ships, trained on word problems."
+        )
+        return word_problems_model(shipped)
+
+
+def random_model(progress: Progress) -> Path:
+    """Return the file of ``random``; make it when it is missing."""
+    shape = RANDOM_SHAPE
+    sizes = f"{shape.layers}x{shape.width}-{RANDOM_QUANTISATION.lower()}-seed{RANDOM_SEED}"
     path = made_file(f"random-{sizes}.gguf")
     if not path.is_file():
-        synthesise(shape, path, quantisation=DEMO_QUANTISATION, seed=DEMO_SEED, progress=progress)
+        synthesise(
+            *(shape, path),
+            quantisation=RANDOM_QUANTISATION,
+            seed=RANDOM_SEED,
+            progress=progress,
+        )
     return path
 
 
@@ -136,7 +163,7 @@ def model_like(reference: str, progress: Progress) -> Path:
     """
     shape, file_type, path = _likeness(reference)
     if not path.is_file():
-        synthesise_like(shape, path, file_type=file_type, seed=DEMO_SEED, progress=progress)
+        synthesise_like(shape, path, file_type=file_type, seed=RANDOM_SEED, progress=progress)
     return path
 
 
@@ -199,7 +226,7 @@ def _likeness(reference: str) -> tuple[Shape, str, Path]:
     # A person's own shape may change under its name.
     sizes = shape.model_dump_json(exclude={"name", "description", "is_listed"})
     digest = hashlib.sha256(sizes.encode()).hexdigest()[:8]
-    return shape, file_type, made_file(f"random-{name}-{file_type}-{digest}-seed{DEMO_SEED}.gguf")
+    return shape, file_type, made_file(f"random-{name}-{file_type}-{digest}-seed{RANDOM_SEED}.gguf")
 
 
 def made_file(name: str) -> Path:

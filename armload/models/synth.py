@@ -40,7 +40,7 @@ FLOAT_BYTES = 4
 GENERATION = 1
 """Goes up when equal arguments come to give other weights or words."""
 
-DEMO_SHAPE = Shape(
+RANDOM_SHAPE = Shape(
     layers=12,
     width=768,
     feed_forward=2048,
@@ -50,8 +50,8 @@ DEMO_SHAPE = Shape(
     context_length=2048,
     tokenizer=SentencePieces(add_end=False),
 )
-DEMO_QUANTISATION = "Q4_0"
-DEMO_SEED = 1
+RANDOM_QUANTISATION = "Q4_0"
+RANDOM_SEED = 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,6 +30,7 @@ from armload.models.model_summary import ModelSummary
 from armload.report.binaries import Inspected
 from armload.report.boards import AddedBoard, ProbedBoard, StoppedBoard
 from armload.report.cache import CleanedCache
+from armload.report.defaults import SetDefault
 from armload.report.evaluation.document import EvaluationDocument, LogitsDocument
 from armload.report.exchange.document import FORMAT as RESULTS_FORMAT
 from armload.report.exchange.document import Results
@@ -173,6 +174,7 @@ DOCUMENTS = (
         title="files on several boards",
         verbs=("deploy",),
     ),
+    Schema(name="defaults", value=ValueList[SetDefault], title="own defaults", verbs=("config",)),
     Schema(name="cleaned-cache", value=CleanedCache, title="the cache", verbs=("clean",)),
     Schema(
         name="model", value=ModelSummary, title="a model", verbs=("model.inspect", "model.synth")

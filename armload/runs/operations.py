@@ -111,14 +111,14 @@ def measured_compute(
     if missing := _missing(operations, times):
         label = f"Timing operations of {model.path.name}"
         with progress.step(label, total=len(missing), unit="operations") as step:
-            text = answer(" ".join(map(str, (LIMIT_S, *missing))))
+            # Twice, as far as time allows: what disturbs one is seldom there the next time.
+            text = answer(" ".join(map(str, (LIMIT_S, *missing, *missing))))
             found = list(read_timed(text))
-            step.update(len(found))
-        times |= {
-            operations.operations[one.number].key: one
-            for one in found
-            if one.time_s is not None and one.number < len(operations.operations)
-        }
+            step.update(min(len(found), len(missing)))
+        for one in found:
+            if one.time_s is not None and one.number < len(operations.operations):
+                key = operations.operations[one.number].key
+                times[key] = one.after(times.get(key))
     rates = known.rates.better_of(ready.site.found.rates) if known else ready.site.found.rates
     _keep(kept, OperationTimes(rates=rates, times=times))
     return _computed(operations, times, model, plan, rates), rates
@@ -149,10 +149,12 @@ def _computed(
 ) -> Compute:
     # A rate that others made too low would be no bound.
     memory = rates.memory_bytes_per_s if rates.memory_is_settled else None
-    return from_operations(operations, times, depth=_depth(model, plan), memory_bytes_per_s=memory)
+    return from_operations(
+        operations, times, depth=mid_depth(model, plan), memory_bytes_per_s=memory
+    )
 
 
-def _depth(model: Model, plan: Plan) -> float:
+def mid_depth(model: Model, plan: Plan) -> float:
     """Return how many tokens the KV cache holds halfway through the output."""
     prompt = plan.prompt_tokens or max(1, len(plan.prompt.encode()) // 4)
     return min(prompt + plan.n_predict / 2, context_tokens(plan, model))
@@ -181,10 +183,15 @@ def _engine(where: Session, model: Model, plan: Plan) -> Completion:
 
 
 def _missing(operations: Operations, times: Mapping[str, Timed]) -> list[int]:
-    """Return the operations that are not known yet: first those of tokens, then of prompts."""
+    """Return the operations to time: those that are not known, of tokens before those of prompts.
+
+    What was timed while other programs kept the cores busy comes last.
+    """
     graphs = sorted(operations.graphs, key=lambda graph: (graph.tokens, graph.depth))
     numbers = dict.fromkeys(number for graph in graphs for number, _ in graph.counts)
-    return [number for number in numbers if operations.operations[number].key not in times]
+    known = {number: times.get(operations.operations[number].key) for number in numbers}
+    new = [number for number, timed in known.items() if timed is None]
+    return new + [number for number, timed in known.items() if timed and timed.may_improve]
 
 
 def _answer(where: Session, asked: Simulation, header: WholeHeader, question: str) -> str:

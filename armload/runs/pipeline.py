@@ -11,7 +11,7 @@ others have followed, or nobody, are fetched as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -38,6 +38,9 @@ from armload.runs.power import power_recorded
 from armload.runs.prepare import prepare
 from armload.runs.session import Connection, Foresee, Session, leased_board
 
+Heard = Callable[[str], None]
+"""Called with what a program has written, up to now."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Underway:
@@ -58,8 +61,11 @@ class Underway:
         """Whether it was left there by an earlier command."""
         return self.job is None
 
-    def follow(self, engine: Engine, progress: Progress) -> Cut | None:
+    def follow(self, engine: Engine, progress: Progress, heard: Heard | None = None) -> Cut | None:
         """Wait for its end, and stop it where its engine says that its work is done.
+
+        Args:
+            heard: is called with what the program has written, whenever that has grown.
 
         Returns:
             What cut it short; none where it left its exit status.
@@ -75,6 +81,8 @@ class Underway:
             def grown(now: ProgressUpdate) -> None:
                 nonlocal stopped
                 step.update(engine.progress(now), note=engine.note(now))
+                if heard is not None:
+                    heard(now.text)
                 if not stopped and engine.is_done(now):
                     with closing(connection.beside()) as beside:
                         stop(beside, self.folder, finished=True)
@@ -184,6 +192,7 @@ def execute(
     reference: Run | None = None,
     plain: Sequence[Run] = (),
     foresee: Foresee | None = None,
+    heard: Heard | None = None,
 ) -> tuple[Run, Path]:
     """Run an engine on a board to its end and keep what comes back; return it with its folder.
 
@@ -193,6 +202,7 @@ def execute(
         new, place, foresee: as for ``underway``.
         reference: a run with the expected output.
         plain: runs of the same without speculation, where it speculates.
+        heard: as for ``Underway.follow``.
 
     Raises:
         ArmloadError: the run could not be started, or its results not be fetched.
@@ -200,7 +210,7 @@ def execute(
     """
     with underway(session, engine, progress, new=new, place=place, foresee=foresee) as it:
         with power_recorded(it.connection, runs_folder() / it.folder.name, progress):
-            cut = it.follow(engine, progress)
+            cut = it.follow(engine, progress, heard)
         run, folder = fetch(
             *(it.connection.host, it.connection.board, it.folder, progress),
             job=it.job,

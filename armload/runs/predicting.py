@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from armload.analysis.compute import Compute
 from armload.analysis.prediction import BoardGives, MeasuredHits, Rate, Streaming, predict
 from armload.analysis.roofline import from_facts
@@ -25,7 +27,7 @@ from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
 from armload.runs.footprint import with_known_memory
 from armload.runs.hits import measured_hits
-from armload.runs.operations import known_compute, measured_compute
+from armload.runs.operations import known_compute, measured_compute, mid_depth
 from armload.runs.session import Foresee, Session, leased_board
 
 ASSUMED_AVAILABLE = 0.8
@@ -229,7 +231,8 @@ def _facts(board: Board, found: Probe) -> DeclaredSpecs:
 def _roofline(facts: DeclaredSpecs, model: Model, gives: BoardGives, plan: Plan) -> Compute | None:
     if gives.memory_rate is not None:
         facts = facts.model_copy(update={"memory_bytes_per_s": gives.memory_rate.bytes_per_s})
-    return from_facts(model, facts, threads=plan.threads)
+    cache_bytes = memory_need(plan, model).kv_cache.size_bytes(math.ceil(mid_depth(model, plan)), 1)
+    return from_facts(model, facts, threads=plan.threads, cache_bytes=cache_bytes)
 
 
 def _prompt_tokens(plan: Plan) -> int:

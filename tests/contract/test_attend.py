@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
 import pytest
 
@@ -13,12 +14,13 @@ from armload.deploy.claims import claims
 from armload.deploy.collect import collect
 from armload.deploy.exit_reason import explain
 from armload.deploy.follow import follow, stop
-from armload.deploy.heartbeat import Attention, attend, note_port
+from armload.deploy.heartbeat import attend, note_port
 from armload.deploy.launch import ServiceOptions
 from tests.contract.launching import launched, nothing, waiting_for
 from tests.contract.leases import taken
 
 PATIENCE_S = 2
+Seen = TypeVar("Seen")
 
 
 @pytest.fixture
@@ -38,12 +40,12 @@ def upkeep(secret: Path, *, log_limit_bytes: int = 1 << 20) -> ServiceOptions:
     )
 
 
-def until(ask: Callable[[], Attention], condition: Callable[[Attention], bool]) -> Attention:
+def until(ask: Callable[[], Seen], condition: Callable[[Seen], bool]) -> Seen:
     for _ in range(300):
         if condition(now := ask()):
             return now
         time.sleep(0.1)
-    raise AssertionError(now.condition)
+    raise AssertionError(now)
 
 
 def test_a_service_that_nobody_attends_ends_and_its_lease_and_secret_with_it(
@@ -53,7 +55,8 @@ def test_a_service_that_nobody_attends_ends_and_its_lease_and_secret_with_it(
         words = waiting_for(tmp_path / "never")
         folder = launched(host, workdir, *words, lease=lease, upkeep=upkeep(secret))
     until(lambda: attend(host, folder), lambda now: now.condition == "running")
-    (claim,) = claims(host, workdir)
+    # The run's script is there before it has put its name on the lease.
+    (claim,) = until(lambda: claims(host, workdir), lambda now: now[0].run != "")
     assert (claim.run, claim.is_service) == (folder.name, True)
     looked = until(
         lambda: attend(host, folder, look_only=True), lambda now: now.condition == "ended"

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from armload.boards.board import SshAddress
+from armload.report.input_schema import BOARD
 from tests.person import Person
 from tests.servers import openssh
 
@@ -37,6 +38,8 @@ def test_a_board_is_added_once_its_host_key_is_confirmed(
     added = json.loads(
         ann.types("board.add", "kitchen", *reached(server), "--yes", "--json").stdout
     )
+    assert path.read_text().startswith(BOARD.comment)
+    assert (path.parent / BOARD.file_name).read_text() == BOARD.text()
     written = yaml.safe_load(path.read_text())
     assert written["reach"]["port"] == server.port
     assert written["facts"]["memory"] > 0

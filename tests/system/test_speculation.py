@@ -134,7 +134,7 @@ def test_without_a_run_to_compare_with_it_says_so(ann: Person) -> None:
 
 
 def test_a_model_of_another_vocabulary_is_refused_before_anything_is_copied(ann: Person) -> None:
-    refused = ann.types(*words("draft:demo"), status=2)
+    refused = ann.types(*words("draft:random"), status=2)
     assert "cannot draft for stories260K.gguf" in refused.stderr
 
 

@@ -140,7 +140,7 @@ def test_a_cell_that_fails_is_a_result_and_the_others_go_on(ann: Person) -> None
 def test_a_run_beyond_its_time_is_a_result(ann: Person) -> None:
     shown = ann.types(
         "bench",
-        *("--board", "loop", "--model", "demo", "--json"),
+        *("--board", "loop", "--model", "random", "--json"),
         *("-n", "1900,2", "-t", "1", "--time-limit", "15"),
     )
     slow, quick = json.loads(shown.stdout)["cells"]

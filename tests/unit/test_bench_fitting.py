@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from armload.models.gguf import read_outline
 from armload.models.outline import outline_of_shape, outlined
 from armload.models.shape import load_shape
 from armload.runs.request import Request
+from tests.command_line import typed
 from tests.recurrent import hybrid_model, recurrent_model
 
 BOARD = """extends: dayu200
@@ -50,6 +52,20 @@ def test_what_to_do_about_a_board_that_does_not_answer_is_said() -> None:
     assert cause == found.unreachable
     assert "~/.ssh/config" in remedy
     assert instead == "Predicting from the facts in boards/away.yaml instead."
+
+
+def test_the_type_of_the_cache_counts_in_memory_and_time() -> None:
+    words = (
+        *("fit", "--hardware", "raspberry-pi-5-8gb", "--model", "like:llama-3.2-1b:Q4_0"),
+        *("--context", "8192", "--prompt-tokens", "4000", "--json"),
+    )
+    (usual,), (small,) = (
+        json.loads(typed(Path.cwd(), *words, *more).stdout)["boards"][0]["models"]
+        for more in ((), ("--kv-type", "q8_0"))
+    )
+    sizes = [each["prediction"]["memory"]["kv_bytes"] for each in (usual, small)]
+    assert sizes[1] == pytest.approx(sizes[0] * 34 / 64)
+    assert small["prediction"]["token_s"]["value"] < usual["prediction"]["token_s"]["value"]
 
 
 def test_layers_without_attention_are_estimated_with_a_wider_interval() -> None:

@@ -118,6 +118,7 @@ MISTAKEN = {
     "export nothing": 2,
     "import nothing": 2,
     "clean --what nothing": 2,
+    "config bensh": 2,
     "board.probe --board nowhere": 2,
     "board.add here --host a": 2,
     "board.trust": 2,

@@ -56,3 +56,22 @@ def test_what_was_timed_before_a_program_died_counts() -> None:
     ended = 'ARMLOAD_TIMED {"number":4,"signal":4}'
     found = list(read_timed(f'{timed}\nnoise\n{ended}\nARMLOAD_TIMED {{"number":5,"ti'))
     assert found == [Timed(number=3, time_s=0.25, load_s=0.5), Timed(number=4, signal=4)]
+
+
+def test_what_was_timed_beside_other_programs_is_timed_again_and_the_better_time_counts() -> None:
+    busy = Timed(number=0, time_s=0.2, is_settled=False)
+    alone, slowed = Timed(number=0, time_s=0.3), Timed(number=0, time_s=0.6)
+    assert (busy.may_improve, alone.may_improve) == (True, False)
+    assert alone.after(busy) == alone.model_copy(update={"attempts": 2})
+    assert busy.after(alone) == alone.model_copy(update={"attempts": 2})
+    assert slowed.after(alone).time_s == alone.after(slowed).time_s == alone.time_s
+    assert busy.after(None) == busy
+    for _ in range(10):
+        busy = busy.model_copy(update={"attempts": 1}).after(busy)
+    assert busy.time_s == pytest.approx(0.2)
+    assert not busy.may_improve
+
+
+def test_times_that_are_alike_are_averaged() -> None:
+    times = [Timed(number=0, time_s=time_s) for time_s in (0.3, 0.33, 0.36)]
+    assert times[2].after(times[1].after(times[0])).time_s == pytest.approx(0.33)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from armload.core.errors import DataError, UsageError
 from armload.core.progress import Silent
-from armload.models.find import DEMO, resolve
+from armload.models.find import RANDOM, resolve
 from armload.models.gguf import read_anatomy, read_model
 from armload.models.header import KEPT_ARRAY_ITEMS, Array, read_header
 from tests.split import in_two_parts
@@ -283,10 +283,10 @@ def test_a_malformed_name_of_a_hub_model_is_a_usage_error(reference: str) -> Non
         resolve(reference, Silent())
 
 
-def test_the_demo_model_is_made_once(cache: Path) -> None:
-    first = resolve(DEMO, Silent())
+def test_the_model_of_random_weights_is_made_once(cache: Path) -> None:
+    first = resolve(RANDOM, Silent())
     made_ns = first.stat().st_mtime_ns
-    assert resolve(DEMO, Silent()) == first
+    assert resolve(RANDOM, Silent()) == first
     assert first.stat().st_mtime_ns == made_ns
     model = read_model(first)
     assert 35e6 < model.bytes_per_token < 60e6

@@ -337,7 +337,7 @@ class Timing {
     }
 
     // Of one node; what it takes to lay the weights out goes to load_s.
-    double seconds(double & load_s) {
+    double seconds(double & load_s, bool & is_settled) {
         add_node();
         load_s = load_s_ * scale_;
         std::vector<ggml_cgraph *> graphs{ graph_of(0, 1) };
@@ -359,7 +359,7 @@ class Timing {
         for (int from = 0; from + together <= nodes; from += together) {
             graphs.push_back(graph_of(from, together));
         }
-        return typical(graphs) / together * scale_;
+        return typical(graphs, is_settled) / together * scale_;
     }
 
   private:
@@ -527,7 +527,8 @@ class Timing {
         return { std::min(took, worked), worked > WHOLE_SHARE * took };
     }
 
-    double typical(const std::vector<ggml_cgraph *> & graphs) {
+    // Settled, unless other programs took the cores from nearly all samples.
+    double typical(const std::vector<ggml_cgraph *> & graphs, bool & is_settled) {
         std::vector<double> whole, all;
         double              sum = 0;
         for (size_t i = 0; sum < LIMIT_SECONDS && (whole.size() < 8 || sum < ENOUGH_SECONDS); ++i) {
@@ -539,7 +540,8 @@ class Timing {
                 whole.push_back(one.seconds);
             }
         }
-        if (whole.size() < 3) {
+        is_settled = whole.size() >= 3;
+        if (!is_settled) {
             return *std::min_element(all.begin(), all.end());
         }
         std::sort(whole.begin(), whole.end());
@@ -569,9 +571,11 @@ void time_apart(const Operation & operation, int number, size_t target_bytes, in
     }
     if (child == 0) {
         alarm(SECONDS_AT_MOST);
-        double       load_s = 0;
-        const double took_s = Timing(operation, target_bytes, threads).seconds(load_s);
-        printf("%s {\"number\":%d,\"time_s\":%.9f,\"load_s\":%.9f}\n", TIMED, number, took_s, load_s);
+        double       load_s     = 0;
+        bool         is_settled = false;
+        const double took_s     = Timing(operation, target_bytes, threads).seconds(load_s, is_settled);
+        printf("%s {\"number\":%d,\"time_s\":%.9f,\"load_s\":%.9f,\"is_settled\":%s}\n", TIMED, number, took_s,
+               load_s, is_settled ? "true" : "false");
         fflush(stdout);
         _exit(0);
     }

@@ -31,6 +31,11 @@ def _sentence(kind: PredictionNoteKind, subject: str, reason: str) -> str:
                 "The storage's read rate is unknown: set facts.storage_read_bytes_per_s in the "
                 "board's file, or measure it with armload board.probe."
             )
+        case "operations disturbed":
+            return (
+                "Other programs kept the cores busy while the model's operations were timed: the "
+                "forecast may be too slow. Repeat the command when the board is idle."
+            )
         case "operations failed":
             return f"The model's operations were not timed on {subject}: {reason}."
         case "memory assumed":

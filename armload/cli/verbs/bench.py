@@ -14,7 +14,12 @@ from armload.cli.options import A_BOARD, OnBoard, OutputOptions, models_in
 from armload.cli.verb import show_error, verb
 from armload.core.errors import UsageError
 from armload.core.options import Option, Seconds, Share
-from armload.engines.plan import DEFAULT_PRECISION, DEFAULT_PRECISION_TIME_S, TokenCount
+from armload.engines.plan import (
+    DEFAULT_PRECISION,
+    DEFAULT_PRECISION_TIME_S,
+    PromptText,
+    TokenCount,
+)
 from armload.runs.request import EngineSource, Resuming, Waiting
 
 _TOKENS = re.compile(r"\d+(,\d+)*", re.ASCII)
@@ -113,7 +118,7 @@ def bench(options: BenchOptions) -> None:
     is_single = len(plans) * models_count * (plan.repeats or 1) == 1
     is_single = is_single and not plan.warmups
     is_repeated = is_single and plan.repeats is None
-    if {"precision", "precision_time"} & options.model_fields_set and not is_repeated:
+    if options.given(("precision", "precision_time")) and not is_repeated:
         raise UsageError(
             "--precision repeats a single combination as often as needed, and cannot be combined "
             "with lists, --repeats or --warmups.",
@@ -201,6 +206,9 @@ class DemoOptions(Waiting, OutputOptions):
         Option("a board; virtual-dayu200 has the memory and storage of a small real one"),
     ] = "virtual"
     model: Annotated[str, Option(MODEL)] = "demo"
+    prompt: Annotated[PromptText, Option("text to continue", "PROMPT")] = (
+        "Three things to do with a small computer:\n\n1."
+    )
     n_predict: Annotated[TokenCount, Option("tokens to generate", "N")] = 48
     precision_time: Annotated[
         Seconds, Option("seconds that repeats may take beyond the first run", "SECONDS")
@@ -212,21 +220,20 @@ class DemoOptions(Waiting, OutputOptions):
 
 @verb(DemoOptions)
 def demo(options: DemoOptions) -> None:
-    """Run everything on a virtual board, from source to the time of every token.
+    """Let a model speak on a virtual board, from source to the time of every token.
 
-    Builds, boots a virtual ARM board, deploys, runs until the median time per token is known
-    within 5% or a minute of repeats has passed, and says what limited the run.
+    Builds, boots a virtual ARM board, deploys, shows what a small published model writes, and
+    repeats the run until the median time per token is known within 5% or a minute has passed.
     Example: armload demo
     """
     from armload.analysis.repeats import Precision
-    from armload.cli.present import repeat_and_present
+    from armload.cli.present import demonstrate, repeat_and_present
     from armload.engines.plan import Plan
     from armload.runs.request import Request
 
-    repeat_and_present(
-        options.part(Request),
-        options.model,
-        Plan(n_predict=options.n_predict, temperature=0.8),
-        Precision(added_s=options.precision_time),
-        as_json=options.as_json,
-    )
+    request, wanted = options.part(Request), Precision(added_s=options.precision_time)
+    plan = Plan(prompt=options.prompt, n_predict=options.n_predict)
+    if options.as_json:
+        repeat_and_present(request, options.model, plan, wanted, as_json=True)
+    else:
+        demonstrate(request, options.model, plan, wanted)

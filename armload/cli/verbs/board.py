@@ -226,6 +226,7 @@ def add(options: AddOptions) -> None:
     from armload.cli.streams import show_document
     from armload.deploy.deployment import misfit_of_target, targets_that_suit
     from armload.report.boards import AddedBoard, contradiction_lines
+    from armload.report.input_schema import BOARD
 
     path = check_new(options.name)
     if options.hardware:
@@ -243,7 +244,8 @@ def add(options: AddOptions) -> None:
     target = hardware.hardware.target if hardware else board.target
     if hardware is None or misfit_of_target(board.model_copy(update={"target": target}), found):
         target = next(iter(targets_that_suit(board, found)), target)
-    added = write_board(path, board, found, hardware, target)
+    added = write_board(path, board, found, hardware, target, comment=BOARD.comment)
+    BOARD.write(path.parent)
     others = contradictions(added, found)
     if options.as_json:
         show_document(

@@ -8,11 +8,11 @@ from armload.bench.options import MODEL
 from armload.cli.options import FileTypes, OnBoard, OutputOptions
 from armload.cli.verb import verb
 from armload.core.options import Names, Option
-from armload.engines.plan import PromptTokens, Threads, TokenCount
+from armload.engines.plan import Computation, PromptTokens
 from armload.runs.request import EngineSource, Waiting
 
 
-class FitOptions(OnBoard, Waiting, EngineSource, OutputOptions):
+class FitOptions(OnBoard, Waiting, EngineSource, Computation, OutputOptions):
     """What is predicted."""
 
     heading = "Plan"
@@ -37,16 +37,6 @@ class FitOptions(OnBoard, Waiting, EngineSource, OutputOptions):
         ),
     ] = ()
     prompt_tokens: Annotated[PromptTokens, Option("length of the prompt", "TOKENS")] = 128
-    context_tokens: Annotated[
-        TokenCount | None,
-        Option(
-            "size of the KV cache in tokens",
-            "TOKENS",
-            "enough for prompt and 128 tokens of output",
-            name="context",
-        ),
-    ] = None
-    threads: Annotated[Threads | None, Option("worker threads", "N", "chosen by the engine")] = None
 
 
 @verb(FitOptions)

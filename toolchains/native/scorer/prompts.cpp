@@ -1,6 +1,10 @@
 #include "prompts.h"
 
 #include <time.h>
+#ifdef ARMLOAD_TEMPLATES_READ_CLOCK
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include <chrono>
 #include <cstdio>
@@ -41,6 +45,17 @@ extern "C" time_t time(time_t * result) __THROW {
     }
     return now.tv_sec;
 }
+
+#ifdef ARMLOAD_TEMPLATES_READ_CLOCK
+// As above, for a llama.cpp that asks through std::chrono.
+extern "C" int clock_gettime(clockid_t clock, timespec * result) __THROW {
+    if (is_fixed && clock == CLOCK_REALTIME) {
+        *result = { fixed_s, 0 };
+        return 0;
+    }
+    return static_cast<int>(syscall(SYS_clock_gettime, clock, result));
+}
+#endif
 
 static std::vector<common_chat_msg> messages_of(const item & from) {
     if (!from.has("messages")) {

@@ -1,0 +1,154 @@
+"""A person's own defaults for options: in a file of theirs, and in the workspace's pyproject.toml.
+
+Each file has a table per verb, and ``all`` for every verb that has an option of that name.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from armload.core.errors import DataError
+from armload.core.files import unreadable
+from armload.core.options import Declared, declared_options
+from armload.core.validation_messages import did_you_mean
+from armload.core.workspace import workspace
+
+if TYPE_CHECKING:
+    from armload.core.options import OptionGroup
+
+ALL = "all"
+"""The table of defaults for every verb."""
+
+VERBS: dict[str, type[OptionGroup]] = {}
+"""The options of each verb, by its name."""
+
+Word = str | bool | list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Default:
+    """A default that a person has set.
+
+    Attributes:
+        verb: whose option it is.
+        option: that it is of.
+        word: the value, as it would be typed.
+        file: that it stands in.
+    """
+
+    verb: str
+    option: Declared
+    word: Word
+    file: Path
+
+    @property
+    def place(self) -> str:
+        """The file, and the table in it."""
+        return f"{self.file} [{self.verb}]"
+
+
+def user_file() -> Path:
+    """Return where a person's own defaults are."""
+    folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(folder) / "armload" / "config.toml"
+
+
+def defaults_of(verb: str) -> dict[str, Default]:
+    """Return the defaults of a verb's options, by the names of fields.
+
+    The workspace's come before a person's own, and a verb's table before ``all``.
+
+    Raises:
+        DataError: a file is malformed, or has a verb or an option that does not exist.
+        DiskError: a file cannot be read.
+    """
+    found: dict[str, Default] = {}
+    for each in all_defaults():
+        if each.verb == verb:
+            found.setdefault(each.option.field, each)
+        elif each.verb == ALL:
+            for declared in declared_options(VERBS[verb]):
+                if declared.name == each.option.name:
+                    found.setdefault(declared.field, each)
+    return found
+
+
+def all_defaults() -> list[Default]:
+    """Return all defaults that are set, the first of an option being the one that applies.
+
+    Raises:
+        DataError, DiskError: as for ``defaults_of``.
+    """
+    found: list[Default] = []
+    for file, tables in ((workspace() / "pyproject.toml", ("tool", "armload")), (user_file(), ())):
+        content: Any = _read(file)
+        for name in tables:
+            content = content.get(name, {}) if isinstance(content, dict) else {}
+        if not isinstance(content, dict):
+            raise DataError(f"{file}: [tool.armload] must be a table.", _EXAMPLE)
+        found += sorted(_tables(file, "", content), key=lambda each: each.verb == ALL)
+    return found
+
+
+_EXAMPLE = "Example: [bench] on one line, and board = 'kitchen' on the next."
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file}: this is not UTF-8 text.", "Save it as UTF-8.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise DataError(f"{file}: this is not TOML: {error}.", _EXAMPLE) from error
+    except OSError as error:
+        raise unreadable(file, error) from error
+
+
+def _tables(file: Path, verb: str, content: Mapping[str, Any]) -> Iterator[Default]:
+    """Yield what a table sets; those of ``board.probe`` lie in the one of ``board``."""
+    options = _options(verb)
+    for key, value in content.items():
+        name = f"{verb}.{key}" if verb else key
+        is_table = isinstance(value, dict)
+        if is_table and any(f"{each}.".startswith(f"{name}.") for each in (*VERBS, ALL)):
+            yield from _tables(file, name, value)
+            continue
+        option = options.get(key.replace("_", "-"))
+        if is_table or not verb:
+            raise DataError(
+                f"{file}: there is no verb {name!r}.", did_you_mean(name, [*VERBS, ALL]) + _EXAMPLE
+            )
+        if option is None:
+            raise DataError(
+                f"{file}: {verb} has no option {key!r}.", did_you_mean(key, options) + _EXAMPLE
+            )
+        yield Default(verb=verb, option=option, word=_word(file, name, value), file=file)
+
+
+def _options(verb: str) -> dict[str, Declared]:
+    models = VERBS.values() if verb == ALL else [VERBS[verb]] if verb in VERBS else []
+    return {
+        each.name: each
+        for model in models
+        for each in declared_options(model)
+        if not each.option.is_argument
+    }
+
+
+def _word(file: Path, name: str, value: object) -> Word:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str | int | float):
+        return str(value)
+    if isinstance(value, list) and all(isinstance(each, str | int | float) for each in value):
+        return [str(each) for each in value]
+    raise DataError(
+        f"{file}: {name} must be a text, a number, true or false, or a list of these.", _EXAMPLE
+    )

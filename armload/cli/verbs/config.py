@@ -1,0 +1,54 @@
+"""``config``: a person's own defaults for options, and where each comes from."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from armload.cli.options import OutputOptions
+from armload.cli.verb import verb
+from armload.core.options import Option
+
+
+class ConfigOptions(OutputOptions):
+    """Whose defaults are shown."""
+
+    name: Annotated[
+        str, Option("the verb, such as bench", "VERB", "every verb", is_argument=True)
+    ] = ""
+
+
+@verb(ConfigOptions)
+def config(options: ConfigOptions) -> None:
+    """Show the defaults that you have set for options, and where each is set.
+
+    A file has a table per verb, such as [bench], and [all] for every verb that has an option of
+    that name. The command line comes first, then a plan file, then [tool.armload] in the
+    workspace's pyproject.toml, then your own config.toml.
+    Example: armload config bench
+    """
+    from armload.cli import terminal
+    from armload.cli.configuration import VERBS, all_defaults, defaults_of, user_file
+    from armload.cli.streams import show_document
+    from armload.core.errors import UsageError
+    from armload.core.validation_messages import did_you_mean
+    from armload.core.values import ValueList
+    from armload.report.defaults import SetDefault, defaults_table
+
+    if options.name and options.name not in VERBS:
+        raise UsageError(
+            f"There is no verb {options.name!r}.",
+            f"{did_you_mean(options.name, VERBS)}See: armload --help",
+        )
+    found = list(defaults_of(options.name).values()) if options.name else all_defaults()
+    documents = ValueList[SetDefault](
+        tuple(
+            SetDefault(verb=each.verb, option=each.option.name, value=each.word, file=each.file)
+            for each in found
+        )
+    )
+    if options.as_json:
+        show_document(documents)
+    elif found:
+        terminal.show(defaults_table(documents.root))
+    else:
+        terminal.show(f"No defaults are set. Yours go into {user_file()}.")

@@ -1,0 +1,40 @@
+"""A person's own defaults for options, for a terminal and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from armload.core.values import Value
+from armload.report.layout import Column, Table
+
+
+class SetDefault(Value):
+    """A default that a person has set.
+
+    Attributes:
+        verb: whose option it is; ``all`` for every verb that has one of that name.
+        option: its name, without dashes before it.
+        value: as it would be typed.
+        file: that sets it.
+    """
+
+    verb: str
+    option: str
+    value: str | bool | tuple[str, ...]
+    file: Path
+
+
+def defaults_table(found: Sequence[SetDefault]) -> Table:
+    """Lay out defaults, one a line; the first of an option applies."""
+    table = Table(
+        Column(heading="verb"),
+        Column(heading="option"),
+        Column(heading="value", is_prose=True),
+        Column(heading="from", below=""),
+    )
+    for each in found:
+        value = {True: "yes", False: "no"}.get(each.value) if isinstance(each.value, bool) else None
+        text = ", ".join(each.value) if isinstance(each.value, tuple) else value or str(each.value)
+        table.add(each.verb, f"--{each.option}", text, str(each.file))
+    return table

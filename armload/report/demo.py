@@ -1,0 +1,89 @@
+"""What the demonstration shows: the model's text as it comes, one figure, and what to try next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rich.console import Group
+from rich.text import Text
+
+from armload.analysis.repeats import known
+from armload.analysis.run import Run
+from armload.report import formatting as words
+from armload.report.layout import Details, Prose, whole
+
+_LINE = 76
+
+
+class SpokenText:
+    """A text that grows, said line by line.
+
+    Args:
+        say: shows one line that stays.
+        prompt: that the text continues.
+    """
+
+    def __init__(self, say: Callable[[str], None], prompt: str) -> None:
+        self._say = say
+        self._prompt = prompt
+        self._said = 0
+
+    def __call__(self, text: str) -> None:
+        """Say the lines of the text that are full."""
+        lines = self._lines(text)[:-1]
+        for line in lines[self._said :]:
+            self._say(line)
+        self._said = max(self._said, len(lines))
+
+    def end(self, text: str) -> None:
+        """Say the rest of the text."""
+        for line in self._lines(text)[self._said :]:
+            self._say(line)
+
+    def _lines(self, text: str) -> list[str]:
+        # A word grows until the next one begins, but never moves to another line once that is said.
+        lines: list[str] = [""]
+        for word in " ".join(f"{self._prompt}{text}".split()).split(" "):
+            if lines[-1] and len(lines[-1]) + 1 + len(word) > _LINE:
+                lines.append("")
+            lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word
+        return lines
+
+
+def demo_view(runs: Sequence[Run], middle: Run, page: Path) -> Group:
+    """Lay out the time per token that all runs say together, what limits it, and what to try."""
+    found = known(runs)
+    if found is None:
+        speed = "No run could be measured: see the page for the reasons."
+    else:
+        interval = found.interval_s
+        between = (
+            f" (95% CI {words.seconds(interval.low)} to {words.seconds(interval.high)})"
+            if interval
+            else ""
+        )
+        speed = (
+            f"{words.model_name(middle)} takes {words.seconds(found.p50_s)} per token on "
+            f"{middle.board.name}{between}: {1 / found.p50_s:.3g} tokens per second."
+        )
+    board = middle.board.name
+    after = Details(
+        [
+            ("page", whole(str(page))),
+            ("next", "armload show --run latest          every figure of the last run"),
+            (
+                "",
+                f"armload fit --board {board}        which models this board can run, and how fast",
+            ),
+            ("", "armload board.add NAME --host HOST  measure on a board of your own"),
+        ]
+    )
+    return Group(
+        Text(""),
+        Prose(speed, style="bold"),
+        Text(""),
+        Prose(middle.limit.sentence),
+        Text(""),
+        after,
+    )

@@ -1,0 +1,101 @@
+"""A person's own defaults: which apply, where they come from, and what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from armload.cli.program import namespace
+from armload.core.errors import DataError, UsageError
+from tests.command_line import typed
+
+
+@pytest.fixture(autouse=True)
+def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own"))
+
+
+def own(text: str) -> Path:
+    path = Path.cwd() / "own" / "armload" / "config.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def read(verb: str, **words: Any) -> Any:
+    """Return the options of a verb after what a person typed."""
+    return namespace[verb]._read(words)
+
+
+def test_the_command_line_comes_first_then_a_plan_the_workspace_and_the_person() -> None:
+    own("[all]\nboard = 'shed'\n[bench]\nthreads = [1, 2]\nn-predict = 4\nseed = 7\n")
+    Path("pyproject.toml").write_text("[tool.armload.bench]\nn_predict = 5\nbatch = 64\n")
+    Path("plan.yaml").write_text("batch: 32\nseed: 8\n")
+    found = read("bench", threads="3", plan="plan.yaml")
+    assert (found.threads, found.n_predict, found.board) == ((3,), (5,), "shed")
+    assert found.batch == ()
+    assert found.seed is None
+    assert read("bench").threads == (1, 2)
+    assert read("fit").board == "shed"
+    assert read("fit", board="kitchen").board == "kitchen"
+
+
+def test_a_default_that_does_nothing_here_is_no_mistake() -> None:
+    own("[fit]\nboard = 'shed'\n[bench]\nprecision = '2%'\n")
+    found = read("fit", hardware="raspberry-pi-5-8gb")
+    found.refuse(("board",), "--hardware", "Remove one.")
+    with pytest.raises(UsageError):
+        read("fit", board="shed").refuse(("board",), "--hardware", "Remove one.")
+    assert read("bench").given(("precision",)) == []
+
+
+def test_a_value_that_is_not_allowed_is_said_with_its_file() -> None:
+    path = own("[bench]\nthreads = 'many'\n")
+    with pytest.raises(UsageError) as caught:
+        read("bench")
+    assert caught.value.remedy == f"--threads comes from {path} [bench]."
+    with pytest.raises(UsageError) as typed_here:
+        read("bench", threads="none", seed="x")
+    assert "comes from" not in typed_here.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("[bench", "is not TOML: Expected"),
+        ("[bensh]", "no verb 'bensh'"),
+        ("threads = 2", "no verb 'threads'"),
+        ("[bench]\nthread = 2", "bench has no option 'thread'"),
+        ("[board.prob]", "no verb 'board.prob'"),
+        ("[board]\nyes = true", "board has no option 'yes'"),
+        ("[compare]\na = 'x'", "compare has no option 'a'"),
+        ("[all]\nbord = 'x'", "all has no option 'bord'"),
+        ("[bench]\nthreads = 2026-01-01", "bench.threads must be a text, a number"),
+        ("[bench]\nthreads = [[1]]", "bench.threads must be a text, a number"),
+    ],
+)
+def test_what_no_verb_has_is_refused_by_every_verb(text: str, wrong: str) -> None:
+    path = own(text)
+    with pytest.raises(DataError, match=r"config\.toml: ") as caught:
+        read("fit")
+    assert wrong in caught.value.message
+    assert str(path) in caught.value.message
+
+
+def test_tables_of_grouped_verbs_lie_in_one_another() -> None:
+    own("[serve]\nthreads = 2\n[serve.stop]\nboard = 'shed'\n[board.probe]\nboard = 'attic'\n")
+    assert read("serve").threads == 2
+    assert read("board.probe").board == "attic"
+
+
+def test_what_applies_is_shown_with_its_file(tmp_path: Path) -> None:
+    path = own("[bench]\nthreads = [1, 2]\n[show]\nlast = 3\n")
+    shown = json.loads(typed(tmp_path, "config", "bench", "--json").stdout)
+    assert shown == [{"verb": "bench", "option": "threads", "value": ["1", "2"], "file": str(path)}]
+    assert "--last" in typed(tmp_path, "config").stdout
+    path.unlink()
+    assert str(path) in typed(tmp_path, "config").stdout

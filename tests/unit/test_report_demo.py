@@ -1,0 +1,34 @@
+"""The demonstration's text as it comes, and its end."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+
+from armload.report.demo import SpokenText, demo_view
+from tests.unit.runs import quick_run
+
+
+def test_a_text_is_said_line_by_line_and_no_line_twice() -> None:
+    said: list[str] = []
+    words = [f"word{number}" for number in range(60)]
+    whole = " ".join(words)
+    spoken = SpokenText(said.append, "A prompt\n\nof two lines ")
+    for end in range(0, len(whole), 7):
+        spoken(whole[:end])
+    assert 3 < len(said) < 8
+    spoken.end(whole)
+    assert " ".join(said) == f"A prompt of two lines {whole}"
+    assert all(60 < len(line) <= 76 for line in said[:-1])
+
+
+def test_the_end_has_one_figure_one_limit_and_what_to_try(tmp_path: Path) -> None:
+    runs = [quick_run()] * 6
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(demo_view(runs, runs[0], tmp_path / "report.html"))
+    text = console.export_text()
+    assert text.count("95% CI") == text.count("tokens per second") == 1
+    assert " ".join(runs[0].limit.sentence.split()) in " ".join(text.split())
+    assert text.count("armload ") == 3

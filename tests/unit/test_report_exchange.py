@@ -40,11 +40,11 @@ def test_a_table_for_an_issue_has_a_row_for_each_cell_and_what_it_was_measured_w
     assert len({len(row) for row in rows}) == 1
     assert set("".join(rows[1])) == set(":-")
     first, second, failed = sorted(rows[2:], key=lambda row: row[-1] == "failed")
-    assert first[1:5] == ["llama-1.24B-Q4_0", "770.9 MB", "4", first[4]]
-    assert float(first[5]) == pytest.approx(6.97, abs=0.2)
-    assert re.fullmatch(r"1[34]\d ms \(1[34]\d to 1[45]\d ms\)", first[6])
-    assert (first[8], second[8], failed[8]) == ("5", "5", "1")
-    assert [first[9], second[9], failed[9]] == ["valid", "valid", "failed"]
+    assert first[1:5] == ["llama-1.24B-Q4_0", "770.9 MB", "4", "8 + 32"]
+    assert float(first[6]) == pytest.approx(6.97, abs=0.2)
+    assert re.fullmatch(r"1[34]\d ms \(1[34]\d to 1[45]\d ms\)", first[7])
+    assert (first[9], second[9], failed[9]) == ("5", "5", "1")
+    assert [first[10], second[10], failed[10]] == ["valid", "valid", "failed"]
     assert "" in lines
     facts = "\n".join(lines[lines.index("") :])
     assert "- llama-completion, llama-cpp-python 0.3.36, b7000, zig 0.15.2" in facts
@@ -116,6 +116,7 @@ def test_a_leaderboard_ranks_valid_results_by_their_median(folder: Path, tmp_pat
     assert medians[3] == "-"
     assert re.search(r"1[34]\d ms 1[34]\d ms to 1[45]\d ms", page.shown)
     assert "3 models on 3 boards" in written.headline
+    assert "8 + 32 tokens" in page.shown
     assert page.links == [f"./results/{name}.json" for name in sorted(documents)]
     for link in page.links:
         again = leaderboard.read_folders([tmp_path / "site" / link], Silent())

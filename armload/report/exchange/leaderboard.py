@@ -17,7 +17,7 @@ from armload.core.workspace import reports_folder
 from armload.report import formatting as words
 from armload.report.cells import Cell, cells_of
 from armload.report.exchange.document import Results, read_results
-from armload.report.exchange.tables import token_time
+from armload.report.exchange.tables import token_counts, token_time
 from armload.report.layout import Column, Entry, Table
 from armload.report.pages import (
     Items,
@@ -156,7 +156,11 @@ def _entries(cell: Cell) -> tuple[Entry, ...]:
         ),
         Entry(text=words.rate(tokens_per_s), number=tokens_per_s),
         Entry(text=words.rate(prompt_per_s), number=prompt_per_s),
-        Entry(text=str(cell.threads or words.UNKNOWN), number=cell.threads),
+        Entry(
+            text=str(cell.threads or words.UNKNOWN),
+            number=cell.threads,
+            range=f"{token_counts(run)} tokens" if cell.threads else "",
+        ),
         Entry(text=words.size(run.model.size_bytes), number=run.model.size_bytes),
         Entry(text=words.size(cell.max_rss_bytes), number=cell.max_rss_bytes),
         Entry(text=run.binary.engine_commit or run.binary.program, range=run.binary.source),
@@ -188,8 +192,9 @@ def leaderboard_page(cells: Sequence[Cell], table: Table, documents: Sequence[st
         sections=(
             results_section(
                 "Results",
-                "Below a median is its 95% confidence interval. Rows that are equal in a column "
-                "stay in their order, so sort by the second criterion first.",
+                "Below a median is its 95% confidence interval, below the threads the tokens of "
+                "prompt and output. Rows that are equal in a column stay in their order, so sort "
+                "by the second criterion first.",
                 table,
             ),
             Section(title="Documents", blocks=(Items(items=links, style="files"),)),

@@ -27,11 +27,19 @@ def median_words(found: Estimate | None) -> str:
     return f"{words.seconds(found.value)} ({low} to {high})"
 
 
+def token_counts(run: Run) -> str:
+    """Write how many tokens the prompt and the output had: ``8 + 128``."""
+    prompt, decoded = run.summary.prefill_tokens, run.summary.decode_tokens
+    output = None if decoded is None else decoded + 1  # the first comes out of prefill
+    return f"{prompt or words.UNKNOWN} + {output or words.UNKNOWN}"
+
+
 _COLUMNS: Mapping[str, Callable[[Cell], str]] = {
     "board": lambda cell: cell.runs[0].board.name,
     "model": lambda cell: stem(cell.runs[0].model.name) or cell.runs[0].binary.program,
     "size": lambda cell: words.size(cell.runs[0].model.size_bytes),
     "threads": lambda cell: str(cell.threads or words.UNKNOWN),
+    "tokens (prompt + output)": lambda cell: token_counts(cell.runs[0]),
     "prefill (tokens/s)": lambda cell: _rate(cell.prefill_tps),
     "decode (tokens/s)": lambda cell: _rate(cell.decode_tps),
     "median per token (95% CI)": lambda cell: median_words(token_time(cell)),

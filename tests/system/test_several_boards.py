@@ -191,7 +191,7 @@ def test_a_sweep_over_two_virtual_boards_survives_that_one_is_killed(tmp_path: P
     person = Person(tmp_path / "person")
     person.add_board("other", "extends: single-core\n")
     boards = ("mine", "other")
-    words = ("bench", "--board", "mine,other", "--share", *MODEL, "-n", "64", "-p", "A,B,C")
+    words = ("bench", "--board", "mine,other", "--share", *MODEL, "-n", "60,62,64")
     try:
         process = person.start(*words, "--repeats", "2", "--json")
         wait_until(lambda: len(runs(person)) >= 1, process, within_s=600)

@@ -67,7 +67,7 @@ def fit(options: FitOptions) -> None:
     if options.hardware:
         options.refuse(("board", "wait_s"), "--hardware", "Remove one.")
         hardware = fit_hardware(
-            options.part(Request),
+            options.part(Request).model_copy(update={"board": options.board[0]}),
             options.hardware,
             options.model,
             options.part(Plan),

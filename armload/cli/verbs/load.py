@@ -137,6 +137,7 @@ class LoadOptions(ServiceSettings, RequestOptions, Waiting, EngineSource, Output
             "requests per second, sent on time whether earlier ones are answered or not",
             "PER-SECOND",
             several="commas",
+            heading="Arrivals",
         ),
     ] = ()
     stages: Annotated[
@@ -146,6 +147,7 @@ class LoadOptions(ServiceSettings, RequestOptions, Waiting, EngineSource, Output
             "ramp; each has figures of its own",
             "STAGE",
             several="commas",
+            heading="Arrivals",
         ),
     ] = ()
     replay: Annotated[
@@ -153,16 +155,25 @@ class LoadOptions(ServiceSettings, RequestOptions, Waiting, EngineSource, Output
         Option(
             "trace of Mooncake, BurstGPT or Azure, whose times and lengths synthetic requests have",
             "FILE",
+            heading="Arrivals",
         ),
     ] = None
     time_scale: Annotated[
-        Positive, Option("factor on the times of --replay; 10 makes it ten times as slow", "FACTOR")
+        Positive,
+        Option(
+            "factor on the times of --replay; 10 makes it ten times as slow",
+            "FACTOR",
+            heading="Arrivals",
+        ),
     ] = 1.0
-    length_scale: Annotated[Positive, Option("factor on the lengths of --replay", "FACTOR")] = 1.0
+    length_scale: Annotated[
+        Positive, Option("factor on the lengths of --replay", "FACTOR", heading="Arrivals")
+    ] = 1.0
     find_rate: Annotated[
         bool,
         Option(
-            "find the highest rate that meets --slo for nine of ten requests, with 95% confidence"
+            "find the highest rate that meets --slo for nine of ten requests, with 95% confidence",
+            heading="Arrivals",
         ),
     ] = False
     max_time: Annotated[
@@ -171,6 +182,7 @@ class LoadOptions(ServiceSettings, RequestOptions, Waiting, EngineSource, Output
             "seconds in which --find-rate ends, decided or not",
             "SECONDS",
             "3,000 times what a request takes",
+            heading="Arrivals",
         ),
     ] = None
     concurrency: Annotated[
@@ -179,6 +191,7 @@ class LoadOptions(ServiceSettings, RequestOptions, Waiting, EngineSource, Output
             "clients that each wait for an answer before they send again",
             "CLIENTS",
             several="commas",
+            heading="Arrivals",
         ),
     ] = ()
     arrivals: Annotated[
@@ -188,6 +201,7 @@ class LoadOptions(ServiceSettings, RequestOptions, Waiting, EngineSource, Output
             "MindSpore's llm-serving makes them",
             "HOW",
             "poisson",
+            heading="Arrivals",
         ),
     ] = ""
     repeats: Annotated[

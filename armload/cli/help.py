@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from armload.core.options import Declared
 
 _HEADINGS = (
-    *("Program", "Service", "Load", "Users", "Search", "Limits", "Plan", "Task", "Quantisation"),
-    *("Repeats", "Engine", "Cores", "Board", "Conditions", "Build", "Filter", "Output"),
+    *("Program", "Service", "Arrivals", "Load", "Users", "Search", "Limits", "Plan", "Task"),
+    *("Quantisation", "Repeats", "Engine", "Cores", "Board", "Conditions", "Build", "Filter"),
+    "Output",
 )
 _MOST_UNGROUPED = 9
 _INDENT = 2

@@ -186,6 +186,7 @@ class LoadOptions(
             "requests per second, sent on time whether earlier ones are answered or not",
             "PER-SECOND",
             several="commas",
+            heading="Arrivals",
         ),
     ] = ()
     stages: Annotated[
@@ -195,6 +196,7 @@ class LoadOptions(
             "ramp; each has figures of its own",
             "STAGE",
             several="commas",
+            heading="Arrivals",
         ),
     ] = ()
     replay: Annotated[
@@ -202,16 +204,25 @@ class LoadOptions(
         Option(
             "trace of Mooncake, BurstGPT or Azure, whose times and lengths synthetic requests have",
             "FILE",
+            heading="Arrivals",
         ),
     ] = None
     time_scale: Annotated[
-        Positive, Option("factor on the times of --replay; 10 makes it ten times as slow", "FACTOR")
+        Positive,
+        Option(
+            "factor on the times of --replay; 10 makes it ten times as slow",
+            "FACTOR",
+            heading="Arrivals",
+        ),
     ] = 1.0
-    length_scale: Annotated[Positive, Option("factor on the lengths of --replay", "FACTOR")] = 1.0
+    length_scale: Annotated[
+        Positive, Option("factor on the lengths of --replay", "FACTOR", heading="Arrivals")
+    ] = 1.0
     find_rate: Annotated[
         bool,
         Option(
-            "find the highest rate that meets --slo for nine of ten requests, with 95% confidence"
+            "find the highest rate that meets --slo for nine of ten requests, with 95% confidence",
+            heading="Arrivals",
         ),
     ] = False
     max_time: Annotated[
@@ -220,6 +231,7 @@ class LoadOptions(
             "seconds in which --find-rate ends, decided or not",
             "SECONDS",
             "3,000 times what a request takes",
+            heading="Arrivals",
         ),
     ] = None
     concurrency: Annotated[
@@ -228,6 +240,7 @@ class LoadOptions(
             "clients that each wait for an answer before they send again",
             "CLIENTS",
             several="commas",
+            heading="Arrivals",
         ),
     ] = ()
     arrivals: Annotated[
@@ -237,6 +250,7 @@ class LoadOptions(
             "MindSpore's llm-serving makes them",
             "HOW",
             "poisson",
+            heading="Arrivals",
         ),
     ] = ""
     repeats: Annotated[

@@ -13,17 +13,15 @@ from armload.analysis.load.rate_search import (
     Evidence,
     RateSearch,
     SaturatedRun,
+    probed_per_client,
 )
 from armload.analysis.load.records import RateVerdict
-from armload.analysis.load.steady import ServedTimes, steady
+from armload.analysis.load.steady import ServedTimes, steady, waits_in
 from armload.analysis.statistics import Interval
 from tests.queues import SHARED, Floats, Queue
 
 PROMPT_SHARE = 0.2
 """Of a request's time in its slot, until the first token."""
-
-PROBED = 150.0
-"""Service times of the closed loop."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +34,7 @@ class Found:
 
 def search(queue: Queue, limit_s: float, budget_s: float, generator: np.random.Generator) -> Found:
     """Search with an objective on the time to the first token."""
-    loop, probed_s = _closed(queue, limit_s, generator)
+    loop, probed_s = _closed(queue, limit_s, budget_s, generator)
     found = RateSearch(loop, budget_s - probed_s)
     spent_s, rates = probed_s, []
     while (attempt := found.next()) is not None:
@@ -68,9 +66,9 @@ def _first_s(slot_s: Floats, end_s: Floats) -> Floats:
 
 
 def _closed(
-    queue: Queue, limit_s: float, generator: np.random.Generator
+    queue: Queue, limit_s: float, budget_s: float, generator: np.random.Generator
 ) -> tuple[SaturatedRun, float]:
-    count = int(PROBED) * queue.slots
+    count = probed_per_client(queue.slots, budget_s / queue.slower) * queue.slots
     work = queue.work(generator, (count,)) * queue.slower
     free_s = [0.0] * queue.slots
     ends = []
@@ -130,10 +128,13 @@ def _seen(
         slot_s=tuple(np.where(is_open, np.inf, begun_s).tolist()),
         end_s=tuple(np.where(is_open, np.inf, ends_s).tolist()),
     )
+    found = steady(times, attempt.rate, queue.slots)
+    margins_s = (limit_s - first_s).tolist()
     return Evidence(
         severities=(first_s / limit_s).tolist(),
-        margins_s=(limit_s - first_s).tolist(),
-        steady=steady(times, attempt.rate, queue.slots),
+        margins_s=margins_s,
+        waits=waits_in(margins_s, (begun_s - due_s)[:known].tolist(), found.remembered),
+        steady=found,
     )
 
 

@@ -18,6 +18,7 @@ from armload.analysis.load.rate_search import (
     RateSearch,
     SaturatedRun,
     evidence_of,
+    probed_per_client,
     saturated,
 )
 from armload.analysis.load.records import Objectives, RateVerdict, RequestRecord
@@ -33,10 +34,6 @@ _MORE_FROM = 1.2
 """Times as many answers by twice the clients, or the slots were all busy before."""
 
 _FIRST_PER_CLIENT = 3
-_MOST_PER_CLIENT = 150
-_PROBED_SHARE = 0.05
-"""Of the whole search, which the closed loop may take."""
-
 
 def find_rate(
     probing: LoadRunner,
@@ -182,7 +179,7 @@ def _probe(
         )
         _, records = probing.point(LoadLevel(concurrency=clients), planned)
         spent_s += max(record.end_s for record in records)
-        return saturated(records, clients, objectives)
+        return saturated(records, clients, objectives, knows_slots=slots is not None)
 
     loop = run(clients, _FIRST_PER_CLIENT)
     while slots is None and clients < _MOST_CLIENTS:
@@ -191,7 +188,7 @@ def _probe(
             break
         clients, loop = 2 * clients, more
     budget_s = max_time_s or BUDGET_SERVICE_TIMES * loop.service_s
-    per_client = int(min(_MOST_PER_CLIENT, _PROBED_SHARE * budget_s / loop.service_s))
+    per_client = probed_per_client(clients, budget_s / loop.service_s)
     if per_client > _FIRST_PER_CLIENT:
         loop = run(clients, per_client)
     progress.say(

@@ -23,9 +23,9 @@ from armload.analysis.load.findings import (
     ServiceEnded,
     TokensUncounted,
 )
-from armload.analysis.load.quantiles import Distribution, distribution, share_interval
+from armload.analysis.load.quantiles import Distribution, Waits, distribution, share_interval
 from armload.analysis.load.records import LoadPoint, Objectives, RateVerdict, RequestRecord
-from armload.analysis.load.steady import SteadyState, judged, steady_state
+from armload.analysis.load.steady import SteadyState, judged, steady_state, waits_in
 from armload.analysis.statistics import Interval
 from armload.analysis.wording.loads import doubt
 from armload.core.values import Value
@@ -148,14 +148,24 @@ def metrics_of(
     independent = _independent(point, measured, steady)
 
     def summary(
-        records: Sequence[RequestRecord], figure: Callable[[RequestRecord], float | None]
+        records: Sequence[RequestRecord],
+        figure: Callable[[RequestRecord], float | None],
+        since: Callable[[RequestRecord], float | None] | None = None,
     ) -> Distribution | None:
-        known = [each for each in map(figure, records) if each is not None]
-        return distribution(known, independent)
+        both = [(record, value) for record in records if (value := figure(record)) is not None]
+        return distribution([value for _, value in both], independent, _waits(both, since, steady))
+
+    def scheduled_s(record: RequestRecord) -> float:
+        return record.scheduled_s
+
+    def sent_s(record: RequestRecord) -> float | None:
+        return record.sent_s
 
     lateness = summary(measured, latency.lateness_s)
-    ttft = summary(ok, latency.ttft_s)
-    ttft_from_sent = summary(ok, lambda record: _since_sent(record, latency.first_token_s(record)))
+    ttft = summary(ok, latency.ttft_s, scheduled_s)
+    ttft_from_sent = summary(
+        ok, lambda record: _since_sent(record, latency.first_token_s(record)), sent_s
+    )
     cut_short = point.is_under_way or unknown > 0 or "cancelled" in failed
     doubts = _about_lateness(lateness, ttft_from_sent)
     if limited := failed["client-limit"]:
@@ -192,14 +202,14 @@ def metrics_of(
         output_tokens_per_s=None if output is None else _per_s(output, duration_s),
         prompt_tokens=_sum(ok, lambda record: record.prompt_tokens),
         output_tokens=output,
-        from_scheduled=Latencies(e2e=summary(ok, latency.e2e_s), ttft=ttft),
+        from_scheduled=Latencies(e2e=summary(ok, latency.e2e_s, scheduled_s), ttft=ttft),
         from_sent=Latencies(
-            e2e=summary(ok, lambda record: _since_sent(record, record.end_s)),
+            e2e=summary(ok, lambda record: _since_sent(record, record.end_s), sent_s),
             ttft=ttft_from_sent,
         ),
         tpot=summary(ok, latency.tpot_s),
         itl=distribution([gap for record in ok for gap in latency.gaps_s(record)], independent),
-        queue=summary(ok, latency.queue_s),
+        queue=summary(ok, latency.queue_s, sent_s),
         lateness=lateness,
         goodput=None
         if objectives is None
@@ -250,6 +260,13 @@ def _goodput(
 ) -> Goodput:
     severities = [latency.severity(record, objectives) for record in measured]
     severities += [math.inf] * unknown
+    margins_s = [latency.margin_s(record, objectives) for record in measured]
+    waits = waits_in(
+        margins_s + [-math.inf] * unknown,
+        [(record.header_s or record.end_s) - record.scheduled_s for record in measured]
+        + [0.0] * unknown,
+        None if steady is None else steady.remembered,
+    )
     are_good = [each <= 1 for each in severities]
     good = sum(are_good)
     return Goodput(
@@ -260,7 +277,7 @@ def _goodput(
         requests_per_s=_per_s(good, duration_s),
         verdict=searched
         or (
-            judged(severities, independent, steady.stability if steady else None)
+            judged(severities, independent, steady.stability if steady else None, waits)
             if severities
             else "undecided"
         ),
@@ -274,6 +291,25 @@ def _independent(
         return min(steady.independent, float(len(measured)))
     # Those that are in a service at the same time slow each other down.
     return len(measured) / point.concurrency if point.concurrency else 0.0
+
+
+def _waits(
+    figures: Sequence[tuple[RequestRecord, float]],
+    since: Callable[[RequestRecord], float | None] | None,
+    steady: SteadyState | None,
+) -> Waits | None:
+    """Return what figures that count from ``since`` owe to a queue; none where it is not known."""
+    if since is None or steady is None or steady.remembered is None:
+        return None
+    waits_s = [
+        record.header_s - from_s
+        for record, _ in figures
+        if record.header_s is not None and (from_s := since(record)) is not None
+    ]
+    if len(waits_s) < len(figures):
+        return None
+    own_s = [value - wait_s for (_, value), wait_s in zip(figures, waits_s, strict=True)]
+    return Waits(waits_s=waits_s, own_s=own_s, remembered=steady.remembered)
 
 
 def _offered(point: LoadPoint, measured: Sequence[RequestRecord]) -> float | None:

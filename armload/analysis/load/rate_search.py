@@ -15,35 +15,57 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pvariance
 
-from armload.analysis.load.latency import e2e_s, severity, tpot_s, ttft_s
-from armload.analysis.load.quantiles import WIDENED
+from armload.analysis.load.latency import e2e_s, margin_s, severity
+from armload.analysis.load.quantiles import (
+    DEGREES,
+    FEWEST_BEYOND,
+    FEWEST_INDEPENDENT,
+    Waits,
+    reach_above,
+    share_effect,
+)
 from armload.analysis.load.records import Objectives, RateVerdict, RequestRecord
 from armload.analysis.load.steady import (
+    DEVIATIONS,
     SUSTAINED_FROM,
     ServedTimes,
     SteadyState,
     correlation_s,
     judged,
+    remembered_requests,
     steady,
+    waits_in,
 )
-from armload.analysis.statistics import CONFIDENCE, COSINES, Interval, t_quantile
+from armload.analysis.statistics import CONFIDENCE, Interval, t_quantile
 from armload.core.values import Value
 
 BUDGET_SERVICE_TIMES = 3000.0
 """In which a search ends, if no time is given."""
 
+_PROBED, _PROBED_SHARE = 600.0, 0.1
+"""Requests of the closed loop, and the share of the search's time that it may take: more would show
+little more than how fast a service is, and fewer not even that."""
+
 _LEVELS = (0.8, 0.15, 0.05)
 """Of the probability of error, for the first rates that are tried upwards, and each time that the
 search has to go down."""
 
-_LOOKS: tuple[tuple[float, float], ...] = ((0.3, 0.2), (0.6, 0.3), (1.0, 0.5))
-"""At which share of a rate's time it is judged, with which share of its probability of error."""
+_LOOKS: tuple[tuple[float, float], ...] = ((0.3, 0.1), (0.6, 0.3), (1.0, 0.8))
+"""At which share of a rate's time it is judged, with which share of its probability of error. They
+add up to more than 1, since each look has the requests of those before: of means of 30%, 60% and
+100% of independent samples one or more err with 0.97 of the whole probability."""
 
-_SPENT = 0.65
+_SPENT = 0.45
 """Share of the time that is left which a rate may take, while there is none that is sustained."""
 
-_PER_S_DOUBT = 0.5
+_PER_S_DOUBT = 0.4
 """Share of its 95% interval by which the saturated rate may be lower than it seems."""
+
+_LUCK = 0.5
+"""Standard errors that a rate is to be better than one that is shown in half of the cases."""
+
+_ENOUGH, _ENOUGH_UNKNOWN = 1.2, 2.5
+"""Times the fewest independent observations that a rate must give, since they are only expected."""
 
 _WORTH_TRYING, _CLOSE, _LOWER = 1.05, 0.95, 0.88
 _LEAST_LOAD = 0.05
@@ -62,6 +84,7 @@ class SaturatedRun(Value):
 
     Attributes:
         clients: that each had one request in the service.
+        knows_slots: there are as many slots, and the service tells when a request begins in one.
         per_s: requests/s that were answered, with 95% confidence.
         spread: variance of a request's time, over the square of its mean.
         margins_s: seconds by which each request was within the objectives on the time to its first
@@ -69,6 +92,7 @@ class SaturatedRun(Value):
     """
 
     clients: int
+    knows_slots: bool = True
     per_s: Interval
     spread: float
     margins_s: tuple[float, ...]
@@ -83,8 +107,17 @@ class SaturatedRun(Value):
         return self.clients / self.middle_per_s
 
 
+def probed_per_client(clients: int, service_times: float) -> int:
+    """Return how many requests each client sends in the closed loop of a search of that length."""
+    return max(1, int(min(_PROBED / clients, _PROBED_SHARE * service_times)))
+
+
 def saturated(
-    records: Sequence[RequestRecord], clients: int, objectives: Objectives | None
+    records: Sequence[RequestRecord],
+    clients: int,
+    objectives: Objectives | None,
+    *,
+    knows_slots: bool,
 ) -> SaturatedRun:
     """Return what a closed loop shows; at least one of its requests succeeded."""
     ok = [record for record in records if record.outcome == "ok"]
@@ -101,21 +134,11 @@ def saturated(
     error = 1.96 * math.sqrt(max(spread, 1 / answered) / answered)
     return SaturatedRun(
         clients=clients,
+        knows_slots=knows_slots,
         per_s=Interval(low=per_s * max(0.05, 1 - error), high=per_s * (1 + error)),
         spread=spread,
         margins_s=tuple(margin_s(record, objectives) for record in ok),
     )
-
-
-def margin_s(record: RequestRecord, objectives: Objectives | None) -> float:
-    """Return how much longer a request could have waited; minus infinity if it is not good."""
-    if objectives is None:
-        return math.inf
-    tpot = tpot_s(record)
-    if record.outcome != "ok" or (objectives.tpot_s and (tpot or 0.0) > objectives.tpot_s):
-        return -math.inf
-    limits = ((ttft_s(record), objectives.ttft_s), (e2e_s(record), objectives.e2e_s))
-    return min((limit - value for value, limit in limits if limit is not None), default=math.inf)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,16 +148,20 @@ class Evidence:
     Attributes:
         severities: of its requests after the warm-up, in order.
         margins_s: likewise.
+        waits: of these requests; none where they are not known.
         steady: of the backlog.
     """
 
     severities: Sequence[float]
     margins_s: Sequence[float]
+    waits: Waits | None
     steady: SteadyState
 
     def judged(self, level: float) -> RateVerdict:
         """Say whether the rate is sustained, with a probability of error on either side."""
-        return judged(self.severities, self.steady.independent, self.steady.stability, level)
+        return judged(
+            self.severities, self.steady.independent, self.steady.stability, self.waits, level
+        )
 
     @property
     def middle(self) -> float:
@@ -166,20 +193,29 @@ def evidence_of(
     limit_s = min(objectives.ttft_s or math.inf, objectives.e2e_s or math.inf)
     severities: list[float] = []
     margins: list[float] = []
+    waits_s: list[float] = []
     for due_s, record in both:
         if record is not None:
             severities.append(severity(record, objectives))
             margins.append(margin_s(record, objectives))
+            waits_s.append((record.header_s or record.end_s) - due_s)
         elif now_s - due_s > (objectives.e2e_s or math.inf):
             severities.append((now_s - due_s) / limit_s)
             margins.append(limit_s - (now_s - due_s))
+            waits_s.append(now_s - due_s)
         else:
             break
     if len(severities) < 2:
         return None
     known = ServedTimes.of([record for _, record in ended], tells_slots=slots is not None)
     times = known.with_open(open_since_s)
-    return Evidence(severities=severities, margins_s=margins, steady=steady(times, rate, slots))
+    found = steady(times, rate, slots)
+    return Evidence(
+        severities=severities,
+        margins_s=margins,
+        waits=waits_in(margins, waits_s, found.remembered),
+        steady=found,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,6 +265,7 @@ class RateSearch:
         self._spread = loop.spread
         self._margins_s = loop.margins_s
         self._queueing = 1.0
+        self._enough = _ENOUGH if loop.knows_slots else _ENOUGH_UNKNOWN
         self._descents = 0
         self._given_up = math.inf
         self.sustained: float | None = None
@@ -249,9 +286,7 @@ class RateSearch:
             rate = min(rate, _LOWER * self._given_up)
         rate = float(f"{rate:.3g}")
         load = min(rate / self._middle_per_s, _TRIED_UP_TO)
-        service_s = self._loop.clients / self._middle_per_s
-        warmup_s = max(_LEAST_WARMUP * service_s, _REMEMBERED * self._remembers_s(load))
-        warmup_s = min(warmup_s, _MOST_WARMUP * left_s)
+        warmup_s = self._warmup_s(load, left_s)
         if rate * (left_s - warmup_s) < _FEWEST_REQUESTS:
             return None
         return Attempt(rate=rate, warmup_s=warmup_s, length_s=left_s - warmup_s, level=level)
@@ -277,25 +312,45 @@ class RateSearch:
 
     def _expected(self, length_s: float, level: float) -> float:
         """Return the highest rate that would be shown to be sustained, by the model of a queue."""
-        deviations = t_quantile(1 - _LOOKS[-1][1] * level, COSINES)
+        beyond_share = 1 - SUSTAINED_FROM
+        fewest = max(FEWEST_INDEPENDENT, FEWEST_BEYOND / beyond_share)
+        deviations = t_quantile(1 - _LOOKS[-1][1] * level, DEGREES) + _LUCK
 
         def is_shown(load: float) -> bool:
             missed = self._missed(load, self._queueing)
-            if missed >= 1 - SUSTAINED_FROM:
+            if missed >= beyond_share:
                 return False
-            independent = (1 - _MOST_WARMUP) * length_s / self._remembers_s(load)
-            beyond = (1 - SUSTAINED_FROM) * independent
-            error = math.sqrt(SUSTAINED_FROM * (1 - SUSTAINED_FROM) / independent)
-            reach = error * deviations * (1 + WIDENED / beyond)
-            apart = math.log((1 - SUSTAINED_FROM) / missed) if missed > 0 else math.inf
-            return apart >= reach / (1 - SUSTAINED_FROM)
+            rate = load * self._middle_per_s
+            measured_s = length_s - self._warmup_s(load, length_s)
+            # As for the requests themselves, the load is not assumed to be lower than it may be.
+            doubt = 1 + DEVIATIONS * math.sqrt(self._spread / max(1.0, rate * measured_s))
+            remembers_s = self._remembers_s(min(_TRIED_UP_TO, load * doubt))
+            independent = measured_s / remembers_s / self._enough
+            if independent < fewest:
+                return False
+            remembered = remembered_requests(rate, remembers_s - self._service_s, self._spread)
+            effect = share_effect(SUSTAINED_FROM, remembered, self._waiting(load))
+            error = math.sqrt(SUSTAINED_FROM * beyond_share * effect / (rate * measured_s))
+            reach = reach_above(deviations * error, SUSTAINED_FROM, beyond_share * independent)
+            return missed <= beyond_share * math.exp(-reach)
 
         doubt = 1 - _PER_S_DOUBT * _relative(self._per_s)
         return max(_highest(is_shown), _LEAST_LOAD) * self._middle_per_s * doubt
 
+    def _warmup_s(self, load: float, length_s: float) -> float:
+        remembered_s = _REMEMBERED * self._remembers_s(load)
+        return min(max(_LEAST_WARMUP * self._service_s, remembered_s), _MOST_WARMUP * length_s)
+
     def _remembers_s(self, load: float) -> float:
-        service_s = self._loop.clients / self._middle_per_s
-        return correlation_s(load, self._loop.clients, service_s, self._spread)
+        return correlation_s(load, self._loop.clients, self._service_s, self._spread)
+
+    def _waiting(self, load: float) -> float:
+        """Return the share of requests that wait at all."""
+        return load ** (math.sqrt(2 * (self._loop.clients + 1)) - 1)
+
+    @property
+    def _service_s(self) -> float:
+        return self._loop.clients / self._middle_per_s
 
     @property
     def _middle_per_s(self) -> float:
@@ -331,8 +386,7 @@ class RateSearch:
         That requests wait at all, and how long, is Sakasegawa's approximation of the queue of
         several slots ("An Approximation Formula", 1977), with exponential waits.
         """
-        clients = self._loop.clients
-        waits = load ** (math.sqrt(2 * (clients + 1)) - 1)
+        waits = self._waiting(load)
         mean_s = queueing * (1 + self._spread) / 2 / self._middle_per_s / (1 - load)
         return fmean(
             1.0 if margin < from_s else waits * math.exp(-(margin - from_s) / mean_s)

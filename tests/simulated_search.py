@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from armload.analysis.load.queue_model import SaturatedRun
 from armload.analysis.load.rate_search import (
     Attempt,
     Evidence,
     RateSearch,
-    SaturatedRun,
     probed_per_client,
 )
 from armload.analysis.load.records import RateVerdict
@@ -38,7 +38,7 @@ def search(queue: Queue, limit_s: float, budget_s: float, generator: np.random.G
     found = RateSearch(loop, budget_s - probed_s)
     spent_s, rates = probed_s, []
     while (attempt := found.next()) is not None:
-        verdict, evidence, took_s = _tried(queue, attempt, limit_s, generator)
+        verdict, evidence, took_s = _tried(queue, found, attempt, limit_s, generator)
         spent_s += took_s
         rates.append(attempt.rate)
         found.done(attempt, verdict, evidence, took_s)
@@ -90,7 +90,11 @@ def _closed(
 
 
 def _tried(
-    queue: Queue, attempt: Attempt, limit_s: float, generator: np.random.Generator
+    queue: Queue,
+    found: RateSearch,
+    attempt: Attempt,
+    limit_s: float,
+    generator: np.random.Generator,
 ) -> tuple[RateVerdict, Evidence | None, float]:
     looks_s = attempt.looks_s()
     count = int(attempt.rate * looks_s[-1] + 5 * math.sqrt(attempt.rate * looks_s[-1])) + 10
@@ -100,7 +104,7 @@ def _tried(
     evidence = None
     for number, now_s in enumerate(looks_s):
         evidence = _seen(queue, attempt, scheduled_s, slot_s, end_s, limit_s, now_s)
-        if evidence is not None and (verdict := attempt.look(number, evidence)) is not None:
+        if evidence is not None and (verdict := found.look(attempt, number, evidence)) is not None:
             return verdict, evidence, now_s
     return "undecided", evidence, looks_s[-1]
 

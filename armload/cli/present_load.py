@@ -20,8 +20,9 @@ from armload.report.load.page import load_page
 from armload.report.load.table import load_view
 from armload.report.pages import write_page
 from armload.runs.request import EngineSource, Request, Waiting
-from armload.serving.arrivals import Arrivals
+from armload.serving.arrivals import MOST_REQUESTS, Arrivals
 from armload.serving.dialects.dialect import Dialect
+from armload.serving.expected import MOST_POINT_S, WARMUP_SHARE
 from armload.serving.exports import export
 from armload.serving.load_runner import LoadRunner
 from armload.serving.loads import LoadFolder
@@ -95,19 +96,30 @@ def paces_of(options: LoadOptions) -> list[LoadLevel]:
     return [LoadLevel(rate=each) for each in options.rate]
 
 
+def is_sized(options: LoadOptions) -> bool:
+    """Return whether a rate lasts as long as its requests need, since nothing else is asked for."""
+    is_free = options.duration is None and options.requests is None
+    return bool(options.rate) and is_free and options.arrivals != "seed"
+
+
 def extent_of(options: LoadOptions) -> StopCondition:
-    """Return how long a point lasts.
+    """Return how long a point lasts, at most.
 
     Raises:
         UsageError: the warm-up leaves no request.
     """
-    count = options.requests
+    count, duration_s = options.requests, options.duration
     if count is not None:
-        _check_warmup(options.warmup, count, counted(count, "request"))
+        _check_warmup(options.warmup or 0, count, counted(count, "request"))
+    elif is_sized(options):
+        duration_s = min(MOST_POINT_S, MOST_REQUESTS / 2 / max(options.rate))
+    warms_up = options.rate and options.warmup is None and options.arrivals != "seed"
+    duration_s = duration_s or (DURATION_S if count is None else None)
     return StopCondition(
-        duration_s=options.duration or (DURATION_S if count is None else None),
+        duration_s=duration_s,
         requests=count,
-        warmup=options.warmup,
+        warmup=options.warmup or 0,
+        warmup_s=WARMUP_SHARE * duration_s if warms_up and duration_s and count is None else 0.0,
         timeout_s=options.timeout,
         failures=options.abort_on,
     )

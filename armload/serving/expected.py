@@ -22,6 +22,14 @@ _LEAST_TOKENS, _LEAST_REQUESTS = 8, 4
 """Of shorter prompts and answers, or fewer requests, a load shows little."""
 
 
+WARMUP_SHARE = 1 / 6
+"""Of a rate's time."""
+
+MOST_POINT_S = 600.0
+_LEAST_POINT_S, _POINT_REQUESTS = 60.0, 1000
+"""How long a rate lasts: many times what a request takes, since a queue forgets slowly."""
+
+
 class AloneRequest(Value):
     """What a request takes that a service answers alone.
 
@@ -93,6 +101,21 @@ def measure_alone(
         return asyncio.run(send())
 
 
+def sized(extent: StopCondition, alone: AloneRequest | None, workload: Workload) -> StopCondition:
+    """Return an extent that is long enough for what a request takes, and not longer than it was."""
+    most_s = extent.duration_s or MOST_POINT_S
+    request_s = 0.0 if alone is None else _mean_s(alone, workload)
+    duration_s = min(max(_LEAST_POINT_S, _POINT_REQUESTS * request_s), most_s)
+    share = extent.warmup_s / most_s
+    return extent.model_copy(update={"duration_s": duration_s, "warmup_s": share * duration_s})
+
+
+def point_told(extent: StopCondition) -> str:
+    """Say how long each rate lasts."""
+    duration, warmup = _time(extent.duration_s or 0.0), _time(extent.warmup_s)
+    return f"Each rate lasts {duration}, of which the first {warmup} are warm-up (not counted)."
+
+
 def expected(
     alone: AloneRequest,
     workload: Workload,
@@ -108,8 +131,7 @@ def expected(
     Args:
         slots: requests that the service answers at a time; none for as many as come.
     """
-    asks = [workload.ask(number) for number in range(_SAMPLED_REQUESTS)]
-    request_s = sum(map(alone.request_s, asks)) / len(asks)
+    request_s = _mean_s(alone, workload)
     spans = [_span_s(pace, extent, arrivals, seed, request_s, slots) for pace in paces]
     return LoadDuration(
         request_s=request_s,
@@ -186,6 +208,11 @@ def _span_s(
 
     most_at_a_time = min(clients, slots or clients)
     return span_s(most_at_a_time), span_s(1 if slots else most_at_a_time)
+
+
+def _mean_s(alone: AloneRequest, workload: Workload) -> float:
+    asks = [workload.ask(number) for number in range(_SAMPLED_REQUESTS)]
+    return sum(map(alone.request_s, asks)) / len(asks)
 
 
 def _characters(ask: CompletionRequest) -> int:

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 from armload.analysis.load.findings import ClientLate
 from armload.analysis.load.metrics import metrics_of
+from armload.analysis.load.queue_model import SaturatedRun
 from armload.analysis.load.rate_search import (
     BUDGET_SERVICE_TIMES,
     Attempt,
     Evidence,
     RateSearch,
-    SaturatedRun,
     evidence_of,
     probed_per_client,
     saturated,
@@ -34,6 +34,7 @@ _MORE_FROM = 1.2
 """Times as many answers by twice the clients, or the slots were all busy before."""
 
 _FIRST_PER_CLIENT = 3
+
 
 def find_rate(
     probing: LoadRunner,
@@ -62,10 +63,10 @@ def find_rate(
     number = 0
     while (attempt := search.next()) is not None:
         number += 1
-        judge = RateJudge(attempt, objectives, slots, progress)
+        judge = RateJudge(search, attempt, objectives, slots, progress)
         planned = extent.model_copy(
             update={
-                "duration_s": attempt.warmup_s + attempt.length_s,
+                "duration_s": attempt.length_s,
                 "requests": None,
                 "warmup_s": attempt.warmup_s,
             }
@@ -111,8 +112,14 @@ class RateJudge:
     """
 
     def __init__(
-        self, attempt: Attempt, objectives: Objectives, slots: int | None, progress: Progress
+        self,
+        search: RateSearch,
+        attempt: Attempt,
+        objectives: Objectives,
+        slots: int | None,
+        progress: Progress,
     ) -> None:
+        self._search = search
         self._attempt = attempt
         self._objectives = objectives
         self._slots = slots
@@ -152,7 +159,7 @@ class RateJudge:
         if found is None:
             return
         self.evidence = found
-        self.verdict = self._attempt.look(number, found)
+        self.verdict = self._search.look(self._attempt, number, found)
         within = sum(each <= 1 for each in found.severities) / len(found.severities)
         decided = self.verdict or "not decided yet"
         self._progress.say(

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from armload.analysis.load.rate_search import RateSearch, SaturatedRun, evidence_of
+from armload.analysis.load.queue_model import SaturatedRun
+from armload.analysis.load.rate_search import Evidence, RateSearch, evidence_of
 from armload.analysis.load.records import Objectives, RequestRecord
 from armload.analysis.statistics import Interval
 from armload.core.progress import Silent
@@ -66,28 +67,66 @@ def test_a_search_begins_below_the_saturated_rate_and_a_tight_objective_lower() 
     assert loose is not None
     assert tight is not None
     assert tight.rate < 0.9 * loose.rate < 4.0
-    assert loose.warmup_s + loose.length_s <= 1500
+    assert loose.warmup_s < loose.length_s <= 1500
 
 
-def test_a_rate_that_is_given_up_is_followed_by_a_lower_one_with_less_probability_of_error() -> (
-    None
-):
+def late(count: int, of: int) -> Evidence:
+    """Return requests of which so many were late."""
+    records = [
+        answered(number, float(number), 2.5 if number < count else 0.5) for number in range(of)
+    ]
+    found = evidence_of(records, [], 1.0, 2, Objectives(e2e_s=2.0), now_s=float(of))
+    assert found is not None
+    return found
+
+
+def test_a_rate_that_is_given_up_is_followed_by_a_lower_one_in_the_time_that_is_left() -> None:
     found = RateSearch(loop(*[10.0] * 20), 1500.0)
     first = found.next()
     assert first is not None
-    found.done(first, "not sustained", None, 300.0)
+    found.done(first, "not sustained", late(30, 200), 300.0)
     second = found.next()
     assert second is not None
-    assert (second.rate < first.rate, second.level < first.level) == (True, True)
-    assert first.level + second.level <= 0.05
+    assert second.rate < first.rate
+    assert second.length_s == pytest.approx(first.length_s - 300.0)
+    assert second.looks[-1][1] == first.looks[-1][1]
     assert (found.sustained, found.refuted) == (None, first.rate)
+
+
+def test_requests_at_a_higher_rate_count_for_a_lower_one() -> None:
+    found = RateSearch(loop(*[1.0] * 20), 3000.0)
+    first = found.next()
+    assert first is not None
+    alone, before = late(1, 90), late(2, 200)
+    assert found.look(first, len(first.looks) - 1, alone) == "undecided"
+    found.done(first, "undecided", before, 100.0)
+    second = found.next()
+    assert second is not None
+    assert found.look(second, len(second.looks) - 1, alone) == "sustained"
+
+
+def test_a_search_that_had_to_lower_its_rate_has_less_probability_of_error_left() -> None:
+    found = RateSearch(loop(*[10.0] * 20), 3000.0)
+    first = found.next()
+    assert first is not None
+    found.done(first, "undecided", late(30, 200), 100.0)
+    second = found.next()
+    assert second is not None
+    found.done(second, "sustained", late(0, 200), 100.0)
+    third = found.next()
+    assert third is not None
+    assert third.rate > second.rate
+    assert third.looks[-1][1] < second.looks[-1][1] == first.looks[-1][1]
+    assert first.looks[-1][1] + third.looks[-1][1] <= 0.05
 
 
 def test_a_search_does_not_begin_with_a_rate_for_which_its_time_has_hardly_a_request() -> None:
     assert RateSearch(loop(*[10.0] * 20), 4.0).next() is None
 
 
-def test_above_a_rate_that_is_sustained_the_level_stays_and_one_failure_ends_the_search() -> None:
+def test_above_a_rate_that_is_sustained_at_once_a_higher_one_has_the_same_probability_of_error() -> (
+    None
+):
     found = RateSearch(loop(*[0.5] * 20), 200.0)
     first = found.next()
     assert first is not None
@@ -95,9 +134,7 @@ def test_above_a_rate_that_is_sustained_the_level_stays_and_one_failure_ends_the
     second = found.next()
     assert second is not None
     assert second.rate > first.rate
-    assert second.level == first.level
-    found.done(second, "undecided", None, 100.0)
-    assert found.next() is None
+    assert second.looks[-1][1] == first.looks[-1][1]
     assert found.sustained == first.rate
 
 

@@ -35,7 +35,8 @@ class RequestOptions(OptionGroup):
         Option(
             "seconds in which requests are sent",
             "SECONDS",
-            f"{DURATION_S:g}, unless --requests",
+            f"{DURATION_S:g}, unless --requests; of a rate 1,000 times what a request takes, from "
+            "60 to 600",
         ),
     ] = None
     requests: Annotated[
@@ -175,9 +176,14 @@ class LoadOptions(ServiceSettings, RequestOptions, Waiting, EngineSource, Output
         Option("times to run each rate, each with another schedule: what compare needs", "N"),
     ] = 1
     warmup: Annotated[
-        Annotated[int, Field(ge=0, le=1_000_000)],
-        Option("first requests of each rate to exclude from the figures", "N"),
-    ] = 0
+        Annotated[int, Field(ge=0, le=1_000_000)] | None,
+        Option(
+            "first requests of each rate to exclude from the figures",
+            "N",
+            "those of the first sixth of a rate's time; 0 with --requests, --concurrency, or "
+            "--arrivals seed",
+        ),
+    ] = None
     abort_on: Annotated[
         RequestCount | None,
         Option(
@@ -215,6 +221,7 @@ def load(options: LoadOptions) -> None:
     from armload.cli.present_load import (
         check_combination,
         extent_of,
+        is_sized,
         load_and_present,
         needed,
         paces_of,
@@ -225,7 +232,13 @@ def load(options: LoadOptions) -> None:
     from armload.serving.arrivals import read_arrivals
     from armload.serving.dialects.dialect import CompletionRequest
     from armload.serving.dialects.every import dialect_named
-    from armload.serving.expected import expected, measure_alone, told
+    from armload.serving.expected import (
+        expected,
+        measure_alone,
+        point_told,
+        sized,
+        told,
+    )
     from armload.serving.exports import read_formats
     from armload.serving.find_rate import find_rate as search
     from armload.serving.load_runner import LoadRunner
@@ -277,6 +290,8 @@ def load(options: LoadOptions) -> None:
         at_a_time = (target.settings or {}).get("slots")
         if not options.find_rate:
             alone = measure_alone(target, work, extent.timeout_s, progress)
+            if is_sized(options):
+                extent = sized(extent, alone, work)
             if alone is not None:
                 lasts = expected(
                     *(alone, work, paces * options.repeats, extent, gaps, number), slots=at_a_time
@@ -288,6 +303,8 @@ def load(options: LoadOptions) -> None:
                         None if data else (prompt, answer or read_lengths("n-predict", N_PREDICT)),
                     )
                 )
+            if extent.warmup_s:
+                progress.say(point_told(extent))
 
         def run() -> object:
             if not options.find_rate or objectives is None:

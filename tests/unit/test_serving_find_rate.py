@@ -124,9 +124,7 @@ def test_a_search_does_not_begin_with_a_rate_for_which_its_time_has_hardly_a_req
     assert RateSearch(loop(*[10.0] * 20), 4.0).next() is None
 
 
-def test_above_a_rate_that_is_sustained_at_once_a_higher_one_has_the_same_probability_of_error() -> (
-    None
-):
+def test_above_a_rate_that_is_sustained_at_once_the_probability_of_error_stays() -> None:
     found = RateSearch(loop(*[0.5] * 20), 200.0)
     first = found.next()
     assert first is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from armload.analysis.accuracy import wilson
@@ -46,6 +47,8 @@ _SMOOTHED = 1.4
 """A request's own time blurs which waits are beyond a percentile, so that what is left remembers
 longer."""
 
+_MOST_WAITS = 2048
+
 _COSINES, DEGREES = 16, 60
 """Of the variance where the theory of queues says what it is at least."""
 
@@ -68,15 +71,23 @@ class Waits:
         """Return how many times that of independent samples the variance of a share is."""
         import numpy as np
 
-        waits_s, own_s = np.asarray(self.waits_s), np.asarray(self.own_s)
-        place = max(0, math.ceil(share * len(own_s)) - 1)
-        limit_s = float(np.sort(waits_s + own_s)[place])
+        own_s, total_s, waits_s = self._ordered
+        limit_s = float(total_s[max(0, math.ceil(share * len(total_s)) - 1)])
         if not math.isfinite(limit_s):
             return share_effect(share, self.remembered, 1.0)
         # Own times that are all alike must not fall on both sides of the limit by rounding.
         left_s = limit_s - waits_s + 1e-9 * abs(limit_s)
-        below = np.searchsorted(np.sort(own_s), left_s, side="right") / len(own_s)
+        below = np.searchsorted(own_s, left_s, side="right") / len(own_s)
         return share_effect(share, self.remembered, float(below.var()) / (share * (1 - share)))
+
+    @cached_property
+    def _ordered(self) -> tuple[Floats, Floats, Floats]:
+        """Own times and whole ones in ascending order, and enough waits for their variance."""
+        import numpy as np
+
+        waits_s, own_s = np.asarray(self.waits_s), np.asarray(self.own_s)
+        apart = math.ceil(len(waits_s) / _MOST_WAITS)
+        return np.sort(own_s), np.sort(waits_s + own_s), waits_s[::apart]
 
 
 def share_effect(share: float, remembered: float, waiting: float) -> float:

@@ -14,6 +14,7 @@ from armload.analysis.load.quantiles import (
     DEGREES,
     FEWEST_BEYOND,
     FEWEST_INDEPENDENT,
+    FEWEST_SAMPLES_BEYOND,
     reach_above,
     share_effect,
 )
@@ -135,7 +136,11 @@ class QueueModel:
             luck: standard errors by which they must be better than that.
         """
         beyond = MISSED_UP_TO * found.independent
-        if found.independent < FEWEST_INDEPENDENT or beyond < FEWEST_BEYOND:
+        if (
+            found.independent < FEWEST_INDEPENDENT
+            or beyond < FEWEST_BEYOND
+            or MISSED_UP_TO * found.requests < FEWEST_SAMPLES_BEYOND
+        ):
             return False
         errors = (t_quantile(1 - level, DEGREES) + luck) * self.error(rate, found.requests)
         reach = reach_above(errors, SUSTAINED_FROM, beyond)

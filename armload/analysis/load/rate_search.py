@@ -50,7 +50,7 @@ independent samples one or more err with 0.95 of the whole probability."""
 _HOPES = 0.7
 """Standard errors of luck that a rate may need to be shown to be sustained, or is given up."""
 
-_SPENT = 0.4
+_SPENT = 0.8
 """Share of the time that is left which a descent may take while no rate is sustained."""
 
 _SAFE, _HOPED = 1.0, 0.5
@@ -298,8 +298,10 @@ class RateSearch:
         verdict = _judged_with(self._above, evidence, level)
         if verdict != "undecided":
             return verdict
-        is_last = number == len(attempt.looks) - 1
-        return "undecided" if is_last or not self._is_promising(attempt, at_s, evidence) else None
+        if number == len(attempt.looks) - 1:
+            return "undecided"
+        is_promising = self._is_promising(attempt, at_s, evidence)
+        return None if is_promising or not self._has_other(at_s, evidence) else "undecided"
 
     def done(
         self, attempt: Attempt, verdict: RateVerdict, evidence: Evidence | None, spent_s: float
@@ -335,6 +337,18 @@ class RateSearch:
         chance = self._model.error(attempt.rate, own.requests) / MISSED_UP_TO
         lucky = expected.model_copy(update={"missed": expected.missed * math.exp(-_HOPES * chance)})
         return self._model.shows(attempt.rate, lucky, level, 0.0)
+
+    def _has_other(self, at_s: float, evidence: Evidence) -> bool:
+        """Return whether another rate would be shown to be sustained from now on."""
+        luck = _SAFE if self.sustained is None else _HOPED
+        levels = [each * (1 - CONFIDENCE) * _LOOKS[-1][1] for each in _LEVELS]
+        here_s = self._descent_s - self._gone_s - at_s
+        later_s = (self._left_s - at_s) * (_SPENT if self.sustained is None else 1.0)
+        above = _sum([*self._above, evidence])
+        found = self._model.highest_rate(here_s, levels[self._lowered], luck, above)
+        if found is None and self._lowered + 1 < len(levels):
+            found = self._model.highest_rate(later_s, levels[self._lowered + 1], luck, Counted())
+        return found is not None
 
 
 def _sum(every: Sequence[Evidence]) -> Counted:

@@ -34,9 +34,9 @@ FEWEST_TO_REFUTE = 5.0
 FEWEST_SATURATED = 20
 """Answers while all slots are busy; fewer do not show how fast a service can be."""
 
-_SURE, _RATHER = 1.645, 0.6
+_SURE, _RATHER = 1.645, 0.5
 """Standard errors. Between 98% and 100% of the capacity, more than 5% of loads are called
-overloaded, and at 100% a quarter."""
+overloaded, and at 100% three of ten."""
 
 DEVIATIONS = 1.5
 """Standard errors that are added to the utilisation: where it is underestimated, so is all that

@@ -35,15 +35,15 @@ FEWEST_SAMPLES_BEYOND = 8
 """...nor of fewer samples there, dependent or not. An upper bound that has fewer beyond it is not
 read from their ranks: the tail is taken to be exponential, as that of a queue is."""
 
-WIDENED, _UNKNOWN_WIDENED = 0.5, 3.0
+WIDENED, _UNKNOWN_WIDENED = 0.75, 3.0
 """By how much a bound is widened, divided by the observations beyond the percentile: in a sample
 with too little congestion its variance is too low as well, most of all where nothing else is known
 of that variance. Fitted to simulated queues, as all that follows."""
 
-_MEMORY = ((0.5, 1.0), (0.9, 1.9), (0.99, 2.4))
+_MEMORY = ((0.5, 0.92), (0.9, 1.75), (0.99, 2.25))
 """Of each percentile: how long the waits beyond it remember, compared with the whole queue."""
 
-_SMOOTHED = 1.4
+_SMOOTHED = 1.5
 """A request's own time blurs which waits are beyond a percentile, so that what is left remembers
 longer."""
 
@@ -63,8 +63,8 @@ class Waits:
         remembered: requests that come while the queue remembers how long it was.
     """
 
-    waits_s: Sequence[float]
-    own_s: Sequence[float]
+    waits_s: Sequence[float] | Floats
+    own_s: Sequence[float] | Floats
     remembered: float
 
     def effect(self, share: float) -> float:

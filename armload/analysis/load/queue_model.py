@@ -110,11 +110,10 @@ class QueueModel:
                 cases.
             before: requests at higher rates, which count as well.
         """
-        import numpy as np
-
         doubt = 1 - _PER_S_DOUBT * _relative(self._per_s)
         # A low rate has few requests, so that it may not be shown although a higher one is.
-        for load in np.linspace(_MOST_LOAD, _LEAST_LOAD, _LOADS).tolist():
+        for step in range(_LOADS):
+            load = _MOST_LOAD - step * (_MOST_LOAD - _LEAST_LOAD) / (_LOADS - 1)
             missed = self._missed(load, self._queueing)
             if missed >= MISSED_UP_TO:
                 continue
@@ -213,7 +212,8 @@ class QueueModel:
         return float(late.mean())
 
     def _waiting(self, load: float) -> float:
-        return load ** (math.sqrt(2 * (self._clients + 1)) - 1)
+        """Return the share of requests that wait at all."""
+        return math.pow(load, math.sqrt(2 * (self._clients + 1)) - 1)
 
     def _remembers_s(self, load: float) -> float:
         return correlation_s(load, self._clients, self.service_s, self._spread)

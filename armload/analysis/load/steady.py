@@ -38,7 +38,7 @@ _SURE, _RATHER = 1.645, 0.5
 """Standard errors. Between 98% and 100% of the capacity, more than 5% of loads are called
 overloaded, and at 100% three of ten."""
 
-DEVIATIONS = 1.5
+DEVIATIONS = 1.75
 """Standard errors that are added to the utilisation: where it is underestimated, so is all that
 follows from it."""
 

@@ -1,6 +1,7 @@
 """How often what is said of a load is true, on simulated queues whose truth is known.
 
     python benchmarks/load_statistics.py [intervals overload search compare] [--seeds N]
+        [--services exponential log-normal constant batch]
 
 Each part prints its cells and what is pooled. The seeds are fixed; those of the tests are others.
 """
@@ -12,6 +13,7 @@ import itertools
 import sys
 import warnings
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from statistics import median
@@ -53,11 +55,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", default=["intervals", "overload", "search", "compare"])
     parser.add_argument("--seeds", type=int, default=1000)
+    parser.add_argument("--services", nargs="+", choices=SERVICES, default=SERVICES)
     chosen = parser.parse_args()
     parts = {"intervals": intervals, "overload": overload, "search": searches, "compare": compared}
     for part in chosen.parts:
         print(f"\n== {part}, {chosen.seeds} seeds a cell")
-        parts[part](chosen.seeds)
+        parts[part](chosen.services, chosen.seeds)
 
 
 def measured(
@@ -116,8 +119,8 @@ def _truth(queue: Queue, rate: float, generator: np.random.Generator) -> dict[fl
     return {share: float(np.quantile(latencies, share)) for share in SHARES}
 
 
-def intervals(seeds: int) -> None:
-    cells = [(*each, seeds) for each in itertools.product(SERVICES, SLOTS, LOADS)]
+def intervals(services: Sequence[Service], seeds: int) -> None:
+    cells = [(*each, seeds) for each in itertools.product(services, SLOTS, LOADS)]
     pooled: Counter[str] = Counter()
     worst: list[tuple[float, str]] = []
     missing, wide, asked = [], [], 0
@@ -166,8 +169,8 @@ def _overload_cell(cell: tuple[Service, int, float, int]) -> list[str]:
     return said
 
 
-def overload(seeds: int) -> None:
-    cells = [(*each, seeds) for each in itertools.product(SERVICES, SLOTS, LOADS + OVERLOADS)]
+def overload(services: Sequence[Service], seeds: int) -> None:
+    cells = [(*each, seeds) for each in itertools.product(services, SLOTS, LOADS + OVERLOADS)]
     with ProcessPoolExecutor(2) as pool:
         for said in pool.map(_overload_cell, cells):
             print("\n".join(said))
@@ -188,10 +191,10 @@ def _search_cell(cell: tuple[Service, int, float, int]) -> tuple[str, list[float
     return f"{service:11} {slots} {limit_s:4g} s, true load {load:.2f}", shares
 
 
-def searches(seeds: int) -> None:
+def searches(services: Sequence[Service], seeds: int) -> None:
     cells = [
         (service, slots, limit_s, seeds)
-        for service, slots in itertools.product(SERVICES, SLOTS)
+        for service, slots in itertools.product(services, SLOTS)
         for limit_s in LIMITS_S[slots]
     ]
     every: list[float] = []
@@ -244,9 +247,9 @@ def _latencies(served: Served) -> Floats:
     return latencies[:, int(WARM_UP * latencies.shape[1]) :]
 
 
-def compared(seeds: int) -> None:
-    same = [(*each, 1.0, seeds) for each in itertools.product(SERVICES, SLOTS, LOADS)]
-    slower = [(*each, 0.7, 1.1, seeds) for each in itertools.product(SERVICES, SLOTS)]
+def compared(services: Sequence[Service], seeds: int) -> None:
+    same = [(*each, 1.0, seeds) for each in itertools.product(services, SLOTS, LOADS)]
+    slower = [(*each, 0.7, 1.1, seeds) for each in itertools.product(services, SLOTS)]
     different = total = 0
     with ProcessPoolExecutor(2) as pool:
         for name, up, down in pool.map(_compared_cell, same):

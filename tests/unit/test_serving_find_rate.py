@@ -71,9 +71,10 @@ def test_a_search_begins_below_the_saturated_rate_and_a_tight_objective_lower() 
 
 
 def late(count: int, of: int) -> Evidence:
-    """Return requests of which so many were late."""
+    """Return requests of which so many were late, one by one."""
+    are_late = {place * of // count for place in range(count)}
     records = [
-        answered(number, float(number), 2.5 if number < count else 0.5) for number in range(of)
+        answered(number, float(number), 2.5 if number in are_late else 0.5) for number in range(of)
     ]
     found = evidence_of(records, [], 1.0, 2, Objectives(e2e_s=2.0), now_s=float(of))
     assert found is not None
@@ -97,7 +98,7 @@ def test_requests_at_a_higher_rate_count_for_a_lower_one() -> None:
     found = RateSearch(loop(*[1.0] * 20), 3000.0)
     first = found.next()
     assert first is not None
-    alone, before = late(1, 90), late(2, 200)
+    alone, before = late(8, 90), late(4, 300)
     assert found.look(first, len(first.looks) - 1, alone) == "undecided"
     found.done(first, "undecided", before, 100.0)
     second = found.next()

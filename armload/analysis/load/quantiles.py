@@ -35,12 +35,13 @@ FEWEST_SAMPLES_BEYOND = 8
 """...nor of fewer samples there, dependent or not. An upper bound that has fewer beyond it is not
 read from their ranks: the tail is taken to be exponential, as that of a queue is."""
 
-WIDENED, _UNKNOWN_WIDENED = 0.75, 3.0
+WIDENED, _UNKNOWN_WIDENED, _UPPER_WIDENED = 0.75, 3.0, 7.0
 """By how much a bound is widened, divided by the observations beyond the percentile: in a sample
 with too little congestion its variance is too low as well, most of all where nothing else is known
-of that variance. Fitted to simulated queues, as all that follows."""
+of that variance. An upper bound is widened at least by the third, divided by all observations.
+Fitted to simulated queues, as all that follows."""
 
-_MEMORY = ((0.5, 0.92), (0.9, 1.75), (0.99, 2.25))
+_MEMORY = ((0.5, 0.84), (0.9, 1.55), (0.99, 2.1))
 """Of each percentile: how long the waits beyond it remember, compared with the whole queue."""
 
 _SMOOTHED = 1.5
@@ -104,16 +105,17 @@ def share_effect(share: float, remembered: float, waiting: float) -> float:
     return 1 + min(1.0, _SMOOTHED * waiting) * (memory - 1)
 
 
-def reach_above(errors: float, share: float, beyond: float, widened: float = WIDENED) -> float:
+def reach_above(errors: float, share: float, independent: float, widened: float = WIDENED) -> float:
     """Return how far a percentile's upper bound is above it, in means of what is beyond it.
 
     What is beyond it is known up to a factor, not a sum, where the observations are few.
 
     Args:
         errors: of the share of the samples below it, times how many of them are allowed for.
-        beyond: independent observations beyond it.
+        independent: observations.
     """
-    reach = errors / (1 - share) * (1 + widened / beyond)
+    wider = max(widened / (1 - share), _UPPER_WIDENED) / independent
+    reach = errors / (1 - share) * (1 + wider)
     return reach + reach**2 / 2
 
 
@@ -258,6 +260,7 @@ class _Tail:
         self._share = share
         self._place = max(0, math.ceil(share * count) - 1)
         self.value = float(self._ordered[self._place])
+        self._independent = series.independent
         self._beyond = (1 - share) * series.independent
         self.is_enough = (
             series.independent >= FEWEST_INDEPENDENT
@@ -285,7 +288,7 @@ class _Tail:
         return float(self._ordered[place]) if place >= 0 else None
 
     def high(self, level: float) -> float:
-        reach = reach_above(self._errors(level), self._share, self._beyond, self._widened)
+        reach = reach_above(self._errors(level), self._share, self._independent, self._widened)
         count = len(self._ordered)
         beyond = (1 - self._share) * count * math.exp(-reach)
         if beyond >= FEWEST_SAMPLES_BEYOND:

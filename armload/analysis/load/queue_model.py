@@ -142,7 +142,7 @@ class QueueModel:
         ):
             return False
         errors = (t_quantile(1 - level, DEGREES) + luck) * self.error(rate, found.requests)
-        reach = reach_above(errors, SUSTAINED_FROM, beyond)
+        reach = reach_above(errors, SUSTAINED_FROM, found.independent)
         return found.missed <= found.requests * MISSED_UP_TO * math.exp(-reach)
 
     def error(self, rate: float, requests: float) -> float:

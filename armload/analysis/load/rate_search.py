@@ -50,7 +50,7 @@ independent samples one or more err with 0.95 of the whole probability."""
 _HOPES = 0.7
 """Standard errors of luck that a rate may need to be shown to be sustained, or is given up."""
 
-_SPENT = 0.8
+_SPENT = 0.7
 """Share of the time that is left which a descent may take while no rate is sustained."""
 
 _SAFE, _HOPED = 1.0, 0.5

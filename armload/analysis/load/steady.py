@@ -34,9 +34,9 @@ FEWEST_TO_REFUTE = 5.0
 FEWEST_SATURATED = 20
 """Answers while all slots are busy; fewer do not show how fast a service can be."""
 
-_SURE, _RATHER = 1.645, 0.5
-"""Standard errors. Between 98% and 100% of the capacity, more than 5% of loads are called
-overloaded, and at 100% three of ten."""
+_SURE, _RATHER, _NEAR = 1.645, 0.5, 0.05
+"""Standard errors, and a share of the capacity. Of loads at 95% of it, at most 5% are called
+overloaded; at 100%, three of ten."""
 
 DEVIATIONS = 1.75
 """Standard errors that are added to the utilisation: where it is underestimated, so is all that
@@ -301,7 +301,8 @@ def _lag(full: _Full, rate: float, length_s: float) -> float:
 def _stability(full: _Full, rate: float, spread: float, *, recurs: bool, grows: bool) -> Stability:
     if full.answered >= FEWEST_SATURATED and full.seconds > 0:
         per_s, error = full.answered / full.seconds, _relative_error(full, spread)
-        if per_s * (1 + _RATHER * error) < rate and grows:
+        rather = max(_RATHER, _SURE - _NEAR / error)
+        if per_s * (1 + rather * error) < rate and grows:
             return "overloaded"
         if per_s * (1 - _SURE * error) > rate:
             return "stable"

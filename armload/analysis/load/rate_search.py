@@ -244,9 +244,13 @@ class RateSearch:
         self.refuted = loop.per_s.high
 
     def _begin_descent(self) -> None:
-        self._descent_s = self._left_s * (_SPENT if self.sustained is None else 1.0)
+        self._descent_s = self._left_s * self._spent
         self._gone_s = 0.0
         self._above: list[Evidence] = []
+
+    @property
+    def _spent(self) -> float:
+        return _SPENT if self.sustained is None and self._lowered == 0 else 1.0
 
     def next(self) -> Attempt | None:
         """Return the rate to try next; none at the end."""
@@ -343,7 +347,7 @@ class RateSearch:
         luck = _SAFE if self.sustained is None else _HOPED
         levels = [each * (1 - CONFIDENCE) * _LOOKS[-1][1] for each in _LEVELS]
         here_s = self._descent_s - self._gone_s - at_s
-        later_s = (self._left_s - at_s) * (_SPENT if self.sustained is None else 1.0)
+        later_s = self._left_s - at_s
         above = _sum([*self._above, evidence])
         found = self._model.highest_rate(here_s, levels[self._lowered], luck, above)
         if found is None and self._lowered + 1 < len(levels):

@@ -1,6 +1,7 @@
 """How often what is said of a load is true, on simulated queues whose truth is known.
 
     python benchmarks/load_statistics.py [intervals overload search compare] [--seeds N]
+        [--services exponential log-normal constant batch]
 
 Each part prints its cells and what is pooled. The seeds are fixed; those of the tests are others.
 """
@@ -11,17 +12,19 @@ import argparse
 import itertools
 import sys
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for the tests' queues
 
 from armload.analysis.load.comparison import REPEATS, ratio_of_repeats
-from armload.analysis.load.quantiles import quantile
+from armload.analysis.load.quantiles import Waits, distribution
 from armload.analysis.load.steady import ServedTimes, SteadyState, steady
 from tests.queues import SERVICES, Floats, Queue, Served, Service
 from tests.simulated_search import highest_rate, search
@@ -34,8 +37,12 @@ WARM_UP = 1 / 6
 LOADS = (0.5, 0.7, 0.8, 0.9, 0.95)
 OVERLOADS = (1.0, 1.05, 1.2)
 SHARES = (0.5, 0.9, 0.99)
+STABILITIES = ("stable", "undecided", "overloaded")
 LIMITS_S = {1: (4.0, 7.0, 20.0), 2: (2.0, 3.5, 10.0), 4: (1.0, 1.5, 5.0), 8: (0.7, 1.0, 3.0)}
 """Of the time to the first token."""
+
+AT_ONCE = 250
+"""Seeds that are simulated together: more would need more memory."""
 
 FEWEST_GIVEN = 100
 """Intervals of a cell, of fewer of which the coverage is not judged by itself."""
@@ -48,56 +55,61 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", default=["intervals", "overload", "search", "compare"])
     parser.add_argument("--seeds", type=int, default=1000)
+    parser.add_argument("--services", nargs="+", choices=SERVICES, default=SERVICES)
     chosen = parser.parse_args()
     parts = {"intervals": intervals, "overload": overload, "search": searches, "compare": compared}
     for part in chosen.parts:
         print(f"\n== {part}, {chosen.seeds} seeds a cell")
-        parts[part](chosen.seeds)
+        parts[part](chosen.services, chosen.seeds)
 
 
 def measured(
     served: Served, row: int, rate: float, budget_s: float, slots: int
-) -> tuple[Floats, SteadyState]:
-    """Return the latencies of one seed within a budget, and what is said of its backlog."""
-    at_s = served.scheduled_s[row]
-    first, last = np.searchsorted(at_s, [WARM_UP * budget_s, budget_s])
-    taken = slice(int(first), int(last))
-    times = ServedTimes.model_construct(
-        scheduled_s=tuple(at_s[taken].tolist()),
-        slot_s=tuple(served.slot_s[row][taken].tolist()),
-        end_s=tuple(served.end_s[row][taken].tolist()),
+) -> tuple[SteadyState, Waits | None, list[float]]:
+    """Return what is said of one seed within a budget, and its latencies."""
+    first, last = np.searchsorted(served.scheduled_s[row], [WARM_UP * budget_s, budget_s])
+    due_s, slot_s, end_s = (
+        column[row, first:last] for column in (served.scheduled_s, served.slot_s, served.end_s)
     )
-    return (served.end_s[row] - at_s)[taken], steady(times, rate, slots)
+    # Arrays, which a validated value would turn into tuples.
+    times: Any = {"scheduled_s": due_s, "slot_s": slot_s, "end_s": end_s}
+    found = steady(ServedTimes.model_construct(**times), rate, slots)
+    waits = None
+    if found.remembered is not None:
+        own_s = end_s - slot_s
+        waits = Waits(waits_s=slot_s - due_s, own_s=own_s, remembered=found.remembered)
+    return found, waits, (end_s - due_s).tolist()
 
 
 def _interval_cell(cell: tuple[Service, int, float, int]) -> list[tuple[str, list[float]]]:
     service, slots, load, seeds = cell
-    generator = np.random.default_rng([7, SERVICES.index(service), slots, round(100 * load)])
+    generator = np.random.default_rng([27, SERVICES.index(service), slots, round(100 * load)])
     queue = Queue(service=service, slots=slots)
     rate = load * slots
     truth = _truth(queue, rate, generator)
-    served = queue.loaded(rate, BUDGETS_S[-1], generator, seeds)
-    rows = []
-    for budget_s in BUDGETS_S:
-        held: dict[float, list[bool]] = {share: [] for share in SHARES}
-        widths: dict[float, list[float]] = {share: [] for share in SHARES}
-        values: dict[float, list[float]] = {share: [] for share in SHARES}
-        for row in range(seeds):
-            latencies, found = measured(served, row, rate, budget_s, slots)
-            worth = min(found.independent, float(len(latencies)))
-            for share in SHARES:
-                each = quantile(latencies.tolist(), share, worth)
-                values[share].append(each.value_s)
+    held: dict[tuple[float, float], list[bool]] = defaultdict(list)
+    widths: dict[tuple[float, float], list[float]] = defaultdict(list)
+    values: dict[tuple[float, float], list[float]] = defaultdict(list)
+    for _ in range(0, seeds, AT_ONCE):
+        served = queue.loaded(rate, BUDGETS_S[-1], generator, min(AT_ONCE, seeds))
+        for budget_s, row in itertools.product(BUDGETS_S, range(len(served.end_s))):
+            found, waits, latencies = measured(served, row, rate, budget_s, slots)
+            known = distribution(latencies, found.independent, waits)
+            assert known is not None
+            for share, each in zip(SHARES, (known.p50, known.p90, known.p99), strict=True):
+                key = budget_s, share
+                values[key].append(each.value_s)
                 if each.low_s is not None and each.high_s is not None:
-                    held[share].append(each.low_s <= truth[share] <= each.high_s)
-                    widths[share].append(each.high_s - each.low_s)
-        for share in SHARES:
-            low, high = np.quantile(values[share], [0.025, 0.975])
-            oracle = float(high - low)
-            name = f"{service:11} {slots} {load:4.0%} {budget_s:4.0f} p{share * 100:.0f}"
-            wide = median(widths[share]) / oracle if widths[share] and oracle > 0 else 0.0
-            counts = [float(sum(held[share])), float(len(held[share])), float(seeds), wide]
-            rows.append((name, counts))
+                    held[key].append(each.low_s <= truth[share] <= each.high_s)
+                    widths[key].append(each.high_s - each.low_s)
+    rows = []
+    for key in itertools.product(BUDGETS_S, SHARES):
+        low, high = np.quantile(values[key], [0.025, 0.975])
+        oracle = float(high - low)
+        name = f"{service:11} {slots} {load:4.0%} {key[0]:4.0f} p{key[1] * 100:.0f}"
+        wide = median(widths[key]) / oracle if widths[key] and oracle > 0 else 0.0
+        counts = [float(sum(held[key])), float(len(held[key])), float(len(values[key])), wide]
+        rows.append((name, counts))
     return rows
 
 
@@ -107,8 +119,8 @@ def _truth(queue: Queue, rate: float, generator: np.random.Generator) -> dict[fl
     return {share: float(np.quantile(latencies, share)) for share in SHARES}
 
 
-def intervals(seeds: int) -> None:
-    cells = [(*each, seeds) for each in itertools.product(SERVICES, SLOTS, LOADS)]
+def intervals(services: Sequence[Service], seeds: int) -> None:
+    cells = [(*each, seeds) for each in itertools.product(services, SLOTS, LOADS)]
     pooled: Counter[str] = Counter()
     worst: list[tuple[float, str]] = []
     missing, wide, asked = [], [], 0
@@ -136,24 +148,29 @@ def intervals(seeds: int) -> None:
 
 def _overload_cell(cell: tuple[Service, int, float, int]) -> list[str]:
     service, slots, load, seeds = cell
-    generator = np.random.default_rng([8, SERVICES.index(service), slots, round(100 * load)])
+    generator = np.random.default_rng([28, SERVICES.index(service), slots, round(100 * load)])
     rate = load * slots
-    served = Queue(service=service, slots=slots).loaded(rate, BUDGETS_S[-1], generator, seeds)
+    found: Counter[tuple[float, str]] = Counter()
+    for _ in range(0, seeds, AT_ONCE):
+        served = Queue(service=service, slots=slots).loaded(
+            rate, BUDGETS_S[-1], generator, min(AT_ONCE, seeds)
+        )
+        for budget_s, row in itertools.product(BUDGETS_S, range(len(served.end_s))):
+            state, _, _ = measured(served, row, rate, budget_s, slots)
+            found[budget_s, state.stability] += 1
     said = []
     for budget_s in BUDGETS_S:
-        found: Counter[str] = Counter()
-        for row in range(seeds):
-            _, state = measured(served, row, rate, budget_s, slots)
-            found[state.stability] += 1
+        counts = [found[budget_s, name] for name in STABILITIES]
         shares = ", ".join(
-            f"{name} {found[name] / seeds:6.1%}" for name in ("stable", "undecided", "overloaded")
+            f"{name} {count / sum(counts):6.1%}"
+            for name, count in zip(STABILITIES, counts, strict=True)
         )
         said.append(f"{service:11} {slots} {load:5.0%} {budget_s:4.0f}: {shares}")
     return said
 
 
-def overload(seeds: int) -> None:
-    cells = [(*each, seeds) for each in itertools.product(SERVICES, SLOTS, LOADS + OVERLOADS)]
+def overload(services: Sequence[Service], seeds: int) -> None:
+    cells = [(*each, seeds) for each in itertools.product(services, SLOTS, LOADS + OVERLOADS)]
     with ProcessPoolExecutor(2) as pool:
         for said in pool.map(_overload_cell, cells):
             print("\n".join(said))
@@ -163,7 +180,7 @@ def _search_cell(cell: tuple[Service, int, float, int]) -> tuple[str, list[float
     warnings.simplefilter("ignore")
     service, slots, limit_s, seeds = cell
     queue = Queue(service=service, slots=slots)
-    key = [9, SERVICES.index(service), slots, round(10 * limit_s)]
+    key = [29, SERVICES.index(service), slots, round(10 * limit_s)]
     true_rate = highest_rate(queue, limit_s, np.random.default_rng(key))
     shares = [
         (search(queue, limit_s, BUDGETS_S[-1], np.random.default_rng([*key, seed])).sustained or 0)
@@ -174,10 +191,10 @@ def _search_cell(cell: tuple[Service, int, float, int]) -> tuple[str, list[float
     return f"{service:11} {slots} {limit_s:4g} s, true load {load:.2f}", shares
 
 
-def searches(seeds: int) -> None:
+def searches(services: Sequence[Service], seeds: int) -> None:
     cells = [
         (service, slots, limit_s, seeds)
-        for service, slots in itertools.product(SERVICES, SLOTS)
+        for service, slots in itertools.product(services, SLOTS)
         for limit_s in LIMITS_S[slots]
     ]
     every: list[float] = []
@@ -200,7 +217,7 @@ def _search_said(shares: list[float]) -> str:
 
 def _compared_cell(cell: tuple[Service, int, float, float, int]) -> tuple[str, int, int]:
     service, slots, load, slower, seeds = cell
-    key = [10, SERVICES.index(service), slots, round(100 * load), round(100 * slower)]
+    key = [30, SERVICES.index(service), slots, round(100 * load), round(100 * slower)]
     generator = np.random.default_rng(key)
     count = int(BUDGETS_S[0] * load * slots)
     shape = (seeds * REPEATS, count)
@@ -230,9 +247,9 @@ def _latencies(served: Served) -> Floats:
     return latencies[:, int(WARM_UP * latencies.shape[1]) :]
 
 
-def compared(seeds: int) -> None:
-    same = [(*each, 1.0, seeds) for each in itertools.product(SERVICES, SLOTS, LOADS)]
-    slower = [(*each, 0.7, 1.1, seeds) for each in itertools.product(SERVICES, SLOTS)]
+def compared(services: Sequence[Service], seeds: int) -> None:
+    same = [(*each, 1.0, seeds) for each in itertools.product(services, SLOTS, LOADS)]
+    slower = [(*each, 0.7, 1.1, seeds) for each in itertools.product(services, SLOTS)]
     different = total = 0
     with ProcessPoolExecutor(2) as pool:
         for name, up, down in pool.map(_compared_cell, same):

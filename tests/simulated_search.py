@@ -8,22 +8,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from armload.analysis.load.queue_model import SaturatedRun
 from armload.analysis.load.rate_search import (
     Attempt,
     Evidence,
     RateSearch,
-    SaturatedRun,
+    probed_per_client,
 )
 from armload.analysis.load.records import RateVerdict
-from armload.analysis.load.steady import ServedTimes, steady
+from armload.analysis.load.steady import ServedTimes, steady, waits_in
 from armload.analysis.statistics import Interval
 from tests.queues import SHARED, Floats, Queue
 
 PROMPT_SHARE = 0.2
 """Of a request's time in its slot, until the first token."""
-
-PROBED = 150.0
-"""Service times of the closed loop."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,11 +34,11 @@ class Found:
 
 def search(queue: Queue, limit_s: float, budget_s: float, generator: np.random.Generator) -> Found:
     """Search with an objective on the time to the first token."""
-    loop, probed_s = _closed(queue, limit_s, generator)
+    loop, probed_s = _closed(queue, limit_s, budget_s, generator)
     found = RateSearch(loop, budget_s - probed_s)
     spent_s, rates = probed_s, []
     while (attempt := found.next()) is not None:
-        verdict, evidence, took_s = _tried(queue, attempt, limit_s, generator)
+        verdict, evidence, took_s = _tried(queue, found, attempt, limit_s, generator)
         spent_s += took_s
         rates.append(attempt.rate)
         found.done(attempt, verdict, evidence, took_s)
@@ -68,9 +66,9 @@ def _first_s(slot_s: Floats, end_s: Floats) -> Floats:
 
 
 def _closed(
-    queue: Queue, limit_s: float, generator: np.random.Generator
+    queue: Queue, limit_s: float, budget_s: float, generator: np.random.Generator
 ) -> tuple[SaturatedRun, float]:
-    count = int(PROBED) * queue.slots
+    count = probed_per_client(queue.slots, budget_s / queue.slower) * queue.slots
     work = queue.work(generator, (count,)) * queue.slower
     free_s = [0.0] * queue.slots
     ends = []
@@ -92,7 +90,11 @@ def _closed(
 
 
 def _tried(
-    queue: Queue, attempt: Attempt, limit_s: float, generator: np.random.Generator
+    queue: Queue,
+    found: RateSearch,
+    attempt: Attempt,
+    limit_s: float,
+    generator: np.random.Generator,
 ) -> tuple[RateVerdict, Evidence | None, float]:
     looks_s = attempt.looks_s()
     count = int(attempt.rate * looks_s[-1] + 5 * math.sqrt(attempt.rate * looks_s[-1])) + 10
@@ -102,7 +104,7 @@ def _tried(
     evidence = None
     for number, now_s in enumerate(looks_s):
         evidence = _seen(queue, attempt, scheduled_s, slot_s, end_s, limit_s, now_s)
-        if evidence is not None and (verdict := attempt.look(number, evidence)) is not None:
+        if evidence is not None and (verdict := found.look(attempt, number, evidence)) is not None:
             return verdict, evidence, now_s
     return "undecided", evidence, looks_s[-1]
 
@@ -130,10 +132,13 @@ def _seen(
         slot_s=tuple(np.where(is_open, np.inf, begun_s).tolist()),
         end_s=tuple(np.where(is_open, np.inf, ends_s).tolist()),
     )
+    found = steady(times, attempt.rate, queue.slots)
+    margins_s = (limit_s - first_s).tolist()
     return Evidence(
         severities=(first_s / limit_s).tolist(),
-        margins_s=(limit_s - first_s).tolist(),
-        steady=steady(times, attempt.rate, queue.slots),
+        margins_s=margins_s,
+        waits=waits_in(margins_s, (begun_s - due_s)[:known].tolist(), found.remembered),
+        steady=found,
     )
 
 

@@ -22,9 +22,18 @@ from armload.report.load.page import load_page
 from armload.report.load.table import load_view
 from armload.report.pages import write_page
 from armload.runs.request import EngineSource, Metering, Request, Waiting
-from armload.serving.arrivals import Arrivals, read_stages
+from armload.serving.arrivals import MOST_REQUESTS, Arrivals, read_stages
 from armload.serving.dialects.dialect import Dialect
 from armload.serving.dialects.openai import OpenAiEmbeddings
+from armload.serving.expected import (
+    MOST_POINT_S,
+    WARMUP_SHARE,
+    AloneRequest,
+    expected,
+    point_told,
+    sized,
+    told,
+)
 from armload.serving.exports import export
 from armload.serving.load_runner import LoadRunner
 from armload.serving.loads import LoadFolder
@@ -35,7 +44,7 @@ from armload.serving.target import LoadLevel, LoadTarget, RateUnit, StopConditio
 from armload.serving.tokenizer import ServiceApi
 from armload.serving.traces import RequestTrace, read_trace_file
 from armload.serving.users import Users, read_seconds
-from armload.serving.workload import Lengths, read_lengths, synthetic
+from armload.serving.workload import Lengths, Workload, read_lengths, synthetic
 
 _NUMBER_OF_PREFIX = -2
 """Of the synthetic request whose prompt it is; those that are sent have others."""
@@ -259,21 +268,69 @@ def varied_rate(
     return found
 
 
+def is_sized(options: LoadOptions) -> bool:
+    """Return whether a rate lasts as long as its requests need, since nothing else is asked for."""
+    is_free = options.duration is None and options.requests is None
+    return bool(options.rate) and is_free and options.arrivals != "seed"
+
+
+def announced(
+    options: LoadOptions,
+    extent: StopCondition,
+    alone: AloneRequest | None,
+    work: Workload,
+    users: Users,
+    *,
+    paces: Sequence[LoadLevel],
+    gaps: Arrivals,
+    slots: int | None,
+    times: Sequence[float],
+    lengths: tuple[Lengths, Lengths] | None,
+    progress: Progress,
+) -> StopCondition:
+    """Say how long a load takes, and return how long a point of it lasts.
+
+    Args:
+        alone: what one request takes; none where it failed.
+        slots: requests that the service answers at a time; none where that is not known.
+        times: of all requests, of a load whose rate varies; else none.
+        lengths: of synthetic prompts and answers; none where answers have no tokens.
+    """
+    if is_sized(options):
+        extent = sized(extent, alone, work, users)
+    if alone is not None:
+        lasts = expected(
+            *(alone, work, paces, extent, gaps, options.seed),
+            slots=slots,
+            users=users,
+            times=times,
+        )
+        progress.say(told(lasts, paces, None if options.data else lengths))
+    if extent.warmup_s:
+        progress.say(point_told(extent))
+    return extent
+
+
 def extent_of(options: LoadOptions) -> StopCondition:
-    """Return how long a point lasts.
+    """Return how long a point lasts, at most.
 
     Raises:
         UsageError: the warm-up leaves no request.
     """
-    count = options.requests
+    count, duration_s = options.requests, options.duration
     if count is not None:
         unit = "conversation" if options.turns else "request"
-        _check_warmup(options.warmup, count, counted(count, unit))
+        _check_warmup(options.warmup or 0, count, counted(count, unit))
+    elif is_sized(options):
+        duration_s = min(MOST_POINT_S, MOST_REQUESTS / 2 / max(options.rate))
+    warms_up = options.rate and options.warmup is None and options.arrivals != "seed"
     is_endless = count is None and not options.stages
+    duration_s = duration_s or (DURATION_S if is_endless else None)
     return StopCondition(
-        duration_s=options.duration or (DURATION_S if is_endless else None),
+        duration_s=duration_s,
         requests=count,
-        warmup=options.warmup,
+        warmup=options.warmup or 0,
+        warmup_s=WARMUP_SHARE * duration_s if warms_up and duration_s and count is None else 0.0,
         timeout_s=options.timeout,
         failures=options.abort_on,
     )

@@ -30,6 +30,14 @@ _LEAST_TOKENS, _LEAST_REQUESTS = 8, 4
 """Of shorter prompts and answers, or fewer requests, a load shows little."""
 
 
+WARMUP_SHARE = 1 / 6
+"""Of a rate's time."""
+
+MOST_POINT_S = 600.0
+_LEAST_POINT_S, _POINT_REQUESTS = 60.0, 1000
+"""How long a rate lasts: many times what a request takes, since a queue forgets slowly."""
+
+
 class AloneRequest(Value):
     """What a request takes that a service answers alone.
 
@@ -119,6 +127,23 @@ def measure_alone(
         return asyncio.run(send())
 
 
+def sized(
+    extent: StopCondition, alone: AloneRequest | None, workload: Workload, users: Users
+) -> StopCondition:
+    """Return an extent that is long enough for what a request takes, and not longer than it was."""
+    most_s = extent.duration_s or MOST_POINT_S
+    request_s = 0.0 if alone is None else sum(_means_s(alone, workload, users))
+    duration_s = min(max(_LEAST_POINT_S, _POINT_REQUESTS * request_s), most_s)
+    share = extent.warmup_s / most_s
+    return extent.model_copy(update={"duration_s": duration_s, "warmup_s": share * duration_s})
+
+
+def point_told(extent: StopCondition) -> str:
+    """Say how long each rate lasts."""
+    duration, warmup = _time(extent.duration_s or 0.0), _time(extent.warmup_s)
+    return f"Each rate lasts {duration}, of which the first {warmup} are warm-up (not counted)."
+
+
 def expected(
     alone: AloneRequest,
     workload: Workload,
@@ -138,13 +163,7 @@ def expected(
         users: that send the requests; none for some that each send one.
         times: of all requests, of a load whose rate varies; else none.
     """
-    behave, numbers = users or Users(), itertools.count()
-    begun = [
-        behave.conversation(number, lambda: workload.ask(next(numbers)))
-        for number in range(_SAMPLED_REQUESTS)
-    ]
-    request_s = sum(map(alone.conversation_s, begun)) / len(begun)
-    pauses_s = fmean(sum(each.think_s) for each in begun)
+    request_s, pauses_s = _means_s(alone, workload, users)
     if times:
         at_a_time = min(len(times), slots or len(times))
         spans = [
@@ -158,7 +177,7 @@ def expected(
             _span_s(pace, extent, arrivals, seed, request_s, pauses_s, slots) for pace in paces
         ]
     return LoadDuration(
-        unit="conversation" if behave.turns else "request",
+        unit="conversation" if users and users.turns else "request",
         request_s=request_s,
         duration_s=len(paces) * extent.duration_s if extent.duration_s and not times else None,
         least_s=sum(least_s for least_s, _ in spans),
@@ -239,6 +258,16 @@ def _span_s(
 
     most_at_a_time = min(clients, slots or clients)
     return span_s(most_at_a_time), span_s(1 if slots else most_at_a_time)
+
+
+def _means_s(alone: AloneRequest, workload: Workload, users: Users | None) -> tuple[float, float]:
+    """Return what the requests of a conversation take on average, and the pauses between them."""
+    numbers = itertools.count()
+    begun = [
+        (users or Users()).conversation(number, lambda: workload.ask(next(numbers)))
+        for number in range(_SAMPLED_REQUESTS)
+    ]
+    return fmean(map(alone.conversation_s, begun)), fmean(sum(each.think_s) for each in begun)
 
 
 def _characters(ask: CompletionRequest) -> int:

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 
 from armload.analysis.load.findings import ClientLate
 from armload.analysis.load.metrics import metrics_of
+from armload.analysis.load.queue_model import SaturatedRun
 from armload.analysis.load.rate_search import (
     BUDGET_SERVICE_TIMES,
     Attempt,
     Evidence,
     RateSearch,
-    SaturatedRun,
     evidence_of,
+    probed_per_client,
     saturated,
 )
 from armload.analysis.load.records import Objectives, RateVerdict, RequestRecord
@@ -33,9 +34,6 @@ _MORE_FROM = 1.2
 """Times as many answers by twice the clients, or the slots were all busy before."""
 
 _FIRST_PER_CLIENT = 3
-_MOST_PER_CLIENT = 150
-_PROBED_SHARE = 0.05
-"""Of the whole search, which the closed loop may take."""
 
 
 def find_rate(
@@ -65,10 +63,10 @@ def find_rate(
     number = 0
     while (attempt := search.next()) is not None:
         number += 1
-        judge = RateJudge(attempt, objectives, slots, progress)
+        judge = RateJudge(search, attempt, objectives, slots, progress)
         planned = extent.model_copy(
             update={
-                "duration_s": attempt.warmup_s + attempt.length_s,
+                "duration_s": attempt.length_s,
                 "requests": None,
                 "warmup_s": attempt.warmup_s,
             }
@@ -114,8 +112,14 @@ class RateJudge:
     """
 
     def __init__(
-        self, attempt: Attempt, objectives: Objectives, slots: int | None, progress: Progress
+        self,
+        search: RateSearch,
+        attempt: Attempt,
+        objectives: Objectives,
+        slots: int | None,
+        progress: Progress,
     ) -> None:
+        self._search = search
         self._attempt = attempt
         self._objectives = objectives
         self._slots = slots
@@ -155,7 +159,7 @@ class RateJudge:
         if found is None:
             return
         self.evidence = found
-        self.verdict = self._attempt.look(number, found)
+        self.verdict = self._search.look(self._attempt, number, found)
         within = sum(each <= 1 for each in found.severities) / len(found.severities)
         decided = self.verdict or "not decided yet"
         self._progress.say(
@@ -182,7 +186,7 @@ def _probe(
         )
         _, records = probing.point(LoadLevel(concurrency=clients), planned)
         spent_s += max(record.end_s for record in records)
-        return saturated(records, clients, objectives)
+        return saturated(records, clients, objectives, knows_slots=slots is not None)
 
     loop = run(clients, _FIRST_PER_CLIENT)
     while slots is None and clients < _MOST_CLIENTS:
@@ -191,7 +195,7 @@ def _probe(
             break
         clients, loop = 2 * clients, more
     budget_s = max_time_s or BUDGET_SERVICE_TIMES * loop.service_s
-    per_client = int(min(_MOST_PER_CLIENT, _PROBED_SHARE * budget_s / loop.service_s))
+    per_client = probed_per_client(clients, budget_s / loop.service_s)
     if per_client > _FIRST_PER_CLIENT:
         loop = run(clients, per_client)
     progress.say(

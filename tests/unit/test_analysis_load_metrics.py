@@ -250,10 +250,11 @@ def test_the_interval_of_independent_samples_is_about_that_of_a_binomial_count()
 @pytest.mark.parametrize(
     ("count", "share", "independent", "is_given"),
     [
-        (400, 0.5, 15, False),
-        (400, 0.5, 17, True),
-        (400, 0.9, 20, False),
-        (400, 0.9, 23, True),
+        (400, 0.5, 19, False),
+        (400, 0.5, 21, True),
+        (70, 0.9, 60, False),
+        (400, 0.9, 21, True),
+        (4000, 0.99, 190, False),
         (400, 0.99, 400, False),
         (900, 0.99, 300, True),
     ],

@@ -16,7 +16,8 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from armload.boards.virtual.process import free_port
-from armload.cli.verbs.load import load
+from armload.cli.present_load import extent_of, is_sized
+from armload.cli.verbs.load import LoadOptions, load
 from armload.cli.verbs.serve import serve
 from armload.serving.loads import LoadFolder
 from tests.command_line import BIN, BOUND_BY_PERMISSIONS, typed
@@ -55,7 +56,39 @@ def test_a_newcomers_load_says_before_it_begins_how_long_it_takes(tmp_path: Path
     assert re.search(r"One request takes about [\d.]+ s alone; the load takes about", done.stderr)
     limits = [body["max_tokens"] for _, body in service.bodies]
     assert limits == [1, 8, 16, 16, 16, 16]
-    assert json.loads(done.stdout)["points"][0]["metrics"]["requests"] == 4
+    assert (
+        "Each rate lasts 1 s, of which the first 0.17 s are warm-up (not counted)." in done.stderr
+    )
+    metrics = json.loads(done.stdout)["points"][0]["metrics"]
+    assert (metrics["warmup"], metrics["requests"]) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "duration_s", "warmup_s", "warmup", "sized"),
+    [
+        ({"rate": (1.0,)}, 600.0, 100.0, 0, True),
+        ({"rate": (1.0, 10_000.0)}, 50.0, 50 / 6, 0, True),
+        ({"rate": (1.0,), "warmup": 3}, 600.0, 0.0, 3, True),
+        ({"rate": (1.0,), "duration": 30.0}, 30.0, 5.0, 0, False),
+        ({"rate": (1.0,), "duration": 30.0, "warmup": 0}, 30.0, 0.0, 0, False),
+        ({"rate": (1.0,), "requests": 30}, None, 0.0, 0, False),
+        ({"rate": (1.0,), "arrivals": "seed"}, 60.0, 0.0, 0, False),
+        ({"concurrency": (2,)}, 60.0, 0.0, 0, False),
+    ],
+)
+def test_a_rate_warms_up_for_a_sixth_of_its_time_unless_the_requests_are_counted(
+    words: dict[str, Any],
+    duration_s: float | None,
+    warmup_s: float,
+    warmup: int,
+    *,
+    sized: bool,
+) -> None:
+    options = LoadOptions(**words)
+    extent = extent_of(options)
+    assert (extent.duration_s, extent.warmup) == (duration_s, warmup)
+    assert extent.warmup_s == pytest.approx(warmup_s)
+    assert is_sized(options) == sized
 
 
 def test_clients_exports_and_a_key_from_a_file(tmp_path: Path) -> None:

@@ -10,8 +10,16 @@ from armload.core.progress import Silent
 from armload.serving.arrivals import Arrivals
 from armload.serving.dialects.dialect import CompletionRequest
 from armload.serving.dialects.every import DIALECTS, dialect_named
-from armload.serving.expected import AloneRequest, expected, measure_alone, told
+from armload.serving.expected import (
+    AloneRequest,
+    expected,
+    measure_alone,
+    point_told,
+    sized,
+    told,
+)
 from armload.serving.target import LoadLevel, LoadTarget, StopCondition
+from armload.serving.users import Users
 from armload.serving.workload import Lengths, Listed, Synthetic, read_lengths
 from tests.stub_service import stub_service
 
@@ -134,3 +142,27 @@ def test_a_load_that_fits_is_told_without_offers() -> None:
     assert told(found, [LoadLevel(rate=0.5)], LENGTHS) == (
         "One request takes about 0.14 s alone; the load takes about 38 s."
     )
+
+
+@pytest.mark.parametrize(
+    ("alone", "duration_s", "warmup_s"),
+    [
+        (SLOW, 600.0, 100.0),
+        (AloneRequest(prompt_s=0.1, prompt_characters=128 * 5 - 1, token_s=0.0), 100.0, 100 / 6),
+        (AloneRequest(prompt_s=0.01, prompt_characters=128 * 5 - 1, token_s=0.0), 60.0, 10.0),
+        (None, 60.0, 10.0),
+    ],
+)
+def test_a_rate_lasts_as_long_as_its_requests_need_within_ten_minutes(
+    alone: AloneRequest | None, duration_s: float, warmup_s: float
+) -> None:
+    most = StopCondition(duration_s=600.0, warmup_s=100.0, timeout_s=7.0)
+    found = sized(most, alone, synthetic(*LENGTHS), Users())
+    assert found.duration_s == pytest.approx(duration_s)
+    assert found.warmup_s == pytest.approx(warmup_s)
+    assert found.timeout_s == 7.0
+
+
+def test_how_long_a_rate_lasts_is_said_with_its_warm_up() -> None:
+    said = point_told(StopCondition(duration_s=600.0, warmup_s=100.0))
+    assert said == "Each rate lasts 10 min, of which the first 100 s are warm-up (not counted)."

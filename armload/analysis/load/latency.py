@@ -92,6 +92,18 @@ def severity(record: RequestRecord, objectives: Objectives) -> float:
     return max((value / limit for value, limit in known if value and limit), default=0.0)
 
 
+def margin_s(record: RequestRecord, objectives: Objectives | None) -> float:
+    """Return how much longer a request could have waited; minus infinity if it is not good."""
+    if objectives is None:
+        return math.inf
+    tpot = tpot_s(record)
+    if record.outcome != "ok" or (objectives.tpot_s and (tpot or 0.0) > objectives.tpot_s):
+        return -math.inf
+    limits = ((ttft_s(record), objectives.ttft_s), (e2e_s(record), objectives.e2e_s))
+    known = [(value, limit) for value, limit in limits if value is not None and limit is not None]
+    return min((limit - value for value, limit in known), default=math.inf)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Phases:
     """The phases of one request, each from its beginning to that of the next.

@@ -23,9 +23,9 @@ from armload.analysis.load.findings import (
     ServiceEnded,
     TokensUncounted,
 )
-from armload.analysis.load.quantiles import Distribution, distribution, share_interval
+from armload.analysis.load.quantiles import Distribution, Waits, distribution, share_interval
 from armload.analysis.load.records import LoadPoint, Objectives, RateVerdict, RequestRecord
-from armload.analysis.load.steady import SteadyState, judged, steady_state
+from armload.analysis.load.steady import SteadyState, judged, steady_state, waits_in
 from armload.analysis.load.users import (
     Abandoned,
     Conversations,
@@ -172,23 +172,35 @@ def metrics_of(
     queued = (point, measured) if held is None else in_steady_state(point, measured, held)
     steady = steady_state(*queued, slots)
     independent = _independent(point, measured, steady, held)
+    # Turns of a conversation are alike, whatever queues.
+    alone_steady = steady if held is None else None
 
     def summary(
-        records: Sequence[RequestRecord], figure: Callable[[RequestRecord], float | None]
+        records: Sequence[RequestRecord],
+        figure: Callable[[RequestRecord], float | None],
+        since: Callable[[RequestRecord], float | None] | None = None,
     ) -> Distribution | None:
-        known = [each for each in map(figure, records) if each is not None]
-        return distribution(known, independent)
+        both = [(record, value) for record in records if (value := figure(record)) is not None]
+        values = [value for _, value in both]
+        return distribution(values, independent, _waits(both, since, alone_steady))
+
+    def scheduled_s(record: RequestRecord) -> float:
+        return record.scheduled_s
+
+    def sent_s(record: RequestRecord) -> float | None:
+        return record.sent_s
 
     lateness = summary(measured, latency.lateness_s)
     # An answer that was given up had its first token, and its time is known.
     begun = [record for record in measured if record.outcome == "ok" or _was_left(record)]
-    ttft = summary(begun, latency.ttft_s)
+    ttft = summary(begun, latency.ttft_s, scheduled_s)
     texts = [record for record in ok if record.dimensions is None]
     ttft_from_sent = summary(
         [record for record in begun if record.dimensions is None],
         lambda record: _since_sent(record, latency.first_token_s(record)),
+        sent_s,
     )
-    e2e_from_sent = summary(ok, lambda record: _since_sent(record, record.end_s))
+    e2e_from_sent = summary(ok, lambda record: _since_sent(record, record.end_s), sent_s)
     cut_short = point.is_under_way or unknown > 0 or "cancelled" in failed
     doubts = _about_lateness(lateness, (ttft_from_sent or e2e_from_sent) if ok else None)
     if limited := failed["client-limit"]:
@@ -202,14 +214,7 @@ def metrics_of(
             else Incomplete(recorded=len(records), requests=point.requests)
         )
     cut_off = [record for record in ok if record.is_cut_off]
-    if cut_off:
-        filled = sum(record.has_filled(context_tokens) for record in cut_off)
-        doubts.append(AnswersCutOff(cut_off=len(cut_off), filled=filled, answers=len(ok)))
-    if ignored := [record.ignored_lines for record in ok if record.ignored_lines]:
-        doubts.append(LinesIgnored(lines=sum(ignored), answers=len(ignored)))
-    uncounted = sum(record.generated_tokens is None for record in ok)
-    if objectives is not None and objectives.tpot_s is not None and uncounted:
-        doubts.append(TokensUncounted(uncounted=uncounted, answers=len(ok)))
+    doubts += _about_answers(ok, cut_off, context_tokens, objectives)
     output = _sum(ok, lambda record: record.generated_tokens)
     prompts = _sum(ok, lambda record: record.prompt_tokens)
     if abandoned is not None:
@@ -230,14 +235,14 @@ def metrics_of(
         embedded=len(ok) - len(texts),
         prompt_tokens=prompts,
         output_tokens=output,
-        from_scheduled=Latencies(e2e=summary(ok, latency.e2e_s), ttft=ttft),
+        from_scheduled=Latencies(e2e=summary(ok, latency.e2e_s, scheduled_s), ttft=ttft),
         from_sent=Latencies(
             e2e=e2e_from_sent,
             ttft=ttft_from_sent,
         ),
         tpot=summary(ok, latency.tpot_s),
         itl=distribution([gap for record in ok for gap in latency.gaps_s(record)], independent),
-        queue=summary(ok, latency.queue_s),
+        queue=summary(ok, latency.queue_s, sent_s),
         lateness=lateness,
         goodput=None
         if objectives is None
@@ -249,6 +254,7 @@ def metrics_of(
             independent,
             point.verdict,
             steady,
+            stands_alone=held is None,
         ),
         steady=steady,
         independent=independent,
@@ -259,6 +265,24 @@ def metrics_of(
         valid=not doubts,
         findings=tuple(LoadFinding(figures=each, sentence=doubt(each)) for each in doubts),
     )
+
+
+def _about_answers(
+    ok: Sequence[RequestRecord],
+    cut_off: Sequence[RequestRecord],
+    context_tokens: int | None,
+    objectives: Objectives | None,
+) -> list[LoadFigures]:
+    doubts: list[LoadFigures] = []
+    if cut_off:
+        filled = sum(record.has_filled(context_tokens) for record in cut_off)
+        doubts.append(AnswersCutOff(cut_off=len(cut_off), filled=filled, answers=len(ok)))
+    if ignored := [record.ignored_lines for record in ok if record.ignored_lines]:
+        doubts.append(LinesIgnored(lines=sum(ignored), answers=len(ignored)))
+    uncounted = sum(record.generated_tokens is None for record in ok)
+    if objectives is not None and objectives.tpot_s is not None and uncounted:
+        doubts.append(TokensUncounted(uncounted=uncounted, answers=len(ok)))
+    return doubts
 
 
 def _was_left(record: RequestRecord) -> bool:
@@ -290,9 +314,18 @@ def _goodput(
     independent: float,
     searched: RateVerdict | None,
     steady: SteadyState | None,
+    *,
+    stands_alone: bool,
 ) -> Goodput:
     severities = [latency.severity(record, objectives) for record in measured]
     severities += [math.inf] * unknown
+    margins_s = [latency.margin_s(record, objectives) for record in measured]
+    waits = waits_in(
+        margins_s + [-math.inf] * unknown,
+        [(record.header_s or record.end_s) - record.scheduled_s for record in measured]
+        + [0.0] * unknown,
+        steady.remembered if steady and stands_alone else None,
+    )
     are_good = [each <= 1 for each in severities]
     good = sum(are_good)
     return Goodput(
@@ -303,7 +336,7 @@ def _goodput(
         requests_per_s=_per_s(good, duration_s),
         verdict=searched
         or (
-            judged(severities, independent, steady.stability if steady else None)
+            judged(severities, independent, steady.stability if steady else None, waits)
             if severities
             else "undecided"
         ),
@@ -321,6 +354,25 @@ def _independent(
         return min(steady.independent, float(count))
     # Those that are in a service at the same time slow each other down.
     return count / point.concurrency if point.concurrency else 0.0
+
+
+def _waits(
+    figures: Sequence[tuple[RequestRecord, float]],
+    since: Callable[[RequestRecord], float | None] | None,
+    steady: SteadyState | None,
+) -> Waits | None:
+    """Return what figures that count from ``since`` owe to a queue; none where it is not known."""
+    if since is None or steady is None or steady.remembered is None:
+        return None
+    waits_s = [
+        record.header_s - from_s
+        for record, _ in figures
+        if record.header_s is not None and (from_s := since(record)) is not None
+    ]
+    if len(waits_s) < len(figures):
+        return None
+    own_s = [value - wait_s for (_, value), wait_s in zip(figures, waits_s, strict=True)]
+    return Waits(waits_s=waits_s, own_s=own_s, remembered=steady.remembered)
 
 
 def _offered(point: LoadPoint, measured: Sequence[RequestRecord]) -> float | None:

@@ -1,90 +1,80 @@
 """The decisions of a search for the highest rate that a service sustains.
 
 A rate counts as sustained if its backlog does not grow, and the 90th percentile of how much of its
-objective each request takes is surely not above 1. Rates are tried upwards: once one is sustained,
-a higher one is tried with the same probability of error, since only the first that is too high can
-be an error (a fixed sequence of tests). Each time a rate is not shown to be sustained, a lower one
-gets a part of the probability that is left. Which rates are tried follows from a model of a queue;
-what is said of them does not.
+objective each request takes is surely not above 1. A descent begins with a rate and lowers it as
+long as it will not be shown to be sustained in the time that is left. It is one test: requests at
+the higher rates count for the lower ones, since at those even fewer would be late. From a rate that
+is sustained another descent begins above it. Its error is no additional one as long as none before
+it had to lower its rate: then all of their rates were low enough to be right (a fixed sequence of
+tests). After one that had to, the next gets a part of the probability that is left. Which rates are
+tried follows from a model of a queue; what is said of them does not.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import fmean, pvariance
 
-from armload.analysis.load.latency import e2e_s, severity, tpot_s, ttft_s
-from armload.analysis.load.quantiles import WIDENED
+from armload.analysis.load.latency import e2e_s, margin_s, severity
+from armload.analysis.load.quantiles import Waits
+from armload.analysis.load.queue_model import MISSED_UP_TO, Counted, QueueModel, SaturatedRun
 from armload.analysis.load.records import Objectives, RateVerdict, RequestRecord
-from armload.analysis.load.steady import (
-    SUSTAINED_FROM,
-    ServedTimes,
-    SteadyState,
-    correlation_s,
-    judged,
-    steady,
-)
-from armload.analysis.statistics import CONFIDENCE, COSINES, Interval, t_quantile
-from armload.core.values import Value
+from armload.analysis.load.steady import ServedTimes, SteadyState, judged, steady, waits_in
+from armload.analysis.statistics import CONFIDENCE, Interval
 
 BUDGET_SERVICE_TIMES = 3000.0
 """In which a search ends, if no time is given."""
 
+_PROBED, _PROBED_SHARE = 600.0, 0.1
+"""Requests of the closed loop, and the share of the search's time that it may take: more would show
+little more than how fast a service is, and fewer not even that."""
+
 _LEVELS = (0.8, 0.15, 0.05)
-"""Of the probability of error, for the first rates that are tried upwards, and each time that the
-search has to go down."""
+"""Of the probability of error, for the first descents, and after each that had to lower its rate
+before one was sustained."""
 
-_LOOKS: tuple[tuple[float, float], ...] = ((0.3, 0.2), (0.6, 0.3), (1.0, 0.5))
-"""At which share of a rate's time it is judged, with which share of its probability of error."""
+_LOOKS: tuple[tuple[float, float], ...] = (
+    (0.12, 0.03),
+    (0.25, 0.1),
+    (0.5, 0.2),
+    (0.75, 0.35),
+    (1.0, 0.7),
+)
+"""At which share of a descent's time its rate is judged, with which share of its probability of
+error. They add up to more than 1, since each look has the requests of those before: of means of
+independent samples one or more err with 0.95 of the whole probability."""
 
-_SPENT = 0.65
-"""Share of the time that is left which a rate may take, while there is none that is sustained."""
+_HOPES = 0.7
+"""Standard errors of luck that a rate may need to be shown to be sustained, or is given up."""
 
-_PER_S_DOUBT = 0.5
-"""Share of its 95% interval by which the saturated rate may be lower than it seems."""
+_SPENT = 0.7
+"""Share of the time that is left which a descent may take while no rate is sustained."""
 
-_WORTH_TRYING, _CLOSE, _LOWER = 1.05, 0.95, 0.88
-_LEAST_LOAD = 0.05
+_SAFE, _HOPED = 1.0, 0.5
+"""Standard errors that a rate is to be better than one that is shown in half of the cases: while no
+rate is sustained, and after that."""
+
+_HIGHER, _LEAST_HIGHER, _LOWER, _FAILED_LOWER = 1.04, 1.03, 0.96, 0.88
+_HOPEFUL = 0.5
+_BELOW_REFUTED = 0.97
 _FEWEST_REQUESTS = 20.0
-_LEAST_LEFT = 0.08
-_HOPELESS = (1.3, 1.1, 1.0)
-"""90th percentiles at which a rate is given up, at each look."""
-
-_LEAST_WARMUP, _MOST_WARMUP = 10.0, 0.2
-_REMEMBERED = 2.0
-_TRIED_UP_TO = 0.97
+_LEAST_LEFT = 0.05
 
 
-class SaturatedRun(Value):
-    """A closed loop with as many clients as a service has slots.
-
-    Attributes:
-        clients: that each had one request in the service.
-        per_s: requests/s that were answered, with 95% confidence.
-        spread: variance of a request's time, over the square of its mean.
-        margins_s: seconds by which each request was within the objectives on the time to its first
-            token and to its end; minus infinity if it failed or missed another objective.
-    """
-
-    clients: int
-    per_s: Interval
-    spread: float
-    margins_s: tuple[float, ...]
-
-    @property
-    def middle_per_s(self) -> float:
-        return (self.per_s.low + self.per_s.high) / 2
-
-    @property
-    def service_s(self) -> float:
-        """How long a request takes while all slots are busy."""
-        return self.clients / self.middle_per_s
+def probed_per_client(clients: int, service_times: float) -> int:
+    """Return how many requests each client sends in the closed loop of a search of that length."""
+    return max(1, int(min(_PROBED / clients, _PROBED_SHARE * service_times)))
 
 
 def saturated(
-    records: Sequence[RequestRecord], clients: int, objectives: Objectives | None
+    records: Sequence[RequestRecord],
+    clients: int,
+    objectives: Objectives | None,
+    *,
+    knows_slots: bool,
 ) -> SaturatedRun:
     """Return what a closed loop shows; at least one of its requests succeeded."""
     ok = [record for record in records if record.outcome == "ok"]
@@ -101,22 +91,11 @@ def saturated(
     error = 1.96 * math.sqrt(max(spread, 1 / answered) / answered)
     return SaturatedRun(
         clients=clients,
+        knows_slots=knows_slots,
         per_s=Interval(low=per_s * max(0.05, 1 - error), high=per_s * (1 + error)),
         spread=spread,
         margins_s=tuple(margin_s(record, objectives) for record in ok),
     )
-
-
-def margin_s(record: RequestRecord, objectives: Objectives | None) -> float:
-    """Return how much longer a request could have waited; minus infinity if it is not good."""
-    if objectives is None:
-        return math.inf
-    tpot = tpot_s(record)
-    if record.outcome != "ok" or (objectives.tpot_s and (tpot or 0.0) > objectives.tpot_s):
-        return -math.inf
-    limits = ((ttft_s(record), objectives.ttft_s), (e2e_s(record), objectives.e2e_s))
-    known = [(value, limit) for value, limit in limits if value is not None and limit is not None]
-    return min((limit - value for value, limit in known), default=math.inf)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,22 +105,51 @@ class Evidence:
     Attributes:
         severities: of its requests after the warm-up, in order.
         margins_s: likewise.
+        waits: of these requests; none where they are not known.
         steady: of the backlog.
     """
 
     severities: Sequence[float]
     margins_s: Sequence[float]
+    waits: Waits | None
     steady: SteadyState
 
-    def judged(self, level: float) -> RateVerdict:
-        """Say whether the rate is sustained, with a probability of error on either side."""
-        return judged(self.severities, self.steady.independent, self.steady.stability, level)
-
     @property
-    def middle(self) -> float:
-        """The 90th percentile of the severities."""
-        ordered = sorted(self.severities)
-        return ordered[max(0, math.ceil(SUSTAINED_FROM * len(ordered)) - 1)]
+    def counted(self) -> Counted:
+        return Counted(
+            requests=len(self.severities),
+            missed=sum(each > 1 for each in self.severities),
+            independent=min(self.steady.independent, float(len(self.severities))),
+        )
+
+
+def _judged_with(above: Sequence[Evidence], found: Evidence, level: float) -> RateVerdict:
+    """Say whether a rate is sustained, by its requests and those at higher rates."""
+    every = [*above, found]
+    verdict = judged(
+        list(chain.from_iterable(each.severities for each in every)),
+        sum(each.steady.independent for each in every),
+        found.steady.stability,
+        _joined(every),
+        level,
+    )
+    if verdict == "sustained" or not above:
+        return verdict
+    # That it is not, only its own requests can show.
+    return judged(
+        found.severities, found.steady.independent, found.steady.stability, found.waits, 0.0
+    )
+
+
+def _joined(every: Sequence[Evidence]) -> Waits | None:
+    waits = [each.waits for each in every if each.waits is not None]
+    if len(waits) < len(every):
+        return None
+    return Waits(
+        waits_s=list(chain.from_iterable(each.waits_s for each in waits)),
+        own_s=list(chain.from_iterable(each.own_s for each in waits)),
+        remembered=max(each.remembered for each in waits),
+    )
 
 
 def evidence_of(
@@ -167,20 +175,29 @@ def evidence_of(
     limit_s = min(objectives.ttft_s or math.inf, objectives.e2e_s or math.inf)
     severities: list[float] = []
     margins: list[float] = []
+    waits_s: list[float] = []
     for due_s, record in both:
         if record is not None:
             severities.append(severity(record, objectives))
             margins.append(margin_s(record, objectives))
+            waits_s.append((record.header_s or record.end_s) - due_s)
         elif now_s - due_s > (objectives.e2e_s or math.inf):
             severities.append((now_s - due_s) / limit_s)
             margins.append(limit_s - (now_s - due_s))
+            waits_s.append(now_s - due_s)
         else:
             break
     if len(severities) < 2:
         return None
     known = ServedTimes.of([record for _, record in ended], tells_slots=slots is not None)
     times = known.with_open(open_since_s)
-    return Evidence(severities=severities, margins_s=margins, steady=steady(times, rate, slots))
+    found = steady(times, rate, slots)
+    return Evidence(
+        severities=severities,
+        margins_s=margins,
+        waits=waits_in(margins, waits_s, found.remembered),
+        steady=found,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,27 +206,21 @@ class Attempt:
 
     Attributes:
         warmup_s: excluded from the figures.
-        length_s: after the warm-up, at most.
-        level: probability of an error.
+        looks: when it is judged, in seconds since its beginning, and with which probability of
+            error; at the last it ends.
     """
 
     rate: float
     warmup_s: float
-    length_s: float
-    level: float
+    looks: tuple[tuple[float, float], ...]
+
+    @property
+    def length_s(self) -> float:
+        """With its warm-up, at most."""
+        return self.looks[-1][0]
 
     def looks_s(self) -> tuple[float, ...]:
-        """Return when it is judged, in seconds since its beginning."""
-        return tuple(self.warmup_s + share * self.length_s for share, _ in _LOOKS)
-
-    def look(self, number: int, evidence: Evidence) -> RateVerdict | None:
-        """Judge the rate; none if it has to go on."""
-        _, share = _LOOKS[number]
-        verdict = evidence.judged(share * self.level)
-        if verdict != "undecided":
-            return verdict
-        is_last = number == len(_LOOKS) - 1
-        return "undecided" if is_last or evidence.middle > _HOPELESS[number] else None
+        return tuple(at_s for at_s, _ in self.looks)
 
 
 class RateSearch:
@@ -224,131 +235,130 @@ class RateSearch:
     """
 
     def __init__(self, loop: SaturatedRun, budget_s: float) -> None:
-        self._loop = loop
+        self._model = QueueModel(loop)
         self._budget_s = self._left_s = budget_s
-        self._per_s = loop.per_s
-        self._spread = loop.spread
-        self._margins_s = loop.margins_s
-        self._queueing = 1.0
-        self._descents = 0
-        self._given_up = math.inf
+        self._lowered = 0
         self.sustained: float | None = None
+        self._below = math.inf
+        self._begin_descent()
         self.refuted = loop.per_s.high
+
+    def _begin_descent(self) -> None:
+        self._descent_s = self._left_s * self._spent
+        self._gone_s = 0.0
+        self._above: list[Evidence] = []
+
+    @property
+    def _spent(self) -> float:
+        return _SPENT if self.sustained is None and self._lowered == 0 else 1.0
 
     def next(self) -> Attempt | None:
         """Return the rate to try next; none at the end."""
-        if self._left_s <= max(0.0, _LEAST_LEFT * self._budget_s) or self._descents >= len(_LEVELS):
+        while self._left_s > max(0.0, _LEAST_LEFT * self._budget_s) and self._lowered < len(
+            _LEVELS
+        ):
+            level = _LEVELS[self._lowered] * (1 - CONFIDENCE)
+            rate = self._rate(_LOOKS[-1][1] * level)
+            if rate is not None:
+                return self._attempt(rate, level)
+            if not self._above:
+                break
+            self._lowered += 1
+            self._begin_descent()
+        return None
+
+    def _rate(self, level: float) -> float | None:
+        luck = _SAFE if self.sustained is None else _HOPED
+        left_s = self._descent_s - self._gone_s
+        rate = self._model.highest_rate(left_s, level, luck, _sum(self._above))
+        if rate is None and self._above:
             return None
-        level = _LEVELS[self._descents] * (1 - CONFIDENCE)
-        left_s = self._left_s * (_SPENT if self.sustained is None else 1.0)
-        rate = min(self._expected(left_s, level), _CLOSE * self.refuted)
-        if self.sustained is not None:
-            rate = min(rate, _CLOSE * self._given_up)
-            if rate < _WORTH_TRYING * self.sustained:
-                return None
-        else:
-            rate = min(rate, _LOWER * self._given_up)
-        rate = float(f"{rate:.3g}")
-        load = min(rate / self._middle_per_s, _TRIED_UP_TO)
-        service_s = self._loop.clients / self._middle_per_s
-        warmup_s = max(_LEAST_WARMUP * service_s, _REMEMBERED * self._remembers_s(load))
-        warmup_s = min(warmup_s, _MOST_WARMUP * left_s)
-        if rate * (left_s - warmup_s) < _FEWEST_REQUESTS:
-            return None
-        return Attempt(rate=rate, warmup_s=warmup_s, length_s=left_s - warmup_s, level=level)
+        rate = rate or 0.0
+        if self.sustained is not None and not self._above:
+            rate = max(rate, _HIGHER * self.sustained)
+        elif rate == 0:
+            rate = _HOPEFUL * self._model.per_s
+        rate = float(f"{min(rate, self._below, _BELOW_REFUTED * self.refuted):.3g}")
+        is_higher = self.sustained is None or rate > _LEAST_HIGHER * self.sustained
+        measured_s = left_s - self._model.warmup_s(rate, left_s)
+        return rate if is_higher and rate * measured_s >= _FEWEST_REQUESTS else None
+
+    def _attempt(self, rate: float, level: float) -> Attempt:
+        left_s = self._descent_s - self._gone_s
+        warmup_s = self._model.warmup_s(rate, left_s)
+        looks = [(share * self._descent_s - self._gone_s, part * level) for share, part in _LOOKS]
+        return Attempt(
+            rate=rate,
+            warmup_s=warmup_s,
+            looks=(
+                *(each for each in looks[:-1] if rate * (each[0] - warmup_s) > _FEWEST_REQUESTS),
+                (left_s, looks[-1][1]),
+            ),
+        )
+
+    def look(self, attempt: Attempt, number: int, evidence: Evidence) -> RateVerdict | None:
+        """Judge a rate; none if it has to go on."""
+        at_s, level = attempt.looks[number]
+        verdict = _judged_with(self._above, evidence, level)
+        if verdict != "undecided":
+            return verdict
+        if number == len(attempt.looks) - 1:
+            return "undecided"
+        is_promising = self._is_promising(attempt, at_s, evidence)
+        return None if is_promising or not self._has_other(at_s, evidence) else "undecided"
 
     def done(
         self, attempt: Attempt, verdict: RateVerdict, evidence: Evidence | None, spent_s: float
     ) -> None:
         """Take what a rate has shown, and how long it took."""
         self._left_s -= spent_s
+        self._gone_s += spent_s
+        if evidence is not None:
+            self._model.learn(attempt.rate, evidence.margins_s, evidence.steady.most_per_s)
+        if verdict == "not sustained":
+            self.refuted = min(self.refuted, attempt.rate)
         if verdict == "sustained":
             self.sustained = attempt.rate
+            self._lowered += bool(self._above)
+            self._below = math.inf
+            self._begin_descent()
         else:
-            if self.sustained is None:
-                self._descents += 1
-            else:
-                # The sequence of tests upwards ends with the first that is not passed.
-                self._descents = len(_LEVELS)
-            self._given_up = min(self._given_up, attempt.rate)
-            if verdict == "not sustained":
-                self.refuted = min(self.refuted, attempt.rate)
-        if evidence is not None:
-            self._learn(attempt.rate, evidence)
+            self._below = (_FAILED_LOWER if evidence is None else _LOWER) * attempt.rate
+            if evidence is not None:
+                self._above.append(evidence)
 
-    def _expected(self, length_s: float, level: float) -> float:
-        """Return the highest rate that would be shown to be sustained, by the model of a queue."""
-        deviations = t_quantile(1 - _LOOKS[-1][1] * level, COSINES)
-
-        def is_shown(load: float) -> bool:
-            missed = self._missed(load, self._queueing)
-            if missed >= 1 - SUSTAINED_FROM:
-                return False
-            independent = (1 - _MOST_WARMUP) * length_s / self._remembers_s(load)
-            beyond = (1 - SUSTAINED_FROM) * independent
-            error = math.sqrt(SUSTAINED_FROM * (1 - SUSTAINED_FROM) / independent)
-            reach = error * deviations * (1 + WIDENED / beyond)
-            apart = math.log((1 - SUSTAINED_FROM) / missed) if missed > 0 else math.inf
-            return apart >= reach / (1 - SUSTAINED_FROM)
-
-        doubt = 1 - _PER_S_DOUBT * _relative(self._per_s)
-        return max(_highest(is_shown), _LEAST_LOAD) * self._middle_per_s * doubt
-
-    def _remembers_s(self, load: float) -> float:
-        service_s = self._loop.clients / self._middle_per_s
-        return correlation_s(load, self._loop.clients, service_s, self._spread)
-
-    @property
-    def _middle_per_s(self) -> float:
-        return (self._per_s.low + self._per_s.high) / 2
-
-    def _learn(self, rate: float, evidence: Evidence) -> None:
-        found = evidence.steady.most_per_s
-        if found is not None and _relative(found) < _relative(self._per_s):
-            self._per_s = found
-        load = min(rate / self._middle_per_s, _TRIED_UP_TO)
-        margins = sorted(each for each in evidence.margins_s if math.isfinite(each))
-        if not margins or not math.isfinite(margins[0]):
-            return
-        lowest_s = margins[int((1 - SUSTAINED_FROM) * len(margins))]
-        usual = sorted(self._margins_s)
-        if lowest_s > usual[int((1 - SUSTAINED_FROM) * len(usual))]:
-            # In the closed loop, requests took longer than they do at a rate.
-            self._margins_s = tuple(evidence.margins_s)
-        # How many times as long requests wait as the model says.
-        self._queueing = math.exp(
-            _highest(
-                lambda share: (
-                    self._missed(load, math.exp(6 * share - 3), lowest_s) <= 1 - SUSTAINED_FROM
-                )
-            )
-            * 6
-            - 3
+    def _is_promising(self, attempt: Attempt, at_s: float, evidence: Evidence) -> bool:
+        """Return whether a rate will be shown to be sustained if it goes on as until now."""
+        end_s, level = attempt.looks[-1]
+        own = evidence.counted
+        times = (end_s - attempt.warmup_s) / max(at_s - attempt.warmup_s, 1e-9)
+        before = _sum(self._above)
+        expected = Counted(
+            requests=before.requests + times * own.requests,
+            missed=before.missed + times * own.missed,
+            independent=before.independent + times * own.independent,
         )
+        chance = self._model.error(attempt.rate, own.requests) / MISSED_UP_TO
+        lucky = expected.model_copy(update={"missed": expected.missed * math.exp(-_HOPES * chance)})
+        return self._model.shows(attempt.rate, lucky, level, 0.0)
 
-    def _missed(self, load: float, queueing: float, from_s: float = 0.0) -> float:
-        """Return the share of requests that wait longer than their margin, less ``from_s``.
-
-        That requests wait at all, and how long, is Sakasegawa's approximation of the queue of
-        several slots ("An Approximation Formula", 1977), with exponential waits.
-        """
-        clients = self._loop.clients
-        waits = load ** (math.sqrt(2 * (clients + 1)) - 1)
-        mean_s = queueing * (1 + self._spread) / 2 / self._middle_per_s / (1 - load)
-        return fmean(
-            1.0 if margin < from_s else waits * math.exp(-(margin - from_s) / mean_s)
-            for margin in self._margins_s
-        )
-
-
-def _relative(found: Interval) -> float:
-    return (found.high - found.low) / (found.high + found.low)
+    def _has_other(self, at_s: float, evidence: Evidence) -> bool:
+        """Return whether another rate would be shown to be sustained from now on."""
+        luck = _SAFE if self.sustained is None else _HOPED
+        levels = [each * (1 - CONFIDENCE) * _LOOKS[-1][1] for each in _LEVELS]
+        here_s = self._descent_s - self._gone_s - at_s
+        later_s = self._left_s - at_s
+        above = _sum([*self._above, evidence])
+        found = self._model.highest_rate(here_s, levels[self._lowered], luck, above)
+        if found is None and self._lowered + 1 < len(levels):
+            found = self._model.highest_rate(later_s, levels[self._lowered + 1], luck, Counted())
+        return found is not None
 
 
-def _highest(holds: Callable[[float], bool]) -> float:
-    """Return up to where something holds, between 0 and what is tried at most."""
-    low, high = 0.0, _TRIED_UP_TO
-    for _ in range(20):
-        middle = (low + high) / 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
+def _sum(every: Sequence[Evidence]) -> Counted:
+    counts = [each.counted for each in every]
+    return Counted(
+        requests=sum(each.requests for each in counts),
+        missed=sum(each.missed for each in counts),
+        independent=sum(each.independent for each in counts),
+    )

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from armload.analysis.load.latency import queue_s
-from armload.analysis.load.quantiles import highest, lowest, share_interval
+from armload.analysis.load.quantiles import Waits, highest, lowest, share_interval
 from armload.analysis.load.records import LoadPoint, RateVerdict, RequestRecord
 from armload.analysis.statistics import CONFIDENCE, Interval, long_run_variance
 from armload.core.values import Value
@@ -34,11 +34,11 @@ FEWEST_TO_REFUTE = 5.0
 FEWEST_SATURATED = 20
 """Answers while all slots are busy; fewer do not show how fast a service can be."""
 
-_SURE, _RATHER = 1.645, 0.8
-"""Standard errors. Between 98% and 100% of the capacity, more than 5% of loads are called
-overloaded, and at 100% a fifth."""
+_SURE, _RATHER, _NEAR = 1.645, 0.5, 0.05
+"""Standard errors, and a share of the capacity. Of loads at 95% of it, at most 5% are called
+overloaded; at 100%, three of ten."""
 
-_DEVIATIONS = 1.5
+DEVIATIONS = 1.75
 """Standard errors that are added to the utilisation: where it is underestimated, so is all that
 follows from it."""
 
@@ -47,6 +47,10 @@ _CAUTION = 1.6
 
 FEWEST_RETURNS = 5
 """Times that the backlog must fall from its upper quarter to its lower to be called stable."""
+
+_AT_LEAST, _CONSTANT = 2.0, 0.7
+"""Requests that are alike in any queue; and the share of a queue's memory that remains where all
+take the same time. Fitted to simulated queues."""
 
 _MOST_LOADED = 0.995
 _SELDOM_FULL = 0.8
@@ -62,6 +66,8 @@ class SteadyState(Value):
         length_s: from the first measured request to the last.
         service_s: mean time of a request in a slot; from its sending where slots are not known.
         correlation_s: the length that counts as one independent observation.
+        remembered: requests that come while the queue remembers how long it was; none where slots
+            are not known.
         open_at_end: requests without an answer when the last one came.
         most_per_s: requests/s that are answered while all slots are busy, with 95% confidence;
             none where they seldom were.
@@ -71,6 +77,7 @@ class SteadyState(Value):
     length_s: float
     service_s: float
     correlation_s: float
+    remembered: float | None = None
     open_at_end: int
     most_per_s: Interval | None = None
 
@@ -100,6 +107,7 @@ def judged(
     severities: Sequence[float],
     independent: float,
     stability: Stability | None,
+    waits: Waits | None = None,
     level: float = (1 - CONFIDENCE) / 2,
 ) -> RateVerdict:
     """Say whether a rate is sustained, with a probability of error.
@@ -108,18 +116,33 @@ def judged(
         severities: how much of its objectives each request took.
         independent: observations that they are worth.
         stability: of the backlog; none in a closed loop.
+        waits: that the requests' excess over their objectives is made of; none where that is not
+            known.
     """
     failed = sum(each == math.inf for each in severities)
     if stability == "overloaded" or failed > max(FEWEST_TO_REFUTE, len(severities) / 2):
         return "not sustained"
-    if highest(severities, SUSTAINED_FROM, independent, level) <= 1:
+    if highest(severities, SUSTAINED_FROM, independent, level, waits) <= 1:
         return "sustained"
-    if lowest(severities, SUSTAINED_FROM, independent, (1 - CONFIDENCE) / 2) > 1:
+    if lowest(severities, SUSTAINED_FROM, independent, (1 - CONFIDENCE) / 2, waits) > 1:
         return "not sustained"
     # Few observations are enough where hardly any request was within the objectives.
     share = share_interval([each <= 1 for each in severities], independent)
     missed = independent >= FEWEST_TO_REFUTE and share is not None and share.high < SUSTAINED_FROM
     return "not sustained" if missed else "undecided"
+
+
+def waits_in(
+    margins_s: Sequence[float], waits_s: Sequence[float], remembered: float | None
+) -> Waits | None:
+    """Return what requests' excess over their objectives owes to a queue; none if not known."""
+    if remembered is None:
+        return None
+    return Waits(
+        waits_s=waits_s,
+        own_s=[-margin_s - wait_s for margin_s, wait_s in zip(margins_s, waits_s, strict=True)],
+        remembered=remembered,
+    )
 
 
 class ServedTimes(Value):
@@ -172,20 +195,27 @@ def steady(times: ServedTimes, rate: float, slots: int | None) -> SteadyState:
     backlog = _Backlog(begun_s[np.isfinite(begun_s)], end_s[ended], last_s)
     full = backlog.full(known or max(1, backlog.level(0.1, since_s=backlog.middle_s)))
     most = _most_per_s(full, spread)
-    recurs = backlog.returns() >= FEWEST_RETURNS
+    open_at_end = int((end_s > last_s).sum())
+    # Where slots are known, a queue that grows keeps them all busy.
     if known is not None and length_s >= _LEAST_SERVICE_TIMES * service_s:
         recurs = full.share < _SELDOM_FULL
-    open_at_end = int((end_s > last_s).sum())
-    remembers_s = (
-        _estimated_correlation_s(rate, known, service_s, spread, int(ended.sum()), most)
-        if known
-        else max(service_s, _observed_correlation_s(end_s[ended] - due_s[ended], length_s))
-    )
+        grows = not recurs
+    else:
+        recurs = backlog.returns() >= FEWEST_RETURNS
+        grows = open_at_end > _lag(full, rate, length_s)
+    if known:
+        load = _cautious_load(rate, known, service_s, spread, int(ended.sum()), most)
+        remembers_s = correlation_s(load, known, service_s, spread)
+        remembered = remembered_requests(rate, remembers_s - service_s, spread)
+    else:
+        remembers_s = max(service_s, _observed_correlation_s(end_s[ended] - due_s[ended], length_s))
+        remembered = None
     return SteadyState(
-        stability=_stability(full, rate, spread, open_at_end, length_s, recurs=recurs),
+        stability=_stability(full, rate, spread, recurs=recurs, grows=grows),
         length_s=length_s,
         service_s=service_s,
         correlation_s=remembers_s,
+        remembered=remembered,
         open_at_end=open_at_end,
         most_per_s=most,
     )
@@ -263,20 +293,23 @@ def _most_per_s(full: _Full, spread: float) -> Interval | None:
     return Interval(low=per_s * max(0.0, 1 - 1.96 * error), high=per_s * (1 + 1.96 * error))
 
 
-def _stability(
-    full: _Full, rate: float, spread: float, open_at_end: int, length_s: float, *, recurs: bool
-) -> Stability:
+def _lag(full: _Full, rate: float, length_s: float) -> float:
+    """Return half of how many requests are open at the end if the service lags as it does."""
+    return (rate - full.answered / full.seconds) * length_s / 2 if full.seconds > 0 else math.inf
+
+
+def _stability(full: _Full, rate: float, spread: float, *, recurs: bool, grows: bool) -> Stability:
     if full.answered >= FEWEST_SATURATED and full.seconds > 0:
         per_s, error = full.answered / full.seconds, _relative_error(full, spread)
-        grown = (rate - per_s) * length_s / 2
-        if per_s * (1 + _RATHER * error) < rate and open_at_end > grown:
+        rather = max(_RATHER, _SURE - _NEAR / error)
+        if per_s * (1 + rather * error) < rate and grows:
             return "overloaded"
         if per_s * (1 - _SURE * error) > rate:
             return "stable"
     return "stable" if recurs else "undecided"
 
 
-def _estimated_correlation_s(
+def _cautious_load(
     rate: float,
     slots: int,
     service_s: float,
@@ -284,10 +317,10 @@ def _estimated_correlation_s(
     count: int,
     most_per_s: Interval | None,
 ) -> float:
-    load = rate * service_s * (1 + _DEVIATIONS * math.sqrt(spread / count)) / slots
+    load = rate * service_s * (1 + DEVIATIONS * math.sqrt(spread / count)) / slots
     if most_per_s is not None:
         load = max(load, 2 * rate / (most_per_s.low + most_per_s.high))
-    return correlation_s(load, slots, service_s, spread)
+    return load
 
 
 def correlation_s(load: float, slots: int, service_s: float, spread: float) -> float:
@@ -303,6 +336,16 @@ def correlation_s(load: float, slots: int, service_s: float, spread: float) -> f
     load = min(_MOST_LOADED, load)
     queues = (1 + load) / (1 - load) ** 2 * (1 + spread) / 2 / slots
     return service_s * (1 + queues)
+
+
+def remembered_requests(rate: float, remembers_s: float, spread: float) -> float:
+    """Return how many requests come while a queue remembers how long it was.
+
+    Args:
+        remembers_s: the integrated autocorrelation time of the queue alone.
+        spread: of service times, as for ``correlation_s``.
+    """
+    return (rate * remembers_s + _AT_LEAST) * (_CONSTANT + (1 - _CONSTANT) * min(1.0, spread))
 
 
 def _observed_correlation_s(latencies: Floats, length_s: float) -> float:

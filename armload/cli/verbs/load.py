@@ -35,7 +35,8 @@ class RequestOptions(OptionGroup):
         Option(
             "seconds in which requests are sent",
             "SECONDS",
-            f"{DURATION_S:g}, unless --requests",
+            f"{DURATION_S:g}, unless --requests; of a rate 1,000 times what a request takes, from "
+            "60 to 600",
         ),
     ] = None
     requests: Annotated[
@@ -258,9 +259,14 @@ class LoadOptions(
         Option("times to run each rate, each with another schedule: what compare needs", "N"),
     ] = 1
     warmup: Annotated[
-        Annotated[int, Field(ge=0, le=1_000_000)],
-        Option("first requests of each rate to exclude from the figures", "N"),
-    ] = 0
+        Annotated[int, Field(ge=0, le=1_000_000)] | None,
+        Option(
+            "first requests of each rate to exclude from the figures",
+            "N",
+            "those of the first sixth of a rate's time; 0 with --requests, --concurrency, or "
+            "--arrivals seed",
+        ),
+    ] = None
     abort_on: Annotated[
         RequestCount | None,
         Option(
@@ -312,6 +318,7 @@ def load(options: LoadOptions) -> None:
     from armload.analysis.load.records import read_objectives
     from armload.cli import terminal
     from armload.cli.present_load import (
+        announced,
         check_combination,
         extent_of,
         load_and_present,
@@ -327,7 +334,7 @@ def load(options: LoadOptions) -> None:
     from armload.serving.arrivals import read_arrivals
     from armload.serving.dialects.dialect import CompletionRequest
     from armload.serving.dialects.every import dialect_named
-    from armload.serving.expected import expected, measure_alone, told
+    from armload.serving.expected import measure_alone
     from armload.serving.exports import read_formats
     from armload.serving.find_rate import find_rate as search
     from armload.serving.load_runner import LoadRunner
@@ -402,16 +409,17 @@ def load(options: LoadOptions) -> None:
         at_a_time = (target.settings or {}).get("slots")
         if not options.find_rate:
             alone = measure_alone(target, work, extent.timeout_s, progress)
-            if alone is not None:
-                lengths = (prompt, answer or read_lengths("n-predict", N_PREDICT))
-                lasts = expected(
-                    *(alone, work, paces * options.repeats, extent, gaps, number),
-                    slots=at_a_time,
-                    users=users,
-                    times=varied.times if varied else (),
-                )
-                has_lengths = not data and spoken.is_streamed
-                progress.say(told(lasts, paces, lengths if has_lengths else None))
+            extent = announced(
+                *(options, extent, alone, work, users),
+                paces=paces * options.repeats,
+                gaps=gaps,
+                slots=at_a_time,
+                times=varied.times if varied else (),
+                lengths=(prompt, answer or read_lengths("n-predict", N_PREDICT))
+                if spoken.is_streamed
+                else None,
+                progress=progress,
+            )
 
         def run() -> object:
             if varied is not None:

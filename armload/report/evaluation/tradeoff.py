@@ -194,7 +194,7 @@ def _energy_section(number: int, each: Tradeoff) -> Section:
         title=f"Accuracy against energy: {way_line(each)}",
         blocks=(
             *(Paragraph(text=line, style="result") for line in energy_lines(each)),
-            *(paragraphs(figure.sentence, style="soft") if figure else ()),
+            *paragraphs(figure.sentence if figure else "", style="soft"),
             *([figure] if figure else []),
         ),
         style="figure",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from armload.analysis.load.assessed import AssessedPoint
+from armload.analysis.load.capacity import capacity_of
 from armload.analysis.load.metrics import Metrics, metrics_of
 from armload.analysis.load.quantiles import Quantile
 from armload.analysis.load.records import (
@@ -219,6 +220,19 @@ def test_an_abandoned_request_is_outside_the_objectives_and_its_tokens_count() -
     assert said == (
         "users abandoned 2 of 3 requests, 1 of them before any text had come. The latencies to "
         "the end of an answer are of the others, which were the faster ones."
+    )
+
+
+def test_a_rate_at_which_users_give_up_is_not_sustained_for_that_reason() -> None:
+    records = [alone(number, float(number)) for number in range(10)]
+    records += [alone(number, float(number), outcome="abandoned") for number in range(10, 30)]
+    found = figures(records, slo="e2e=9s", rate=1.0)
+    point = AssessedPoint(rate=1.0, concurrency=None, metrics=found, telemetry=Telemetry(), slow={})
+    capacity = capacity_of([point])
+    assert capacity is not None
+    assert capacity.sentence == (
+        "Does not sustain 1 request/s within the SLO (33% of 30 requests). Users give up: 20 of "
+        "30 requests."
     )
 
 

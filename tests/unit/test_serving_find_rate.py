@@ -164,7 +164,7 @@ WORDS = ("--find-rate", "--n-predict", "2", "--json")
 def test_it_says_beforehand_how_long_it_takes_and_at_the_end_what_is_sustained(
     tmp_path: Path,
 ) -> None:
-    slow = ("--slo", "e2e=2s", "--max-time", "40")
+    slow = ("--slo", "e2e=2s", "--max-time", "15")
     with stub_service(header_s=0.06, slots=2) as service:
         done = typed(tmp_path, "load", "--url", service.url, *WORDS, *slow)
     assert done.returncode == 0, done.stderr
@@ -175,7 +175,7 @@ def test_it_says_beforehand_how_long_it_takes_and_at_the_end_what_is_sustained(
     most = found["capacity"]["most_per_s"]
     assert most["low"] <= float(said[1]) <= most["high"]
     assert all(point["rate"] <= most["high"] for point in found["points"])
-    # How far a search comes in 40 s depends on this machine; what it decides is simulated below.
+    # How far a search comes in 15 s depends on this machine; what it decides is simulated below.
     rate, sentence = found["capacity"]["rate"], found["capacity"]["sentence"]
     if rate is None:
         assert sentence.startswith("Undecided at ") or "fell behind schedule" in done.stderr

@@ -45,7 +45,7 @@ from tests.command_line import BOUND_BY_PERMISSIONS, run
         (["bench", "--model", "README.md"], 3, 'begins with "# ar" instead of "GGUF"'),
         (["bench", "--model", "/dev/null"], 2, "/dev/null is not a regular file"),
         (["bench", "--plan", "none.yaml"], 2, "A plan file holds options of armload bench"),
-        (["bench", "--board", "dayu200,virtual"], 2, "Repeat the command for each board."),
+        (["board.probe", "--board", "dayu200,virtual"], 2, "Repeat the command for each board."),
         (["eval", "--max-time", "30x"], 2, "must be a time above 0, such as 90s, 30m or 2h"),
         (
             ["eval", "--max-time", "30m", "--task", "logits"],

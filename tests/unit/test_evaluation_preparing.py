@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from armload.cli.verbs.evaluation import EvalOptions, evaluate
-from armload.core.errors import UsageError
+from armload.core.errors import ArmloadError, UsageError
 from armload.core.progress import Silent
 from armload.evaluation.data import load_questions
 from armload.evaluation.items import items_of
@@ -50,11 +50,14 @@ def test_an_evaluation_is_resumed_with_the_grader_that_is_asked_for() -> None:
 
 @pytest.mark.parametrize("option", ["context_tokens", "source", "ref", "compiler"])
 def test_what_decides_the_answers_makes_another_evaluation(workspace: Path, option: str) -> None:
+    (workspace / "boards").mkdir(exist_ok=True)
+    beyond = "target: rk3568\nreach: {kind: hdc, program: no-such-hdc}\n"
+    (workspace / "boards" / "beyond.yaml").write_text(beyond)
     begun = []
     for more in ({option: "16"}, {option: "16"}, {option: "32"}, {}):
-        with pytest.raises(UsageError, match="no board named 'nowhere'"):
+        with pytest.raises(ArmloadError):
             evaluate.body(
-                EvalOptions.typed({"board": "nowhere", "model": MODEL, "limit": "2", **more})
+                EvalOptions.typed({"board": "beyond", "model": MODEL, "limit": "2", **more})
             )
         begun.append(len(list(workspace.glob("evaluations/*/evaluation.json"))))
     assert begun == [1, 1, 2, 3]

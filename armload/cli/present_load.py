@@ -206,12 +206,14 @@ def load_and_present(
     run: Callable[[], object],
     formats: Sequence[str],
     *,
+    probing: LoadRunner,
     as_json: bool,
 ) -> None:
     """Run all points and show their figures; after a failure, or Ctrl-C, those that there are.
 
     Args:
         run: runs them.
+        probing: what a search begins with.
 
     Raises:
         ArmloadError: the load ended early.
@@ -219,9 +221,24 @@ def load_and_present(
     try:
         run()
     except KeyboardInterrupt:
-        raise InterruptionError("Interrupted. The records of all requests are kept.") from None
+        raise _interruption(loading.kept, probing.kept) from None
     finally:
         _present_kept(loading, formats, as_json=as_json)
+
+
+def _interruption(kept: LoadFolder | None, probe: LoadFolder | None) -> InterruptionError:
+    if kept is not None:
+        again = "to search again from the start" if kept.load.finds_rate else "for a whole load"
+        return InterruptionError(
+            "Interrupted. The records of all requests are kept.",
+            f"See them again: armload show {kept.load.id}. Run the command again {again}.",
+        )
+    if probe is not None:
+        return InterruptionError(
+            "Interrupted. The records of the probe are kept; no rate was tried yet.",
+            f"See them: armload show {probe.load.id}. Run the command again to start over.",
+        )
+    return InterruptionError("Interrupted. No request of the load was sent yet.")
 
 
 def present(kept: LoadFolder, files: Sequence[Path] = (), *, as_json: bool) -> None:

@@ -19,6 +19,7 @@ from armload.analysis.load.records import (
     Load,
     LoadPoint,
     Objectives,
+    Outcome,
     RateVerdict,
     RequestRecord,
 )
@@ -55,7 +56,15 @@ class StoppingRule(Protocol):
 
 
 class NothingSucceededError(RunError):
-    """No request of a point succeeded."""
+    """No request of a point succeeded.
+
+    Attributes:
+        outcomes: of its requests after the warm-up; empty if there were none.
+    """
+
+    def __init__(self, message: str, remedy: str, outcomes: Counter[Outcome]) -> None:
+        super().__init__(message, remedy)
+        self.outcomes = outcomes
 
 
 class LoadRunner:
@@ -254,16 +263,18 @@ def _short_collections() -> Iterator[None]:
 def _nothing_succeeded(
     target: LoadTarget, pace: LoadLevel, records: Sequence[RequestRecord]
 ) -> NothingSucceededError:
+    outcomes = Counter(record.outcome for record in records)
     if not records:
         return NothingSucceededError(
             f"{target.url}: all requests at {pace} were warm-up.",
             "Give a longer --duration, or a smaller --warmup.",
+            outcomes,
         )
-    outcomes = Counter(record.outcome for record in records)
     errors = Counter(record.error for record in records if record.error)
     counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
     why = f" Most often: {errors.most_common(1)[0][0]}." if errors else ""
     return NothingSucceededError(
         f"{target.url}: no request succeeded at {pace} ({counts}).{why}",
         "See the service's log. The records of the requests are kept.",
+        outcomes,
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,10 @@ from invoke.exceptions import Exit
 from armload.boards.virtual.process import free_port
 from armload.cli.verbs.load import load
 from armload.cli.verbs.serve import serve
+from armload.core.errors import RunError
 from armload.serving.loads import LoadFolder
 from tests.command_line import BIN, BOUND_BY_PERMISSIONS, typed
-from tests.stub_service import stub_service
+from tests.stub_service import StubService, stub_service
 from tests.waiting import wait_until
 
 
@@ -72,27 +73,33 @@ def test_clients_exports_and_a_key_from_a_file(tmp_path: Path) -> None:
     assert "--api-key-file" in refused.stderr
 
 
-def test_ctrl_c_keeps_every_request_with_an_outcome_and_shows_the_figures(tmp_path: Path) -> None:
-    words = ("--rate", "20", "--duration", "600", "--n-predict", "2")
-    with (
-        stub_service() as service,
-        subprocess.Popen(
-            [str(BIN / "armload"), "load", "--url", service.url, *words],
-            cwd=tmp_path,
-            env=os.environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process,
-    ):
-        wait_until(lambda: len(service.bodies) >= 10, process)
+def interrupted(
+    folder: Path, service: StubService, *words: str, when: Callable[[], bool]
+) -> tuple[str, str]:
+    """Press Ctrl-C when something holds; return what was shown and said."""
+    with subprocess.Popen(
+        [str(BIN / "armload"), "load", "--url", service.url, "--n-predict", "2", *words],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        wait_until(when, process)
         process.send_signal(signal.SIGINT)
         shown, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
-    assert "Interrupted" in said
+    assert "Interrupted." in said
     assert "Traceback" not in said
+    return shown, " ".join(said.split())
+
+
+def test_ctrl_c_keeps_every_request_with_an_outcome_and_shows_the_figures(tmp_path: Path) -> None:
+    with stub_service() as service:
+        words = ("--rate", "20", "--duration", "600")
+        shown, said = interrupted(tmp_path, service, *words, when=lambda: len(service.bodies) >= 10)
     assert "20/s" in shown
     kept = LoadFolder.read(the_load(tmp_path))
+    assert f"armload show {kept.load.id}. Run the command again for a whole load." in said
     records = kept.requests(0)
     assert len(records) == kept.load.points[0].requests > 10_000
     outcomes = [record.outcome for record in records]
@@ -102,6 +109,62 @@ def test_ctrl_c_keeps_every_request_with_an_outcome_and_shows_the_figures(tmp_pa
     told = " ".join(shown.split())
     assert "requests were cancelled." in told
     assert "failed" not in told
+
+
+@pytest.mark.parametrize("pace", [("--rate", "20"), ("--concurrency", "2")])
+def test_ctrl_c_during_the_warm_up_keeps_it_and_measures_nothing(
+    pace: tuple[str, str], tmp_path: Path
+) -> None:
+    with stub_service(gap_s=0.02) as service:
+        words = (*pace, "--requests", "2000", "--warmup", "1900", "--slo", "ttft=1s")
+        shown, said = interrupted(tmp_path, service, *words, when=lambda: len(service.bodies) >= 10)
+    kept = LoadFolder.read(the_load(tmp_path))
+    assert f"armload show {kept.load.id}." in said
+    answered = [record for record in kept.requests(0) if record.outcome == "ok"]
+    assert len(answered) >= 5
+    assert all(record.is_warmup for record in answered)
+    assert "not valid: No request succeeded." in " ".join(shown.split())
+    again = typed(tmp_path, "show", kept.load.id, "--json")
+    (point,) = json.loads(again.stdout)["points"]
+    assert (point["metrics"]["ok"], point["metrics"]["cut_short"]) == (0, True)
+
+
+SEARCH = ("--find-rate", "--slo", "e2e=2s")
+
+
+def found_rates(folder: Path) -> list[Path]:
+    """Return the requests of rates that a search has tried."""
+    headers = folder.glob("loads/*/load.json")
+    searches = [path.parent for path in headers if '"finds_rate": true' in path.read_text()]
+    return [path for search in searches for path in search.glob("requests-*.jsonl")]
+
+
+def test_ctrl_c_during_the_probe_of_a_search_says_where_its_records_are(tmp_path: Path) -> None:
+    with stub_service(header_s=0.05, slots=2) as service:
+        shown, said = interrupted(tmp_path, service, *SEARCH, when=lambda: len(service.bodies) >= 6)
+    probe = LoadFolder.read(the_load(tmp_path))
+    assert shown == ""
+    assert "The records of the probe are kept; no rate was tried yet." in said
+    assert f"armload show {probe.load.id}. Run the command again to start over." in said
+    assert len(probe.requests(0)) > 0
+
+
+def test_ctrl_c_during_a_search_shows_the_rates_that_were_tried(tmp_path: Path) -> None:
+    def is_searching() -> bool:
+        return any(path.stat().st_size > 0 for path in found_rates(tmp_path))
+
+    with stub_service(header_s=0.02, slots=2) as service:
+        shown, said = interrupted(
+            tmp_path, service, *SEARCH, "--max-time", "120", when=is_searching
+        )
+    (requests,) = found_rates(tmp_path)
+    kept = LoadFolder.read(requests.parent)
+    (point,) = kept.load.points
+    assert f"{point.rate:g}/s" in shown
+    assert "requests were cancelled." in " ".join(shown.split())
+    assert "Run the command again to search again from the start." in said
+    assert len(kept.requests(0)) == point.requests
+    assert point.verdict is None
 
 
 def test_a_client_that_is_killed_leaves_what_it_has_recorded(tmp_path: Path) -> None:
@@ -160,24 +223,44 @@ def test_a_load_in_a_folder_that_cannot_be_written_is_shown_without_a_page(tmp_p
     assert "The page was not written" in done.stderr
 
 
-def test_a_load_ends_early_once_so_many_requests_have_failed(tmp_path: Path) -> None:
-    words = ("--rate", "50", "--requests", "2000", "--abort-on", "3", "--n-predict", "2")
+@pytest.mark.parametrize("pace", [("--rate", "20,40"), ("--concurrency", "2,4")])
+def test_a_load_ends_with_a_status_of_its_own_at_the_failure_that_is_one_too_many(
+    pace: tuple[str, str], tmp_path: Path
+) -> None:
+    words = (*pace, "--requests", "200", "--abort-on", "3", "--n-predict", "2", "--json")
+    with stub_service(gap_s=0.02, status=503, answered=10) as service:
+        done = typed(tmp_path, "load", "--url", service.url, *words)
+        sent = len(service.bodies)
+    assert done.returncode == RunError.exit_status, done.stderr
+    said = " ".join(done.stderr.split())
+    assert "3 requests failed (3 server-error 503), as many as --abort-on allows." in said
+    # Two requests go ahead of the load, eight are answered, three fail; few may be under way.
+    assert 13 <= sent < 20
+    (point,) = json.loads(done.stdout)["points"]
+    metrics = point["metrics"]
+    assert metrics["ok"] == 8
+    assert metrics["failed"]["server-error 503"] in range(3, sent - 9)
+    assert (metrics["valid"], metrics["cut_short"]) == (False, True)
+
+
+@pytest.mark.parametrize(("allowed", "status"), [("4", RunError.exit_status), ("5", 0)])
+def test_only_so_many_failures_end_a_load(allowed: str, status: int, tmp_path: Path) -> None:
+    words = ("--concurrency", "1", "--requests", "10", "--abort-on", allowed, "--n-predict", "2")
     with stub_service(status=503, answered=8) as service:
         done = typed(tmp_path, "load", "--url", service.url, *words, "--json")
-        assert len(service.bodies) < 100
-    assert done.returncode == 9, done.stderr
-    assert "3 requests failed (3 server-error 503)" in " ".join(done.stderr.split())
+    assert done.returncode == status, done.stderr
     metrics = json.loads(done.stdout)["points"][0]["metrics"]
-    assert metrics["failed"]["server-error 503"] >= 3
-    assert metrics["ok"] > 0
-    assert not metrics["valid"]
+    assert (metrics["ok"], metrics["failed"]) == (6, {"server-error 503": 4})
 
 
-def test_fewer_failures_than_that_end_no_load(tmp_path: Path) -> None:
-    words = ("--rate", "50", "--requests", "10", "--abort-on", "9", "--n-predict", "2")
-    with stub_service(status=503, answered=8) as service:
+def test_failures_count_for_each_rate_alone(tmp_path: Path) -> None:
+    words = ("--rate", "50,60,70", "--requests", "4", "--abort-on", "4", "--n-predict", "2")
+    with stub_service(status=503, answered=5) as service:
         done = typed(tmp_path, "load", "--url", service.url, *words, "--json")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == RunError.exit_status, done.stderr
+    first, second = json.loads(done.stdout)["points"]
+    assert (first["metrics"]["ok"], second["metrics"]["ok"]) == (3, 0)
+    assert first["metrics"]["failed"] == {"server-error 503": 1}
 
 
 def under_a_limit_of_files(folder: Path, limit: str, url: str) -> Any:

@@ -274,6 +274,7 @@ def load(options: LoadOptions) -> None:
         loading = LoadRunner(
             target, work, gaps, number, progress, objectives, finds_rate=options.find_rate
         )
+        probing = LoadRunner(target, work, gaps, number, progress, objectives)
         at_a_time = (target.settings or {}).get("slots")
         if not options.find_rate:
             alone = measure_alone(target, work, extent.timeout_s, progress)
@@ -292,7 +293,6 @@ def load(options: LoadOptions) -> None:
         def run() -> object:
             if not options.find_rate or objectives is None:
                 return loading.run(paces, extent, options.repeats)
-            probing = LoadRunner(target, work, gaps, number, progress, objectives)
             return search(
                 *(probing, loading, objectives, extent),
                 slots=at_a_time,
@@ -300,4 +300,4 @@ def load(options: LoadOptions) -> None:
                 progress=progress,
             )
 
-        load_and_present(loading, run, formats, as_json=options.as_json)
+        load_and_present(loading, run, formats, probing=probing, as_json=options.as_json)

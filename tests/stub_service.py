@@ -12,10 +12,15 @@ from typing import Any, Literal
 
 from aiohttp import web
 
-METRICS = """# HELP llamacpp:requests_processing Number of requests processing.
+METRICS = """# HELP llamacpp:tokens_predicted_total Number of generation tokens processed.
+# TYPE llamacpp:tokens_predicted_total counter
+llamacpp:tokens_predicted_total 480
+# HELP llamacpp:requests_processing Number of requests processing.
+# TYPE llamacpp:requests_processing gauge
 llamacpp:requests_processing 2
+# HELP llamacpp:requests_deferred Number of requests deferred.
+# TYPE llamacpp:requests_deferred gauge
 llamacpp:requests_deferred 7
-llamacpp:n_decode_total 12
 """
 WORDS = ("once", "upon", "a", "time", "there", "was")
 
@@ -38,6 +43,9 @@ class Behaviour:
         garbage: lines that are written into the stream before each token.
         ends: how an OpenAI stream ends: with a reason and usage, or with ``[DONE]`` alone.
         slots: requests that it answers at a time; the others wait before their header.
+        metrics: what ``/metrics`` answers with; ``{}`` stands for the number of requests that came.
+        metrics_status: of that.
+        metrics_s: how long that takes.
     """
 
     header_s: float = 0.0
@@ -57,6 +65,9 @@ class Behaviour:
     garbage: bytes = b""
     ends: Literal["reason", "done"] = "reason"
     slots: int = 10_000
+    metrics: str = METRICS
+    metrics_status: int = 200
+    metrics_s: float = 0.0
 
 
 @dataclass(kw_only=True)
@@ -85,7 +96,9 @@ class StubService:
         if path == "/v1/models":
             return web.json_response({"data": [{"id": "stub"}]})
         if path == "/metrics":
-            return web.Response(text=METRICS)
+            await asyncio.sleep(how.metrics_s)
+            text = how.metrics.replace("{}", str(len(self.bodies)))
+            return web.Response(text=text, status=how.metrics_status)
         if path == "/tokenize" and how.has_tokenizer:
             words = str(body["content"]).split()
             pieces = [{"id": number, "piece": f" {word}"} for number, word in enumerate(words)]

@@ -60,6 +60,11 @@ def check_combination(options: LoadOptions) -> None:
             "request when it has its answer.",
             "Remove it.",
         )
+    if options.max_concurrency is not None and not options.rate:
+        raise UsageError(
+            "--max-concurrency is an option of --rate.",
+            "Use --concurrency for clients that wait for their answers.",
+        )
     if options.url:
         options.refuse(
             {
@@ -92,7 +97,8 @@ def paces_of(options: LoadOptions) -> list[LoadLevel]:
     """Return the rates, or the numbers of clients, of a sweep; none where the rate is found."""
     if options.concurrency:
         return [LoadLevel(concurrency=each) for each in options.concurrency]
-    return [LoadLevel(rate=each) for each in options.rate]
+    most = options.max_concurrency
+    return [LoadLevel(rate=each, max_concurrency=most) for each in options.rate]
 
 
 def extent_of(options: LoadOptions) -> StopCondition:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 
+from armload.analysis.load.live import Chunks
 from armload.analysis.load.records import Outcome, RequestRecord, ServerTimings
 from armload.core.values import parse_json
 from armload.serving.dialects.dialect import CompletionRequest, Dialect, Event
@@ -159,6 +160,7 @@ class Client:
     Attributes:
         received_tokens: of all answers so far; a chunk counts as one where the dialect does not
             say how many.
+        under_way: when each request without an end was scheduled, and the chunks that have come.
 
     Args:
         session: as ``connected`` opens it.
@@ -176,6 +178,7 @@ class Client:
         self._model = model
         self._timeout_s = timeout_s
         self.received_tokens = 0
+        self.under_way: dict[int, tuple[float, Chunks]] = {}
         self.began_s = time.monotonic()
 
     def begin(self, delay_s: float) -> None:
@@ -191,7 +194,13 @@ class Client:
         return monotonic_s - self.began_s
 
     async def send(
-        self, ask: CompletionRequest, *, number: int, scheduled_s: float, is_warmup: bool = False
+        self,
+        ask: CompletionRequest,
+        *,
+        number: int,
+        scheduled_s: float,
+        held_s: float = 0.0,
+        is_warmup: bool = False,
     ) -> RequestRecord:
         """Send a request, read its answer to the end, and return what became of it.
 
@@ -199,6 +208,7 @@ class Client:
         """
         answer = _Answer(self, self._dialect)
         begun_s = self.now_s()
+        self.under_way[number] = scheduled_s, answer.chunks
         try:
             async with asyncio.timeout(self._timeout_s):
                 await answer.read(self._session, self._url, self._dialect.body(ask, self._model))
@@ -213,11 +223,13 @@ class Client:
             answer.fail("dropped", f"the connection ended: {error or type(error).__name__}")
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             answer.fail("malformed", f"this is not of dialect {self._dialect.name}: {error!r}")
+        self.under_way.pop(number, None)
         return RequestRecord(
             number=number,
             is_warmup=is_warmup,
             scheduled_s=scheduled_s,
             begun_s=begun_s,
+            held_s=held_s,
             sent_s=answer.sent_s,
             header_s=answer.header_s,
             chunks=tuple(answer.chunks),

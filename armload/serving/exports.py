@@ -60,7 +60,7 @@ def export(kept: LoadFolder, formats: Sequence[str], objectives: Objectives | No
         files["requests.csv"] = _csv(points)
     for number, (point, records) in enumerate(points):
         if "vllm" in formats:
-            metrics = metrics_of(point, records, objectives)
+            metrics = metrics_of(point, records, objectives, percentiles=kept.load.percentiles)
             content = _vllm(kept, point, records, metrics)
             files[f"vllm-{number}.json"] = json.dumps(content, ensure_ascii=False)
         if "seed" in formats:
@@ -179,8 +179,6 @@ def _in_ms(name: str, found: Distribution | None) -> dict[str, float]:
         "mean": found.mean_s,
         "median": found.p50.value_s,
         "std": found.std_s,
-        "p50": found.p50.value_s,
-        "p90": found.p90.value_s,
-        "p99": found.p99.value_s,
+        **{key: each.value_s for key, each in found.percentiles.items()},
     }
     return {f"{key}_{name}_ms": 1000 * value for key, value in seconds.items()}

@@ -7,7 +7,7 @@ import gc
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol
@@ -30,7 +30,8 @@ from armload.core.progress import Progress
 from armload.serving.arrivals import Arrivals
 from armload.serving.dialects.dialect import CompletionRequest
 from armload.serving.loads import LoadFolder
-from armload.serving.point_runner import PointRunner, TooManyFailedError
+from armload.serving.point_runner import LiveView, PointRunner, TooManyFailedError
+from armload.serving.scraping import Scraper
 from armload.serving.target import LoadLevel, LoadTarget, StopCondition, keep_trace, sampled
 from armload.serving.workload import Workload
 
@@ -72,12 +73,14 @@ class LoadRunner:
 
     Attributes:
         kept: its folder.
+        scraper: of the service's own metrics.
         most_per_s: what the service answers at most, where that was measured before.
 
     Args:
         seed: of the schedule; the workload has its own.
         objectives: that its requests should stay within; none for none.
         finds_rate: the rates are chosen to find the highest that is sustained.
+        percentiles: that the figures are to have; empty for the usual ones.
     """
 
     most_per_s: Interval | None = None
@@ -92,6 +95,7 @@ class LoadRunner:
         objectives: Objectives | None = None,
         *,
         finds_rate: bool = False,
+        percentiles: tuple[float, ...] = (),
     ) -> None:
         self._target = target
         self._workload = workload
@@ -99,7 +103,9 @@ class LoadRunner:
         self._seed = seed
         self._objectives = objectives
         self._finds_rate = finds_rate
+        self._percentiles = percentiles
         self._progress = progress
+        self.scraper = Scraper(target.url, target.api_key, progress)
         self._taken = 0
         self._sha = hashlib.sha256()
         self.kept: LoadFolder | None = None
@@ -152,6 +158,7 @@ class LoadRunner:
         point = LoadPoint(
             rate=pace.rate,
             concurrency=pace.concurrency,
+            max_concurrency=pace.max_concurrency,
             duration_s=extent.duration_s,
             requests=len(times) or extent.requests or 0,
             started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -167,15 +174,16 @@ class LoadRunner:
 
         kept.add_point(point)
         goes_on = None if judge is None else partial(judge.goes_on, times)
-        sending = PointRunner(self._target, extent, kept.add, begun, goes_on)
+        live = LiveView(pace, (self._target.settings or {}).get("slots"))
+        sending = PointRunner(self._target, extent, kept.add, begun, live, goes_on)
         total = len(times) or extent.requests
         try:
             with (
-                self._observed(kept, number),
+                self._observed(kept, number, live),
                 self._progress.step(str(pace), total=total, unit="requests") as step,
                 _short_collections(),
             ):
-                asyncio.run(sending.send(self._take, times, pace.concurrency, step))
+                asyncio.run(sending.send(self._take, times, pace, step))
         except TooManyFailedError:
             raise
         except (RunError, ConnectError) as error:
@@ -221,6 +229,7 @@ class LoadRunner:
             requests_from=self._workload.described,
             objectives=self._objectives,
             finds_rate=self._finds_rate,
+            percentiles=self._percentiles,
             most_per_s=self.most_per_s,
         )
 
@@ -228,11 +237,13 @@ class LoadRunner:
         return None if self._target.service is None else self._target.service.clock()
 
     @contextmanager
-    def _observed(self, kept: LoadFolder, number: int) -> Iterator[None]:
-        if self._target.service is None:
-            yield
-            return
-        with sampled(self._target.service, kept.board_file(number)):
+    def _observed(self, kept: LoadFolder, number: int, live: LiveView) -> Iterator[None]:
+        with ExitStack() as stack:
+            path = kept.metrics_file(number)
+            stack.enter_context(self.scraper.running(path, live.window.server))
+            if (service := self._target.service) is not None:
+                path = kept.board_file(number)
+                stack.enter_context(sampled(service, path, live.window.board))
             yield
 
     def _keep_trace(self, kept: LoadFolder, number: int, sending: PointRunner) -> None:

@@ -11,6 +11,7 @@ from typing import Self
 from armload.analysis.columns import ANY, cores_of
 from armload.analysis.load.assessed import cpus_of
 from armload.analysis.load.records import Load, LoadPoint, RequestRecord
+from armload.analysis.load.server_metrics import ServerSample
 from armload.analysis.load.telemetry import BoardSample, ObservedPoint
 from armload.core.files import write_whole
 from armload.core.journal import Journal, JournalKind
@@ -84,6 +85,18 @@ class LoadFolder(Journal[Load, RequestRecord]):
         """Return the file of what was sampled of the board; it exists for a service on one."""
         return self.folder / f"board-{point}.jsonl"
 
+    def metrics_file(self, point: int) -> Path:
+        """Return the file of the server's own metrics; it exists for a server that gives them."""
+        return self.folder / f"metrics-{point}.jsonl"
+
+    def server_samples(self, point: int) -> list[ServerSample]:
+        """Return what was scraped of the server.
+
+        Raises:
+            DataError: a line was modified.
+        """
+        return self.kind.read_lines(self.metrics_file(point), ServerSample)
+
     def board_samples(self, point: int) -> list[BoardSample]:
         """Return what was sampled of the board.
 
@@ -129,6 +142,7 @@ def _observed(kept: LoadFolder, number: int, job: Job | None) -> ObservedPoint:
         header=header,
         steps=steps,
         samples=tuple(kept.board_samples(number)),
+        server=tuple(kept.server_samples(number)),
         cores=ANY if job is None else cores_of(header, job.before, cpus_of(job)),
         storage_read_bytes_per_s=job.board.storage_read_bytes_per_s if job else None,
     )

@@ -8,7 +8,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from armload.analysis.load.live import SlidingWindow
 from armload.analysis.load.records import RequestRecord
+from armload.analysis.wording.live import live_rows
 from armload.core.errors import (
     BoardError,
     ConnectError,
@@ -21,7 +23,7 @@ from armload.core.values import counted
 from armload.serving.client import Client, connected
 from armload.serving.dialects.dialect import CompletionRequest
 from armload.serving.monitor import RETURNS_WITHIN_S
-from armload.serving.target import LoadTarget, StopCondition
+from armload.serving.target import LoadLevel, LoadTarget, StopCondition
 
 Note = Callable[[RequestRecord], None]
 """Keeps the record of a request that ended."""
@@ -38,6 +40,7 @@ async def open_loop(
     *,
     warmup: int,
     note: Note,
+    most: int | None = None,
     goes_on: GoesOn | None = None,
 ) -> None:
     """Send each request at its time, and wait for all answers.
@@ -48,15 +51,25 @@ async def open_loop(
     Args:
         times: in seconds since the client began, in order; one for each request.
         warmup: how many of the first are excluded from the figures.
+        most: in flight at a time; others are held back, and go out in order.
         goes_on: is asked before each request; if not, the others are neither sent nor noted.
     """
     noted: set[int] = set()
     count = len(times)
+    room = asyncio.Semaphore(most or count)
 
     async def send(number: int) -> None:
-        record = await client.send(
-            asks[number], number=number, scheduled_s=times[number], is_warmup=number < warmup
-        )
+        ready_s = client.now_s()
+        is_held = room.locked()
+        async with room:
+            held_s = client.now_s() - ready_s if is_held else 0.0
+            record = await client.send(
+                asks[number],
+                number=number,
+                scheduled_s=times[number],
+                held_s=held_s,
+                is_warmup=number < warmup,
+            )
         noted.add(number)
         note(record)
 
@@ -142,6 +155,25 @@ _SHOW_S = 0.5
 _CHECK_S = 2.0
 
 
+class LiveView:
+    """One point as it is shown while it runs.
+
+    Args:
+        slots: of the server; none where that is not known.
+    """
+
+    def __init__(self, level: LoadLevel, slots: int | None) -> None:
+        self.window = SlidingWindow()
+        self._level = f"{level} asked" if level.rate is not None else str(level)
+        self._slots = slots
+
+    def rows(self, client: Client) -> list[tuple[str, str]]:
+        """Return what there is to say now."""
+        figures = self.window.figures(client.now_s(), client.under_way.values())
+        tokens = client.received_tokens
+        return live_rows(figures, self._level, slots=self._slots, received_tokens=tokens)
+
+
 class TooManyFailedError(RunError):
     """As many requests failed as a load may have failures."""
 
@@ -156,6 +188,7 @@ class PointRunner:
     Args:
         keep: keeps a record durably.
         begun: is told time 0, shortly before it comes.
+        live: is shown while it runs.
         goes_on: whether an open loop does, by the records until now and the time of its next
             request.
     """
@@ -166,6 +199,7 @@ class PointRunner:
         extent: StopCondition,
         keep: Callable[[RequestRecord], None],
         begun: Callable[[float], None],
+        live: LiveView,
         goes_on: Callable[[Sequence[RequestRecord], float], bool] | None = None,
     ) -> None:
         self._goes_on = goes_on
@@ -173,6 +207,7 @@ class PointRunner:
         self._extent = extent
         self._keep = keep
         self._begun = begun
+        self._live = live
         self.records: list[RequestRecord] = []
         self.began_s = 0.0
         self._failed: Counter[str] = Counter()
@@ -182,7 +217,7 @@ class PointRunner:
         self,
         take: Callable[[], CompletionRequest],
         times: Sequence[float],
-        concurrency: int | None,
+        level: LoadLevel,
         step: ProgressStep,
     ) -> None:
         """Send all requests, and return when each has an outcome.
@@ -190,7 +225,6 @@ class PointRunner:
         Args:
             take: gives the next request.
             times: of an open loop; empty for a closed one.
-            concurrency: of a closed loop.
 
         Raises:
             TooManyFailedError: so many that the load ends.
@@ -204,7 +238,7 @@ class PointRunner:
                     group.create_task(self._show(step)),
                     group.create_task(self._watch()),
                 ]
-                await self._send(take, times, concurrency)
+                await self._send(take, times, level)
                 for task in beside:
                     task.cancel()
             await self._check_at_the_end()
@@ -216,7 +250,7 @@ class PointRunner:
         step.update(len(self.records), note=self._note())
 
     async def _send(
-        self, take: Callable[[], CompletionRequest], times: Sequence[float], concurrency: int | None
+        self, take: Callable[[], CompletionRequest], times: Sequence[float], level: LoadLevel
     ) -> None:
         target, extent = self._target, self._extent
         asks = [take() for _ in times]
@@ -226,7 +260,7 @@ class PointRunner:
             client.begin(_LEAD_S)
             self.began_s = client.began_s
             self._begun(client.began_s)
-            if concurrency is None:
+            if level.concurrency is None:
                 goes_on = self._goes_on
                 await open_loop(
                     client,
@@ -234,6 +268,7 @@ class PointRunner:
                     times,
                     warmup=extent.warmup,
                     note=self._add,
+                    most=level.max_concurrency,
                     goes_on=None
                     if goes_on is None
                     else lambda number: goes_on(self.records, times[number]),
@@ -243,7 +278,7 @@ class PointRunner:
             await closed_loop(
                 client,
                 take,
-                concurrency=concurrency,
+                concurrency=level.concurrency,
                 duration_s=extent.duration_s,
                 requests=extent.requests,
                 warmup=extent.warmup,
@@ -252,6 +287,7 @@ class PointRunner:
 
     def _add(self, record: RequestRecord) -> None:
         self.records.append(record)
+        self._live.window.add(record)
         self._keep(record)
         if record.outcome in ("ok", "cancelled"):
             return
@@ -266,7 +302,8 @@ class PointRunner:
 
     async def _show(self, step: ProgressStep) -> None:
         while True:
-            step.update(len(self.records), note=self._note())
+            rows = self._live.rows(self._client) if self._client else ()
+            step.update(len(self.records), note=self._note(), rows=rows)
             await asyncio.sleep(_SHOW_S)
 
     def _note(self) -> str:

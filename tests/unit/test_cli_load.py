@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import pty
 import re
 import signal
+import struct
 import subprocess
+import termios
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +21,13 @@ import pytest
 from invoke.context import Context
 from invoke.exceptions import Exit
 
+from armload.analysis.load.records import Load, LoadPoint
 from armload.boards.virtual.process import free_port
 from armload.cli.verbs.load import load
 from armload.cli.verbs.serve import serve
 from armload.core.errors import RunError
+from armload.core.files import write_whole
+from armload.core.values import as_json
 from armload.serving.loads import LoadFolder
 from tests.command_line import BIN, BOUND_BY_PERMISSIONS, typed
 from tests.stub_service import StubService, stub_service
@@ -59,6 +68,48 @@ def test_a_newcomers_load_says_before_it_begins_how_long_it_takes(tmp_path: Path
     assert json.loads(done.stdout)["points"][0]["metrics"]["requests"] == 4
 
 
+def on_a_terminal(folder: Path, *words: str) -> tuple[int, str]:
+    """Give a command on a terminal of 80 columns; return its status, and all that came there."""
+    person, end = pty.openpty()
+    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
+    with subprocess.Popen(
+        [str(BIN / "armload"), *words],
+        cwd=folder,
+        env=environment | {"TERM": "xterm"},
+        stdin=end,
+        stdout=end,
+        stderr=end,
+    ) as process:
+        os.close(end)
+        heard = b""
+        with suppress(OSError):  # so a terminal tells that nobody writes to it any more
+            while part := os.read(person, 1 << 16):
+                heard += part
+    os.close(person)
+    return process.returncode, heard.decode()
+
+
+def test_on_a_terminal_a_load_shows_its_last_seconds_while_it_runs(tmp_path: Path) -> None:
+    words = ("--concurrency", "4", "--requests", "12", "--n-predict", "8")
+    with stub_service(header_s=0.1, gap_s=0.05, slots=2) as service:
+        status, heard = on_a_terminal(tmp_path, "load", "--url", service.url, *words)
+    assert status == 0, heard
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", heard)
+    lines = [line.rstrip() for line in re.split(r"[\r\n]+", plain)]
+    assert max(map(len, lines)) <= 80
+    for row in (
+        r"  rate +4 clients, [\d.]+/s answered \(last \d+ s\)",
+        r"  received +\d+ tokens?",
+        r"  in flight +4, [1-4] of them without a token yet",
+        r"  first token +p50 [\d.]+ m?s, p95 [\d.]+ m?s",
+        r"  per token +p50 [\d.]+ ms, p95 [\d.]+ ms",
+        r"  failed +none",
+        r"  slots +2 busy, 7 queued",
+    ):
+        assert any(re.fullmatch(row, line) for line in lines), (row, lines)
+
+
 def test_clients_exports_and_a_key_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("right\n")
     words = ("--concurrency", "2", "--requests", "6", "--export", "csv,vllm")
@@ -91,6 +142,104 @@ def interrupted(
     assert "Interrupted." in said
     assert "Traceback" not in said
     return shown, " ".join(said.split())
+
+
+def test_the_loads_are_listed_with_their_rates_and_their_results(tmp_path: Path) -> None:
+    plain = LoadPoint(requests=40, started_utc="2026-11-25T10:00:00.000+00:00")
+    search = [
+        plain.model_copy(update={"rate": rate, "verdict": verdict})
+        for rate, verdict in ((0.5, "sustained"), (0.75, "sustained"), (1.25, "not sustained"))
+    ]
+    ended, open_one = ({"service_ended": "It was killed."}, {"is_under_way": True})
+    loads: dict[str, tuple[str, list[LoadPoint], bool]] = {
+        "a1a1": (
+            "poisson",
+            [plain.model_copy(update={"rate": each}) for each in (2, 0.5, 2)],
+            False,
+        ),
+        "b2b2": ("closed", [plain.model_copy(update={"concurrency": 1, **ended})], False),
+        "c3c3": ("poisson", [plain.model_copy(update={"rate": 3, **open_one})], False),
+        "d4d4": ("poisson", search, True),
+    }
+    for number, (end, (arrivals, points, finds_rate)) in enumerate(loads.items()):
+        load = Load(
+            id=f"20261125T10000{number}Z-load-kitchen-{end}",
+            started_utc=f"2026-11-25T10:0{number}:00+00:00",
+            armload="0",
+            url="http://127.0.0.1:8080",
+            model="m.gguf",
+            dialect="openai",
+            seed=1,
+            requests_from="a file",
+            board="kitchen" if end == "b2b2" else "",
+            arrivals=arrivals,
+            points=tuple(points),
+            finds_rate=finds_rate,
+        )
+        write_whole(tmp_path / "loads" / load.id / "load.json", as_json(load).encode())
+    damaged = tmp_path / "loads" / "20261125T100009Z-load-kitchen-e5e5" / "load.json"
+    write_whole(damaged, b"{}")
+    shown = typed(tmp_path, "show", "--loads")
+    rows = [re.split(r"  +", line.strip()) for line in shown.stdout.splitlines() if "2026" in line]
+    there = "127.0.0.1:8080"
+    assert rows == [
+        ["a1a1", "2026-11-25 10:00", there, "m.gguf", "0.5, 2 /s", "120", "ended"],
+        ["b2b2", "2026-11-25 10:01", "kitchen", "m.gguf", "1 client", "40", "service ended"],
+        ["c3c3", "2026-11-25 10:02", there, "m.gguf", "3 /s", "40", "incomplete"],
+        ["d4d4", "2026-11-25 10:03", there, "m.gguf", "search, 3 rates", "120", "0.75/s sustained"],
+    ]
+    assert "skipped:" in shown.stderr
+    last = typed(tmp_path, "show", "--loads", "--last", "2")
+    assert last.stdout.count("2026-") == 1
+    assert "3 older: armload show --loads --last 5" in last.stderr
+    ids = json.loads(typed(tmp_path, "show", "--loads", "--json").stdout)
+    assert [each[-4:] for each in ids] == [*loads, "e5e5"]
+    assert typed(tmp_path, "show", "latest-load", "--loads").returncode == 2
+    assert "No loads yet" in typed(damaged.parent, "show", "--loads").stderr
+
+
+def test_the_percentiles_that_are_chosen_are_in_tables_page_and_document(tmp_path: Path) -> None:
+    words = ("--rate", "50,60", "--requests", "8", "--n-predict", "3", "--export", "vllm")
+    with stub_service() as service:
+        done = typed(
+            *(tmp_path, "load", "--url", service.url, *words, "--percentiles", "99.9,25,95,25")
+        )
+    assert done.returncode == 0, done.stderr
+    headings = re.findall(r"\bp[\d.]+\b", done.stdout.partition("50/s")[0])
+    assert headings == ["p25", "p95", "p99.9"] * 3
+    folder = the_load(tmp_path)
+    again = json.loads(typed(tmp_path, "show", folder.name, "--json").stdout)
+    for point in again["points"]:
+        for found in (point["metrics"]["from_scheduled"]["ttft"], point["metrics"]["tpot"]):
+            values = {name: each["value_s"] for name, each in found["percentiles"].items()}
+            assert list(values) == ["p25", "p50", "p90", "p95", "p99", "p99.9"]
+            assert list(values.values()) == sorted(values.values())
+    page = (folder / "report.html").read_text()
+    assert "first token p95" in page
+    assert "first token p50" not in page
+    assert "25% of the requests had their first token within" in page
+    assert "99.9% within" in page
+    assert "p95_ttft_ms" in json.loads((folder / "vllm-0.json").read_text())
+
+
+def test_requests_that_a_cap_held_back_are_told_with_their_wait(tmp_path: Path) -> None:
+    words = ("--rate", "40", "--requests", "20", "--arrivals", "constant", "--n-predict", "1")
+    capped = ("--max-concurrency", "2", "--slo", "ttft=150ms")
+    with stub_service(header_s=0.1) as service:
+        done = typed(tmp_path, "load", "--url", service.url, *words, *capped)
+        said = " ".join(done.stdout.split())
+        printed = typed(tmp_path, "load", "--url", service.url, *words, *capped, "--json")
+    assert done.returncode == 0, done.stderr
+    told = re.search(r"At 40/s: (\d+) of 20 requests waited for --max-concurrency, up to", said)
+    assert told is not None, said
+    assert int(told[1]) >= 15
+    assert "requests wait for --max-concurrency" in said
+    (point,) = json.loads(printed.stdout)["points"]
+    assert point["metrics"]["valid"]
+    assert point["metrics"]["held"]["max_s"] > 0.3
+    assert set(point["slow"]) == {"held back"}
+    for folder in (tmp_path / "loads").iterdir():
+        assert "waited for --max-concurrency, up to" in (folder / "report.html").read_text()
 
 
 def test_ctrl_c_keeps_every_request_with_an_outcome_and_shows_the_figures(tmp_path: Path) -> None:
@@ -312,6 +461,10 @@ def test_the_clients_own_limit_on_open_files_is_raised_and_else_named(tmp_path: 
             "cannot be combined with --find-rate, which chooses rates, durations and warm-ups",
         ),
         ({"rate": "1", "max_time": "60"}, "--max-time is an option of --find-rate"),
+        ({"concurrency": "1", "max_concurrency": "2"}, "--max-concurrency is an option of --rate"),
+        ({"rate": "1", "percentiles": "50,100"}, "--percentiles: must be less than 100"),
+        ({"rate": "1", "percentiles": "0"}, "--percentiles: must be more than 0"),
+        ({"rate": "1", "max_concurrency": "0"}, "--max-concurrency: must be 1 or more"),
         ({"rate": "1", "repeats": "0"}, "--repeats: must be 1 or more"),
         ({"concurrency": "1", "arrivals": "poisson"}, "--arrivals is an option of --rate"),
         ({"rate": "1", "data": "f", "stop_at_end": True}, "--stop-at-end is for synthetic"),

@@ -89,6 +89,7 @@ class Metrics(Value):
         itl: inter-token latency, of all tokens together.
         queue: waiting for a slot.
         lateness: of the client.
+        held: how long requests waited for ``max_concurrency``; without those that did not.
         goodput: under the objectives, where there are any.
         steady: whether an open loop reached a steady state; none in a closed loop.
         independent: observations that the requests are worth, since those that queue together
@@ -117,6 +118,7 @@ class Metrics(Value):
     itl: Distribution | None
     queue: Distribution | None
     lateness: Distribution | None
+    held: Distribution | None = None
     goodput: Goodput | None = None
     steady: SteadyState | None = None
     independent: float = 0.0
@@ -132,18 +134,22 @@ def metrics_of(
     *,
     slots: int | None = None,
     context_tokens: int | None = None,
+    percentiles: Sequence[float] = (),
 ) -> Metrics:
     """Compute the figures of a point.
 
     Args:
         records: of its requests, in the order of their schedule.
         slots, context_tokens: of the server, and of each slot; none where they are not known.
+        percentiles: besides the usual ones.
     """
     measured = [record for record in records if not record.is_warmup]
     ok = [record for record in measured if record.outcome == "ok"]
     failed = Counter(record.failure for record in measured if record.outcome != "ok")
     unknown = max(0, point.requests - len(records))
     duration_s = _span(measured, lambda record: record.scheduled_s)
+    if slots is not None and point.max_concurrency is not None:
+        slots = min(slots, point.max_concurrency)  # more are never busy
     steady = steady_state(point, measured, slots)
     independent = _independent(point, measured, steady)
 
@@ -151,7 +157,7 @@ def metrics_of(
         records: Sequence[RequestRecord], figure: Callable[[RequestRecord], float | None]
     ) -> Distribution | None:
         known = [each for each in map(figure, records) if each is not None]
-        return distribution(known, independent)
+        return distribution(known, independent, percentiles)
 
     lateness = summary(measured, latency.lateness_s)
     ttft = summary(ok, latency.ttft_s)
@@ -198,9 +204,12 @@ def metrics_of(
             ttft=ttft_from_sent,
         ),
         tpot=summary(ok, latency.tpot_s),
-        itl=distribution([gap for record in ok for gap in latency.gaps_s(record)], independent),
+        itl=distribution(
+            [gap for record in ok for gap in latency.gaps_s(record)], independent, percentiles
+        ),
         queue=summary(ok, latency.queue_s),
         lateness=lateness,
+        held=summary(measured, lambda record: record.held_s or None),
         goodput=None
         if objectives is None
         else _goodput(

@@ -47,23 +47,45 @@ class Quantile(Value):
     high_s: float | None
 
 
+USUAL = (50.0, 90.0, 99.0)
+"""Percentiles that are always computed."""
+
+
+def percentile_name(percentile: float) -> str:
+    """Return what a percentile is called: ``p50``, ``p99.9``."""
+    return f"p{percentile:g}"
+
+
 class Distribution(Value):
-    """Samples in short, in seconds."""
+    """Samples in short, in seconds.
+
+    Attributes:
+        percentiles: ``p50``, ``p90``, ``p99``, and those that were chosen, the lowest first.
+    """
 
     count: int
     mean_s: float
     std_s: float
-    p50: Quantile
-    p90: Quantile
-    p99: Quantile
+    percentiles: dict[str, Quantile]
     max_s: float
 
+    @property
+    def p50(self) -> Quantile:
+        return self.percentiles["p50"]
 
-def distribution(samples: Sequence[float], independent: float) -> Distribution | None:
+    @property
+    def p99(self) -> Quantile:
+        return self.percentiles["p99"]
+
+
+def distribution(
+    samples: Sequence[float], independent: float, chosen: Sequence[float] = ()
+) -> Distribution | None:
     """Summarise samples, given in the order of their requests; none of no samples.
 
     Args:
         independent: how many independent observations they are worth.
+        chosen: percentiles besides the usual ones.
     """
     if not samples:
         return None
@@ -74,9 +96,10 @@ def distribution(samples: Sequence[float], independent: float) -> Distribution |
         count=count,
         mean_s=mean,
         std_s=math.sqrt(spread),
-        p50=quantile(samples, 0.5, independent),
-        p90=quantile(samples, 0.9, independent),
-        p99=quantile(samples, 0.99, independent),
+        percentiles={
+            percentile_name(each): quantile(samples, each / 100, independent)
+            for each in sorted({*USUAL, *chosen})
+        },
         max_s=max(samples),
     )
 

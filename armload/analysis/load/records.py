@@ -114,7 +114,8 @@ class RequestRecord(Value):
         is_warmup: excluded from the figures.
         scheduled_s: when it was to be sent.
         begun_s: when the client began with it, before it connected; what this is later than
-            scheduled is the client's own lateness.
+            scheduled, apart from ``held_s``, is the client's own lateness.
+        held_s: how long it was held back, with as many requests in flight as there may be.
         sent_s: when its first byte was handed to the system; none if it never was.
         header_s: when the status line and headers of the answer were there.
         chunks: of the answer's stream: when each arrived, and the tokens that the server had
@@ -138,6 +139,7 @@ class RequestRecord(Value):
     is_warmup: bool = False
     scheduled_s: float
     begun_s: float | None = None
+    held_s: float = 0.0
     sent_s: float | None = None
     header_s: float | None = None
     chunks: tuple[tuple[float, int | None], ...] = ()
@@ -196,6 +198,7 @@ class LoadPoint(Value):
     Attributes:
         rate: requests/s on average, in an open loop.
         concurrency: clients that each wait for an answer before they send again, in a closed loop.
+        max_concurrency: requests in flight at most, in an open loop; none for any number.
         duration_s: in which requests are scheduled; none where a number of requests ends it.
         requests: that were scheduled.
         started_utc: when.
@@ -209,6 +212,7 @@ class LoadPoint(Value):
 
     rate: float | None = None
     concurrency: int | None = None
+    max_concurrency: int | None = None
     duration_s: float | None = None
     requests: int
     started_utc: str
@@ -224,7 +228,8 @@ class Load(JournalHeader):
     """What was sent to which service; it lies in ``loads/<id>/load.json``.
 
     The requests of point *k* are lines of ``requests-<k>.jsonl`` beside it, the trace of the
-    server in that time ``trace-<k>.jsonl``, and what was sampled of the board ``board-<k>.jsonl``.
+    server in that time ``trace-<k>.jsonl``, what was sampled of the board ``board-<k>.jsonl``, and
+    the server's own metrics ``metrics-<k>.jsonl``.
 
     Attributes:
         url: of the service, without a key.
@@ -241,6 +246,7 @@ class Load(JournalHeader):
         finds_rate: its rates were chosen to find the highest that is sustained for sure.
         most_per_s: requests/s that were answered in a closed loop with all slots busy, before the
             search for the highest rate; with 95% confidence.
+        percentiles: that a person has chosen to see; empty for the usual ones.
         points: in the order in which they were run; several of one rate are repeats.
     """
 
@@ -258,4 +264,5 @@ class Load(JournalHeader):
     objectives: Objectives | None = None
     finds_rate: bool = False
     most_per_s: Interval | None = None
+    percentiles: tuple[float, ...] = ()
     points: tuple[LoadPoint, ...] = ()

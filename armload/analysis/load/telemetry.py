@@ -14,6 +14,7 @@ from statistics import fmean, median
 from armload.analysis.columns import ANY, LOWER_FREQUENCY, Cores, compute_s, storage_rate
 from armload.analysis.load.latency import phases_of
 from armload.analysis.load.records import LoadPoint, RequestRecord
+from armload.analysis.load.server_metrics import ServerSample
 from armload.analysis.summary import generating
 from armload.core.values import Value
 from armload.engines.trace import Sensed, Step, Trace
@@ -24,13 +25,10 @@ class BoardSample(Sensed):
 
     Attributes:
         at_s: on the board's monotonic clock.
-        requests_processing, requests_deferred: that were in a slot, and that waited for one.
     """
 
     at_s: float
     memory_available_bytes: int | None = None
-    requests_processing: int | None = None
-    requests_deferred: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +40,7 @@ class ObservedPoint:
         slots, context_tokens: of the server, and of each slot; none where they are not known.
         header, steps: the server's trace; none and empty without one.
         samples: of the board, likewise.
+        server: its own metrics, likewise.
         cores: that the server could use.
         storage_read_bytes_per_s: what the board's storage gives, where that is known.
     """
@@ -53,6 +52,7 @@ class ObservedPoint:
     header: Trace | None = None
     steps: tuple[Step, ...] = ()
     samples: tuple[BoardSample, ...] = ()
+    server: tuple[ServerSample, ...] = ()
     cores: Cores = ANY
     storage_read_bytes_per_s: int | None = None
 

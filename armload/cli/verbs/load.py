@@ -21,6 +21,7 @@ PROMPT_TOKENS = N_PREDICT = "128"
 Rate = Annotated[float, Field(ge=1e-6, le=10_000)]
 Clients = Annotated[int, Field(ge=1, le=10_000)]
 Positive = Annotated[float, Field(gt=0, le=MOST)]
+Percentile = Annotated[float, Field(gt=0, lt=100)]
 RequestCount = Annotated[int, Field(ge=1, le=1_000_000)]
 RandomSeed = Annotated[int, Field(ge=0, lt=2**32)]
 
@@ -161,6 +162,14 @@ class LoadOptions(ServiceSettings, RequestOptions, Waiting, EngineSource, Output
             several="commas",
         ),
     ] = ()
+    max_concurrency: Annotated[
+        Clients | None,
+        Option(
+            "requests of --rate in flight at most; others wait, and their latency counts that",
+            "N",
+            "no limit",
+        ),
+    ] = None
     arrivals: Annotated[
         str,
         Option(
@@ -188,6 +197,16 @@ class LoadOptions(ServiceSettings, RequestOptions, Waiting, EngineSource, Output
         bool,
         Option("stop synthetic answers at the model's end-of-text token", heading="Plan"),
     ] = False
+    percentiles: Annotated[
+        tuple[Percentile, ...],
+        Option(
+            "percentiles of latencies to show",
+            "PERCENT",
+            "50, 90 and 99; 50 and 99 in tables",
+            several="commas",
+            heading="Output",
+        ),
+    ] = ()
     export: Annotated[
         Names,
         Option(
@@ -272,15 +291,19 @@ def load(options: LoadOptions) -> None:
             progress=progress,
         )
         loading = LoadRunner(
-            target, work, gaps, number, progress, objectives, finds_rate=options.find_rate
+            *(target, work, gaps, number, progress, objectives),
+            finds_rate=options.find_rate,
+            percentiles=tuple(sorted(set(options.percentiles))),
         )
         probing = LoadRunner(target, work, gaps, number, progress, objectives)
         at_a_time = (target.settings or {}).get("slots")
         if not options.find_rate:
             alone = measure_alone(target, work, extent.timeout_s, progress)
             if alone is not None:
+                caps = [each for each in (at_a_time, options.max_concurrency) if each]
                 lasts = expected(
-                    *(alone, work, paces * options.repeats, extent, gaps, number), slots=at_a_time
+                    *(alone, work, paces * options.repeats, extent, gaps, number),
+                    slots=min(caps, default=None),
                 )
                 progress.say(
                     told(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from pydantic import Field
 
@@ -13,8 +13,11 @@ from armload.cli.verb import verb
 from armload.core.options import MOST, Option
 
 if TYPE_CHECKING:
-    from armload.analysis.run import Run
+    from rich.console import RenderableType
+
     from armload.report.pages import Report
+
+Listed = TypeVar("Listed")
 
 
 _RUN = (
@@ -27,18 +30,19 @@ class ShowOptions(OutputOptions):
     """What is shown."""
 
     run: Annotated[str, Option(_RUN, usual="a list of runs", is_argument=True)] = ""
+    loads: Annotated[bool, Option("list loads instead of runs")] = False
     last: Annotated[
-        Annotated[int, Field(ge=0, le=MOST)], Option("length of the list; 0: all runs", "N")
+        Annotated[int, Field(ge=0, le=MOST)], Option("length of the list; 0: all", "N")
     ] = 20
     as_json: Annotated[
         bool,
-        Option("print one JSON document; without RUN, the ids of all runs", name="json"),
+        Option("print one JSON document; without RUN, the ids of all", name="json"),
     ] = False
 
 
 @verb(ShowOptions)
 def show(options: ShowOptions) -> None:
-    """Show a run, sweep, evaluation, load or tuning, or the list of runs.
+    """Show a run, sweep, evaluation, load or tuning, or the list of runs or loads.
 
     Example: armload show latest
     """
@@ -46,14 +50,17 @@ def show(options: ShowOptions) -> None:
     from armload.cli import terminal
     from armload.cli.present import show_sweep
     from armload.cli.streams import show_document
-    from armload.core.values import ValueList
+    from armload.core.errors import UsageError
     from armload.evaluation.record import EvaluationFolder
+    from armload.report.load.table import loads_table
     from armload.report.table import list_table, run_table
     from armload.runs import store
     from armload.serving.loads import LoadFolder
     from armload.tuning.record import TuningFolder
 
     if options.run:
+        if options.loads:
+            raise UsageError("--loads lists all loads, and takes no RUN.", "Remove one.")
         if EvaluationFolder.kind.is_meant(options.run):
             from armload.cli.present_evaluation import regrade_and_present
 
@@ -79,27 +86,47 @@ def show(options: ShowOptions) -> None:
         else:
             terminal.show(run_table(found))
         return
-    folders = store.run_folders()
+    if options.loads:
+        folders = LoadFolder.kind.folders()
+        _list(
+            folders, options, LoadFolder.read, loads_table, "No loads yet. Start one: armload load."
+        )
+    else:
+        nothing = "No runs yet. Start one: armload demo, or armload bench."
+        _list(store.run_folders(), options, store.load, list_table, nothing)
+
+
+def _list(
+    folders: Sequence[Path],
+    options: ShowOptions,
+    read: Callable[[Path], Listed],
+    table: Callable[[Sequence[Listed]], RenderableType],
+    nothing: str,
+) -> None:
+    from armload.cli import terminal
+    from armload.cli.streams import show_document
+    from armload.core.values import ValueList
+
     if options.as_json:
         show_document(ValueList[str](tuple(folder.name for folder in folders)))
     elif folders:
         shown = folders[-options.last :]  # 0 is all of them
-        terminal.show(list_table(list(_readable(shown))))
+        terminal.show(table(list(_readable(shown, read))))
         if len(shown) < len(folders):
             older = len(folders) - len(shown)
-            terminal.progress().say(f"{older} older: armload show --last {len(folders)}")
+            command = f"armload show{' --loads' if options.loads else ''} --last {len(folders)}"
+            terminal.progress().say(f"{older} older: {command}")
     else:
-        terminal.progress().say("No runs yet. Start one: armload demo, or armload bench.")
+        terminal.progress().say(nothing)
 
 
-def _readable(folders: list[Path]) -> Iterator[Run]:
+def _readable(folders: Sequence[Path], read: Callable[[Path], Listed]) -> Iterator[Listed]:
     from armload.cli import terminal
     from armload.core.errors import ArmloadError
-    from armload.runs import store
 
     for folder in folders:
         try:
-            yield store.load(folder)
+            yield read(folder)
         except ArmloadError as error:
             terminal.progress().say(f"skipped: {error}")
 

@@ -52,7 +52,8 @@ def test_of_a_slow_service_the_last_answers_count_however_old_they_are() -> None
     assert found.window_s == pytest.approx(1450 - 840)
     assert found.answered_per_s == pytest.approx(FEWEST / 610)
     few = figures(*records[:3], now_s=200.0)
-    assert (few.window_s, few.answered_per_s) == (200.0, pytest.approx(3 / 200))
+    assert few.window_s == 200.0
+    assert few.answered_per_s == pytest.approx(3 / 200)
 
 
 def test_of_a_fast_service_the_rate_is_right_though_not_all_requests_are_kept() -> None:
@@ -63,7 +64,8 @@ def test_of_a_fast_service_the_rate_is_right_though_not_all_requests_are_kept() 
 def test_the_figures_are_those_of_ranks() -> None:
     found = figures(*(ended(10.0, ttft_s=number / 100) for number in range(1, 101)), now_s=10.0)
     assert found.ttft is not None
-    assert (found.ttft.p50_s, found.ttft.p95_s) == (pytest.approx(0.5), pytest.approx(0.95))
+    assert found.ttft.p50_s == pytest.approx(0.5)
+    assert found.ttft.p95_s == pytest.approx(0.95)
 
 
 def test_requests_under_way_count_as_far_as_they_have_come() -> None:

@@ -69,7 +69,7 @@ def test_a_newcomers_load_says_before_it_begins_how_long_it_takes(tmp_path: Path
 
 
 def on_a_terminal(folder: Path, *words: str) -> tuple[int, str]:
-    """Give a command on a terminal of 80 columns; return its status, and all that came there."""
+    """Give a command on a terminal of 80 columns; return its status, and what it told there."""
     person, end = pty.openpty()
     fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
@@ -78,7 +78,7 @@ def on_a_terminal(folder: Path, *words: str) -> tuple[int, str]:
         cwd=folder,
         env=environment | {"TERM": "xterm"},
         stdin=end,
-        stdout=end,
+        stdout=subprocess.DEVNULL,
         stderr=end,
     ) as process:
         os.close(end)
@@ -145,7 +145,7 @@ def interrupted(
 
 
 def test_the_loads_are_listed_with_their_rates_and_their_results(tmp_path: Path) -> None:
-    plain = LoadPoint(requests=40, started_utc="2026-11-25T10:00:00.000+00:00")
+    plain = LoadPoint(requests=40, started_utc="2026-11-25T10:00:00Z", began_client_s=1.0)
     search = [
         plain.model_copy(update={"rate": rate, "verdict": verdict})
         for rate, verdict in ((0.5, "sustained"), (0.75, "sustained"), (1.25, "not sustained"))
@@ -233,7 +233,6 @@ def test_requests_that_a_cap_held_back_are_told_with_their_wait(tmp_path: Path) 
     told = re.search(r"At 40/s: (\d+) of 20 requests waited for --max-concurrency, up to", said)
     assert told is not None, said
     assert int(told[1]) >= 15
-    assert "requests wait for --max-concurrency" in said
     (point,) = json.loads(printed.stdout)["points"]
     assert point["metrics"]["valid"]
     assert point["metrics"]["held"]["max_s"] > 0.3

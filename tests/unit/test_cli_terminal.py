@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from rich.console import Console
+from rich.console import Console, Group
 
 from armload.cli import progress
 from armload.cli.parallel import at_once
@@ -147,8 +147,7 @@ def _drawn(
     for count in (completed / 2, completed):
         now_s += 10
         step.update(count, note=note, rows=rows)
-    for each in display.get_renderables():
-        console.print(each)
+    console.print(Group(*display.get_renderables()))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 

@@ -223,10 +223,11 @@ def test_an_open_loop_with_a_cap_holds_requests_back_and_counts_that_from_their_
         kept = loaded(target(service.url), pace=pace, requests=12)
     records = kept.requests(0)
     assert {record.outcome for record in records} == {"ok"}
-    for record in records:
-        in_flight = [o for o in records if o.begun_s <= record.begun_s < o.end_s]
+    begun_s = [record.begun_s or 0.0 for record in records]
+    for at_s in begun_s:
+        in_flight = [o for o in records if (o.begun_s or 0.0) <= at_s < o.end_s]
         assert len(in_flight) <= 2
-    assert [a.begun_s <= b.begun_s for a, b in pairwise(records)] == [True] * 11
+    assert begun_s == sorted(begun_s)
     assert [record.held_s > 0 for record in records] == [False] * 2 + [True] * 10
     last = records[-1]
     # It was due at 0.11 s, and five pairs go before it.
@@ -236,9 +237,9 @@ def test_an_open_loop_with_a_cap_holds_requests_back_and_counts_that_from_their_
     found = metrics_of(point, records)
     assert point.max_concurrency == 2
     assert found.lateness is not None
-    assert found.lateness.max_s < 0.1
+    assert found.lateness.max_s < last.held_s
     assert found.held is not None
-    assert (found.held.count, found.held.max_s) == (10, last.held_s)
+    assert (found.held.count, found.held.max_s) == (10, max(each.held_s for each in records))
     account = Accounting(ObservedPoint(point=point, records=tuple(records))).of(last)
     assert account is not None
     assert account.first.held_s == last.held_s

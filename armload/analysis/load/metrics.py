@@ -162,7 +162,8 @@ def metrics_of(
     lateness = summary(measured, latency.lateness_s)
     ttft = summary(ok, latency.ttft_s)
     ttft_from_sent = summary(ok, lambda record: _since_sent(record, latency.first_token_s(record)))
-    cut_short = point.is_under_way or unknown > 0 or "cancelled" in failed
+    cancelled = sum(record.outcome == "cancelled" for record in records)
+    cut_short = point.is_under_way or unknown > 0 or cancelled > 0
     doubts = _about_lateness(lateness, ttft_from_sent)
     if limited := failed["client-limit"]:
         doubts.append(ClientLimited(limited=limited, requests=len(measured)))
@@ -170,8 +171,8 @@ def metrics_of(
         doubts.append(ServiceEnded(reason=point.service_ended))
     if cut_short:
         doubts.append(
-            Cancelled(cancelled=failed["cancelled"], requests=point.requests)
-            if failed["cancelled"]
+            Cancelled(cancelled=cancelled, requests=point.requests)
+            if cancelled
             else Incomplete(recorded=len(records), requests=point.requests)
         )
     cut_off = [record for record in ok if record.is_cut_off]

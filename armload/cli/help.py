@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from armload.core.options import LETTERS, Declared
 
 _HEADINGS = (
-    *("Program", "Service", "Load", "Search", "Limits", "Plan", "Task", "Quantisation"),
-    *("Repeats", "Engine", "Cores", "Board", "Conditions", "Build", "Output"),
+    *("Program", "Service", "Arrivals", "Load", "Search", "Limits", "Plan", "Task"),
+    *("Quantisation", "Repeats", "Engine", "Cores", "Board", "Conditions", "Build", "Output"),
 )
 _MOST_UNGROUPED = 9
 _INDENT = 2

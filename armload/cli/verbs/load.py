@@ -138,12 +138,14 @@ class LoadOptions(ServiceSettings, RequestOptions, Waiting, EngineSource, Output
             "requests per second, sent on time whether earlier ones are answered or not",
             "PER-SECOND",
             several="commas",
+            heading="Arrivals",
         ),
     ] = ()
     find_rate: Annotated[
         bool,
         Option(
-            "find the highest rate that meets --slo for nine of ten requests, with 95% confidence"
+            "find the highest rate that meets --slo for nine of ten requests, with 95% confidence",
+            heading="Arrivals",
         ),
     ] = False
     max_time: Annotated[
@@ -152,6 +154,7 @@ class LoadOptions(ServiceSettings, RequestOptions, Waiting, EngineSource, Output
             "seconds in which --find-rate ends, decided or not",
             "SECONDS",
             "3,000 times what a request takes",
+            heading="Arrivals",
         ),
     ] = None
     concurrency: Annotated[
@@ -160,6 +163,7 @@ class LoadOptions(ServiceSettings, RequestOptions, Waiting, EngineSource, Output
             "clients that each wait for an answer before they send again",
             "CLIENTS",
             several="commas",
+            heading="Arrivals",
         ),
     ] = ()
     max_concurrency: Annotated[
@@ -168,6 +172,7 @@ class LoadOptions(ServiceSettings, RequestOptions, Waiting, EngineSource, Output
             "requests of --rate in flight at most; others wait, and their latency counts that",
             "N",
             "no limit",
+            heading="Arrivals",
         ),
     ] = None
     arrivals: Annotated[
@@ -177,6 +182,7 @@ class LoadOptions(ServiceSettings, RequestOptions, Waiting, EngineSource, Output
             "MindSpore's llm-serving makes them",
             "HOW",
             "poisson",
+            heading="Arrivals",
         ),
     ] = ""
     repeats: Annotated[

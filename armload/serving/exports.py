@@ -23,7 +23,7 @@ FORMATS = ("vllm", "csv", "seed")
 _CSV = (
     *("point", "rate", "concurrency", "number", "is_warmup", "outcome", "status", "scheduled_s"),
     *("sent_s", "header_s", "first_token_s", "end_s", "prompt_tokens", "generated_tokens"),
-    *("limit_tokens", "e2e_s", "ttft_s", "tpot_s", "queue_s", "lateness_s", "error"),
+    *("limit_tokens", "e2e_s", "ttft_s", "tpot_s", "queue_s", "lateness_s", "held_s", "error"),
 )
 
 
@@ -134,7 +134,7 @@ def _vllm(
         "num_prompts": len(measured),
         "request_rate": "inf" if point.rate is None else point.rate,
         "burstiness": _burstiness(load.arrivals),
-        "max_concurrency": point.concurrency,
+        "max_concurrency": point.concurrency or point.max_concurrency,
         "duration": duration_s,
         "completed": metrics.ok,
         "failed": sum(metrics.failed.values()),

@@ -24,7 +24,7 @@ MOST_REQUESTS = 120
 
 PHASES = {
     "client late": "#999999",
-    "held back": "#F5C08F",
+    "held back": "#009E73",
     "connecting": "#56B4E9",
     "queued": "#D55E00",
     "prompt": "#E69F00",

@@ -34,6 +34,7 @@ class Behaviour:
         tokens: of an answer; none: as many as were asked for.
         api_key: that it wants.
         status: that it answers with, after ``answered`` requests.
+        stuck_after: requests after which none is answered any more.
         cut_after: tokens after which it drops the connection.
         error_after: tokens after which it reports an error in the stream.
         says: why, where the status is an error.
@@ -55,6 +56,7 @@ class Behaviour:
     api_key: str = ""
     status: int = 200
     answered: int = 0
+    stuck_after: int | None = None
     cut_after: int | None = None
     error_after: int | None = None
     says: str = "as told"
@@ -108,6 +110,8 @@ class StubService:
             return web.json_response({"error": {"message": "File Not Found"}}, status=404)
         if how.status != 200 and len(self.bodies) > how.answered:
             return web.json_response({"error": {"message": how.says}}, status=how.status)
+        if how.stuck_after is not None and len(self.bodies) > how.stuck_after:
+            await asyncio.sleep(600)
         async with self.free:
             return await self._stream(request, how, body)
 

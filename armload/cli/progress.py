@@ -218,12 +218,10 @@ class _BarStep:
             self._bars.reset(self._task, completed=int(completed))
         if total is not None:
             self._bars.update(self._task, total=total)
-        if note:
-            self._bars.update(self._task, beneath=[_beneath(note)])
-        if rows:
-            width = max(len(label) for label, _ in rows)
-            lines = [_beneath(f"{label:{width}}  {words}") for label, words in rows]
-            self._bars.update(self._task, beneath=lines)
+        width = max((len(label) for label, _ in rows), default=0)
+        beneath = [f"{label:{width}}  {words}" for label, words in rows] or [note]
+        if any(beneath):
+            self._bars.update(self._task, beneath=[_beneath(each) for each in beneath])
         self._bars.update(self._task, completed=completed)
 
 

@@ -46,7 +46,9 @@ class Scraper:
         Of a server without metrics that is told once, and it is not asked again.
         """
         try:
-            with self._session.get(self._url, timeout=_WAIT_S, stream=True) as answer:
+            with self._session.get(
+                self._url, timeout=_WAIT_S, stream=True, allow_redirects=False
+            ) as answer:
                 content = b""
                 for part in answer.iter_content(_PART_BYTES):
                     content += part

@@ -259,6 +259,18 @@ def test_ctrl_c_keeps_every_request_with_an_outcome_and_shows_the_figures(tmp_pa
     assert "failed" not in told
 
 
+@pytest.mark.parametrize("before", [0, 1])
+def test_ctrl_c_before_a_load_leaves_nothing_and_begins_none(before: int, tmp_path: Path) -> None:
+    with stub_service(stuck_after=before) as service:
+        words = ("--rate", "20", "--requests", "5")
+        shown, said = interrupted(
+            tmp_path, service, *words, when=lambda: len(service.bodies) > before
+        )
+    assert shown == ""
+    assert "armload show" not in said
+    assert not (tmp_path / "loads").exists()
+
+
 @pytest.mark.parametrize("pace", [("--rate", "20"), ("--concurrency", "2")])
 def test_ctrl_c_during_the_warm_up_keeps_it_and_measures_nothing(
     pace: tuple[str, str], tmp_path: Path

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +165,36 @@ def test_a_server_that_does_not_answer_in_time_is_asked_again(
     assert [line.partition(": ")[2] for line in said.lines] == [
         "no answer. The load is recorded without the server's own metrics."
     ]
+
+
+def test_an_answer_that_never_ends_holds_up_no_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scraping, "_WAIT_S", 0.5)
+    done = threading.Event()
+
+    def drip(listening: socket.socket) -> None:
+        line, _ = listening.accept()
+        with line:
+            line.sendall(b"HTTP/1.1 200 OK\r\n\r\nbusy 1\n")
+            while not done.wait(0.05):
+                line.sendall(b"#")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = threading.Thread(target=drip, args=(listening,))
+        server.start()
+        scraper = Scraper(f"http://127.0.0.1:{listening.getsockname()[1]}", "", Silent())
+        began_s = time.monotonic()
+        with scraper.running(tmp_path / "metrics.jsonl", lambda _: None) as thread:
+            time.sleep(0.2)
+        took_s = time.monotonic() - began_s
+        is_stuck = thread.is_alive()
+        done.set()
+        server.join()
+        thread.join(30)
+    assert is_stuck
+    assert took_s < 10
+    assert not (tmp_path / "metrics.jsonl").exists()
 
 
 def test_no_proxy_learns_the_key(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,16 +167,25 @@ class Client:
         url: of the service, without a path.
         model: the name that is asked for.
         timeout_s: the most that a request may take.
+        most: requests in flight; others are held back, and go out in order. None for any number.
     """
 
     def __init__(
-        self, session: ClientSession, url: str, dialect: Dialect, model: str, timeout_s: float
+        self,
+        session: ClientSession,
+        url: str,
+        dialect: Dialect,
+        model: str,
+        timeout_s: float,
+        *,
+        most: int | None = None,
     ) -> None:
         self._session = session
         self._url = url.rstrip("/") + dialect.path
         self._dialect = dialect
         self._model = model
         self._timeout_s = timeout_s
+        self._room = asyncio.Semaphore(most or sys.maxsize)
         self.received_tokens = 0
         self.under_way: dict[int, tuple[float, Chunks]] = {}
         self.began_s = time.monotonic()
@@ -194,24 +203,23 @@ class Client:
         return monotonic_s - self.began_s
 
     async def send(
-        self,
-        ask: CompletionRequest,
-        *,
-        number: int,
-        scheduled_s: float,
-        held_s: float = 0.0,
-        is_warmup: bool = False,
+        self, ask: CompletionRequest, *, number: int, scheduled_s: float, is_warmup: bool = False
     ) -> RequestRecord:
         """Send a request, read its answer to the end, and return what became of it.
 
         No failure of it is raised, and neither is a cancellation: that is an outcome.
         """
         answer = _Answer(self, self._dialect)
-        begun_s = self.now_s()
-        self.under_way[number] = scheduled_s, answer.chunks
+        ready_s, begun_s, held_s = self.now_s(), None, 0.0
+        is_held = self._room.locked()
         try:
-            async with asyncio.timeout(self._timeout_s):
-                await answer.read(self._session, self._url, self._dialect.body(ask, self._model))
+            async with self._room:
+                begun_s = self.now_s()
+                held_s = begun_s - ready_s if is_held else 0.0
+                self.under_way[number] = scheduled_s, answer.chunks
+                body = self._dialect.body(ask, self._model)
+                async with asyncio.timeout(self._timeout_s):
+                    await answer.read(self._session, self._url, body)
         except TimeoutError:
             answer.fail("timeout", f"no whole answer within {self._timeout_s:g} s")
         except asyncio.CancelledError:

@@ -40,7 +40,6 @@ async def open_loop(
     *,
     warmup: int,
     note: Note,
-    most: int | None = None,
     goes_on: GoesOn | None = None,
 ) -> None:
     """Send each request at its time, and wait for all answers.
@@ -51,25 +50,15 @@ async def open_loop(
     Args:
         times: in seconds since the client began, in order; one for each request.
         warmup: how many of the first are excluded from the figures.
-        most: in flight at a time; others are held back, and go out in order.
         goes_on: is asked before each request; if not, the others are neither sent nor noted.
     """
     noted: set[int] = set()
     count = len(times)
-    room = asyncio.Semaphore(most or count)
 
     async def send(number: int) -> None:
-        ready_s = client.now_s()
-        is_held = room.locked()
-        async with room:
-            held_s = client.now_s() - ready_s if is_held else 0.0
-            record = await client.send(
-                asks[number],
-                number=number,
-                scheduled_s=times[number],
-                held_s=held_s,
-                is_warmup=number < warmup,
-            )
+        record = await client.send(
+            asks[number], number=number, scheduled_s=times[number], is_warmup=number < warmup
+        )
         noted.add(number)
         note(record)
 
@@ -255,7 +244,10 @@ class PointRunner:
         target, extent = self._target, self._extent
         asks = [take() for _ in times]
         async with connected(target.api_key) as session:
-            client = Client(session, target.url, target.dialect, target.model, extent.timeout_s)
+            client = Client(
+                *(session, target.url, target.dialect, target.model, extent.timeout_s),
+                most=level.max_concurrency,
+            )
             self._client = client
             client.begin(_LEAD_S)
             self.began_s = client.began_s
@@ -268,7 +260,6 @@ class PointRunner:
                     times,
                     warmup=extent.warmup,
                     note=self._add,
-                    most=level.max_concurrency,
                     goes_on=None
                     if goes_on is None
                     else lambda number: goes_on(self.records, times[number]),

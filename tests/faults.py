@@ -47,7 +47,7 @@ class _Watched:
     def __init__(self, owner: At) -> None:
         self._owner = owner
 
-    def update(self, completed: float, *, total: float | None = None, note: str = "") -> None:
+    def update(self, completed: float, **_more: object) -> None:
         self._owner.reached(completed)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +13,15 @@ from typing import Any, Literal
 
 from aiohttp import web
 
-METRICS = """# HELP llamacpp:requests_processing Number of requests processing.
+METRICS = """# HELP llamacpp:tokens_predicted_total Number of generation tokens processed.
+# TYPE llamacpp:tokens_predicted_total counter
+llamacpp:tokens_predicted_total 480
+# HELP llamacpp:requests_processing Number of requests processing.
+# TYPE llamacpp:requests_processing gauge
 llamacpp:requests_processing {busy}
+# HELP llamacpp:requests_deferred Number of requests deferred.
+# TYPE llamacpp:requests_deferred gauge
 llamacpp:requests_deferred {waiting}
-llamacpp:n_decode_total 12
 """
 WORDS = ("once", "upon", "a", "time", "there", "was")
 
@@ -29,6 +35,7 @@ class Behaviour:
         tokens: of an answer; none: as many as were asked for.
         api_key: that it wants.
         status: that it answers with, after ``answered`` requests.
+        stuck_after: requests after which none is answered any more.
         cut_after: tokens after which it drops the connection.
         error_after: tokens after which it reports an error in the stream.
         says: why, where the status is an error.
@@ -44,6 +51,10 @@ class Behaviour:
         context: words, of which a prompt must be shorter; none for any.
         cached: tokens of each prompt that OpenAI's usage says were cached; none: it does not say.
         notices: that a client has gone, and ends its answer.
+        metrics: what ``/metrics`` answers with; ``{busy}`` and ``{waiting}`` stand for its
+            requests, ``{came}`` for the number of those that came.
+        metrics_status: of that.
+        metrics_s: how long that takes.
     """
 
     header_s: float = 0.0
@@ -53,6 +64,7 @@ class Behaviour:
     api_key: str = ""
     status: int = 200
     answered: int = 0
+    stuck_after: int | None = None
     cut_after: int | None = None
     error_after: int | None = None
     says: str = "as told"
@@ -69,6 +81,9 @@ class Behaviour:
     context: int | None = None
     cached: int | None = None
     notices: bool = True
+    metrics: str = METRICS
+    metrics_status: int = 200
+    metrics_s: float = 0.0
 
 
 @dataclass(kw_only=True)
@@ -102,7 +117,10 @@ class StubService:
         if path == "/v1/models":
             return web.json_response({"data": [{"id": "stub"}]})
         if path == "/metrics":
-            return web.Response(text=METRICS.format(busy=self.busy, waiting=self.waiting))
+            await asyncio.sleep(how.metrics_s)
+            known = {"busy": self.busy, "waiting": self.waiting, "came": len(self.bodies)}
+            text = re.sub(r"{(\w+)}", lambda match: str(known[match[1]]), how.metrics)
+            return web.Response(text=text, status=how.metrics_status)
         if path == "/tokenize" and how.has_tokenizer:
             words = str(body["content"]).split()
             pieces = [{"id": number, "piece": f" {word}"} for number, word in enumerate(words)]
@@ -115,6 +133,8 @@ class StubService:
         if how.context is not None and len(json.dumps(body).split()) >= how.context:
             says = "request (99 tokens) exceeds the available context size (64 tokens)"
             return web.json_response({"error": {"message": says}}, status=400)
+        if how.stuck_after is not None and len(self.bodies) > how.stuck_after:
+            await asyncio.sleep(600)
         async with self.free:
             self.busy += 1
             try:

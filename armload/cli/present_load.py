@@ -82,6 +82,11 @@ def check_combination(options: LoadOptions) -> None:
             "request when it has its answer.",
             "Remove it.",
         )
+    if options.max_concurrency is not None and (options.concurrency or options.find_rate):
+        raise UsageError(
+            "--max-concurrency is an option of --rate, --stages and --replay.",
+            "Use --concurrency for clients that wait for their answers.",
+        )
     if options.url:
         options.refuse(
             {
@@ -99,6 +104,12 @@ def check_combination(options: LoadOptions) -> None:
 
 
 def _check_varied(options: LoadOptions) -> None:
+    if options.turns and (options.stages or options.replay):
+        raise UsageError(
+            "--turns cannot be combined with --stages or --replay: a later turn comes when its "
+            "answer lets it, and may fall into another stage.",
+            "Use --rate or --concurrency.",
+        )
     if options.stages:
         options.refuse(
             ("duration", "requests", "repeats"),
@@ -221,7 +232,8 @@ def paces_of(options: LoadOptions) -> list[LoadLevel]:
     if options.concurrency:
         return [LoadLevel(concurrency=each) for each in options.concurrency]
     unit: RateUnit = "conversations" if options.turns else "requests"
-    return [LoadLevel(rate=each, unit=unit) for each in options.rate]
+    most = options.max_concurrency
+    return [LoadLevel(rate=each, unit=unit, max_concurrency=most) for each in options.rate]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,7 +313,7 @@ def announced(
     if alone is not None:
         lasts = expected(
             *(alone, work, paces, extent, gaps, options.seed),
-            slots=slots,
+            slots=min((each for each in (slots, options.max_concurrency) if each), default=None),
             users=users,
             times=times,
         )
@@ -434,12 +446,14 @@ def load_and_present(
     run: Callable[[], object],
     formats: Sequence[str],
     *,
+    probing: LoadRunner,
     as_json: bool,
 ) -> None:
     """Run all points and show their figures; after a failure, or Ctrl-C, those that there are.
 
     Args:
         run: runs them.
+        probing: what a search begins with.
 
     Raises:
         ArmloadError: the load ended early.
@@ -447,9 +461,24 @@ def load_and_present(
     try:
         run()
     except KeyboardInterrupt:
-        raise InterruptionError("Interrupted. The records of all requests are kept.") from None
+        raise _interruption(loading.kept, probing.kept) from None
     finally:
         _present_kept(loading, formats, as_json=as_json)
+
+
+def _interruption(kept: LoadFolder | None, probe: LoadFolder | None) -> InterruptionError:
+    if kept is not None:
+        again = "to search again from the start" if kept.load.finds_rate else "for a whole load"
+        return InterruptionError(
+            "Interrupted. The records of all requests are kept.",
+            f"See them again: armload show {kept.load.id}. Run the command again {again}.",
+        )
+    if probe is not None:
+        return InterruptionError(
+            "Interrupted. The records of the probe are kept; no rate was tried yet.",
+            f"See them: armload show {probe.load.id}. Run the command again to start over.",
+        )
+    return InterruptionError("Interrupted. No request of the load was sent yet.")
 
 
 def present(kept: LoadFolder, files: Sequence[Path] = (), *, as_json: bool) -> None:

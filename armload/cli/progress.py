@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console, RenderableType
@@ -13,8 +13,8 @@ from rich.table import Column
 from rich.text import Text
 
 from armload.core.progress import ProgressStep
-from armload.core.values import format_bytes
-from armload.report.layout import Prose, whole, wrapped
+from armload.core.values import format_bytes, visible
+from armload.report.layout import Prose
 
 _FIRST_LINE_AFTER_S = 2.0
 _PLAIN_LINE_EVERY_S = 5.0
@@ -66,7 +66,15 @@ class _LineStep:
         self._ticker = threading.Thread(target=self._tick, daemon=True)
         self._ticker.start()
 
-    def update(self, completed: float, *, total: float | None = None, note: str = "") -> None:
+    def update(
+        self,
+        completed: float,
+        *,
+        total: float | None = None,
+        note: str = "",
+        rows: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        del rows
         if completed > 0 and self._begin is None:
             self._begin = (time.monotonic(), completed)
         self._completed = completed
@@ -197,14 +205,23 @@ class _BarStep:
         self._task = task
         self._begun = False
 
-    def update(self, completed: float, *, total: float | None = None, note: str = "") -> None:
+    def update(
+        self,
+        completed: float,
+        *,
+        total: float | None = None,
+        note: str = "",
+        rows: Sequence[tuple[str, str]] = (),
+    ) -> None:
         if completed > 0 and not self._begun:
             self._begun = True  # what was done before counts for no rate
             self._bars.reset(self._task, completed=int(completed))
         if total is not None:
             self._bars.update(self._task, total=total)
-        if note:
-            self._bars.update(self._task, note=note)
+        width = max((len(label) for label, _ in rows), default=0)
+        beneath = [f"{label:{width}}  {words}" for label, words in rows] or [note]
+        if any(beneath):
+            self._bars.update(self._task, beneath=[_beneath(each) for each in beneath])
         self._bars.update(self._task, completed=completed)
 
 
@@ -228,7 +245,7 @@ class Bars:
         """Show a step until the block ends."""
         start = time.monotonic()
         bars = self._joined()
-        task = bars.add_task(label, total=total, unit=unit, note="", began_s=start)
+        task = bars.add_task(label, total=total, unit=unit, beneath=[], began_s=start)
         try:
             yield _BarStep(bars, task)
         finally:
@@ -261,10 +278,11 @@ class _Display(Progress):
     def get_renderables(self) -> Iterable[RenderableType]:
         yield self.make_tasks_table(self.tasks)
         for task in self.tasks:
-            if note := task.fields["note"]:
-                (line,) = wrapped(whole(f"  {note}", style="dim"), self.console.width)
-                line.truncate(self.console.width, overflow="ellipsis")
-                yield line
+            yield from task.fields["beneath"]
+
+
+def _beneath(words: str) -> Text:
+    return Text(f"  {visible(words)}", style="dim", no_wrap=True, overflow="ellipsis")
 
 
 def _display(console: Console) -> Progress:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
@@ -10,10 +10,18 @@ from typing import Protocol
 class ProgressStep(Protocol):
     """One piece of work under way."""
 
-    def update(self, completed: float, *, total: float | None = None, note: str = "") -> None:
+    def update(
+        self,
+        completed: float,
+        *,
+        total: float | None = None,
+        note: str = "",
+        rows: Sequence[tuple[str, str]] = (),
+    ) -> None:
         """Report that ``completed`` units (of ``total``, when it is known) are done.
 
-        ``note`` is a few words on what happens now; empty keeps the last one.
+        ``note`` is a few words on what happens now; empty keeps the last one. ``rows``, each with
+        a label, say more of it where there is a display that can redraw them, and stand for it.
         """
 
 
@@ -30,8 +38,15 @@ class Progress(Protocol):
 
 
 class _SilentStep:
-    def update(self, completed: float, *, total: float | None = None, note: str = "") -> None:
-        del completed, total, note
+    def update(
+        self,
+        completed: float,
+        *,
+        total: float | None = None,
+        note: str = "",
+        rows: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        del completed, total, note, rows
 
 
 class Silent:

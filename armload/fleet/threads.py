@@ -229,6 +229,13 @@ class _StoppableStep:
         self._step = step
         self._check = check
 
-    def update(self, completed: float, *, total: float | None = None, note: str = "") -> None:
+    def update(
+        self,
+        completed: float,
+        *,
+        total: float | None = None,
+        note: str = "",
+        rows: Sequence[tuple[str, str]] = (),
+    ) -> None:
         self._check()
-        self._step.update(completed, total=total, note=note)
+        self._step.update(completed, total=total, note=note, rows=rows)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 from pydantic_core import from_json
 
+from armload.analysis.load.live import Chunks
 from armload.analysis.load.records import Outcome, RequestRecord, ServerTimings, ToolCall
 from armload.core.values import parse_json
 from armload.serving.answer_format import mismatch
@@ -162,23 +163,34 @@ class Client:
     Attributes:
         received_tokens: of all answers so far; a chunk counts as one where the dialect does not
             say how many.
+        under_way: when each request without an end was scheduled, and the chunks that have come.
 
     Args:
         session: as ``connected`` opens it.
         url: of the service, without a path.
         model: the name that is asked for.
         timeout_s: the most that a request may take.
+        most: requests in flight; others are held back, and go out in order. None for any number.
     """
 
     def __init__(
-        self, session: ClientSession, url: str, dialect: Dialect, model: str, timeout_s: float
+        self,
+        session: ClientSession,
+        url: str,
+        dialect: Dialect,
+        model: str,
+        timeout_s: float,
+        *,
+        most: int | None = None,
     ) -> None:
         self._session = session
         self._url = url.rstrip("/") + dialect.path
         self._dialect = dialect
         self._model = model
         self._timeout_s = timeout_s
+        self._room = asyncio.Semaphore(most or sys.maxsize)
         self.received_tokens = 0
+        self.under_way: dict[int, tuple[float, Chunks]] = {}
         self.began_s = time.monotonic()
 
     def begin(self, delay_s: float) -> None:
@@ -210,13 +222,21 @@ class Client:
             patience_s: after its scheduled time, the user gives it up; the connection is closed.
         """
         answer = _Answer(self, self._dialect)
-        begun_s = self.now_s()
-        waits_s = max(0.0, scheduled_s + patience_s - begun_s)
+        ready_s, begun_s, held_s = self.now_s(), None, 0.0
+        is_held = self._room.locked()
+        waits_s = max(0.0, scheduled_s + patience_s - ready_s)
+        patience = asyncio.timeout(None if math.isinf(waits_s) else waits_s)
         try:
-            async with asyncio.timeout(min(waits_s, self._timeout_s)):
-                await answer.read(self._session, self._url, self._dialect.body(ask, self._model))
+            async with patience, self._room:
+                begun_s = self.now_s()
+                held_s = begun_s - ready_s if is_held else 0.0
+                self.under_way[number] = scheduled_s, answer.chunks
+                body = self._dialect.body(ask, self._model)
+                async with asyncio.timeout(self._timeout_s):
+                    await answer.read(self._session, self._url, body)
         except TimeoutError:
-            if waits_s < self._timeout_s:
+            if patience.expired():
+                held_s = self.now_s() - ready_s if begun_s is None else held_s
                 answer.fail("abandoned", f"the user gave up after {patience_s:.3g} s")
             else:
                 answer.fail("timeout", f"no whole answer within {self._timeout_s:g} s")
@@ -229,6 +249,7 @@ class Client:
             answer.fail("dropped", f"the connection ended: {error or type(error).__name__}")
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             answer.fail("malformed", f"this is not of dialect {self._dialect.name}: {error!r}")
+        self.under_way.pop(number, None)
         end_s = self.now_s() if answer.outcome != "ok" else answer.arrived_s
         text, content = "".join(answer.parts), "".join(answer.content)
         calls = tuple(answer.tool_calls.values())
@@ -239,6 +260,7 @@ class Client:
             is_warmup=is_warmup,
             scheduled_s=scheduled_s,
             begun_s=begun_s,
+            held_s=held_s,
             sent_s=answer.sent_s,
             header_s=answer.header_s,
             chunks=tuple(answer.chunks),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Sequence
 from statistics import fmean
@@ -10,9 +9,9 @@ from statistics import fmean
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.serving.arrivals import Arrivals
-from armload.serving.client import Client, connected
 from armload.serving.conversation import Conversation
 from armload.serving.dialects.dialect import CompletionRequest
+from armload.serving.readiness import answer_alone
 from armload.serving.target import LoadLevel, LoadTarget, StopCondition
 from armload.serving.users import Users
 from armload.serving.workload import Lengths, Workload
@@ -104,27 +103,22 @@ def measure_alone(
     whole = workload.ask(-1)
     ask = whole.model_copy(update={"max_tokens": min(whole.max_tokens, MEASURED_TOKENS)})
 
-    async def send() -> AloneRequest | None:
-        async with connected(target.api_key) as session:
-            client = Client(session, target.url, target.dialect, target.model, timeout_s)
-            record = await client.send(ask, number=0, scheduled_s=0.0)
-        if record.outcome not in _ANSWERED or record.sent_s is None:
-            return None
-        if record.dimensions is not None:
-            answer_s = record.end_s - record.sent_s
-            return AloneRequest(prompt_s=answer_s, prompt_characters=_characters(ask), token_s=0.0)
-        if not record.chunks:
-            return None
-        (first_s, first_tokens), (last_s, _) = record.chunks[0], record.chunks[-1]
-        further = (record.generated_tokens or len(record.chunks)) - (first_tokens or 1)
-        return AloneRequest(
-            prompt_s=first_s - record.sent_s,
-            prompt_characters=_characters(ask),
-            token_s=(last_s - first_s) / further if further > 0 else 0.0,
-        )
-
     with progress.step("Measuring one request"):
-        return asyncio.run(send())
+        record = answer_alone(target, ask, timeout_s)
+    if record.outcome not in _ANSWERED or record.sent_s is None:
+        return None
+    if record.dimensions is not None:
+        answer_s = record.end_s - record.sent_s
+        return AloneRequest(prompt_s=answer_s, prompt_characters=_characters(ask), token_s=0.0)
+    if not record.chunks:
+        return None
+    (first_s, first_tokens), (last_s, _) = record.chunks[0], record.chunks[-1]
+    further = (record.generated_tokens or len(record.chunks)) - (first_tokens or 1)
+    return AloneRequest(
+        prompt_s=first_s - record.sent_s,
+        prompt_characters=_characters(ask),
+        token_s=(last_s - first_s) / further if further > 0 else 0.0,
+    )
 
 
 def sized(

@@ -23,7 +23,7 @@ _CSV = (
     *("point", "rate", "concurrency", "number", "conversation", "turn", "is_warmup", "outcome"),
     *("status", "scheduled_s", "sent_s", "header_s", "first_token_s", "end_s", "prompt_tokens"),
     *("cached_tokens", "generated_tokens", "limit_tokens", "e2e_s", "ttft_s", "tpot_s"),
-    *("queue_s", "lateness_s", "error"),
+    *("queue_s", "lateness_s", "held_s", "error"),
 )
 
 
@@ -60,7 +60,7 @@ def export(kept: LoadFolder, formats: Sequence[str], objectives: Objectives | No
         files["requests.csv"] = _csv(points)
     for number, (point, records) in enumerate(points):
         if "vllm" in formats:
-            metrics = metrics_of(point, records, objectives)
+            metrics = metrics_of(point, records, objectives, percentiles=kept.load.percentiles)
             content = _vllm(kept, point, records, metrics)
             files[f"vllm-{number}.json"] = json.dumps(content, ensure_ascii=False)
         if "seed" in formats:
@@ -132,7 +132,7 @@ def _vllm(
         "num_prompts": len(measured),
         "request_rate": "inf" if point.rate is None else point.rate,
         "burstiness": _burstiness(load.arrivals),
-        "max_concurrency": point.concurrency,
+        "max_concurrency": point.concurrency or point.max_concurrency,
         "duration": duration_s,
         "completed": metrics.ok,
         "failed": sum(metrics.failed.values()),
@@ -177,8 +177,6 @@ def _in_ms(name: str, found: Distribution | None) -> dict[str, float]:
         "mean": found.mean_s,
         "median": found.p50.value_s,
         "std": found.std_s,
-        "p50": found.p50.value_s,
-        "p90": found.p90.value_s,
-        "p99": found.p99.value_s,
+        **{key: each.value_s for key, each in found.percentiles.items()},
     }
     return {f"{key}_{name}_ms": 1000 * value for key, value in seconds.items()}

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from armload.analysis.load.findings import ClientLate
-from armload.analysis.load.metrics import metrics_of
+from armload.analysis.load.findings import ClientLate, ClientLimited
+from armload.analysis.load.metrics import Metrics, metrics_of
 from armload.analysis.load.queue_model import SaturatedRun
 from armload.analysis.load.rate_search import (
     BUDGET_SERVICE_TIMES,
@@ -59,6 +59,7 @@ def find_rate(
     """
     loop, spent_s, budget_s = _probe(probing, objectives, extent, slots, max_time_s, progress)
     loading.most_per_s = loop.per_s
+    loading.scraper = probing.scraper  # which may have said that there are no metrics
     search = RateSearch(loop, budget_s - spent_s)
     number = 0
     while (attempt := search.next()) is not None:
@@ -77,22 +78,18 @@ def find_rate(
             )
         except NothingSucceededError as error:
             progress.say(error.message)
-            search.done(attempt, "not sustained", None, judge.seen_s)
+            is_clients = error.outcomes.keys() <= {"client-limit"}
+            verdict: RateVerdict = "undecided" if is_clients else "not sustained"
+            search.done(attempt, verdict, None, judge.seen_s)
             continue
         took_s = max(record.end_s for record in records)
         point = kept.load.points[-1]
-        is_late = any(
-            isinstance(each.figures, ClientLate)
-            for each in metrics_of(point, records, objectives, slots=slots).findings
-        )
-        verdict: RateVerdict = judge.verdict or "undecided"
-        if is_late and verdict != "sustained":
-            verdict = "undecided"
-            progress.say(
-                f"Discarded the {attempt.rate:g} requests/s result: this client fell behind "
-                "schedule. Stop other programs on this machine."
-            )
-        search.done(attempt, verdict, judge.evidence, took_s)
+        verdict, evidence = judge.verdict or "undecided", judge.evidence
+        why = _spoilt_by_the_client(metrics_of(point, records, objectives, slots=slots))
+        if why and verdict != "sustained":
+            verdict, evidence = "undecided", None
+            progress.say(f"Discarded the {attempt.rate:g} requests/s result: {why}")
+        search.done(attempt, verdict, evidence, took_s)
     if loading.kept is None:
         raise RunError(
             f"The closed loop took {spent_s:.0f} s, and --max-time leaves none for a rate.",
@@ -100,6 +97,16 @@ def find_rate(
             f"{loop.service_s:.2g} s is usual.",
         )
     return loading.kept
+
+
+def _spoilt_by_the_client(found: Metrics) -> str:
+    """Say how this machine spoilt a point, and what to do; nothing where it did not."""
+    kinds = {type(each.figures) for each in found.findings}
+    if ClientLimited in kinds:
+        return "this machine had no open files or ports left. Raise its limit (ulimit -n)."
+    if ClientLate in kinds:
+        return "this client fell behind schedule. Stop other programs on this machine."
+    return ""
 
 
 class RateJudge:

@@ -8,8 +8,8 @@ import hashlib
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Protocol
@@ -22,6 +22,7 @@ from armload.analysis.load.records import (
     Load,
     LoadPoint,
     Objectives,
+    Outcome,
     RateVerdict,
     RequestRecord,
     Stage,
@@ -35,9 +36,9 @@ from armload.serving.arrivals import Arrivals
 from armload.serving.conversation import Conversation
 from armload.serving.dialects.dialect import CompletionRequest
 from armload.serving.loads import LoadFolder
-from armload.serving.point_runner import PointRunner, TooManyFailedError
+from armload.serving.point_runner import LiveView, PointRunner, TooManyFailedError
+from armload.serving.scraping import Scraper
 from armload.serving.target import LoadLevel, LoadTarget, StopCondition, keep_trace, sampled
-from armload.serving.tokenizer import ServiceApi
 from armload.serving.users import Users
 from armload.serving.workload import Workload
 
@@ -68,7 +69,15 @@ class StoppingRule(Protocol):
 
 
 class NothingSucceededError(RunError):
-    """No request of a point succeeded."""
+    """No request of a point succeeded.
+
+    Attributes:
+        outcomes: of its requests after the warm-up; empty if there were none.
+    """
+
+    def __init__(self, message: str, remedy: str, outcomes: Counter[Outcome]) -> None:
+        super().__init__(message, remedy)
+        self.outcomes = outcomes
 
 
 class LoadRunner:
@@ -76,6 +85,7 @@ class LoadRunner:
 
     Attributes:
         kept: its folder.
+        scraper: of the service's own metrics.
         most_per_s: what the service answers at most, where that was measured before.
 
     Args:
@@ -85,6 +95,7 @@ class LoadRunner:
         finds_rate: the rates are chosen to find the highest that is sustained.
         subtracts_idle: energies are to be without what the idle board draws.
         users: that send the requests; none for some that each send one.
+        percentiles: that the figures are to have; empty for the usual ones.
     """
 
     most_per_s: Interval | None = None
@@ -101,6 +112,7 @@ class LoadRunner:
         finds_rate: bool = False,
         subtracts_idle: bool = False,
         users: Users | None = None,
+        percentiles: tuple[float, ...] = (),
     ) -> None:
         self._users = users or Users()
         self._target = target
@@ -111,7 +123,9 @@ class LoadRunner:
         self._finds_rate = finds_rate
         self._subtracts_idle = subtracts_idle
         self._idle: tuple[PowerLine, ...] | None = None
+        self._percentiles = percentiles
         self._progress = progress
+        self.scraper = Scraper(target.url, target.api_key, progress)
         self._taken = self._begun = 0
         self._sha = hashlib.sha256()
         self.kept: LoadFolder | None = None
@@ -162,10 +176,10 @@ class LoadRunner:
         # How many requests a number of conversations has depends on their answers.
         planned = None if self._users.turns else len(times) or extent.requests
         kept = self.kept = self.kept or LoadFolder.begin_on(self._described(pace), self._target.job)
-        number = len(kept.load.points)
         point = LoadPoint(
             rate=pace.rate,
             concurrency=pace.concurrency,
+            max_concurrency=pace.max_concurrency,
             duration_s=extent.duration_s,
             requests=planned or 0,
             started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -181,9 +195,10 @@ class LoadRunner:
 
         kept.add_point(point)
         goes_on = None if judge is None else partial(judge.goes_on, times)
-        sending = PointRunner(self._target, extent, kept.add, begun, goes_on)
+        live = self._live(lambda _: str(pace) if pace.rate is None else f"{pace} asked")
+        sending = PointRunner(self._target, extent, kept.add, begun, live, goes_on)
         try:
-            self._send(kept, sending, times, pace.concurrency, str(pace), planned)
+            self._send(kept, sending, live, times, pace, str(pace), planned)
             point = point.model_copy(update=self._left_behind(sending))
         except TooManyFailedError:
             raise
@@ -199,32 +214,38 @@ class LoadRunner:
                 "is_under_way": False,
             }
             kept.update(point.model_copy(update=known), self._sha.hexdigest())
-            self._keep_trace(kept, number, sending.began_s, sending.records)
+            self._keep_trace(kept, len(kept.load.points) - 1, sending.began_s, sending.records)
         measured = [record for record in sending.records if not record.is_warmup]
         if not any(record.outcome == "ok" for record in measured):
             raise _nothing_succeeded(self._target, str(pace), measured)
         return kept, sorted(sending.records, key=lambda record: record.number)
 
     def staged(
-        self, stages: Sequence[Stage], times: Sequence[float], extent: StopCondition
+        self,
+        stages: Sequence[Stage],
+        times: Sequence[float],
+        extent: StopCondition,
+        max_concurrency: int | None = None,
     ) -> LoadFolder:
         """Run a load whose rate varies, with a point for each stage.
 
         Args:
             stages: that follow each other without a gap.
             times: of all requests, in order.
+            max_concurrency: requests in flight at most; none for any number.
 
         Raises:
             ArmloadError: as for ``run``.
         """
         stage_at = partial(bisect_right, [stage.end_s for stage in stages[:-1]])
         counts = Counter(map(stage_at, times))
-        mean = LoadLevel(rate=len(times) / stages[-1].end_s)
+        mean = LoadLevel(rate=len(times) / stages[-1].end_s, max_concurrency=max_concurrency)
         kept = self.kept = LoadFolder.begin_on(self._described(mean), self._target.job)
         now, clock = datetime.now(UTC).isoformat(timespec="milliseconds"), self._clock()
         points = tuple(
             LoadPoint(
                 rate=stage.mean_per_s,
+                max_concurrency=max_concurrency,
                 duration_s=stage.duration_s,
                 requests=counts[number],
                 started_utc=now,
@@ -244,13 +265,16 @@ class LoadRunner:
             kept.replace_points(changed, self._sha.hexdigest())
 
         kept.replace_points(points)
+        live = self._live(lambda now_s: f"{stages[stage_at(now_s)].rates} requests/s asked")
         sending = PointRunner(
-            self._target, extent, keep, lambda began_s: all_with({"began_client_s": began_s})
+            *(self._target, extent, keep),
+            lambda began_s: all_with({"began_client_s": began_s}),
+            live,
         )
         name = "Replaying" if stages[0].is_replay else counted(len(stages), "stage")
         ended = ""
         try:
-            self._send(kept, sending, times, None, name, len(times))
+            self._send(kept, sending, live, times, mean, name, len(times))
         except TooManyFailedError:
             raise
         except (RunError, ConnectError) as error:
@@ -274,30 +298,34 @@ class LoadRunner:
         return kept
 
     def _keep_stages(self, kept: LoadFolder, sending: PointRunner) -> None:
-        clock = kept.load.points[0].clock
+        points, clock = kept.load.points, kept.load.points[0].clock
+        begins = [sending.began_s + point.stage.start_s for point in points if point.stage]
+        kept.divide_server_samples(begins)
         if clock is None:
             return
-        zero_s = sending.began_s + clock.board_minus_client_s
-        begins = [point.stage.start_s for point in kept.load.points if point.stage]
-        kept.divide_samples([zero_s + begin_s for begin_s in begins])
+        kept.divide_samples([begin_s + clock.board_minus_client_s for begin_s in begins])
         for number in range(len(begins)):
             self._keep_trace(kept, number, sending.began_s, kept.requests(number))
+
+    def _live(self, level: Callable[[float], str]) -> LiveView:
+        return LiveView(level, (self._target.settings or {}).get("slots"))
 
     def _send(
         self,
         kept: LoadFolder,
         sending: PointRunner,
+        live: LiveView,
         times: Sequence[float],
-        concurrency: int | None,
+        level: LoadLevel,
         name: str,
         total: int | None,
     ) -> None:
         with (
-            self._observed(kept, 0 if kept.is_staged else len(kept.load.points) - 1),
+            self._observed(kept, 0 if kept.is_staged else len(kept.load.points) - 1, live),
             self._progress.step(name, total=total, unit="requests") as step,
             _short_collections(),
         ):
-            asyncio.run(sending.send(self._take, times, concurrency, step))
+            asyncio.run(sending.send(self._take, times, level, step))
 
     def _take(self) -> Conversation:
         conversation = self._users.conversation(self._begun, self._ask)
@@ -315,12 +343,16 @@ class LoadRunner:
         if not any(record.outcome == "abandoned" for record in sending.records):
             return {}
         ended_s = sending.began_s + max(record.end_s for record in sending.records)
-        api = ServiceApi(self._target.url, self._target.api_key)
-        while (queue := api.queue()) and time.monotonic() < ended_s + LET_GO_WITHIN_S:
-            if not any(queue.values()):
+        busy = 0
+        while time.monotonic() < ended_s + LET_GO_WITHIN_S:
+            sample = self.scraper.scrape()
+            if sample is None or sample.busy is None:
+                return {}
+            busy = sample.busy + (sample.waiting or 0)
+            if not busy:
                 return {"freed_s": max(0.0, time.monotonic() - ended_s)}
             time.sleep(_LOOK_EVERY_S)
-        return {"left_busy": sum(queue.values())}
+        return {"left_busy": busy}
 
     def _described(self, pace: LoadLevel) -> Load:
         now = datetime.now(UTC)
@@ -342,6 +374,7 @@ class LoadRunner:
             objectives=self._objectives,
             finds_rate=self._finds_rate,
             subtracts_idle=self._subtracts_idle,
+            percentiles=self._percentiles,
             most_per_s=self.most_per_s,
         )
 
@@ -349,17 +382,17 @@ class LoadRunner:
         return None if self._target.service is None else self._target.service.clock()
 
     @contextmanager
-    def _observed(self, kept: LoadFolder, number: int) -> Iterator[None]:
-        if self._target.service is None:
-            yield
-            return
-        service = self._target.service
-        if self._idle is None:
-            self._idle = service.idle_power(self._progress)
-        with (
-            sampled(service, kept.board_file(number)),
-            service.power_recorded(kept.power_file(number), self._idle, self._progress),
-        ):
+    def _observed(self, kept: LoadFolder, number: int, live: LiveView) -> Iterator[None]:
+        with ExitStack() as stack:
+            if (service := self._target.service) is not None and self._idle is None:
+                self._idle = service.idle_power(self._progress)
+            path = kept.metrics_file(number)
+            stack.enter_context(self.scraper.running(path, live.window.server))
+            if service is not None:
+                path = kept.board_file(number)
+                stack.enter_context(sampled(service, path, live.window.board))
+                path = kept.power_file(number)
+                stack.enter_context(service.power_recorded(path, self._idle or (), self._progress))
             yield
 
     def _keep_trace(
@@ -392,16 +425,18 @@ def _short_collections() -> Iterator[None]:
 def _nothing_succeeded(
     target: LoadTarget, pace: str, records: Sequence[RequestRecord]
 ) -> NothingSucceededError:
+    outcomes = Counter(record.outcome for record in records)
     if not records:
         return NothingSucceededError(
             f"{target.url}: all requests at {pace} were warm-up.",
             "Give a longer --duration, or a smaller --warmup.",
+            outcomes,
         )
-    outcomes = Counter(record.outcome for record in records)
     errors = Counter(record.error for record in records if record.error)
     counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
     why = f" Most often: {errors.most_common(1)[0][0]}." if errors else ""
     return NothingSucceededError(
         f"{target.url}: no request succeeded at {pace} ({counts}).{why}",
         "See the service's log. The records of the requests are kept.",
+        outcomes,
     )

@@ -5,8 +5,9 @@ What is known of the server at its start lies in ``service.json``.
 
 from __future__ import annotations
 
-import math
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
@@ -14,6 +15,7 @@ from armload.analysis.columns import ANY, cores_of
 from armload.analysis.energy import read_power
 from armload.analysis.load.assessed import cpus_of
 from armload.analysis.load.records import Load, LoadPoint, RequestRecord
+from armload.analysis.load.server_metrics import ServerSample
 from armload.analysis.load.telemetry import BoardSample, ObservedPoint
 from armload.core.files import write_whole
 from armload.core.journal import Journal, JournalKind, write_lines
@@ -100,6 +102,18 @@ class LoadFolder(Journal[Load, RequestRecord]):
         """Return the file of a power meter's samples; it exists for a board that has one."""
         return self.folder / f"power-{point}.jsonl"
 
+    def metrics_file(self, point: int) -> Path:
+        """Return the file of the server's own metrics; it exists for a server that gives them."""
+        return self.folder / f"metrics-{point}.jsonl"
+
+    def server_samples(self, point: int) -> list[ServerSample]:
+        """Return what was scraped of the server.
+
+        Raises:
+            DataError: a line was modified.
+        """
+        return self.kind.read_lines(self.metrics_file(point), ServerSample)
+
     def board_samples(self, point: int) -> list[BoardSample]:
         """Return what was sampled of the board.
 
@@ -123,15 +137,29 @@ class LoadFolder(Journal[Load, RequestRecord]):
             begins_s: of all points, on the board's monotonic clock.
         """
         samples = self.board_samples(0)
-        later = [*begins_s[1:], math.inf]
-        for number, until_s in enumerate(later):
-            from_s = begins_s[number] if number else -math.inf
-            own = [sample for sample in samples if from_s <= sample.at_s < until_s]
-            write_lines(self.board_file(number), own)
+        for number, own in enumerate(_divided([each.at_s for each in samples], begins_s)):
+            write_lines(self.board_file(number), samples[own])
+
+    def divide_server_samples(self, begins_s: Sequence[float]) -> None:
+        """Do so with what was scraped of the server, if anything was.
+
+        Args:
+            begins_s: of all points, on the client's monotonic clock.
+        """
+        samples = self.server_samples(0)
+        for number, own in enumerate(_divided([each.at_client_s for each in samples], begins_s)):
+            if samples:
+                write_lines(self.metrics_file(number), samples[own])
 
     def replace_points(self, points: tuple[LoadPoint, ...], requests_sha256: str = "") -> None:
         changed = {"points": points, "requests_sha256": requests_sha256}
         self.rewrite_header(self.header.model_copy(update=changed))
+
+
+def _divided(times_s: Sequence[float], begins_s: Sequence[float]) -> list[slice]:
+    """Return which of the samples, which are in order, are of which point."""
+    ends = [*(bisect_left(times_s, begin_s) for begin_s in begins_s[1:]), len(times_s)]
+    return [slice(first, end) for first, end in pairwise([0, *ends])]
 
 
 def observed_points(kept: LoadFolder, job: Job | None) -> list[ObservedPoint]:
@@ -160,6 +188,7 @@ def _observed(kept: LoadFolder, number: int, job: Job | None) -> ObservedPoint:
         samples=tuple(kept.board_samples(number)),
         power=tuple(read_power(kept.power_file(number))),
         subtracts_idle=kept.load.subtracts_idle,
+        server=tuple(kept.server_samples(number)),
         cores=ANY if job is None else cores_of(header, job.before, cpus_of(job)),
         storage_read_bytes_per_s=job.board.storage_read_bytes_per_s if job else None,
     )

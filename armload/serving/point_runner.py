@@ -8,7 +8,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from armload.analysis.load.live import SlidingWindow
 from armload.analysis.load.records import ENDED_BY_THE_USER, RequestRecord
+from armload.analysis.wording.live import live_rows
 from armload.core.errors import (
     BoardError,
     ConnectError,
@@ -21,7 +23,7 @@ from armload.core.values import counted
 from armload.serving.client import Client, connected
 from armload.serving.conversation import Conversation, Note, Place, converse, never_sent
 from armload.serving.monitor import RETURNS_WITHIN_S
-from armload.serving.target import LoadTarget, StopCondition
+from armload.serving.target import LoadLevel, LoadTarget, StopCondition
 
 GoesOn = Callable[[int], bool]
 """Whether the conversation of that number is still to begin."""
@@ -149,6 +151,27 @@ _SHOW_S = 0.5
 _CHECK_S = 2.0
 
 
+class LiveView:
+    """One point as it is shown while it runs.
+
+    Args:
+        level: how fast requests are to come, for people, by the time since the beginning.
+        slots: of the server; none where that is not known.
+    """
+
+    def __init__(self, level: Callable[[float], str], slots: int | None) -> None:
+        self.window = SlidingWindow()
+        self._level = level
+        self._slots = slots
+
+    def rows(self, client: Client) -> list[tuple[str, str]]:
+        """Return what there is to say now."""
+        now_s = client.now_s()
+        figures = self.window.figures(now_s, client.under_way.values())
+        tokens = client.received_tokens
+        return live_rows(figures, self._level(now_s), slots=self._slots, received_tokens=tokens)
+
+
 class TooManyFailedError(RunError):
     """As many requests failed as a load may have failures."""
 
@@ -163,6 +186,7 @@ class PointRunner:
     Args:
         keep: keeps a record durably.
         begun: is told time 0, shortly before it comes.
+        live: is shown while it runs.
         goes_on: whether an open loop does, by the records until now and the time of its next
             request.
     """
@@ -173,6 +197,7 @@ class PointRunner:
         extent: StopCondition,
         keep: Callable[[RequestRecord], None],
         begun: Callable[[float], None],
+        live: LiveView,
         goes_on: Callable[[Sequence[RequestRecord], float], bool] | None = None,
     ) -> None:
         self._goes_on = goes_on
@@ -180,6 +205,7 @@ class PointRunner:
         self._extent = extent
         self._keep = keep
         self._begun = begun
+        self._live = live
         self.records: list[RequestRecord] = []
         self.began_s = 0.0
         self._failed: Counter[str] = Counter()
@@ -189,7 +215,7 @@ class PointRunner:
         self,
         take: Callable[[], Conversation],
         times: Sequence[float],
-        concurrency: int | None,
+        level: LoadLevel,
         step: ProgressStep,
     ) -> None:
         """Send all requests, and return when each has an outcome.
@@ -197,7 +223,6 @@ class PointRunner:
         Args:
             take: gives the next conversation.
             times: of an open loop; empty for a closed one.
-            concurrency: of a closed loop.
 
         Raises:
             TooManyFailedError: so many that the load ends.
@@ -211,7 +236,7 @@ class PointRunner:
                     group.create_task(self._show(step)),
                     group.create_task(self._watch()),
                 ]
-                await self._send(take, times, concurrency)
+                await self._send(take, times, level)
                 for task in beside:
                     task.cancel()
             await self._check_at_the_end()
@@ -223,17 +248,20 @@ class PointRunner:
         step.update(len(self.records), note=self._note())
 
     async def _send(
-        self, take: Callable[[], Conversation], times: Sequence[float], concurrency: int | None
+        self, take: Callable[[], Conversation], times: Sequence[float], level: LoadLevel
     ) -> None:
         target, extent = self._target, self._extent
         context_tokens = (target.settings or {}).get("context_tokens")
         async with connected(target.api_key) as session:
-            client = Client(session, target.url, target.dialect, target.model, extent.timeout_s)
+            client = Client(
+                *(session, target.url, target.dialect, target.model, extent.timeout_s),
+                most=level.max_concurrency,
+            )
             self._client = client
             client.begin(_LEAD_S)
             self.began_s = client.began_s
             self._begun(client.began_s)
-            if concurrency is None:
+            if level.concurrency is None:
                 goes_on = self._goes_on
                 await open_loop(
                     client,
@@ -251,7 +279,7 @@ class PointRunner:
             await closed_loop(
                 client,
                 take,
-                concurrency=concurrency,
+                concurrency=level.concurrency,
                 duration_s=extent.duration_s,
                 requests=extent.requests,
                 warmup=extent.warmup,
@@ -261,6 +289,7 @@ class PointRunner:
 
     def _add(self, record: RequestRecord) -> None:
         self.records.append(record)
+        self._live.window.add(record)
         self._keep(record)
         if record.outcome == "ok" or record.outcome in ENDED_BY_THE_USER:
             return
@@ -275,7 +304,8 @@ class PointRunner:
 
     async def _show(self, step: ProgressStep) -> None:
         while True:
-            step.update(len(self.records), note=self._note())
+            rows = self._live.rows(self._client) if self._client else ()
+            step.update(len(self.records), note=self._note(), rows=rows)
             await asyncio.sleep(_SHOW_S)
 
     def _note(self) -> str:

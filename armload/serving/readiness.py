@@ -51,7 +51,7 @@ def check_service(target: LoadTarget, ask: CompletionRequest, timeout_s: float) 
         UsageError: it refuses the key, does not speak the dialect, or has no chat template for it.
         RunError: it is not ready, or does not answer in time.
     """
-    record = asyncio.run(_first(target, ask.model_copy(update={"max_tokens": 1}), timeout_s))
+    record = answer_alone(target, ask.model_copy(update={"max_tokens": 1}), timeout_s)
     error = _fault(target, record)
     if error is not None:
         raise error
@@ -72,10 +72,18 @@ def _check_template(target: LoadTarget, record: RequestRecord) -> None:
     )
 
 
-async def _first(target: LoadTarget, ask: CompletionRequest, timeout_s: float) -> RequestRecord:
-    async with connected(target.api_key) as session:
-        client = Client(session, target.url, target.dialect, target.model, timeout_s)
-        return await client.send(ask, number=0, scheduled_s=0.0)
+def answer_alone(target: LoadTarget, ask: CompletionRequest, timeout_s: float) -> RequestRecord:
+    """Send a request that is none of a load's, and return what became of it."""
+
+    async def send() -> RequestRecord:
+        async with connected(target.api_key) as session:
+            client = Client(session, target.url, target.dialect, target.model, timeout_s)
+            record = await client.send(ask, number=0, scheduled_s=0.0)
+        if record.outcome == "cancelled":
+            raise asyncio.CancelledError  # or Ctrl-C would end nothing but this request
+        return record
+
+    return asyncio.run(send())
 
 
 def _fault(target: LoadTarget, record: RequestRecord) -> ArmloadError | None:

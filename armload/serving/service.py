@@ -30,7 +30,6 @@ from armload.serving.dialects.dialect import Dialect
 from armload.serving.listing import service_job
 from armload.serving.monitor import Heartbeat, Monitor
 from armload.serving.target import LoadTarget
-from armload.serving.tokenizer import ServiceApi
 from armload.serving.window import trace_between
 
 _LISTENS = re.compile(rf"listening on http://{re.escape(LOOPBACK)}:(\d+)")
@@ -112,14 +111,14 @@ class Service:
             yield from trace_between(host, self._it.folder, from_board_s, to_board_s)
 
     def sample(self) -> dict[str, Any]:
-        """Return what the board and the server show now; what is not known is left out.
+        """Return what the board shows now; what is not known is left out.
 
         The keys are those of ``board-<k>.jsonl``: ``at_s`` is on the board's monotonic clock.
 
         Raises:
             ConnectError, BoardError: the board does not answer.
         """
-        return {**self._monitor.sample(), **ServiceApi(self.url, self.api_key).queue()}
+        return self._monitor.sample()
 
     def idle_power(self, progress: Progress) -> tuple[PowerLine, ...]:
         """Return what the board's power meter shows now; nothing without a meter."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,8 +55,10 @@ class Observed(Protocol):
 
 
 @contextmanager
-def sampled(service: Observed, path: Path) -> Iterator[None]:
-    """Write a line of samples each second while the block runs.
+def sampled(
+    service: Observed, path: Path, seen: Callable[[dict[str, Any]], None]
+) -> Iterator[None]:
+    """Write a line of samples each second while the block runs, and pass them on.
 
     A sample that fails, as while a connection is down, is left out.
     """
@@ -66,11 +68,12 @@ def sampled(service: Observed, path: Path) -> Iterator[None]:
         with path.open("a", encoding="utf-8") as file:
             while not done.is_set():
                 try:
-                    line = json.dumps(service.sample(), allow_nan=False)
+                    sample = service.sample()
                 except ArmloadError:
-                    line = ""
-                if line:
-                    file.write(line + "\n")
+                    sample = {}
+                if sample:
+                    seen(sample)
+                    file.write(json.dumps(sample, allow_nan=False) + "\n")
                     file.flush()
                 done.wait(_EVERY_S)
 
@@ -124,17 +127,19 @@ RateUnit = Literal["requests", "conversations"]
 
 
 class LoadLevel(Value):
-    """How fast requests of a point come: one of the two is set.
+    """How fast requests of a point come: one of the first two is set.
 
     Attributes:
         rate: requests/s, or conversations/s, in an open loop.
         concurrency: clients, in a closed loop.
         unit: of the rate.
+        max_concurrency: requests in flight at most, in an open loop; none for any number.
     """
 
     rate: float | None = None
     concurrency: int | None = None
     unit: RateUnit = "requests"
+    max_concurrency: int | None = None
 
     def __str__(self) -> str:
         if self.rate is not None:

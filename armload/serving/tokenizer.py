@@ -1,4 +1,4 @@
-"""What a service says of itself besides answers: its model, its queue, how it counts tokens."""
+"""What a service says of itself besides answers: its model, and how it counts tokens."""
 
 from __future__ import annotations
 
@@ -8,13 +8,6 @@ from typing import Any
 import requests
 
 _WAIT_S = 30.0
-_QUEUE_WAIT_S = 2.0
-"""A server answers between two steps, which may take longer: then its queue stays unknown."""
-
-_QUEUE = {
-    "llamacpp:requests_processing": "requests_processing",
-    "llamacpp:requests_deferred": "requests_deferred",
-}
 _CHATML_BEGIN = "<|im_start|>"
 _FALLBACK = f"{{%- for message in messages -%}}\n  {{{{- '{_CHATML_BEGIN}' + message.role"
 """What llama.cpp's own template begins with (CHATML_TEMPLATE_SRC in common/chat.cpp)."""
@@ -73,19 +66,6 @@ class ServiceApi:
                 count = self.count(_CHATML_BEGIN)
                 return count is not None and count > 1
         return False
-
-    def queue(self) -> dict[str, int]:
-        """Return how many requests are in a slot, and how many wait; nothing if it cannot tell."""
-        try:
-            answer = self._session.get(self._url + "/metrics", timeout=_QUEUE_WAIT_S)
-        except requests.RequestException:
-            return {}
-        pairs = [line.split() for line in answer.text.splitlines()]
-        return {
-            _QUEUE[pair[0]]: round(float(pair[1]))
-            for pair in pairs
-            if len(pair) == 2 and pair[0] in _QUEUE
-        }
 
     def _answer(self, method: str, path: str, body: dict[str, Any] | None) -> object:
         try:

@@ -87,7 +87,7 @@ class BreaksOnce(Silent):
     ) -> Iterator[ProgressStep]:
         yield self
 
-    def update(self, completed: float, *, total: float | None = None, note: str = "") -> None:
+    def update(self, completed: float, **_more: object) -> None:
         if completed > self._after_bytes and not self.broken_at_bytes:
             self.broken_at_bytes = completed
             self._server.restart()

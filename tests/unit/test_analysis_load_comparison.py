@@ -142,6 +142,15 @@ def test_loads_of_other_requests_are_not_comparable(
     assert f"Not comparable: {said}. For reference" in sentence(first)
 
 
+def test_loads_with_another_cap_on_requests_in_flight_are_not_comparable(tmp_path: Path) -> None:
+    a = kept(tmp_path / "a", Simulated())
+    capped = [point.model_copy(update={"max_concurrency": 4}) for point in a.load.points]
+    b = kept(tmp_path / "b", Simulated(), points=tuple(capped))
+    first = compared(a, b)[0]
+    said = ["--max-concurrency: none / 4"]
+    assert (first.finding, said_of(first.differences)) == ("not comparable", said)
+
+
 def test_loads_without_a_rate_in_common_are_not_comparable(tmp_path: Path) -> None:
     a = keep(points(Simulated(), (0.2,)), tmp_path / "a")
     b = keep(points(Simulated(), (0.5,)), tmp_path / "b")

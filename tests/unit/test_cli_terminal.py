@@ -10,13 +10,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from rich.console import Console
+from rich.console import Console, Group
 
 from armload.cli import progress
-from armload.cli.progress import Bars, _display
+from armload.cli.progress import Bars, _BarStep, _display
 from armload.core.progress import Labelled, Progress, Silent
 from armload.fleet.threads import on_each
 from tests.command_line import run
@@ -58,7 +59,7 @@ def test_a_plain_line_tells_the_rate_and_the_time_left_of_what_moved_here(
     now_s = 110.0
     step.update(50e6, note="resuming at 50.0 MB")
     now_s = 112.0
-    step.update(60e6)
+    step.update(60e6, rows=[("speed", "high")])
     assert step._line() == (
         "Copying: 60.0 MB/100.0 MB (60%, 5.0 MB/s, 8 s left) resuming at 50.0 MB"
     )
@@ -122,7 +123,14 @@ with terminal.progress().step(name):
 """
 
 
-def _drawn(width: int, completed: float, *, note: str = "", label: str = "Running on b") -> str:
+def _drawn(
+    width: int,
+    completed: float,
+    *,
+    note: str = "",
+    rows: Sequence[tuple[str, str]] = (),
+    label: str = "Running on b",
+) -> str:
     now_s = 100.0
     console = Console(
         file=io.StringIO(),
@@ -133,12 +141,13 @@ def _drawn(width: int, completed: float, *, note: str = "", label: str = "Runnin
     )
     display = _display(console)
     began_s = time.monotonic() - 65
-    task = display.add_task(label, total=96, unit="tokens", note=note, began_s=began_s)
+    task = display.add_task(label, total=96, unit="tokens", beneath=[], began_s=began_s)
+    step = _BarStep(display, task)
+    step.update(1)
     for count in (completed / 2, completed):
         now_s += 10
-        display.update(task, completed=count)
-    for each in display.get_renderables():
-        console.print(each)
+        step.update(count, note=note, rows=rows)
+    console.print(Group(*display.get_renderables()))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -154,6 +163,18 @@ def test_at_eighty_columns_bar_rate_and_time_left_stay_while_tokens_run(label: s
     assert figures.rstrip().endswith("25% 1:00 left")
     assert note.endswith("…")
     assert max(len(figures.rstrip()), len(note)) <= 40
+
+
+def test_rows_stand_beneath_the_bar_in_place_of_the_note_and_none_is_broken() -> None:
+    rows = [("rate", "2 requests/s asked"), ("in flight", "word " * 30)]
+    figures, *beneath = _drawn(80, 24, note="words", rows=rows).splitlines()
+    assert "24/96 tokens" in figures
+    assert [line.rstrip()[:20] for line in beneath] == [
+        "  rate       2 reque",
+        "  in flight  word wo",
+    ]
+    assert beneath[1].endswith("…")
+    assert max(map(len, beneath)) <= 80
 
 
 def test_a_step_that_has_counted_to_its_end_goes_on_until_it_ends() -> None:

@@ -114,7 +114,7 @@ class _Watching(Silent):
         self.total = total
         yield self
 
-    def update(self, completed: float, *, total: float | None = None, note: str = "") -> None:
+    def update(self, completed: float, **_more: object) -> None:
         self.completed = completed
         if completed > self.space_bytes:
             raise OSError(28, "No space left on device")

@@ -94,7 +94,12 @@ def test_the_timeline_shows_no_queue_that_is_not_known(tmp_path: Path) -> None:
     (observed,) = points(SERVER, rates=(0.2,))
     records = [
         record.model_copy(
-            update={"timings": None, "begun_s": record.scheduled_s + 0.1, "sent_s": sent_s}
+            update={
+                "timings": None,
+                "begun_s": record.scheduled_s + 0.1,
+                "held_s": 0.07,
+                "sent_s": sent_s,
+            }
         )
         for record in observed.records
         if (sent_s := record.scheduled_s + 0.3)
@@ -102,9 +107,13 @@ def test_the_timeline_shows_no_queue_that_is_not_known(tmp_path: Path) -> None:
     loaded = loaded_of(keep([replace(observed, records=tuple(records))], tmp_path / "a"))
     (timeline,) = [each for each in load_page(loaded).figures if each.name == "timeline"]
     rows = timeline.specification["datasets"]["requests"]
-    assert {row["phase"] for row in rows} == {"client late", "connecting", "prompt", "generating"}
-    seconds = [row["seconds"] for row in rows if row["phase"] == "connecting"]
-    assert seconds == pytest.approx([0.2] * len(seconds))
+    lasts = {
+        phase: [row["seconds"] for row in rows if row["phase"] == phase]
+        for phase in {row["phase"] for row in rows}
+    }
+    assert lasts.keys() == {"client late", "held back", "connecting", "prompt", "generating"}
+    for phase, seconds in (("client late", 0.03), ("held back", 0.07), ("connecting", 0.2)):
+        assert lasts[phase] == pytest.approx([seconds] * len(records))
 
 
 def test_the_parts_of_the_time_add_up_to_the_mean_latency(loaded: LoadView) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -194,8 +195,19 @@ def test_it_says_beforehand_how_long_it_takes_and_at_the_end_what_is_sustained(
     assert len(set(seeds)) == len(seeds)
 
 
-class LateClient(LoadRunner):
-    """A client that is late by ten seconds with every request."""
+def sent_late(record: RequestRecord) -> RequestRecord:
+    begun_s = (record.begun_s or 0.0) + 10.0
+    return record.model_copy(update={"begun_s": begun_s, "end_s": record.end_s + 10.0})
+
+
+def without_a_port(record: RequestRecord) -> RequestRecord:
+    return record.model_copy(update={"outcome": "client-limit"}) if record.number % 2 else record
+
+
+class SpoilingClient(LoadRunner):
+    """A client that spoils its own records, so that no rate seems to be sustained."""
+
+    spoil = staticmethod(sent_late)
 
     def point(
         self,
@@ -208,36 +220,54 @@ class LateClient(LoadRunner):
         kept, records = super().point(pace, extent, draw=draw, judge=judge)
         if judge is not None:
             judge.verdict = "not sustained"
-        return kept, [
-            record.model_copy(
-                update={"begun_s": (record.begun_s or 0.0) + 10.0, "end_s": record.end_s + 10.0}
-            )
-            for record in records
-        ]
+        return kept, [self.spoil(record) for record in records]
 
 
-def test_a_rate_at_which_the_client_was_late_is_not_held_against_the_service(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (sent_late, "this client fell behind schedule"),
+        (without_a_port, "this machine had no open files or ports left. Raise its limit"),
+    ],
+)
+def test_a_rate_that_the_client_spoilt_is_not_held_against_the_service(
+    spoil: Callable[[RequestRecord], RequestRecord],
+    why: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(SpoilingClient, "spoil", staticmethod(spoil))
     said: list[str] = []
+    searches: list[RateSearch] = []
 
     class Said(Silent):
         def say(self, text: str) -> None:
             said.append(text)
 
+    class Kept(RateSearch):
+        def __init__(self, loop: SaturatedRun, budget_s: float) -> None:
+            super().__init__(loop, budget_s)
+            searches.append(self)
+
+    monkeypatch.setattr("armload.serving.find_rate.RateSearch", Kept)
     with stub_service(header_s=0.02, slots=2) as service:
         target = LoadTarget(url=service.url, api_key="", model="stub", dialect=LlamaServer())
         ask = Listed([CompletionRequest(prompt="Once upon a time", max_tokens=2)], "stub")
         probing = LoadRunner(target, ask, Arrivals(), 1, Silent())
-        loading = LateClient(target, ask, Arrivals(), 1, Silent())
-        find_rate(
+        loading = SpoilingClient(target, ask, Arrivals(), 1, Silent())
+        kept = find_rate(
             *(probing, loading, Objectives(e2e_s=5.0), StopCondition()),
             slots=2,
             max_time_s=4.0,
             progress=Said(),
         )
-    assert any("this client fell behind schedule" in each for each in said)
+    (search,) = searches
+    assert loading.most_per_s is not None
+    assert (search.sustained, search.refuted) == (None, loading.most_per_s.high)
+    discarded = [each for each in said if each.startswith("Discarded the ")]
+    assert len(discarded) == len(kept.load.points) > 0
+    assert all(why in each for each in discarded)
 
 
 def test_a_rate_at_which_all_requests_fail_is_not_sustained_and_ends_no_search(

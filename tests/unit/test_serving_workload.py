@@ -233,17 +233,9 @@ def test_no_proxy_learns_the_key_of_a_service(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.delenv("no_proxy", raising=False)
         monkeypatch.delenv("NO_PROXY", raising=False)
         api = ServiceApi(service.url, "right")
-        service.busy, service.waiting = 2, 7
-        assert api.queue() == {"requests_processing": 2, "requests_deferred": 7}
         assert (api.model(), api.count("once upon")) == ("stub", 2)
         assert proxy.seen == []
         assert {key for _, key in service.seen} == {"Bearer right"}
-
-
-def test_a_service_that_does_not_tell_its_queue_has_an_unknown_one() -> None:
-    with stub_service(api_key="right") as service:
-        assert ServiceApi(service.url, "wrong").queue() == {}
-    assert NOWHERE.queue() == {}
 
 
 def test_the_name_of_the_model_is_asked_for() -> None:

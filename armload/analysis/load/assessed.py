@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from armload.analysis.limit import find_limit
@@ -12,6 +12,7 @@ from armload.analysis.load.latency import missed_objective
 from armload.analysis.load.metrics import Metrics, metrics_of
 from armload.analysis.load.parts import Accounting, LatencyBreakdown, Parts
 from armload.analysis.load.records import Objective, Objectives, Stage
+from armload.analysis.load.server_metrics import ServerMetric, server_metrics
 from armload.analysis.load.telemetry import ObservedPoint, Telemetry, telemetry_of
 from armload.analysis.run import Limit
 from armload.analysis.wording import limits
@@ -20,6 +21,7 @@ from armload.engines.job import Job
 
 Cause = Literal[
     "client late",
+    "held back",
     "queued",
     "blocked by a prompt",
     "shared steps",
@@ -30,11 +32,11 @@ Cause = Literal[
 ]
 """What made a request slow.
 
-``client late``: it was sent after its time; ``queued``: all slots were taken; ``blocked by a
-prompt``: its steps processed prompts of other requests; ``shared steps``: its steps generated
-tokens of other requests, and took longer for it; ``paging``: the server waited for storage;
-``throttling``: the cores ran at a lower frequency; ``own length``: by its own prompt and tokens
-alone it is as slow.
+``client late``: it was sent after its time; ``held back``: the client had as many requests in
+flight as it may have; ``queued``: all slots were taken; ``blocked by a prompt``: its steps
+processed prompts of other requests; ``shared steps``: its steps generated tokens of other
+requests, and took longer for it; ``paging``: the server waited for storage; ``throttling``: the
+cores ran at a lower frequency; ``own length``: by its own prompt and tokens alone it is as slow.
 """
 
 CAUSES: tuple[Cause, ...] = get_args(Cause)
@@ -50,6 +52,7 @@ EXPLAINS = 0.25
 
 _BY_PART: Mapping[str, Cause] = {
     "late_s": "client late",
+    "held_s": "held back",
     "queued_s": "queued",
     "blocked_s": "blocked by a prompt",
     "sharing_s": "shared steps",
@@ -131,6 +134,7 @@ class AssessedPoint(Value):
         limit: what limited the server's decode steps; none where the server's trace, or what it
             runs on, is unknown.
         stage: of a load whose rate varies; none of a rate that is constant.
+        server: the server's own metrics; empty where it gives none.
     """
 
     rate: float | None
@@ -141,6 +145,7 @@ class AssessedPoint(Value):
     energy: PointEnergy | None = None
     slow: dict[Cause, int]
     limit: Limit | None = None
+    server: tuple[ServerMetric, ...] = ()
 
     @property
     def pace(self) -> float:
@@ -170,12 +175,14 @@ def assess(
     slow: Iterable[SlowRequest],
     objectives: Objectives | None,
     job: Job | None = None,
+    percentiles: Sequence[float] = (),
 ) -> AssessedPoint:
     """Compute everything that a point's records say.
 
     Args:
         slow: its slow requests.
         job: the server's, as it was started; none for a service that armload does not run.
+        percentiles: besides the usual ones.
     """
     metrics = metrics_of(
         observed.point,
@@ -183,6 +190,7 @@ def assess(
         objectives,
         slots=observed.slots,
         context_tokens=observed.context_tokens,
+        percentiles=percentiles,
     )
     return AssessedPoint(
         rate=observed.point.rate,
@@ -193,6 +201,7 @@ def assess(
         energy=energy_of(observed, metrics),
         slow=dict(tally(slow)),
         limit=_limit(observed, job),
+        server=server_metrics(observed.server),
     )
 
 

@@ -286,6 +286,7 @@ def _differences(a: Load, b: Load) -> list[ComparisonFigures]:
         ("requests", a.requests_from, b.requests_from),
         ("arrivals", a.arrivals, b.arrivals),
         ("seed", a.seed, b.seed),
+        ("--max-concurrency", _caps(a), _caps(b)),
     )
     found: list[ComparisonFigures] = [
         Differs(name=name, a=one, b=other) for name, one, other in fields if one != other
@@ -294,6 +295,11 @@ def _differences(a: Load, b: Load) -> list[ComparisonFigures]:
     if not found and is_same_plan and a.requests_sha256 != b.requests_sha256:
         found.append(RequestsDiffer())
     return found
+
+
+def _caps(load: Load) -> str:
+    caps = {point.max_concurrency for point in load.points}
+    return ", ".join("none" if each is None else str(each) for each in caps)
 
 
 def _plan(point: object) -> tuple[object, ...]:

@@ -62,8 +62,10 @@ def queue_s(record: RequestRecord) -> float | None:
 
 
 def lateness_s(record: RequestRecord) -> float | None:
-    """Return how much later than scheduled the client began with a request."""
-    return None if record.begun_s is None else record.begun_s - record.scheduled_s
+    """Return how much later the client began with a request than it was to."""
+    if record.begun_s is None:
+        return None
+    return record.begun_s - record.scheduled_s - record.held_s
 
 
 def missed_objective(record: RequestRecord, objectives: Objectives) -> Objective | None:
@@ -109,7 +111,7 @@ class Phases:
     """The phases of one request, each from its beginning to that of the next.
 
     Attributes:
-        scheduled_s, sent_s: as in the record.
+        scheduled_s, held_s, sent_s: as in the record.
         begun_s: when the client began with it; that is when it was sent, where no more is known.
         slot_s: when a slot of the server began with it; none if that never happened.
         first_s: when the first part of the answer arrived; none likewise.
@@ -117,6 +119,7 @@ class Phases:
     """
 
     scheduled_s: float
+    held_s: float
     begun_s: float
     sent_s: float
     slot_s: float | None
@@ -125,8 +128,8 @@ class Phases:
 
     @property
     def late_s(self) -> float:
-        """How long after its scheduled time the client began with it."""
-        return self.begun_s - self.scheduled_s
+        """How much later the client began with it than it was to."""
+        return self.begun_s - self.scheduled_s - self.held_s
 
     @property
     def queued_s(self) -> float:
@@ -153,6 +156,7 @@ def phases_of(record: RequestRecord) -> Phases | None:
     is_known = record.timings is not None or record.outcome != "ok"
     return Phases(
         scheduled_s=record.scheduled_s,
+        held_s=record.held_s,
         begun_s=record.sent_s if record.begun_s is None else record.begun_s,
         sent_s=record.sent_s,
         slot_s=(record.header_s if is_known else record.sent_s) if is_taken else None,

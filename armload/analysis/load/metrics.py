@@ -101,6 +101,7 @@ class Metrics(Value):
         itl: inter-token latency, of all tokens together.
         queue: waiting for a slot.
         lateness: of the client.
+        held: how long requests waited for ``max_concurrency``; without those that did not.
         goodput: under the objectives, where there are any.
         steady: whether an open loop reached a steady state; none in a closed loop, and of a stage.
         independent: observations that the requests are worth, since those that queue together
@@ -134,6 +135,7 @@ class Metrics(Value):
     itl: Distribution | None
     queue: Distribution | None
     lateness: Distribution | None
+    held: Distribution | None = None
     goodput: Goodput | None = None
     steady: SteadyState | None = None
     independent: float = 0.0
@@ -156,18 +158,22 @@ def metrics_of(
     *,
     slots: int | None = None,
     context_tokens: int | None = None,
+    percentiles: Sequence[float] = (),
 ) -> Metrics:
     """Compute the figures of a point.
 
     Args:
         records: of its requests, in the order of their schedule.
         slots, context_tokens: of the server, and of each slot; none where they are not known.
+        percentiles: besides the usual ones.
     """
     measured = [record for record in records if not record.is_warmup]
     ok = [record for record in measured if record.outcome == "ok"]
     failed = Counter(record.failure for record in measured if record.outcome != "ok")
     unknown = max(0, point.requests - len(records))
     duration_s = _span(measured, lambda record: record.scheduled_s)
+    if slots is not None and point.max_concurrency is not None:
+        slots = min(slots, point.max_concurrency)  # more are never busy
     held, abandoned = conversations_of(point, measured), abandoned_of(point, measured)
     queued = (point, measured) if held is None else in_steady_state(point, measured, held)
     steady = steady_state(*queued, slots)
@@ -182,7 +188,7 @@ def metrics_of(
     ) -> Distribution | None:
         both = [(record, value) for record in records if (value := figure(record)) is not None]
         values = [value for _, value in both]
-        return distribution(values, independent, _waits(both, since, alone_steady))
+        return distribution(values, independent, _waits(both, since, alone_steady), percentiles)
 
     def scheduled_s(record: RequestRecord) -> float:
         return record.scheduled_s
@@ -201,7 +207,8 @@ def metrics_of(
         sent_s,
     )
     e2e_from_sent = summary(ok, lambda record: _since_sent(record, record.end_s), sent_s)
-    cut_short = point.is_under_way or unknown > 0 or "cancelled" in failed
+    cancelled = sum(record.outcome == "cancelled" for record in records)
+    cut_short = point.is_under_way or unknown > 0 or cancelled > 0
     doubts = _about_lateness(lateness, (ttft_from_sent or e2e_from_sent) if ok else None)
     if limited := failed["client-limit"]:
         doubts.append(ClientLimited(limited=limited, requests=len(measured)))
@@ -209,8 +216,8 @@ def metrics_of(
         doubts.append(ServiceEnded(reason=point.service_ended))
     if cut_short:
         doubts.append(
-            Cancelled(cancelled=failed["cancelled"], requests=point.requests)
-            if failed["cancelled"]
+            Cancelled(cancelled=cancelled, requests=point.requests)
+            if cancelled
             else Incomplete(recorded=len(records), requests=point.requests)
         )
     cut_off = [record for record in ok if record.is_cut_off]
@@ -241,9 +248,14 @@ def metrics_of(
             ttft=ttft_from_sent,
         ),
         tpot=summary(ok, latency.tpot_s),
-        itl=distribution([gap for record in ok for gap in latency.gaps_s(record)], independent),
+        itl=distribution(
+            [gap for record in ok for gap in latency.gaps_s(record)],
+            independent,
+            chosen=percentiles,
+        ),
         queue=summary(ok, latency.queue_s, sent_s),
         lateness=lateness,
+        held=summary(measured, lambda record: record.held_s or None),
         goodput=None
         if objectives is None
         else _goodput(

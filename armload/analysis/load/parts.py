@@ -32,6 +32,7 @@ class Parts(Value):
 
     Attributes:
         late_s: the client began with it after its time.
+        held_s: the client held it back, with as many requests in flight as there may be.
         queued_s: it waited for a slot.
         own_s: its prompt and its tokens, as they usually take with no other request.
         sharing_s: its steps also generated tokens of other requests.
@@ -42,6 +43,7 @@ class Parts(Value):
     """
 
     late_s: float = 0.0
+    held_s: float = 0.0
     queued_s: float = 0.0
     own_s: float = 0.0
     sharing_s: float = 0.0
@@ -101,6 +103,7 @@ class Accounting:
             return None
         first = Parts(
             late_s=phases.late_s,
+            held_s=phases.held_s,
             queued_s=phases.queued_s,
             other_s=phases.sent_s - phases.begun_s,
         )

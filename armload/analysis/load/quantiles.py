@@ -133,26 +133,53 @@ class Quantile(Value):
     high_s: float | None
 
 
+USUAL = (50.0, 90.0, 99.0)
+"""Percentiles that are always computed."""
+
+
+def percentile_name(percentile: float) -> str:
+    """Return what a percentile is called: ``p50``, ``p99.9``."""
+    return f"p{percentile:g}"
+
+
 class Distribution(Value):
-    """Samples in short, in seconds."""
+    """Samples in short, in seconds.
+
+    Attributes:
+        percentiles: ``p50``, ``p90``, ``p99``, and those that were chosen, the lowest first.
+    """
 
     count: int
     mean_s: float
     std_s: float
-    p50: Quantile
-    p90: Quantile
-    p99: Quantile
+    percentiles: dict[str, Quantile]
     max_s: float
+
+    @property
+    def p50(self) -> Quantile:
+        return self.percentiles["p50"]
+
+    @property
+    def p90(self) -> Quantile:
+        return self.percentiles["p90"]
+
+    @property
+    def p99(self) -> Quantile:
+        return self.percentiles["p99"]
 
 
 def distribution(
-    samples: Sequence[float], independent: float, waits: Waits | None = None
+    samples: Sequence[float],
+    independent: float,
+    waits: Waits | None = None,
+    chosen: Sequence[float] = (),
 ) -> Distribution | None:
     """Summarise samples, given in the order of their requests; none of no samples.
 
     Args:
         independent: how many independent observations they are worth.
         waits: that they are made of; none where that is not known.
+        chosen: percentiles besides the usual ones.
     """
     import numpy as np
 
@@ -164,9 +191,9 @@ def distribution(
         count=len(samples),
         mean_s=float(values.mean()),
         std_s=float(values.std()),
-        p50=series.quantile(0.5),
-        p90=series.quantile(0.9),
-        p99=series.quantile(0.99),
+        percentiles={
+            percentile_name(each): series.quantile(each / 100) for each in sorted({*USUAL, *chosen})
+        },
         max_s=max(samples),
     )
 

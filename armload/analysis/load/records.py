@@ -133,7 +133,8 @@ class RequestRecord(Value):
         turns: that the conversation was to have.
         scheduled_s: when it was to be sent.
         begun_s: when the client began with it, before it connected; what this is later than
-            scheduled is the client's own lateness.
+            scheduled, apart from ``held_s``, is the client's own lateness.
+        held_s: how long it was held back, with as many requests in flight as there may be.
         sent_s: when its first byte was handed to the system; none if it never was.
         header_s: when the status line and headers of the answer were there.
         chunks: of the answer's stream: when each arrived, and the tokens that the server had
@@ -164,6 +165,7 @@ class RequestRecord(Value):
     turns: int = 1
     scheduled_s: float
     begun_s: float | None = None
+    held_s: float = 0.0
     sent_s: float | None = None
     header_s: float | None = None
     chunks: tuple[tuple[float, int | None], ...] = ()
@@ -282,6 +284,7 @@ class LoadPoint(Value):
     Attributes:
         rate: requests/s, or conversations/s, on average, in an open loop.
         concurrency: clients that each wait for an answer before they send again, in a closed loop.
+        max_concurrency: requests in flight at most, in an open loop; none for any number.
         duration_s: in which requests are scheduled; none where a number of requests ends it.
         requests: that were scheduled.
         started_utc: when.
@@ -299,6 +302,7 @@ class LoadPoint(Value):
 
     rate: float | None = None
     concurrency: int | None = None
+    max_concurrency: int | None = None
     duration_s: float | None = None
     requests: int
     started_utc: str
@@ -317,8 +321,8 @@ class Load(JournalHeader):
     """What was sent to which service; it lies in ``loads/<id>/load.json``.
 
     The requests of point *k* are lines of ``requests-<k>.jsonl`` beside it, the trace of the
-    server in that time ``trace-<k>.jsonl``, what was sampled of the board ``board-<k>.jsonl``, and
-    of its power meter ``power-<k>.jsonl``.
+    server in that time ``trace-<k>.jsonl``, what was sampled of the board ``board-<k>.jsonl``, of
+    its power meter ``power-<k>.jsonl``, and the server's own metrics ``metrics-<k>.jsonl``.
 
     Attributes:
         url: of the service, without a key.
@@ -336,6 +340,7 @@ class Load(JournalHeader):
         subtracts_idle: its energies are without what the idle board draws.
         most_per_s: requests/s that were answered in a closed loop with all slots busy, before the
             search for the highest rate; with 95% confidence.
+        percentiles: that a person has chosen to see; empty for the usual ones.
         points: in the order in which they were run; several of one rate are repeats.
     """
 
@@ -354,4 +359,5 @@ class Load(JournalHeader):
     finds_rate: bool = False
     subtracts_idle: bool = False
     most_per_s: Interval | None = None
+    percentiles: tuple[float, ...] = ()
     points: tuple[LoadPoint, ...] = ()

@@ -15,6 +15,7 @@ from armload.analysis.columns import ANY, LOWER_FREQUENCY, Cores, compute_s, sto
 from armload.analysis.energy import PowerLine
 from armload.analysis.load.latency import phases_of
 from armload.analysis.load.records import LoadPoint, RequestRecord
+from armload.analysis.load.server_metrics import ServerSample
 from armload.analysis.summary import generating
 from armload.core.values import Value
 from armload.engines.trace import Sensed, Step, Trace
@@ -25,13 +26,10 @@ class BoardSample(Sensed):
 
     Attributes:
         at_s: on the board's monotonic clock.
-        requests_processing, requests_deferred: that were in a slot, and that waited for one.
     """
 
     at_s: float
     memory_available_bytes: int | None = None
-    requests_processing: int | None = None
-    requests_deferred: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +43,7 @@ class ObservedPoint:
         samples: of the board, likewise.
         power: of its power meter, likewise.
         subtracts_idle: energies are to be without what the idle board draws.
+        server: its own metrics, likewise.
         cores: that the server could use.
         storage_read_bytes_per_s: what the board's storage gives, where that is known.
     """
@@ -58,6 +57,7 @@ class ObservedPoint:
     samples: tuple[BoardSample, ...] = ()
     power: tuple[PowerLine, ...] = ()
     subtracts_idle: bool = False
+    server: tuple[ServerSample, ...] = ()
     cores: Cores = ANY
     storage_read_bytes_per_s: int | None = None
 

@@ -20,6 +20,7 @@ from armload.core.values import counted, format_bytes, percentage
 
 if TYPE_CHECKING:
     from armload.analysis.load.assessed import AssessedPoint, Cause
+    from armload.analysis.load.metrics import Metrics
     from armload.analysis.statistics import Interval
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -167,6 +168,17 @@ def _why_not(point: AssessedPoint, cause: Cause | None, failure: str) -> str:
     return "" if cause is None else _reason(point, cause)
 
 
+def held_back(metrics: Metrics) -> str:
+    """Say how many requests of a point waited for the client's cap; nothing where none did."""
+    if metrics.held is None:
+        return ""
+    return (
+        f"{metrics.held.count:,} of {counted(metrics.requests, 'request')} waited for "
+        f"--max-concurrency, up to {duration(metrics.held.max_s)}. Latencies count from the "
+        "scheduled time, and include that."
+    )
+
+
 def why_slow(point: AssessedPoint) -> str:
     """Say what made most of a point's slow requests slow; nothing where none was."""
     cause = point.main_cause
@@ -183,6 +195,7 @@ def _reason(point: AssessedPoint, cause: Cause) -> str:
     board = point.telemetry
     said = {
         "client late": "the client sent requests late",
+        "held back": "requests wait for --max-concurrency",
         "queued": "requests queue",
         "blocked by a prompt": "prompts of other requests hold up answers",
         "shared steps": "requests slow each other down",
@@ -228,6 +241,13 @@ def _slots(count: int) -> str:
     if count == 2:
         return "both slots were"
     return f"all {_NUMBERS[count] if count < len(_NUMBERS) else count} slots were"
+
+
+def duration(seconds: float) -> str:
+    """Write a time with three figures, in milliseconds below one second."""
+    if seconds >= 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
 
 
 def _sentence(words: str) -> str:

@@ -21,6 +21,7 @@ PROMPT_TOKENS = N_PREDICT = "128"
 Rate = Annotated[float, Field(ge=1e-6, le=10_000)]
 Clients = Annotated[int, Field(ge=1, le=10_000)]
 Positive = Annotated[float, Field(gt=0, le=MOST)]
+Percentile = Annotated[float, Field(gt=0, lt=100)]
 RequestCount = Annotated[int, Field(ge=1, le=1_000_000)]
 RandomSeed = Annotated[int, Field(ge=0, lt=2**32)]
 
@@ -244,6 +245,15 @@ class LoadOptions(
             heading="Arrivals",
         ),
     ] = ()
+    max_concurrency: Annotated[
+        Clients | None,
+        Option(
+            "requests in flight at most, in an open loop; others wait, and latency counts that",
+            "N",
+            "no limit",
+            heading="Arrivals",
+        ),
+    ] = None
     arrivals: Annotated[
         str,
         Option(
@@ -293,6 +303,16 @@ class LoadOptions(
         bool,
         Option("stop synthetic answers at the model's end-of-text token", heading="Plan"),
     ] = False
+    percentiles: Annotated[
+        tuple[Percentile, ...],
+        Option(
+            "percentiles of latencies to show",
+            "PERCENT",
+            "50, 90 and 99; 50 and 99 in tables",
+            several="commas",
+            heading="Output",
+        ),
+    ] = ()
     export: Annotated[
         Names,
         Option(
@@ -405,7 +425,9 @@ def load(options: LoadOptions) -> None:
             finds_rate=options.find_rate,
             subtracts_idle=options.subtract_idle,
             users=users,
+            percentiles=tuple(sorted(set(options.percentiles))),
         )
+        probing = LoadRunner(target, work, gaps, number, progress, objectives, users=users)
         at_a_time = (target.settings or {}).get("slots")
         if not options.find_rate:
             alone = measure_alone(target, work, extent.timeout_s, progress)
@@ -423,10 +445,11 @@ def load(options: LoadOptions) -> None:
 
         def run() -> object:
             if varied is not None:
-                return loading.staged(varied.stages, varied.times, extent)
+                return loading.staged(
+                    *(varied.stages, varied.times, extent), options.max_concurrency
+                )
             if not options.find_rate or objectives is None:
                 return loading.run(paces, extent, options.repeats)
-            probing = LoadRunner(target, work, gaps, number, progress, objectives, users=users)
             return search(
                 *(probing, loading, objectives, extent),
                 slots=at_a_time,
@@ -434,4 +457,4 @@ def load(options: LoadOptions) -> None:
                 progress=progress,
             )
 
-        load_and_present(loading, run, formats, as_json=options.as_json)
+        load_and_present(loading, run, formats, probing=probing, as_json=options.as_json)

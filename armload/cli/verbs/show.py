@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from pydantic import Field
 
@@ -14,8 +14,12 @@ from armload.cli.verb import verb
 from armload.core.options import MOST, Option
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from armload.analysis.run import Run
     from armload.report.pages import Report
+
+Listed = TypeVar("Listed")
 
 
 _RUN = (
@@ -28,18 +32,19 @@ class ShowOptions(RunFilter, OutputOptions):
     """What is shown."""
 
     run: Annotated[str, Option(_RUN, usual="a list of runs", is_argument=True)] = ""
+    loads: Annotated[bool, Option("list loads instead of runs")] = False
     last: Annotated[
-        Annotated[int, Field(ge=0, le=MOST)], Option("length of the list; 0: all runs", "N")
+        Annotated[int, Field(ge=0, le=MOST)], Option("length of the list; 0: all", "N")
     ] = 20
     as_json: Annotated[
         bool,
-        Option("print one JSON document; without RUN, the ids of all runs", name="json"),
+        Option("print one JSON document; without RUN, the ids of all", name="json"),
     ] = False
 
 
 @verb(ShowOptions)
 def show(options: ShowOptions) -> None:
-    """Show a run, sweep, evaluation, load or tuning, or the list of runs.
+    """Show a run, sweep, evaluation, load or tuning, or the list of runs or loads.
 
     Example: armload show latest
     """
@@ -47,14 +52,18 @@ def show(options: ShowOptions) -> None:
     from armload.cli import terminal
     from armload.cli.present import show_sweep
     from armload.cli.streams import show_document
+    from armload.core.errors import UsageError
     from armload.evaluation.record import EvaluationFolder
-    from armload.report.table import run_table
+    from armload.report.load.table import loads_table
+    from armload.report.table import list_table, run_table
     from armload.runs import store
     from armload.serving.loads import LoadFolder
     from armload.tuning.record import TuningFolder
 
     if options.run:
         options.refuse(RunFilter.model_fields, "RUN", "Leave out RUN to list the runs that fit.")
+        if options.loads:
+            raise UsageError("--loads lists all loads, and takes no RUN.", "Remove one.")
         if EvaluationFolder.kind.is_meant(options.run):
             from armload.cli.present_evaluation import regrade_and_present
 
@@ -80,41 +89,58 @@ def show(options: ShowOptions) -> None:
         else:
             terminal.show(run_table(found))
         return
-    _list_runs(options)
+    if options.loads:
+        options.refuse(RunFilter.model_fields, "--loads", "The filter is for runs.")
+        folders = LoadFolder.kind.folders()
+        _list(
+            *(folders, options, LoadFolder.read, loads_table),
+            nothing="No loads yet. Start one: armload load.",
+            again="armload show --loads",
+        )
+        return
+    selection = options.selection()
+    is_all = selection is None
+    _list(
+        *(store.run_folders(selection, imported=True), options, store.load, list_table),
+        nothing="No runs yet. Start one: armload demo, or armload bench."
+        if is_all
+        else "No run fits the filter.",
+        again="armload show" if is_all else "use",
+    )
 
 
-def _list_runs(options: ShowOptions) -> None:
+def _list(
+    folders: Sequence[Path],
+    options: ShowOptions,
+    read: Callable[[Path], Listed],
+    table: Callable[[Sequence[Listed]], RenderableType],
+    *,
+    nothing: str,
+    again: str,
+) -> None:
     from armload.cli import terminal
     from armload.cli.streams import show_document
     from armload.core.values import ValueList
-    from armload.report.table import list_table
-    from armload.runs import store
 
-    selection = options.selection()
-    folders = store.run_folders(selection, imported=True)
     if options.as_json:
         show_document(ValueList[str](tuple(folder.name for folder in folders)))
     elif folders:
         shown = folders[-options.last :]  # 0 is all of them
-        terminal.show(list_table(list(_readable(shown))))
+        terminal.show(table(list(_readable(shown, read))))
         if len(shown) < len(folders):
             older = len(folders) - len(shown)
-            how = "armload show" if selection is None else "use"
-            terminal.progress().say(f"{older} older: {how} --last {len(folders)}")
-    elif selection is not None:
-        terminal.progress().say("No run fits the filter.")
+            terminal.progress().say(f"{older} older: {again} --last {len(folders)}")
     else:
-        terminal.progress().say("No runs yet. Start one: armload demo, or armload bench.")
+        terminal.progress().say(nothing)
 
 
-def _readable(folders: list[Path]) -> Iterator[Run]:
+def _readable(folders: Sequence[Path], read: Callable[[Path], Listed]) -> Iterator[Listed]:
     from armload.cli import terminal
     from armload.core.errors import ArmloadError
-    from armload.runs import store
 
     for folder in folders:
         try:
-            yield store.load(folder)
+            yield read(folder)
         except ArmloadError as error:
             terminal.progress().say(f"skipped: {error}")
 

@@ -90,7 +90,11 @@ def loaded_of(kept: LoadFolder) -> LoadView:
         DataError: a record was modified.
     """
     job, objectives = kept.job(), kept.load.objectives
-    points = [_point(each, objectives, job) for each in observed_points(kept, job) if each.records]
+    points = [
+        _point(each, objectives, job, kept.load.percentiles)
+        for each in observed_points(kept, job)
+        if each.records
+    ]
     points.sort(key=lambda point: point.pace)
     return LoadView(
         load=kept.load,
@@ -101,14 +105,19 @@ def loaded_of(kept: LoadFolder) -> LoadView:
     )
 
 
-def _point(observed: ObservedPoint, objectives: Objectives | None, job: Job | None) -> LoadedPoint:
+def _point(
+    observed: ObservedPoint,
+    objectives: Objectives | None,
+    job: Job | None,
+    percentiles: Sequence[float],
+) -> LoadedPoint:
     accounting = Accounting(observed)
     slow = slow_requests(accounting, objectives)
     return LoadedPoint(
         observed=observed,
         accounting=accounting,
         slow=slow,
-        assessed=assess(observed, slow, objectives, job),
+        assessed=assess(observed, slow, objectives, job, percentiles),
     )
 
 

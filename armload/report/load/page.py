@@ -10,11 +10,11 @@ from armload.analysis.load.assessed import CAUSES
 from armload.analysis.load.latency import e2e_s, tpot_s, ttft_s
 from armload.analysis.load.telemetry import Telemetry
 from armload.analysis.wording.energies import power
-from armload.analysis.wording.loads import why_slow
+from armload.analysis.wording.loads import held_back, why_slow
 from armload.analysis.wording.users import about_users
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
-from armload.core.values import percentage
+from armload.core.values import counted, percentage
 from armload.report import formatting as words
 from armload.report.layout import Column, Details, Entry, Table
 from armload.report.load.loaded import LoadedPoint, LoadView, words_of_failed
@@ -80,7 +80,7 @@ def load_page(loaded: LoadView) -> Page:
         latency_distribution(loaded),
     )
     found = doubts(loaded.points)
-    boards = tuple(_boards(loaded))
+    boards, server = tuple(_boards(loaded)), tuple(_server(loaded))
     return Page(
         headline=headline(loaded),
         header=tuple(paragraphs(about, style="soft")),
@@ -98,6 +98,7 @@ def load_page(loaded: LoadView) -> Page:
             ),
             Section(title="Slow requests", blocks=tuple(_slow(loaded))),
             *([Section(title="The board", blocks=boards)] if boards else []),
+            *([Section(title="The server's own metrics", blocks=server)] if server else []),
             Section(title="Settings", blocks=(_settings(loaded),)),
         ),
         version=load.armload,
@@ -121,13 +122,15 @@ def headline(loaded: LoadView) -> str:
 
 
 def doubts(points: Sequence[LoadedPoint]) -> list[str]:
-    """Say which figures are not valid, and what failed."""
+    """Say which figures are not valid, what failed, and what was held back."""
     said = []
     for point in points:
         metrics = point.assessed.metrics
         said += [f"{point.label}, not valid: {each.sentence}" for each in metrics.findings]
         if failed := words_of_failed(metrics.failed):
             said.append(f"{point.label}: {failed}.")
+        if held := held_back(metrics):
+            said.append(f"{point.label}: {held}")
     return said
 
 
@@ -218,6 +221,37 @@ def _boards(loaded: LoadView) -> Iterator[Block]:
         ]:
             yield html("<h3>{}</h3>", point.label)
             yield Details(facts)
+
+
+def _server(loaded: LoadView) -> Iterator[Block]:
+    table = Table(
+        Column(heading=_pace(loaded)),
+        Column(heading="metric"),
+        *(
+            Column(heading=heading, unit=unit, is_number=True)
+            for heading, unit in (
+                ("increase", "of counters"),
+                ("per second", "of counters"),
+                ("mean", "of gauges"),
+                ("lowest", "of gauges"),
+                ("highest", "of gauges"),
+            )
+        ),
+    )
+    for point in loaded.points:
+        for each in point.assessed.server:
+            figures = (each.increase, each.per_s, each.mean, each.low, each.high)
+            table.add(
+                Entry(text=point.label, number=point.pace),
+                each.name,
+                *(Entry(text="" if it is None else f"{it:,.6g}", number=it) for it in figures),
+            )
+    if table.rows:
+        yield Paragraph(
+            text="From /metrics, each second of a point, warm-up included.", style="soft"
+        )
+        summary = counted(len(table.rows), "row")
+        yield Folded(summary=summary, blocks=(SortableTable(table=table, name="server"),))
 
 
 def _settings(loaded: LoadView) -> Details:

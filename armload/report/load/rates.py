@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from armload.analysis.load.quantiles import Distribution, Quantile
+from armload.analysis.load.quantiles import USUAL, Distribution, percentile_name
 from armload.analysis.load.records import Objectives
 from armload.report import formatting as words
-from armload.report.drawing import QUIET, Rows, columns_for, guide, interval_band, source
+from armload.report.drawing import (
+    MOST_LINES,
+    QUIET,
+    Rows,
+    columns_for,
+    guide,
+    interval_band,
+    source,
+)
 from armload.report.figures.distribution import LOGARITHMIC_FROM
 from armload.report.figures.figure import Figure, colour_and_shape, drawn, in_panels
 from armload.report.load.loaded import LoadedPoint, LoadView
@@ -16,7 +25,6 @@ if TYPE_CHECKING:
     import altair as alt
 
 FIRST, EACH, WHOLE = "time to first token", "time per output token", "end-to-end latency"
-PERCENTILES = ("p50", "p90", "p99")
 
 WITHIN, ANSWERED = "within the SLO", "answered"
 
@@ -67,30 +75,38 @@ def _latency_sentence(loaded: LoadView) -> str:
         for label, found in latencies
         if (latency := found.ttft if has_tokens else found.e2e) is not None
     ]
-    (label, ttft), *others = (*known[:1], *known[1:][-1:])
+    percentiles = loaded.load.percentiles or USUAL
+    low, highest = percentiles[0], percentiles[1:][-1:]
+
+    def times(found: Distribution) -> list[str]:
+        names = map(percentile_name, (low, *highest))
+        return [words.seconds(found.percentiles[name].value_s) for name in names]
+
+    (label, latency), *others = (*known[:1], *known[1:][-1:])
+    first, *second = times(latency)
     said = (
-        f"{label}: half of the requests had their {'first token' if has_tokens else 'answer'} "
-        f"within {words.seconds(ttft.p50.value_s)} of their scheduled time, 99% within "
-        f"{words.seconds(ttft.p99.value_s)}."
+        f"{label}: {'half' if low == 50 else f'{low:g}%'} of the requests had their "
+        f"{'first token' if has_tokens else 'answer'} within {first} of their scheduled time"
     )
+    for high, time in zip(highest, second, strict=True):
+        said += f", {high:g}% within {time}"
     for label, ttft in others:
-        said += (
-            f" {label}: within {words.seconds(ttft.p50.value_s)} and "
-            f"{words.seconds(ttft.p99.value_s)}."
-        )
-    return said
+        said += f". {label}: within {' and '.join(times(ttft))}"
+    return f"{said}."
 
 
 def _latencies(loaded: LoadView, title: str, sentence: str) -> Figure:
     import altair as alt
 
-    rows: Rows = [row for point in loaded.points for row in _latency_rows(point)]
+    chosen = (loaded.load.percentiles or USUAL)[-MOST_LINES:]
+    percentiles = [percentile_name(each) for each in chosen]
+    rows: Rows = [row for point in loaded.points for row in _latency_rows(point, percentiles)]
     limits = _limits(loaded.objectives)
     panels = [kind for kind in (FIRST, EACH, WHOLE) if any(row["cell"] == kind for row in rows)]
     for row in rows:  # a panel without any figure to draw has no scale, so an unseen one stands in
         row["limit"] = limits.get(row["cell"], row["value"])
         row["limited"] = int(row["cell"] in limits)
-    colour, shape = colour_and_shape("percentile", PERCENTILES)
+    colour, shape = colour_and_shape("percentile", percentiles)
     values = [row["value"] for row in rows]
     is_wide = bool(values) and max(values) > LOGARITHMIC_FROM * min(values)
     scale = alt.Scale(type="log", nice=False) if is_wide else alt.Scale(zero=True)
@@ -129,7 +145,7 @@ def _latencies(loaded: LoadView, title: str, sentence: str) -> Figure:
         chart,
         {"latencies": rows},
         note=f"Bands are 95% confidence intervals.{dashed}",
-        legend_columns=columns_for(PERCENTILES),
+        legend_columns=columns_for(percentiles),
     )
 
 
@@ -140,7 +156,7 @@ def _limits(objectives: Objectives | None) -> dict[str, float]:
     return {kind: limit for kind, limit in limits.items() if limit is not None}
 
 
-def _latency_rows(point: LoadedPoint) -> Rows:
+def _latency_rows(point: LoadedPoint, percentiles: Sequence[str]) -> Rows:
     metrics = point.assessed.metrics
     found = {
         FIRST: metrics.from_scheduled.ttft,
@@ -152,18 +168,14 @@ def _latency_rows(point: LoadedPoint) -> Rows:
             "cell": kind,
             "pace": point.pace,
             "percentile": name,
-            "value": quantile.value_s,
-            "low": quantile.low_s,
-            "high": quantile.high_s,
+            "value": distribution.percentiles[name].value_s,
+            "low": distribution.percentiles[name].low_s,
+            "high": distribution.percentiles[name].high_s,
         }
         for kind, distribution in found.items()
         if distribution is not None
-        for name, quantile in _quantiles(distribution)
+        for name in percentiles
     ]
-
-
-def _quantiles(found: Distribution) -> list[tuple[str, Quantile]]:
-    return list(zip(PERCENTILES, (found.p50, found.p90, found.p99), strict=True))
 
 
 def _throughput_sentence(loaded: LoadView) -> str:

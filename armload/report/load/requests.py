@@ -29,6 +29,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "queued_s": ("queued", "#D55E00"),
     "paging_s": ("paging", "#CC79A7"),
     "throttling_s": ("throttling", "#F0E442"),
+    "held_s": ("held back", "#009E73"),
     "late_s": ("client late", "#000000"),
     "other_s": ("other", "#999999"),
 }

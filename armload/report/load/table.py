@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from urllib.parse import urlsplit
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from armload.analysis.load.assessed import AssessedPoint
 from armload.analysis.load.metrics import Metrics
-from armload.analysis.load.quantiles import FEWEST_INDEPENDENT, Distribution, Quantile
+from armload.analysis.load.quantiles import FEWEST_INDEPENDENT, Quantile, percentile_name
+from armload.analysis.load.records import Load
 from armload.analysis.wording.energies import power
-from armload.analysis.wording.loads import why_slow
+from armload.analysis.wording.loads import held_back, why_slow
 from armload.analysis.wording.users import about_users, no_steady_state
 from armload.core.values import counted, percentage
 from armload.report import formatting as words
 from armload.report.layout import Column, Entry, Prose, Table
 from armload.report.load.loaded import LoadView, words_of_failed
+from armload.serving.loads import LoadFolder
 
 _OFFERED_OTHERWISE_FROM = 0.10
 """Difference of the drawn schedule's rate from the one that was asked for, as a share of it."""
@@ -25,7 +28,7 @@ _OFFERED_OTHERWISE_FROM = 0.10
 def load_view(loaded: LoadView) -> Group:
     """Lay out the points, what is to be said of single ones, and what the service sustains."""
     points = [point.assessed for point in loaded.points]
-    lines: list[RenderableType] = [_table(points)]
+    lines: list[RenderableType] = [_table(points, loaded.load.percentiles)]
     lines += [Prose(each) for each in notes(loaded)]
     for point in points:
         lines += [Prose(f"{_where(point)}: {each}") for each in about_users(point.metrics)]
@@ -50,6 +53,54 @@ def notes(loaded: LoadView) -> list[str]:
             f"No confidence intervals: the rate varies{left if len(loaded.points) > 1 else ''}."
         )
     return said
+
+
+def loads_table(loads: Sequence[LoadFolder]) -> Table:
+    """Lay out several loads, one a line; a load is found again by the end of its id."""
+    table = Table(
+        Column(heading="id"),
+        Column(heading="when (UTC)"),
+        Column(heading="service", below=""),
+        Column(heading="model", below=""),
+        Column(heading="rate or clients", is_prose=True),
+        Column(heading="requests", is_number=True),
+        Column(heading="result"),
+    )
+    for load in (kept.load for kept in loads):
+        table.add(
+            Text(load.id[-4:], style="bold"),
+            load.started_utc[:16].replace("T", " "),
+            load.board or urlsplit(load.url).netloc,
+            load.model,
+            _paces(load),
+            str(sum(point.requests for point in load.points)),
+            _result(load),
+        )
+    return table
+
+
+def _paces(load: Load) -> str:
+    if load.finds_rate:
+        return f"search, {counted(len(load.points), 'rate')}"
+    stages = [point.stage for point in load.points if point.stage]
+    if stages:
+        return "replay" if stages[0].is_replay else counted(len(stages), "stage")
+    rates = {f"{point.rate:g}" for point in load.points if point.rate is not None}
+    if rates:
+        return f"{', '.join(sorted(rates, key=float))} /s"
+    clients = sorted({point.concurrency or 0 for point in load.points})
+    return f"{', '.join(map(str, clients))} client{'' if clients == [1] else 's'}"
+
+
+def _result(load: Load) -> Text:
+    if any(point.service_ended for point in load.points):
+        return Text("service ended", style="red")
+    if any(point.is_under_way for point in load.points):
+        return Text("incomplete", style="yellow")
+    if not load.finds_rate:
+        return Text("ended", style="green")
+    found = [point.rate for point in load.points if point.verdict == "sustained" and point.rate]
+    return Text(f"{max(found):g}/s sustained" if found else "undecided", style="bold")
 
 
 def _finding(loaded: LoadView) -> str:
@@ -81,6 +132,8 @@ def remarks(point: AssessedPoint) -> list[str]:
     said += [f"{where}, not valid: {each.sentence}" for each in metrics.findings]
     if point.energy and point.energy.problem:
         said.append(f"{where}, energy {power(point.energy)}.")
+    if waited := held_back(metrics):
+        said.append(f"{where}: {waited}")
     steady = metrics.steady
     if steady is not None and steady.stability == "overloaded":
         said.append(
@@ -111,29 +164,33 @@ def _where(point: AssessedPoint) -> str:
     return f"At {name}" if point.rate is not None else f"With {counted(int(name), 'client')}"
 
 
-def _table(points: Sequence[AssessedPoint]) -> Table:
+def _table(points: Sequence[AssessedPoint], chosen: Sequence[float]) -> Table:
     has_objectives = any(point.metrics.goodput for point in points)
     has_energy = any(point.energy for point in points)
     is_open = any(point.rate is not None for point in points)
     of_embeddings = are_of_embeddings(points)
-    headings = ["output\ntok/s", "first token\np50", "\np99", "per token\np50"]
+    latencies: Sequence[str] = ("first token", "per token", "end to end")
+    shown = _names(chosen)
     if of_embeddings:
-        headings = ["input\ntok/s"]
+        latencies, shown = ("embedding",), shown[-1:]
     table = Table(
         Column(heading="rate" if is_open else "clients", is_number=True),
         Column(heading="ok", is_number=True),
         Column(heading="req/s", is_number=True),
         *([Column(heading="goodput\nreq/s", is_number=True)] if has_objectives else []),
-        *(Column(heading=heading, is_number=True) for heading in headings),
-        Column(heading=f"{'embedding' if of_embeddings else 'end to end'}\np50", is_number=True),
-        Column(heading="\np99", is_number=True),
+        Column(heading=f"{'input' if of_embeddings else 'output'}\ntok/s", is_number=True),
+        *(
+            Column(heading=f"{'' if place else latency}\n{name}", is_number=True)
+            for latency, names in zip(latencies, shown, strict=True)
+            for place, name in enumerate(names)
+        ),
         *([Column(heading="J per\nrequest", is_number=True)] if has_energy else []),
         *([Column(heading="\ntoken", is_number=True)] if has_energy else []),
     )
     for point in points:
         energy = (per_request(point), per_token(point)) if has_energy else ()
         table.add(
-            *_row(point, has_objectives=has_objectives, of_embeddings=of_embeddings),
+            *_row(point, shown, has_objectives=has_objectives, of_embeddings=of_embeddings),
             *(words.joules(each) for each in energy),
         )
     return table
@@ -155,21 +212,36 @@ def are_of_embeddings(points: Sequence[AssessedPoint]) -> bool:
     return bool(answered) and all(metrics.is_of_embeddings for metrics in answered)
 
 
-def _row(point: AssessedPoint, *, has_objectives: bool, of_embeddings: bool) -> list[str | Text]:
+def _names(chosen: Sequence[float]) -> Sequence[Sequence[str]]:
+    """Return the percentiles of each latency that a terminal shows."""
+    if not chosen:
+        return ("p50", "p99"), ("p50",), ("p50", "p99")
+    return [[percentile_name(each) for each in chosen]] * 3
+
+
+def _row(
+    point: AssessedPoint,
+    shown: Sequence[Sequence[str]],
+    *,
+    has_objectives: bool,
+    of_embeddings: bool,
+) -> list[str | Text]:
     metrics = point.metrics
     from_scheduled = metrics.from_scheduled
-    tokens = [
-        words.rate(metrics.output_tokens_per_s),
-        *_middle_and_slow(from_scheduled.ttft),
-        _shown(metrics.tpot.p50 if metrics.tpot else None),
-    ]
+    latencies = [from_scheduled.e2e]
+    if not of_embeddings:
+        latencies[:0] = [from_scheduled.ttft, metrics.tpot]
     return [
         Text(pace(point), style="bold"),
         f"{metrics.ok}/{metrics.ok + sum(metrics.failed.values())}",
         words.rate(metrics.requests_per_s),
         *([_goodput(metrics)] if has_objectives else []),
-        *([words.rate(metrics.prompt_tokens_per_s)] if of_embeddings else tokens),
-        *_middle_and_slow(from_scheduled.e2e),
+        words.rate(metrics.prompt_tokens_per_s if of_embeddings else metrics.output_tokens_per_s),
+        *(
+            words.seconds(found.percentiles[name].value_s if found else None)
+            for found, names in zip(latencies, shown, strict=True)
+            for name in names
+        ),
     ]
 
 
@@ -178,14 +250,6 @@ def _goodput(metrics: Metrics) -> Text:
     if found is None:
         return Text(words.UNKNOWN)
     return Text(f"{words.rate(found.requests_per_s)} ({percentage(found.share)})", "bold")
-
-
-def _middle_and_slow(found: Distribution | None) -> list[str]:
-    return [_shown(found.p50 if found else None), _shown(found.p99 if found else None)]
-
-
-def _shown(quantile: Quantile | None) -> str:
-    return words.seconds(None if quantile is None else quantile.value_s)
 
 
 def _number(metrics: Metrics) -> str:
@@ -198,6 +262,7 @@ def point_table(loaded: LoadView) -> Table:
     """Lay out the points for a page, the lowest rate first; times are from the scheduled time."""
     has_objectives = loaded.objectives is not None
     has_energy = any(point.assessed.energy for point in loaded.points)
+    percentiles = [percentile_name(each) for each in loaded.load.percentiles or (50, 99)]
     pace_heading, unit = ("rate", f"{loaded.unit}/s") if loaded.is_open else ("clients", "")
     of_embeddings = are_of_embeddings([point.assessed for point in loaded.points])
     latencies = ("embedding",) if of_embeddings else ("first token", "per token", "end to end")
@@ -213,7 +278,7 @@ def point_table(loaded: LoadView) -> Table:
         *(
             Column(heading=f"{latency} {percentile}", is_number=True)
             for latency in latencies
-            for percentile in ("p50", "p99")
+            for percentile in percentiles
         ),
         *([Column(heading="energy", unit="J/request", is_number=True)] if has_energy else []),
         *([Column(heading="energy", unit="J/output token", is_number=True)] if has_energy else []),
@@ -240,9 +305,9 @@ def point_table(loaded: LoadView) -> Table:
             Entry(text=words.rate(metrics.requests_per_s), number=metrics.requests_per_s),
             Entry(text=words.rate(tokens_per_s), number=tokens_per_s),
             *(
-                _time(quantile)
+                _time(each.percentiles[name] if each else None)
                 for each in found
-                for quantile in ((each.p50, each.p99) if each else (None, None))
+                for name in percentiles
             ),
             *(Entry(text=words.joules(each), number=each) for each in energy),
             state,

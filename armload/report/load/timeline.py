@@ -24,6 +24,7 @@ MOST_REQUESTS = 120
 
 PHASES = {
     "client late": "#999999",
+    "held back": "#009E73",
     "connecting": "#56B4E9",
     "queued": "#D55E00",
     "prompt": "#E69F00",
@@ -181,7 +182,8 @@ def _bars(record: RequestRecord) -> Rows:
     slot_s = phases.end_s if phases.slot_s is None else phases.slot_s
     first_s = phases.end_s if phases.first_s is None else phases.first_s
     spans = [
-        ("client late", phases.scheduled_s, phases.begun_s),
+        ("client late", phases.scheduled_s, phases.begun_s - phases.held_s),
+        ("held back", phases.begun_s - phases.held_s, phases.begun_s),
         ("connecting", phases.begun_s, phases.sent_s),
         ("queued", phases.sent_s, slot_s),
     ]

@@ -1,0 +1,131 @@
+"""A load while it runs: the requests of its last seconds, and what the server and board show."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from armload.analysis.load.latency import tpot_s, ttft_s
+from armload.analysis.load.records import ENDED_BY_THE_USER, RequestRecord
+from armload.analysis.load.server_metrics import ServerSample
+from armload.core.values import Value
+
+WINDOW_S = 30.0
+FEWEST = 10
+"""Answers that are looked at even if they are older."""
+
+_MOST = 500
+"""Requests that are looked at: a client that computes for long sends its requests late."""
+
+Chunks = Sequence[tuple[float, int | None]]
+
+
+class MiddleAndSlow(Value):
+    """The median and the 95th percentile of a latency."""
+
+    p50_s: float
+    p95_s: float
+
+
+class LiveFigures(Value):
+    """What a load shows now; what is not known is none.
+
+    Attributes:
+        window_s: that rates and latencies are of.
+        answered_per_s: requests/s.
+        in_flight: requests without an end; ``before_first`` of them have no token yet.
+        ttft, tpot: of answers, and of those that are under way.
+        failed: since the beginning of the point, by kind.
+        busy, waiting: requests in the server's slots, and in its queue.
+        celsius: of the board.
+    """
+
+    window_s: float
+    answered_per_s: float
+    in_flight: int
+    before_first: int
+    ttft: MiddleAndSlow | None
+    tpot: MiddleAndSlow | None
+    failed: dict[str, int]
+    busy: int | None = None
+    waiting: int | None = None
+    celsius: float | None = None
+
+
+class SlidingWindow:
+    """Keeps what is needed of the last requests; samples may come from other threads."""
+
+    def __init__(self) -> None:
+        self._ended: deque[RequestRecord] = deque(maxlen=_MOST)
+        self._failed: Counter[str] = Counter()
+        self._server: ServerSample | None = None
+        self._celsius: float | None = None
+
+    def add(self, record: RequestRecord) -> None:
+        """Take a request that ended."""
+        self._ended.append(record)
+        if record.outcome != "ok" and record.outcome not in ENDED_BY_THE_USER:
+            self._failed[record.failure] += 1
+
+    def server(self, sample: ServerSample) -> None:
+        """Take a scrape."""
+        self._server = sample
+
+    def board(self, sample: Mapping[str, Any]) -> None:
+        """Take a sample of the board."""
+        self._celsius = sample.get("celsius")
+
+    def figures(self, now_s: float, under_way: Iterable[tuple[float, Chunks]]) -> LiveFigures:
+        """Return what the load shows now.
+
+        Args:
+            under_way: when each request in flight was scheduled, and the chunks that have come.
+        """
+        recent, from_s = self._recent(now_s)
+        ok = [record for record in recent if record.outcome == "ok"]
+        ttfts = [each for each in map(ttft_s, ok) if each is not None]
+        tpots = [each for each in map(tpot_s, ok) if each is not None]
+        in_flight = before_first = 0
+        for scheduled_s, chunks in under_way:
+            in_flight += 1
+            before_first += not chunks
+            if chunks and chunks[0][0] >= from_s:
+                ttfts.append(chunks[0][0] - scheduled_s)
+            if len(chunks) > 1:
+                (first_s, first), (last_s, last) = chunks[0], chunks[-1]
+                tpots.append((last_s - first_s) / max(1, (last or len(chunks)) - (first or 1)))
+        window_s = max(now_s - from_s, 1e-3)
+        server = self._server
+        return LiveFigures(
+            window_s=window_s,
+            answered_per_s=len(ok) / window_s,
+            in_flight=in_flight,
+            before_first=before_first,
+            ttft=_middle_and_slow(ttfts),
+            tpot=_middle_and_slow(tpots),
+            failed=dict(self._failed),
+            busy=server.busy if server else None,
+            waiting=server.waiting if server else None,
+            celsius=self._celsius,
+        )
+
+    def _recent(self, now_s: float) -> tuple[list[RequestRecord], float]:
+        """Return the requests that ended last, and since when these are all."""
+        ended, from_s = list(self._ended), max(0.0, now_s - WINDOW_S)
+        recent = [record for record in ended if record.end_s >= from_s]
+        if len(recent) < FEWEST and len(recent) < len(ended):
+            before = ended[:-FEWEST]
+            return ended[-FEWEST:], before[-1].end_s if before else 0.0
+        if len(recent) == _MOST:
+            return recent[1:], recent[0].end_s
+        return recent, from_s
+
+
+def _middle_and_slow(seconds: list[float]) -> MiddleAndSlow | None:
+    if not seconds:
+        return None
+    ordered = sorted(seconds)
+    p50_s, p95_s = (ordered[math.ceil(share * len(ordered)) - 1] for share in (0.5, 0.95))
+    return MiddleAndSlow(p50_s=p50_s, p95_s=p95_s)

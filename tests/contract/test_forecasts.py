@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from armload.analysis.compute import WHOLE_TOKEN
 from armload.analysis.run import Run
 from armload.core.files import sha256_of
 from armload.core.progress import Silent
@@ -115,15 +116,15 @@ def _asked(folder: Path) -> list[str]:
     return log.read_text().splitlines()
 
 
-def test_an_operation_is_timed_once_and_the_run_uses_it(workspace: Path) -> None:
+def test_an_operation_is_timed_by_one_command_and_the_run_uses_it(workspace: Path) -> None:
     times = f"""{TIMES_MATRIX}; echo 'ARMLOAD_TIMED {{"number":1,"time_s":0.0001}}'"""
     with stub(workspace, times=times) as (where, model):
         first, second = _predicted(where, model), _predicted(where, model)
         run = _ran(where, model)
     assert first.compute == second.compute == "operations"
     assert first.token_s is not None
-    assert first.token_s.value == pytest.approx(10 * 0.002 + 20 * 0.0001)
-    assert _asked(workspace) == ["list", "25.0 0 1"]
+    assert first.token_s.value == pytest.approx(WHOLE_TOKEN * (10 * 0.002 + 20 * 0.0001))
+    assert _asked(workspace) == ["list", "25.0 0 1 0 1"]
     assert run.prediction is not None
     assert run.prediction.token_s == first.token_s
 
@@ -173,4 +174,4 @@ def test_what_one_command_left_untimed_is_timed_by_the_next(workspace: Path) -> 
     with stub(workspace) as (where, model):
         assert _predicted(where, model).compute == "operations"
         assert _predicted(where, model).compute == "operations"
-    assert _asked(workspace) == ["list", "25.0 0 1", "25.0 1"]
+    assert _asked(workspace) == ["list", "25.0 0 1 0 1", "25.0 1 1"]

@@ -35,8 +35,7 @@ TOOL = {"type": "function", "function": {"name": "count", "parameters": SCHEMA}}
 def ann(tmp_path_factory: pytest.TempPathFactory) -> Person:
     person = Person(tmp_path_factory.mktemp("kinds") / "ann")
     person.environment["XDG_STATE_HOME"] = str(person.folder / "state")
-    folder = person.folder / "here-board"
-    person.add_board("here", f"target: host\nreach: {{kind: local}}\nworkdir: {folder}\n")
+    person.add_emulated("here")
     (person.folder / "answer.json").write_text(json.dumps(SCHEMA))
     return person
 

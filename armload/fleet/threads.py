@@ -179,6 +179,9 @@ class _Crew(Generic[Item, Result]):
                 self.errors.setdefault(board, error)
                 return
             one = TaskResult(item=task.item, board=board, error=error)
+        except BaseException:  # others wait as long as the task may still be left to them
+            self._pool.finish(task)
+            raise
         else:
             self._pool.finish(task)
         with self._one_at_a_time:

@@ -164,7 +164,7 @@ def _asked(told: TuningView) -> list[tuple[str, str]]:
         ("model", f"{tuning.model}, SHA-256 {tuning.model_sha256}"),
         ("engine", tuning.engine),
         ("work", ", ".join(f"{name} {value}" for name, value in tuning.work.items())),
-        *([("measured", basis(tuning.energy_basis))] if tuning.energy_basis else []),
+        *([("energy measurement", basis(tuning.energy_basis))] if tuning.energy_basis else []),
         ("constraints", _constraints(tuning.constraints)),
         ("seed", str(tuning.seed)),
         *(

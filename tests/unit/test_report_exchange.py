@@ -77,6 +77,7 @@ def test_a_line_of_csv_has_one_run_with_units_and_no_formula() -> None:
     assert rows[0]["is_valid"] == "True"
     assert (rows[1]["decode_tps"], rows[1]["is_valid"]) == ("", "False")
     assert rows[2]["governors"] == "schedutil"
+    assert (rows[2]["power_sees"], rows[2]["subtracts_idle"]) == ("wall", "False")
     assert not any(text.startswith(("=", "+", "-", "@")) for row in rows for text in row.values())
 
 

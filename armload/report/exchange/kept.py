@@ -49,8 +49,8 @@ def kept(run: Run, include: Collection[Included] = ()) -> Run:
     """
     if run.engine_name not in _ENGINES:
         raise UsageError(
-            f"{run.id}: this run of {run.engine_name} has no tokens whose times could be exported.",
-            "Give runs of demo, bench or watch.",
+            f"{run.id}: this run of {run.engine_name} has no token times to export.",
+            "Export runs of demo, bench or watch.",
         )
     if run.is_excerpt:
         include = EVERYTHING

@@ -69,8 +69,8 @@ def read_folders(paths: Sequence[Path], progress: Progress) -> dict[str, tuple[R
     files = [file for path in paths for file in _files(path)]
     if not files:
         raise UsageError(
-            f"{', '.join(map(str, paths))}: no .json file is there.",
-            "Put the documents there that armload export --format json wrote.",
+            f"{', '.join(map(str, paths))}: no .json file found.",
+            "Add documents that armload export --format json wrote.",
         )
     found: dict[str, tuple[Run, ...]] = {}
     refused: list[ArmloadError] = []

@@ -19,7 +19,7 @@ from armload.engines.trace import Step
 FILE_NAME = "power.jsonl"
 """In a run's folder on this machine."""
 
-_FEWEST_SAMPLES = 5
+FEWEST_SAMPLES = 5
 """Of a time whose energy may be believed."""
 
 _STUCK_SAMPLES = 20
@@ -186,7 +186,7 @@ def metered(
     readings = [line.reading for line in lines if line.reading is not None]
     within = [one for one in samples if begin_s <= one[0] <= end_s]
     idle = [line.reading.watts for line in lines if line.is_idle and line.reading is not None]
-    idle_w = fmean(idle) if len(idle) >= _FEWEST_SAMPLES else None
+    idle_w = fmean(idle) if len(idle) >= FEWEST_SAMPLES else None
     found = MeteredTime(
         source=readings[0].source if readings else "unknown",
         sees=readings[0].sees if readings else "wall",
@@ -235,7 +235,7 @@ def read_power(path: Path) -> list[PowerLine]:
 
 
 def _joules(samples: Sequence[Sample], begin_s: float, end_s: float, idle_w: float) -> float | None:
-    if sum(begin_s <= time <= end_s for time, _ in samples) < _FEWEST_SAMPLES:
+    if sum(begin_s <= time <= end_s for time, _ in samples) < FEWEST_SAMPLES:
         return None
     return integral(samples, begin_s, end_s) - idle_w * (end_s - begin_s)
 
@@ -283,7 +283,7 @@ def _problem(
         return f"the meter showed nothing{because}"
     if len(meters) > 1:
         return f"different meters were read: {', '.join(sorted(source for source, _ in meters))}"
-    if len(within) < _FEWEST_SAMPLES:
+    if len(within) < FEWEST_SAMPLES:
         return f"only {counted(len(within), 'sample')} within {end_s - begin_s:.1f} s{because}"
     times = [begin_s, *(time for time, _ in within), end_s]
     gap_s = max(later - earlier for earlier, later in pairwise(times))

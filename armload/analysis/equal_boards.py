@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from armload.analysis.run import Run
 from armload.analysis.statistics import CONFIDENCE
 from armload.core.values import Value
-from armload.engines.job import BoardRecord
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,21 +68,23 @@ def unequal_boards(configurations: Sequence[Sequence[Run]]) -> list[UnequalBoard
     return list(found.values())
 
 
-def equalities(board: BoardRecord) -> tuple[str, ...]:
-    """Return what calls a board equal to all others of which it is said, too."""
-    return tuple(
+def equalities(run: Run) -> tuple[str, ...]:
+    """Return what calls a run's board equal to those of other runs that have the same."""
+    board = run.board
+    labelled = (
         " ".join(filter(None, (f"@{label}", board.hardware, board.target)))
         for label in board.labels
     )
+    # An evaluation, whose runs have no such plan, may be shared by boards of any kind.
+    shared = (run.place.sweep,) if run.place is not None and run.plan is not None else ()
+    return (*labelled, *shared)
 
 
 def _called_equal(configurations: Sequence[Sequence[Run]]) -> Mapping[str, set[str]]:
     groups: dict[str, set[str]] = {}
     for run in (run for runs in configurations for run in runs):
-        for called in equalities(run.board):
+        for called in equalities(run):
             groups.setdefault(called, set()).add(run.board.name)
-        if run.place is not None:
-            groups.setdefault(run.place.sweep, set()).add(run.board.name)
     return {called: boards for called, boards in groups.items() if len(boards) > 1}
 
 

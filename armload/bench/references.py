@@ -8,7 +8,7 @@ from armload.analysis.benchmark_file import read_benchmark_file
 from armload.analysis.measurement import measurement_of
 from armload.analysis.repeats import judged_together
 from armload.bench.sweep import find_sweep
-from armload.boards.naming import boards_called
+from armload.boards.naming import boards_called, is_name
 from armload.core.errors import UsageError
 from armload.core.files import is_there
 from armload.engines.measurement import Measurement
@@ -58,7 +58,7 @@ def _folders_of(reference: str) -> list[Path]:
     sweep = find_sweep(reference)
     if sweep is None:
         board, colon, model = reference.partition(":")
-        if colon and set(board) & set("@*?["):
+        if colon and not is_name(board):
             return [store.find(f"{name}:{model}") for name in boards_called([board])]
         return [store.find(reference)]
     folders = sweep.run_folders()

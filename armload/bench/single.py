@@ -102,7 +102,7 @@ def bench(
         reference: a run with the expected output.
 
     Raises:
-        ArmloadError: as for ``execute``, or the board has not what it needs.
+        ArmloadError: as for ``execute``, or the board does not meet the requirements.
         KeyboardInterrupt: after what is there was kept.
     """
     one = _checked(request, model_name, plan, progress)

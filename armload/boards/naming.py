@@ -16,20 +16,25 @@ LABEL = "@"
 _WILD = frozenset("*?[")
 
 
+def is_name(word: str) -> bool:
+    """Return whether a word is the name of one board, and not a label or a pattern."""
+    return not word.startswith(LABEL) and _WILD.isdisjoint(word)
+
+
 def boards_called(words: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the boards that words mean, in their order.
 
     Args:
         words: names, ``@LABEL`` for all boards with that label, and patterns such as ``rk*``. A
-            board that several labels or patterns mean counts once.
+            board that several labels or patterns match counts once.
 
     Raises:
-        UsageError: there is no such board, or no word, or a word stands there twice.
+        UsageError: no board matches, there is no word, or one is repeated.
         DataError: a board's file is malformed.
     """
     given = [word.strip() for word in words if word.strip()]
     if not given:
-        raise UsageError("--board: this names no board.", "See armload board.list.")
+        raise UsageError("--board: no board is named.", "See armload board.list.")
     for word in given:
         if given.count(word) > 1:
             raise UsageError(f"--board: {word} is listed twice.", "List it once.")
@@ -40,14 +45,13 @@ def board_called(word: str) -> str:
     """Return the name of the one board that a word means.
 
     Raises:
-        UsageError: there is none, or it means several.
+        UsageError: no board matches, or several do.
         DataError: a board's file is malformed.
     """
     names = _meant(word)
     if len(names) > 1:
         raise UsageError(
-            f"--board {word} means {len(names)} boards: {', '.join(names)}; this command takes "
-            "only one.",
+            f"{word} matches {len(names)} boards: {', '.join(names)}. This command takes only one.",
             "Name one of them.",
         )
     return names[0]
@@ -56,14 +60,12 @@ def board_called(word: str) -> str:
 def _meant(word: str) -> list[str]:
     if word.startswith(LABEL):
         return _labelled(word.removeprefix(LABEL))
-    if _WILD.isdisjoint(word):
+    if is_name(word):
         return [load_board(word).name]
     names = data_names("boards")
     found = [name for name in names if fnmatchcase(name, word)]
     if not found:
-        raise UsageError(
-            f"--board {word}: no board has a name like this.", f"Boards: {', '.join(names)}."
-        )
+        raise UsageError(f"{word}: no board matches.", f"Boards: {', '.join(names)}.")
     return found
 
 
@@ -74,7 +76,7 @@ def _labelled(label: str) -> list[str]:
         known = sorted({each for its in labels.values() for each in its})
         has = f"Labels: {', '.join(known)}." if known else "No board has labels yet."
         raise UsageError(
-            f"--board {LABEL}{label}: no board has this label.",
+            f"{LABEL}{label}: no board has this label.",
             f"{did_you_mean(label, known)}{has} Add it under 'labels' in a board's file.",
         )
     return found

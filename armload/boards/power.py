@@ -165,7 +165,7 @@ def read_power(meter: PowerMeter, host: Host) -> PowerReading:
     else:
         watts = _of_plug(meter, complaint)
     if not math.isfinite(watts) or watts < 0:
-        raise BoardError(f"{complaint}: {watts:g} W is no power that a board draws.")
+        raise BoardError(f"{complaint}: {watts:g} W is not a plausible power.")
     return PowerReading(watts=watts, source=source, sees=place_of(meter))
 
 

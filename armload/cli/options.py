@@ -24,16 +24,15 @@ FileTypes = Annotated[tuple[str, ...], AfterValidator(distinct_file_types)]
 
 
 def one_board(word: str) -> str:
-    """Return the board that a label or a pattern means; a name as it is.
+    """Return the board that a label or a pattern means, and a name unchanged.
 
     Raises:
-        UsageError: no board is meant, or several are.
+        UsageError: no board matches, or several do.
     """
-    if "," in word or not set(word) & set("@*?["):
-        return word  # whether there is such a board is said when it is used
-    from armload.boards.naming import board_called
+    from armload.boards.naming import board_called, is_name
 
-    return board_called(word)
+    # A name is checked when it is used.
+    return word if "," in word or is_name(word) else board_called(word)
 
 
 OneBoard = Annotated[str, AfterValidator(one_board)]

@@ -28,12 +28,12 @@ from armload.report.tuning.told import told_of
 from armload.runs.request import Request
 from armload.serving.workload import read_lengths
 from armload.tuning.estimating import SearchStanding
-from armload.tuning.outcome_words import cost_words
+from armload.tuning.outcome_words import cost_words, violation_words
 from armload.tuning.record import TuningEntry, TuningFolder
 from armload.tuning.settings import words_of
 from armload.tuning.space import Setting
 from armload.tuning.tune import tune
-from armload.tuning.wanted import AIMS, SERVED, Constraints, LeastAccuracy
+from armload.tuning.wanted import SERVED, Constraints, LeastAccuracy
 from armload.tuning.wish import TunedLoad, TuningRequest, work_of
 
 _QUESTIONS = 100
@@ -224,11 +224,7 @@ def show_tuning(tuned: TuningFolder, *, as_json: bool) -> None:
         return
     terminal.show(result.sentence)
     if result.violation is not None:
-        reason = result.violation.reason
-        cost = cost_words(tuned.tuning.objective, result.violation.cost)
-        words = words_of(result.violation.setting, tuned.tuning.space.defaults, {})
-        better = AIMS[tuned.tuning.objective].better.capitalize()
-        terminal.show(f"{better}, but violates a constraint: {words} ({cost}): {reason}")
+        terminal.show(violation_words(tuned.tuning, result.violation))
     terminal.show(whole(f"plan    {result.plan}"))
     terminal.show(whole(f"tuning  {tuned.folder}"))
     terminal.show(whole(f"page    {write_page(tuning_page(told, tuned.folder), tuned.folder)}"))

@@ -18,8 +18,8 @@ class AnswerPower(Value):
 
     Attributes:
         basis: what others must share to be compared with it.
-        joules_per_s: of the time of an answer, its share of what runs at the same time included;
-            none where that is not known.
+        joules_per_s: per second of an answer's time; answers that were generated at the same time
+            share the energy. None where it is not known.
         problem: why not.
     """
 
@@ -38,7 +38,7 @@ def power_of(sources: Sequence[AnswerSource], answering_s: float) -> AnswerPower
     known = [energy for energy in found if energy is not None]
     if not known:
         return None
-    bases = {(energy.sees, energy.subtracts_idle) for energy in known}
+    bases = {energy.basis for energy in known}
     problems = [energy.problem for energy in known if energy.problem]
     if len(known) < len(found):
         problems.append("the energy of some of its runs is unknown")
@@ -119,7 +119,7 @@ def expected_energy(name: str, columns: Sequence[Sequence[Timed]], run: Run) -> 
         return None
     prompt_j, token_j = energy.joules_per_prompt_token, energy.joules_per_token
     if prompt_j is None or token_j is None:
-        problem = energy.problem or "its prefill or decode lasts for too few samples of the meter"
+        problem = energy.problem or "its prefill or decode is too short for the power meter"
         return SystemEnergy(name=name, basis=energy.basis, problem=f"{run.id}: {problem}")
     means = tuple(
         # The prompt's last step gives the first token.

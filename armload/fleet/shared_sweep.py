@@ -1,4 +1,4 @@
-"""One sweep that is divided between equal boards: each of its runs is done by one that is free."""
+"""A sweep that is divided between equal boards: each of its runs is done by one that is free."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from armload.runs.request import Request
 from armload.runs.session import built
 
 Report = Callable[[str, SweepPoint, Run | ArmloadError], None]
-"""Is called with a board's name, and how a run ended there or why it could not be started."""
+"""Called with a board's name, and how a run ended there or why it could not be started."""
 
 
 def share_sweep(
@@ -35,11 +35,11 @@ def share_sweep(
 ) -> tuple[SweepFolder, Mapping[str, ArmloadError]]:
     """Run every cell once for each repeat, on whichever board is free.
 
-    What an interrupted command for the same boards has done is not done again, unless
-    ``request.new`` says so.
+    It resumes what an interrupted command for the same boards has begun, unless ``request.new`` is
+    set.
 
     Returns:
-        The sweep, and what failed on boards. Runs are missing from it only if no board was left.
+        The sweep, and each board's error. Runs are missing from it only if no board was left.
 
     Raises:
         UsageError: the boards are not equal, or a cell does not suit its model.

@@ -1,7 +1,7 @@
 """Tasks for boards, and which board is to do which.
 
-A task is data: what is to be done, and the boards that may do it. What carries tasks out gets them
-together with a function that opens a board.
+A task is data: what is to be done, and the boards that may do it. Tasks are carried out with a
+function that opens a board.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Task(Generic[Item]):
     Attributes:
         item: what is to be done.
         boards: that may do it; a task of several is shared.
-        home: the one of them that does it unless it fails; empty for whichever is free.
+        home: the one of them that does it unless it fails; empty for any that is free.
     """
 
     item: Item
@@ -57,7 +57,7 @@ class TaskResult(Generic[Item, Result]):
 class TaskPool(Generic[Item]):
     """Tasks that boards take, each in a thread of its own.
 
-    A task that a board could not do goes to another one that may do it.
+    A task that failed on one board goes to another that may do it.
     """
 
     def __init__(self, tasks: Sequence[Task[Item]]) -> None:

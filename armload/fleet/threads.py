@@ -21,7 +21,7 @@ class Served(Generic[Item, Result]):
 
     Attributes:
         results: of all of them, in their order.
-        errors: why boards could not be used, or not any more, or could not do what another one did.
+        errors: why boards could not be reached, dropped out, or failed at what another one did.
     """
 
     results: Sequence[TaskResult[Item, Result]]
@@ -52,14 +52,14 @@ def serve(
 ) -> Served[Item, Result]:
     """Do tasks on their boards, all boards at once; one that fails does not stop the others.
 
-    What a board cannot do, or leaves when it goes away, another one does where the task is shared.
-    A single board is served in the calling thread.
+    If a board fails at a shared task or drops out, another one does it. A single board is served
+    in the calling thread.
 
     Args:
         tasks: at least one.
         open_board: called in each board's thread, with the progress of that board.
-        ended: called for every task that a board has done, or that the last one failed, one call at
-            a time.
+        ended: called for every task that is done, or has failed on its last board; one call at a
+            time.
 
     Raises:
         ArmloadError: the only board failed.
@@ -113,7 +113,7 @@ class _Crew(Generic[Item, Result]):
         self.errors: dict[str, ArmloadError] = {}
 
     def result(self, task: Task[Item]) -> TaskResult[Item, Result]:
-        """Return how a task ended; one that nobody came to has the error of a board."""
+        """Return how a task ended; one that no board began has the error of a board."""
         if task in self._results:
             return self._results[task]
         board = next(name for name in task.boards if name in self.errors)
@@ -179,6 +179,9 @@ class _Crew(Generic[Item, Result]):
                 self.errors.setdefault(board, error)
                 return
             one = TaskResult(item=task.item, board=board, error=error)
+        except BaseException:  # others wait as long as the task may still be left to them
+            self._pool.finish(task)
+            raise
         else:
             self._pool.finish(task)
         with self._one_at_a_time:

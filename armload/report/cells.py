@@ -252,6 +252,8 @@ def _key(run: Run) -> tuple[str, ...]:
     asked = run.plan or run.watched
     plan = asked.model_dump_json(exclude={"time_limit_s", "threads"}) if asked else ""
     plan += f" {_threads(run)}"
+    if run.is_excerpt:  # its prompt may have been left out
+        plan += f" {run.summary.prefill_tokens}"
     kernels = str(run.plan is None or repacked(run.command))
     return (run.board.name, run.model.sha256, run.binary.sha256, plan, kernels)
 

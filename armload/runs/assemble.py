@@ -31,7 +31,6 @@ from armload.boards.probe import Probe
 from armload.boards.rates import Rates
 from armload.boards.specs import DeclaredSpecs
 from armload.core.errors import DataError
-from armload.core.files import file_name_of
 from armload.core.ids import new_id
 from armload.core.validation_messages import explain_mistake
 from armload.core.values import parse_json
@@ -44,6 +43,7 @@ from armload.engines.output import Memory, Output
 from armload.engines.prediction import Prediction
 from armload.runs.baseline import read_without
 from armload.runs.reference import read_departure
+from armload.runs.selection import model_in_id
 
 FILE_NAME = "job.json"
 """The job lies under this name in the run's folder, on the board and on this machine."""
@@ -90,10 +90,9 @@ def new_job(
     """
     subject = engine.subject
     now = datetime.now(UTC)
-    stem = subject.model.name.removesuffix(".gguf") or subject.binary.program
     return Job(
         **dict(subject),
-        id=new_id(now, board.name, file_name_of(stem)),
+        id=new_id(now, board.name, model_in_id(subject.model.name or subject.binary.program)),
         fingerprint=engine.fingerprint,
         place=place,
         started_utc=now.isoformat(timespec="seconds"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
+from armload.core.files import file_name_of
 from armload.core.ids import time_of_id
 from armload.core.workspace import data_names
 
@@ -26,35 +27,25 @@ class Selection:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> None:
-        self._boards = {name: longer_names(name) for name in boards}
-        self._model = model.removesuffix(".gguf").lower()
+        self._boards = frozenset(boards)
+        self._model = model_in_id(model).lower()
         self._since = time_of_id(since) if since else ""
         self._until = time_of_id(until) if until else "~"
+        # The longest first: "virtual" also begins "virtual-dayu200".
+        self._known = sorted(data_names("boards"), key=len, reverse=True)
 
     def holds(self, run_id: str) -> bool:
-        """Say whether a run is one of them; an id whose board has no file any more may deceive."""
+        """Return whether a run is one of them."""
         time, _, rest = run_id.partition("-")
         if not self._since <= time < self._until:
             return False
-        if not self._boards:
-            return self._model in rest.lower()
-        models = (model_on(board, run_id, longer) for board, longer in self._boards.items())
-        return any(model is not None and self._model in model.lower() for model in models)
+        named, _, _ = rest.rpartition("-")
+        board = next((name for name in self._known if named.startswith(f"{name}-")), "")
+        if self._boards and board not in self._boards:
+            return False
+        return self._model in named.removeprefix(f"{board}-").lower()
 
 
-def longer_names(board: str) -> tuple[str, ...]:
-    """Return the names of other boards that begin with this one's and a hyphen."""
-    return tuple(f"{name}-" for name in data_names("boards") if name.startswith(f"{board}-"))
-
-
-def model_on(board: str, run_id: str, longer: tuple[str, ...]) -> str | None:
-    """Return the model of a run of a board as its id has it; none for a run of another board.
-
-    Args:
-        longer: as ``longer_names`` returns them: "virtual" also begins "virtual-dayu200".
-    """
-    _, _, rest = run_id.partition("-")
-    named, _, _ = rest.rpartition("-")
-    if not named.startswith(f"{board}-") or named.startswith(longer):
-        return None
-    return named.removeprefix(f"{board}-")
+def model_in_id(name: str) -> str:
+    """Return the name of a model, or of its file, as the ids of its runs have it."""
+    return file_name_of(name.removesuffix(".gguf"))

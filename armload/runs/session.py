@@ -96,7 +96,7 @@ def session(
         settings: that runs will ask for there.
 
     Raises:
-        UsageError, BoardError: the board has not what is asked for; nothing was built then.
+        UsageError, BoardError: the board does not meet the requirements; nothing was built then.
         ArmloadError: any of its kinds; whatever was done stays done.
     """
     board = load_board(request.board)

@@ -12,11 +12,11 @@ from pydantic import ValidationError
 
 from armload.analysis.run import FORMAT, Run
 from armload.core.errors import ArmloadError, DataError, NewerFormatError, UsageError
-from armload.core.files import file_name_of, unreadable, write_whole
+from armload.core.files import unreadable, write_whole
 from armload.core.validation_messages import explain_mistake
 from armload.core.values import parse_json
-from armload.core.workspace import imports_folder, runs_folder
-from armload.runs.selection import Selection, longer_names, model_on
+from armload.core.workspace import data_names, imports_folder, runs_folder
+from armload.runs.selection import Selection, model_in_id
 
 RUN_FILE = "run.json"
 
@@ -152,13 +152,16 @@ def find(reference: str) -> Path:
 
 
 def _latest_of(board: str, model: str, folders: Sequence[Path]) -> Path:
-    stem = file_name_of(model.removesuffix(".gguf"))  # as in a run's id
-    longer = longer_names(board)
+    stem = model_in_id(model)
+    # A board's name may hold a hyphen, so "virtual" also begins "virtual-dayu200".
+    longer = tuple(f"{name}-" for name in data_names("boards") if name.startswith(f"{board}-"))
     exact, partly = [], []
     for folder in reversed(folders):
-        its_model = model_on(board, folder.name, longer)
-        if its_model is None:
+        _, _, rest = folder.name.partition("-")
+        named, _, _ = rest.rpartition("-")
+        if not named.startswith(f"{board}-") or named.startswith(longer):
             continue
+        its_model = named.removeprefix(f"{board}-")
         if its_model == stem:
             exact.append(folder)
         elif stem.lower() in its_model.lower():

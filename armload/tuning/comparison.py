@@ -60,7 +60,7 @@ class MeasuredSetting(Value):
         a_cost, b_cost: medians over runs, in the objective's unit: seconds per token for decode
             and prefill, joules per token for energy, seconds per request for rate, else seconds.
         a_runs, b_runs: how many each is the median of.
-        ratio: B's over A's: above 1, B is slower.
+        ratio: B's over A's: above 1, B is slower, or takes more energy.
         finding: what the ratio's interval says.
     """
 
@@ -238,7 +238,11 @@ def _differences(a: Tuning, b: Tuning) -> list[ComparisonFigures]:
         found.append(Differs(name="model", a=_named(a, b), b=_named(b, a)))
     if a.energy_basis and b.energy_basis and a.energy_basis != b.energy_basis:
         found.append(
-            Differs(name="measured", a=basis_words(a.energy_basis), b=basis_words(b.energy_basis))
+            Differs(
+                name="energy measurement",
+                a=basis_words(a.energy_basis),
+                b=basis_words(b.energy_basis),
+            )
         )
     if a.objective == b.objective:
         found += [

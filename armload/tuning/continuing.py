@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import cached_property
 
+from armload.analysis.energy import FEWEST_SAMPLES
 from armload.analysis.repeats import DISTURBANCES
 from armload.analysis.run import Run
 from armload.analysis.summary import token_times
@@ -130,14 +131,18 @@ class Continuations:
 
 
 def require_samples(run: Run) -> None:
-    """Refuse runs that are too short: a search would leave out the fastest settings alone.
+    """Refuse a run that is too short: the search would lose the fastest settings only.
 
     Raises:
         UsageError: says how many tokens are enough.
     """
     decode_s, energy = run.summary.decode_s, run.energy
-    is_known = energy is None or energy.joules_per_token is not None
-    if is_known or run.exit.status != 0 or not decode_s or decode_s >= LEAST_DECODE_S:
+    if energy is None or energy.joules_per_token is not None or run.exit.status != 0:
+        return
+    if not decode_s or decode_s >= LEAST_DECODE_S:
+        return
+    # A meter that misses samples, or shows no more than the idle board draws, needs no longer runs.
+    if energy.problem and not decode_s - 2 <= energy.samples < FEWEST_SAMPLES:
         return
     tokens = run.summary.decode_tokens or 0
     enough = math.ceil(2 * LEAST_DECODE_S / decode_s * tokens)
@@ -168,9 +173,9 @@ def outcome_of(run: Run, objective: Objective) -> Outcome:
     if cost is None or cost <= 0:
         reason = f"the run has no {objective} time"
         if objective == "energy":
-            problem = run.energy.problem if run.energy else "the meter was not read"
-            few = "decode has too few samples of the meter"
-            reason = f"the run has no valid energy: {problem or few}"
+            problem = run.energy.problem if run.energy else "the power meter was not read"
+            short = "decode is too short for the power meter"
+            reason = f"the run has no valid energy: {problem or short}"
         return Outcome(status="failed", reason=reason, evidence=(run.id,))
     garbage = findings.get("text", "")
     return Outcome(

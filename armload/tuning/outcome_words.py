@@ -7,7 +7,7 @@ from statistics import median
 
 from armload.analysis.statistics import Ratio
 from armload.tuning.estimating import ChoiceEstimate
-from armload.tuning.record import Confirmation, Tuning
+from armload.tuning.record import Confirmation, Tuning, Violation
 from armload.tuning.settings import words_of
 from armload.tuning.wanted import AIMS, Objective
 
@@ -60,6 +60,14 @@ def sentence_of(
         f"No configuration is {aim.better} than the defaults. The best, {words}: {times}, within "
         "noise."
     )
+
+
+def violation_words(tuning: Tuning, found: Violation) -> str:
+    """Say that a setting which breaks a constraint would be better."""
+    setting = words_of(found.setting, tuning.space.defaults, {})
+    cost = cost_words(tuning.objective, found.cost)
+    better = AIMS[tuning.objective].better.capitalize()
+    return f"{better}, but violates a constraint: {setting} ({cost}): {found.reason}"
 
 
 def gain_words(objective: Objective, gain: Ratio) -> str:

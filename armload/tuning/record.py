@@ -34,7 +34,7 @@ class Tuning(CommandHeader):
         model, model_sha256: the file's name, and its checksum.
         model_reference: as it was named, such as ``hf:ORG/REPO/FILE.gguf``.
         engine: the program, and the source that it was built from.
-        objective: what is to be quick.
+        objective: which cost is minimised.
         work: what all trials have in common, by the names of options, such as ``prompt_tokens``.
         energy_basis: how energies are measured; none for another objective.
         seed: of the search.

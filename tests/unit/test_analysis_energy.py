@@ -145,7 +145,7 @@ def test_single_bad_answers_are_left_out(tmp_path: Path) -> None:
     kept(tmp_path)
     lines = (tmp_path / FILE_NAME).read_text().splitlines()
     for number in (15, 16, 40, 70):
-        bad = PowerLine(here_s=number - 0.7, problem="-3.5 W is no power that a board draws.")
+        bad = PowerLine(here_s=number - 0.7, problem="-3.5 W is not a plausible power.")
         lines[number] = bad.model_dump_json()
     (tmp_path / FILE_NAME).write_text("\n".join(lines))
     found = good(read_energy(tmp_path, STEPS, Phase(STEPS[:1], 100), Phase(STEPS[1:], 50)))

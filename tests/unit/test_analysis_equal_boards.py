@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from armload.analysis.equal_boards import unequal_boards
+from armload.analysis.measurement import measurement_of
+from armload.analysis.pairing import called_equal
 from armload.analysis.run import Run
 from armload.analysis.wording.comparisons import unequal
 from armload.engines.job import SweepPoint
@@ -105,6 +107,20 @@ def test_sharing_a_sweep_calls_boards_equal() -> None:
     runs += [run("b", 0.2 + n / 1000, labels=(), sweep="s") for n in range(6)]
     (found,) = unequal_boards([runs])
     assert (found.called, found.slowest, found.fastest) == ("s", "b", "a")
+    a, b, other = (measurement_of(each) for each in (runs[0], runs[6], run("b", 0.2, labels=())))
+    assert called_equal(a, b) == "s"
+    assert called_equal(a, other) == ""
+
+
+def test_sharing_an_evaluation_does_not() -> None:
+    runs = [
+        run(board, 0.1 * times + n / 1000, labels=(), sweep="eval").model_copy(
+            update={"plan": None}
+        )
+        for times, board in ((1, "a"), (2, "b"))
+        for n in range(6)
+    ]
+    assert unequal_boards([runs]) == []
 
 
 def test_two_labels_for_the_same_boards_give_one_warning() -> None:

@@ -102,8 +102,8 @@ def test_a_program_may_tell_the_watts() -> None:
     [
         ("print('4 watts')", "it printed '4 watts', not a number of watts"),
         ("raise SystemExit(3)", "status 3, not a number of watts"),
-        ("print('nan')", "nan W is no power"),
-        ("print('inf')", "inf W is no power"),
+        ("print('nan')", "nan W is not a plausible"),
+        ("print('inf')", "inf W is not a plausible"),
     ],
 )
 def test_a_program_that_tells_none_is_named(code: str, said: str) -> None:
@@ -119,7 +119,7 @@ def test_a_program_that_tells_none_is_named(code: str, said: str) -> None:
         (b"[]", "has no apower"),
         (shelly(None), "has no apower"),
         (shelly("off"), "has no apower"),
-        (shelly(-3.5), "-3.5 W is no power"),
+        (shelly(-3.5), "-3.5 W is not a plausible"),
         (b"\xff\xfe", "has no apower"),
     ],
 )

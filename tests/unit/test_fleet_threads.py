@@ -176,6 +176,33 @@ def test_a_fault_in_the_work_for_a_board_is_no_outcome(boards: list[str]) -> Non
         on_each(boards, lambda _name, _progress: 1 // 0, Silent())
 
 
+def test_boards_that_share_a_task_do_not_wait_for_one_that_ended_in_a_fault() -> None:
+    took = threading.Event()
+
+    def breaks(_number: int) -> None:
+        took.set()
+        time.sleep(0.2)
+        raise ZeroDivisionError
+
+    def begins_late(_number: int) -> None:
+        assert took.wait(10)
+
+    lab = Lab(a=breaks, b=begins_late)
+    tasks = [Task(item=number, boards=("a", "b")) for number in range(2)]
+    faults: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            lab.serve(*tasks)
+        except ZeroDivisionError as fault:
+            faults.append(fault)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert len(faults) == 1
+
+
 def test_a_program_that_is_started_during_an_interruption_is_ended() -> None:
     code = """
 import signal

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from armload.analysis.benchmark_file import read_benchmark_file
+from armload.analysis.run import Run
 from armload.core.errors import DataError, UsageError
 from armload.core.progress import Silent
 from armload.core.values import as_json
@@ -20,7 +21,7 @@ from armload.report.exchange.kept import EVERYTHING, kept
 from armload.report.exchange.llama_bench import llama_bench
 from tests.unit.pages import HOSTILE, Page
 from tests.unit.published import talkative_run
-from tests.unit.runs import failed_run, quick_run
+from tests.unit.runs import failed_run, planned, quick_run
 from tests.unit.sweeps import Q4, Q8, made_run
 
 FIELDS = """
@@ -52,6 +53,20 @@ def test_a_table_for_an_issue_has_a_row_for_each_cell_and_what_it_was_measured_w
     assert f"`{Q4.sha256}`" in facts
 
 
+def test_runs_whose_prompts_were_left_out_are_pooled_only_if_these_are_equally_long() -> None:
+    def run(words: str, tokens: int, repeat: int) -> Run:
+        base = planned(quick_run(), prompt=words)
+        prefill, *others = base.steps
+        prefill = prefill.model_copy(update={"tokens": tokens, "prompt_tokens": tokens})
+        named = {"id": f"{base.id[:-4]}{tokens:02x}{repeat:02x}", "steps": (prefill, *others)}
+        return kept(base.model_copy(update=named))
+
+    runs = [run("one", 8, 0), run("one", 8, 1), run("a longer one", 16, 0)]
+    rows = tables.markdown(runs).splitlines()[2:4]
+    assert [row.split(" | ")[4] for row in rows] == ["8 + 32", "16 + 32"]
+    assert [row.split(" | ")[9] for row in rows] == ["2", "1"]
+
+
 def test_a_line_of_csv_has_one_run_with_units_and_no_formula() -> None:
     runs = [kept(made_run()), kept(failed_run()), kept(talkative_run())]
     rows = list(csv.DictReader(io.StringIO(tables.csv(runs), newline="")))
@@ -62,6 +77,7 @@ def test_a_line_of_csv_has_one_run_with_units_and_no_formula() -> None:
     assert rows[0]["is_valid"] == "True"
     assert (rows[1]["decode_tps"], rows[1]["is_valid"]) == ("", "False")
     assert rows[2]["governors"] == "schedutil"
+    assert (rows[2]["power_sees"], rows[2]["subtracts_idle"]) == ("wall", "False")
     assert not any(text.startswith(("=", "+", "-", "@")) for row in rows for text in row.values())
 
 

@@ -188,5 +188,5 @@ def test_a_run_without_its_text_is_not_garbage() -> None:
 
 def test_only_runs_that_time_tokens_are_published() -> None:
     scorer = quick_run().model_copy(update={"engine_name": "llama-scorer"})
-    with pytest.raises(UsageError, match="no tokens whose times could be exported"):
+    with pytest.raises(UsageError, match="no token times to export"):
         kept(scorer)

@@ -82,15 +82,15 @@ def changed(*path: str | int, to: object) -> Callable[[Content], None]:
         (changed("before", "memory_total_bytes", to=2_013_672), "in bytes"),
         (changed("before", "memory_total_bytes", to="2 GB"), "must be a whole number"),
         (changed("steps", 3, "end_ns", to=1.5), "must be a whole number"),
-        (changed("model", "size_bytes", to=-1), "which no model has"),
+        (changed("model", "size_bytes", to=-1), "which is not plausible"),
         (changed("board", "cores", to=0), "board.cores"),
         (changed("board", "memory_bytes_per_s", to=-5), "bytes per second"),
         (changed("steps", 3, "tokens", to=2 << 20), "tokens"),
         (changed("steps", 3, "end_ns", to=1), "end_ns is before start_ns"),
-        (changed("steps", 0, "start_ns", to=0), "order of time"),
+        (changed("steps", 0, "start_ns", to=0), "chronological order"),
         (changed("model", "sha256", to="unknown"), "64 hexadecimal digits"),
         (changed("started_utc", to="yesterday"), "started_utc"),
-        (changed("engine_name", to="another"), "no tokens"),
+        (changed("engine_name", to="another"), "no token times to export"),
         (changed("surprise", to=1), "there is no such key"),
         (changed("plan", "extra", to="--no-repack"), "must be a list"),
     ],
@@ -112,7 +112,7 @@ def test_what_is_no_number_is_refused(number: str, tmp_path: Path) -> None:
         '"load_1min": 0.14', f'"load_1min": {number}'
     )
     assert number in text
-    with pytest.raises(DataError, match=r"no JSON document|64 bits"):
+    with pytest.raises(DataError, match=r"not valid JSON|64 bits"):
         read_results(written(tmp_path, text))
 
 
@@ -125,7 +125,7 @@ def test_a_million_tokens_are_refused_before_they_are_read(tmp_path: Path) -> No
     path = tmp_path / "large.json"
     with path.open("wb") as file:
         file.truncate(LARGEST_BYTES + 1)
-    with pytest.raises(DataError, match="too large"):
+    with pytest.raises(DataError, match="larger than 64 MiB"):
         read_results(path)
 
 
@@ -196,7 +196,7 @@ def test_what_is_no_text_and_what_is_not_there_are_told(tmp_path: Path) -> None:
 def test_a_document_cut_anywhere_is_refused(tmp_path: Path) -> None:
     text = as_json(results_of([kept(quick_run())]))
     for end in range(0, len(text) - 2, len(text) // 40):
-        with pytest.raises(DataError, match="only a part of one"):
+        with pytest.raises(DataError, match="cut off"):
             read_results(written(tmp_path, text[:end]))
 
 

@@ -19,7 +19,7 @@ IDS = (
     "20261101T080000Z-virtual-llama-q4_0-0001",
     "20261102T080000Z-virtual-dayu200-llama-q4_0-0002",
     "20261103T080000Z-kitchen-llama-q8_0-0003",
-    "20261104T080000Z-gone-virtual-demo-0004",
+    "20261104T080000Z-gone-virtual-my_model-0004",
 )
 
 
@@ -43,6 +43,8 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ({"board": "@lab,virtual"}, "13"),
         ({"model": "LLAMA"}, "123"),
         ({"model": "llama-q8_0.gguf"}, "3"),
+        ({"model": "My model.gguf"}, "4"),
+        ({"model": "dayu200"}, ""),
         ({"model": "llama", "board": "virtual"}, "1"),
         ({"model": "dayu200", "board": "virtual-dayu200"}, ""),
         ({"since": "2026-11-02"}, "234"),

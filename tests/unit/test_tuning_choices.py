@@ -257,12 +257,9 @@ def test_the_cost_of_a_run_for_energy_is_its_joules_per_token() -> None:
 @pytest.mark.parametrize(
     ("run", "reason"),
     [
-        (quick_run(), "no valid energy: the meter was not read"),
+        (quick_run(), "no valid energy: the power meter was not read"),
         (metered(problem="only 3 samples within 2.1 s"), "energy: only 3 samples within 2.1 s"),
-        (
-            metered(joules=9.0),
-            "energy: decode has too few samples of the meter",
-        ),
+        (metered(joules=9.0), "energy: decode is too short for the power meter"),
         (metered(joules_per_token=-0.1), "no valid energy"),
     ],
 )
@@ -274,7 +271,7 @@ def test_a_run_without_valid_energy_fails_and_says_why(run: Run, reason: str) ->
 
 
 def test_runs_for_energy_that_are_too_short_end_the_search_and_say_what_is_enough() -> None:
-    short = metered(problem="only 2 samples within 2.4 s")
+    short = metered(samples=2, problem="only 2 samples within 2.4 s")
     decode_s = short.summary.decode_s
     assert decode_s is not None
     with pytest.raises(UsageError, match=r"31 tokens took 2\.1 s, too short") as caught:
@@ -286,5 +283,7 @@ def test_runs_for_energy_that_are_too_short_end_the_search_and_say_what_is_enoug
         metered(joules_per_token=1.5),
         short.model_copy(update={"summary": long}),
         failed_run().model_copy(update={"energy": short.energy}),
+        metered(samples=0, problem="the meter showed nothing: no answer"),
+        metered(samples=5, problem="the average of 3.00 W is not above the idle board's 3.10 W"),
     ):
         require_samples(run)

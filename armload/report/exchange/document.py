@@ -27,7 +27,7 @@ MOST_RUNS = 1000
 MOST_STEPS = 100_000
 """Of all runs in a document."""
 
-_AGAIN = "Ask for a document that was written by: armload export RUN --format json"
+_AGAIN = "Ask for a document written by: armload export RUN --format json"
 
 
 class Results(Value):
@@ -81,16 +81,14 @@ def read_results(path: Path) -> tuple[Run, ...]:
 def _content(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > LARGEST_BYTES:
-            raise DataError(f"{path}: this file is too large for results.", _AGAIN)
+            raise DataError(f"{path}: larger than {LARGEST_BYTES >> 20} MiB, the limit.", _AGAIN)
         content = parse_json(path.read_bytes())
     except OSError as error:
         raise unreadable(path, error) from error
     except ValueError as error:
-        raise DataError(
-            f"{path}: this is no JSON document, or only a part of one: {error}.", _AGAIN
-        ) from error
+        raise DataError(f"{path}: not valid JSON, or cut off: {error}.", _AGAIN) from error
     if not isinstance(content, dict) or content.get("kind") != "armload results":
-        raise DataError(f"{path}: these are no results that armload exported.", _AGAIN)
+        raise DataError(f"{path}: not a document that armload exported.", _AGAIN)
     return content
 
 
@@ -101,7 +99,7 @@ def _judged_again(path: Path, claimed: Run) -> Run:
     except UsageError as error:
         raise DataError(f"{path}: {error.message}", _AGAIN) from error
     if not run.started_utc:
-        raise DataError(f"{path}: started_utc must be such as 2026-01-31T12:00:00+00:00.", _AGAIN)
+        raise DataError(f"{path}: started_utc must look like 2026-01-31T12:00:00+00:00.", _AGAIN)
     if run.model.name and not run.model.sha256:
         raise DataError(f"{path}: model.sha256 must be 64 hexadecimal digits.", _AGAIN)
     around = Around(

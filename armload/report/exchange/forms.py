@@ -1,8 +1,8 @@
 """Texts that are published: those whose form, or a fixed list, leaves no room for a name.
 
-A text of a run may hold anything, such as a user's name in that of a board. Each function returns
-what of a text may be published, and nothing where it has another form; what it has returned, it
-returns again.
+A text of a run may hold anything: the name of a board may be that of its owner. Each function
+returns the part of a text that may be published, empty where it has another form. A second call
+changes nothing.
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ from armload.boards.conditions import ClusterState, Conditions, SwapDevice
 from armload.boards.hardware import KIND as HARDWARE
 from armload.boards.hardware import Hardware, called
 from armload.core.errors import UsageError
-from armload.core.files import file_name_of
 from armload.core.values import Value
 from armload.core.yamlfile import load_shipped
 from armload.deploy.exit_reason import Exit
@@ -30,6 +29,7 @@ from armload.engines.trace import Trace
 from armload.engines.watched.engine import WatchedProgram
 from armload.report.exchange import Included, forms
 from armload.report.formatting import weights
+from armload.runs.selection import model_in_id
 
 EVERYTHING: tuple[Included, ...] = get_args(Included)
 
@@ -49,8 +49,8 @@ def kept(run: Run, include: Collection[Included] = ()) -> Run:
     """
     if run.engine_name not in _ENGINES:
         raise UsageError(
-            f"{run.id}: this run of {run.engine_name} has no tokens whose times could be exported.",
-            "Give runs of demo, bench or watch.",
+            f"{run.id}: this run of {run.engine_name} has no token times to export.",
+            "Export runs of demo, bench or watch.",
         )
     if run.is_excerpt:
         include = EVERYTHING
@@ -103,7 +103,7 @@ def kept(run: Run, include: Collection[Included] = ()) -> Run:
 
 def _id(run: Run, started_utc: str, board: BoardRecord, model: ModelRecord) -> str:
     time = started_utc.removesuffix("+00:00").replace("-", "").replace(":", "") or "00000000T000000"
-    what = file_name_of(model.name.removesuffix(".gguf") or forms.program_name(run.binary.program))
+    what = model_in_id(model.name or forms.program_name(run.binary.program))
     return f"{time}Z-{board.name}-{what}-{forms.digits_of(run.id)}"
 
 

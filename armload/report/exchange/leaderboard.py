@@ -69,8 +69,8 @@ def read_folders(paths: Sequence[Path], progress: Progress) -> dict[str, tuple[R
     files = [file for path in paths for file in _files(path)]
     if not files:
         raise UsageError(
-            f"{', '.join(map(str, paths))}: no .json file is there.",
-            "Put the documents there that armload export --format json wrote.",
+            f"{', '.join(map(str, paths))}: no .json file found.",
+            "Add documents that armload export --format json wrote.",
         )
     found: dict[str, tuple[Run, ...]] = {}
     refused: list[ArmloadError] = []
@@ -172,7 +172,7 @@ def _entries(cell: Cell) -> tuple[Entry, ...]:
 def leaderboard_page(cells: Sequence[Cell], table: Table, documents: Sequence[str]) -> Page:
     """Return the page of some cells, which links to so many documents beside it."""
     boards = {cell.runs[0].board.name for cell in cells}
-    models = {cell.runs[0].model.sha256 for cell in cells}
+    models = {digits for cell in cells if (digits := cell.runs[0].model.sha256)}
     links = tuple(html('<a href="./{}/{}.json">{}</a>', RESULTS, each, each) for each in documents)
     count = (
         f"{words.counted(len(cells), 'result')}: {words.counted(len(models), 'model')} on "

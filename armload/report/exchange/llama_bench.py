@@ -69,7 +69,7 @@ def _test(
 
 def _setup(run: Run) -> dict[str, object]:
     plan, model = run.plan, run.model
-    size = f"{weights(model.parameters)}" if model.parameters else ""
+    size = weights(model.parameters) if model.parameters else ""
     commit = run.binary.engine_commit
     kv_type = measurement_of(run).work.kv_type or "f16/f16"
     mask = cpu_mask(plan.cpus) if plan and plan.cpus else "0"

@@ -38,7 +38,7 @@ def implausible(run: Run) -> Iterator[str]:
         ("bytes_per_token", run.model.bytes_per_token),
     ):
         if count is not None and not 0 < count < _MOST_MEMORY_BYTES:
-            yield f"model.{name} is {count}, which no model has"
+            yield f"model.{name} is {count}, which is not plausible"
     for when, now in (("before", run.before), ("after", run.after)):
         if now is not None:
             yield from _implausible_conditions(when, now)
@@ -77,10 +77,10 @@ def _implausible_steps(run: Run) -> Iterator[str]:
         return
     starts_ns = [run.trace.start_ns if run.trace else 0, *(step.start_ns for step in steps)]
     if starts_ns != sorted(starts_ns):
-        yield "the steps are not in the order of time"
+        yield "the steps are not in chronological order"
     lasted_ns = steps[-1].end_ns - steps[0].start_ns
     if lasted_ns > LONGEST_RUN_S * 10**9:
-        yield f"it lasted {lasted_ns} ns, which no run may: times must be in nanoseconds"
+        yield f"it lasted {lasted_ns} ns, longer than any run may: times must be in nanoseconds"
     # A clock's tick and the time between steps are in it too.
     if sum(step.cpu_ns for step in steps) > 2 * run.board.cores * (lasted_ns + 10**8):
         yield (

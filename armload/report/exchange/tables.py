@@ -114,6 +114,8 @@ _CSV: Mapping[str, Callable[[Run], object]] = {
     "token_max_s": lambda run: run.summary.token_s and run.summary.token_s.max,
     "max_rss_bytes": lambda run: run.memory and run.memory.max_rss_bytes,
     "joules_per_token": lambda run: run.energy and run.energy.joules_per_token,
+    "power_sees": lambda run: run.energy and run.energy.sees,
+    "subtracts_idle": lambda run: run.energy and run.energy.subtracts_idle,
     "is_valid": lambda run: run.verdict.valid,
     "reasons": lambda run: " ".join(run.verdict.reasons),
 }

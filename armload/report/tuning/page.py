@@ -33,7 +33,7 @@ from armload.report.tuning.effects import effects_figure
 from armload.report.tuning.figures import front_figure, progress_figure
 from armload.report.tuning.table import settings_table
 from armload.report.tuning.told import TuningView
-from armload.tuning.outcome_words import cost_words
+from armload.tuning.outcome_words import cost_words, violation_words
 from armload.tuning.settings import words_of
 from armload.tuning.wanted import AIMS, Constraints
 
@@ -66,14 +66,15 @@ def tuning_page(told: TuningView, folder: Path) -> Page:
     figures = (progress_figure(told), effects_figure(told), front_figure(told))
     about = f"{trials} of {tuning.space.size} settings. {words.minute(tuning.started_utc)}."
     found = (result.sentence, result.ended) if result else (_so_far(told),)
-    violation = _violation(told)
+    violation = result.violation if result else None
+    violated = [violation_words(tuning, violation)] if violation else []
     runs = Folded(summary=f"{trials}, with links to what was run", blocks=(_trials(told, folder),))
     return Page(
         headline=headline(told),
         header=tuple(paragraphs(about, style="soft")),
         lead=(
             Notice(lines=found),
-            *([Items(items=(violation,), style="doubts doubtful")] if violation else []),
+            *(Items(items=(each,), style="doubts doubtful") for each in violated),
         ),
         sections=(
             *(figure_section(figure) for figure in figures if figure),
@@ -103,16 +104,6 @@ def _so_far(told: TuningView) -> str:
     leader = words_of(told.leader.setting, told.tuning.space.defaults, {})
     cost = cost_words(told.tuning.objective, told.leader.cost)
     return f"The search is incomplete. Best so far: {cost} with {leader}."
-
-
-def _violation(told: TuningView) -> str:
-    found = told.result.violation if told.result else None
-    if found is None:
-        return ""
-    setting = words_of(found.setting, told.tuning.space.defaults, {})
-    cost = cost_words(told.tuning.objective, found.cost)
-    better = AIMS[told.tuning.objective].better.capitalize()
-    return f"{better}, but violates a constraint: {setting} ({cost}): {found.reason}"
 
 
 def _winner(told: TuningView) -> list[Section]:
@@ -164,7 +155,7 @@ def _asked(told: TuningView) -> list[tuple[str, str]]:
         ("model", f"{tuning.model}, SHA-256 {tuning.model_sha256}"),
         ("engine", tuning.engine),
         ("work", ", ".join(f"{name} {value}" for name, value in tuning.work.items())),
-        *([("measured", basis(tuning.energy_basis))] if tuning.energy_basis else []),
+        *([("energy measurement", basis(tuning.energy_basis))] if tuning.energy_basis else []),
         ("constraints", _constraints(tuning.constraints)),
         ("seed", str(tuning.seed)),
         *(

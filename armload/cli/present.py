@@ -108,8 +108,7 @@ def demonstrate(request: Request, model_name: str, plan: Plan, wanted: Precision
     spoken = SpokenText(progress.say, plan.prompt)
 
     def report(runs: Sequence[Run]) -> None:
-        if len(runs) == 1:
-            spoken.end(runs[0].text)
+        spoken.end(runs[-1].text)
         progress.say(progress_line(runs))
 
     _, runs, _ = bench_until_known(

@@ -79,8 +79,8 @@ def evaluate_and_present(
         parts = range(len(evaluated.evaluation.parts))
         missing = sum(len(evaluated.missing(part)) for part in parts)
         progress.say(
-            f"Not asked: {missing} of {len(parts) * len(evaluated.questions)} questions. Repeat "
-            "the command to go on."
+            f"{missing} of {len(parts) * len(evaluated.questions)} questions were not asked. Run "
+            "the command again to continue."
         )
     end_if_failed({board: failed.get(board) for board in boards})
 

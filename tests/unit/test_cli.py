@@ -16,6 +16,7 @@ from armload.cli import program
 from armload.cli.help import grouped
 from armload.cli.program import namespace
 from armload.cli.verb import Verb
+from armload.core.errors import ArmloadError
 from armload.core.options import Declared, declared_options
 from armload.engines.plan import DEFAULT_PRECISION, DEFAULT_PRECISION_TIME_S, Plan
 from armload.engines.service_plan import ScorerOptions, ServingPlan
@@ -71,6 +72,16 @@ def test_help_needs_none_of_the_heavy_libraries() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_help_and_readme_name_every_exit_status() -> None:
+    kinds = [ArmloadError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    statuses = {0, *(kind.exit_status for kind in kinds)}
+    table = (ROOT / "README.md").read_text().partition("| status |")[2]
+    assert {int(each) for each in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)} == statuses
+    assert {int(each) for each in re.findall(r"\b\d+\b", program.EXIT_STATUSES)} == statuses
 
 
 def test_readme_names_every_verb_and_no_other() -> None:

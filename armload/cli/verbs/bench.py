@@ -278,7 +278,7 @@ class DemoOptions(Waiting, OutputOptions):
 
 @verb(DemoOptions)
 def demo(options: DemoOptions) -> None:
-    """Let a model speak on a virtual board, from source to the time of every token.
+    """Build an engine, run a small model on a virtual board, and time every token.
 
     Builds, boots a virtual ARM board, deploys, shows what a small published model writes, and
     repeats the run until the median time per token is known within 5% or a minute has passed.

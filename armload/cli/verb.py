@@ -212,16 +212,21 @@ def _is_utf_8(text: str) -> bool:
 
 def failed(error: ArmloadError) -> Exit:
     """Show an error, as the document too that is still owed, and return what ends the program."""
-    if is_document_owed():
-        from armload.report.failure import FailedDocument, Failure
-
-        try:
-            show_document(FailedDocument(error=Failure.of(error)))
-            sys.stdout.flush()
-        except OSError:  # standard error and the exit status still tell it
-            discard_output()
+    _show_owed_document(error)
     show_error(error.message, error.remedy)
     return Exit(code=error.exit_status)
+
+
+def _show_owed_document(error: ArmloadError) -> None:
+    if not is_document_owed():
+        return
+    from armload.report.failure import FailedDocument, Failure
+
+    try:
+        show_document(FailedDocument(error=Failure.of(error)))
+        sys.stdout.flush()
+    except OSError:  # standard error and the exit status still tell it
+        discard_output()
 
 
 def system_error(error: OSError) -> ArmloadError:
@@ -296,13 +301,16 @@ def end_if_failed(boards: Mapping[str, ArmloadError | None]) -> None:
     Raises:
         Exit: it did; with the status of the first of them.
     """
-    failed = {name: error for name, error in boards.items() if error is not None}
-    for name, error in failed.items():
+    errors = {name: error for name, error in boards.items() if error is not None}
+    if not errors:
+        return
+    first = next(iter(errors.values()))
+    _show_owed_document(first)
+    for name, error in errors.items():
         begins = "" if error.message.startswith(name) else f"{name}: "
         show_error(f"{begins}{error.message}", error.remedy)
-    if failed:
-        show_error(f"{len(failed)} of {len(boards)} boards failed: {', '.join(failed)}.")
-        raise Exit(code=next(iter(failed.values())).exit_status)
+    show_error(f"{len(errors)} of {len(boards)} boards failed: {', '.join(errors)}.")
+    raise Exit(code=first.exit_status)
 
 
 class VerbGroup(Collection):

@@ -103,6 +103,12 @@ def test_a_letter_means_the_same_in_every_verb_and_h_is_left_to_help() -> None:
     assert meanings["n"] == {"n-predict"}
 
 
+def test_the_page_of_options_has_whole_tables() -> None:
+    lines = (ROOT / "docs" / "options.md").read_text().splitlines()
+    assert [line for line in lines if line.startswith("|") and not line.endswith("|")] == []
+    assert [line for line in lines if line.endswith("|") and not line.startswith("|")] == []
+
+
 def test_help_shows_what_a_value_is() -> None:
     shown = run("armload", "bench", "--help").stdout
     assert re.search(r"^  -n, --n-predict N +tokens", shown, re.MULTILINE)

@@ -52,6 +52,12 @@ from tests.command_line import BOUND_BY_PERMISSIONS, run
             2,
             "--max-time cannot be combined with --t",
         ),
+        (["bench", "--share", "-n", "1", "--repeats", "1"], 2, "Give lists of options, or --repea"),
+        (
+            ["bench", "--share", "--board", "dayu200,yitian710", "--repeats", "2"],
+            2,
+            "dayu200 and yitian710 differ in",
+        ),
         (["report", "--leaderboard"], 2, "RUNS is missing."),
         (["report", "x", "--leaderboard", "--model", "m"], 2, "cannot be combined with --leaderb"),
         (["deploy", "--wait", "long"], 2, "--wait: must be a number, but is 'long'"),

@@ -69,7 +69,6 @@ def repeat_and_present(
         RunError: the last did not end well; what it left is kept and shown all the same.
     """
     from armload.analysis.repeats import middle
-    from armload.report.layout import whole
     from armload.report.repeats import RepeatedRun, progress_line, together, together_json
 
     progress = terminal.progress()
@@ -131,7 +130,6 @@ def present(run: Run, folder: Path, *, as_json: bool, document: Run | None = Non
     Raises:
         RunError: the program did not end well; what it left is kept and shown all the same.
     """
-    from armload.report.layout import whole
     from armload.report.run_page import write_report
     from armload.report.table import run_table
 

@@ -131,7 +131,11 @@ def _tables(file: Path, verb: str, content: Mapping[str, Any]) -> Iterator[Defau
             raise DataError(
                 f"{file}: {verb} has no option {key!r}.", did_you_mean(key, options) + _EXAMPLE
             )
-        yield Default(verb=verb, option=option, word=_word(file, name, value), file=file)
+        word = _word(file, name, value)
+        if isinstance(word, bool) != option.is_switch:
+            need = "must be" if option.is_switch else f"needs a value ({option.value}), not"
+            raise DataError(f"{file}: {name} {need} true or false.", _EXAMPLE)
+        yield Default(verb=verb, option=option, word=word, file=file)
 
 
 def _options(verb: str) -> dict[str, Declared]:

@@ -130,7 +130,7 @@ def _check_embeddings(options: LoadOptions) -> None:
     if options.dialect != OpenAiEmbeddings.name:
         return
     options.refuse(
-        ("n_predict", "stop_at_end", "json_schema"),
+        ("n_predict", "stop_at_end", "json_schema", "turns"),
         f"--dialect {OpenAiEmbeddings.name}, which generates no tokens",
         "Remove it.",
     )

@@ -126,6 +126,7 @@ def on_a_terminal(folder: Path, *words: str) -> tuple[int, str]:
 def test_on_a_terminal_a_load_shows_its_last_seconds_while_it_runs(tmp_path: Path) -> None:
     words = ("--concurrency", "4", "--requests", "12", "--n-predict", "8")
     with stub_service(header_s=0.1, gap_s=0.05, slots=2) as service:
+        service.waiting = 7
         status, heard = on_a_terminal(tmp_path, "load", "--url", service.url, *words)
     assert status == 0, heard
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", heard)
@@ -573,6 +574,11 @@ def test_the_clients_own_limit_on_open_files_is_raised_and_else_named(tmp_path: 
         ),
         ({"rate": "1", "max_time": "60"}, "--max-time is an option of --find-rate"),
         ({"concurrency": "1", "max_concurrency": "2"}, "--max-concurrency is an option of --rate"),
+        ({"stages": "1:9", "turns": "2"}, "--turns cannot be combined with --stages or --replay"),
+        (
+            {"rate": "1", "turns": "2", "dialect": "openai-embeddings"},
+            "--turns cannot be combined with --dialect openai-embeddings",
+        ),
         ({"rate": "1", "percentiles": "50,100"}, "--percentiles: must be less than 100"),
         ({"rate": "1", "percentiles": "0"}, "--percentiles: must be more than 0"),
         ({"rate": "1", "max_concurrency": "0"}, "--max-concurrency: must be 1 or more"),

@@ -32,6 +32,9 @@ ASKS = [CompletionRequest(prompt=prompt, max_tokens=3) for prompt in ("Who?", "W
 ANSWER = answer_of(3)
 
 
+ANSWERING = [each.name for each in DIALECTS if each.is_streamed]
+
+
 @pytest.fixture(autouse=True)
 def _in_a_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -66,7 +69,7 @@ def held(records: list[RequestRecord]) -> list[list[RequestRecord]]:
     return [list(turns) for _, turns in groupby(records, key=lambda record: record.conversation)]
 
 
-@pytest.mark.parametrize("dialect", [each.name for each in DIALECTS])
+@pytest.mark.parametrize("dialect", ANSWERING)
 def test_each_turn_quotes_the_servers_own_answers(dialect: str) -> None:
     with stub_service() as service:
         kept = loaded(service.url, users("3"), LoadLevel(concurrency=1), dialect, requests=1)
@@ -143,7 +146,7 @@ def test_the_arrivals_of_the_seeds_client_stay_as_they_are() -> None:
     assert tuple(begins) == expected
 
 
-@pytest.mark.parametrize("dialect", [each.name for each in DIALECTS])
+@pytest.mark.parametrize("dialect", ANSWERING)
 def test_a_conversation_that_no_longer_fits_ends_as_such(dialect: str) -> None:
     asks = [ask.model_copy(update={"prompt": "word " * 20}) for ask in ASKS]
     with stub_service(context=80) as service:
@@ -225,7 +228,7 @@ def test_every_turn_of_an_interrupted_load_has_an_outcome() -> None:
     assert records[1].scheduled_s == pytest.approx(records[0].end_s + 600)
 
 
-@pytest.mark.parametrize("dialect", [each.name for each in DIALECTS])
+@pytest.mark.parametrize("dialect", ANSWERING)
 def test_what_an_impatient_user_has_received_counts(dialect: str) -> None:
     ask = CompletionRequest(prompt="Who?", max_tokens=500)
     with stub_service(gap_s=0.02) as service:
@@ -271,6 +274,21 @@ def test_patience_counts_from_when_the_request_was_due_and_in_the_queue() -> Non
         )
     outcomes = [(record.outcome, bool(record.chunks)) for record in kept.requests(0)]
     assert sorted(outcomes) == [("abandoned", False), ("abandoned", True), ("ok", True)]
+
+
+def test_patience_counts_while_the_client_itself_holds_a_request_back() -> None:
+    ask = CompletionRequest(prompt="Who?", max_tokens=5)
+    with stub_service(gap_s=0.1) as service:
+        pace = LoadLevel(rate=1000, max_concurrency=1)
+        kept = loaded(service.url, users(patience="0.7"), pace, requests=3, asks=[ask])
+        assert len(service.bodies) == 2
+    first, second, third = kept.requests(0)
+    assert (first.outcome, first.held_s) == ("ok", 0.0)
+    assert (second.outcome, bool(second.chunks)) == ("abandoned", True)
+    assert second.held_s == pytest.approx(0.5, abs=0.2)
+    assert (third.outcome, third.sent_s, third.begun_s) == ("abandoned", None, None)
+    assert third.held_s == pytest.approx(0.7, abs=0.2)
+    assert third.end_s - third.scheduled_s == pytest.approx(0.7, abs=0.2)
 
 
 def test_a_service_that_works_on_for_users_who_have_left_is_found_out(

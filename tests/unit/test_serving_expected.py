@@ -98,7 +98,7 @@ def test_lengths_that_fit_the_duration_are_offered_and_do_fit() -> None:
     pace = LoadLevel(rate=0.5)
     found = span(pace, duration_s=40)
     assert told(found, [pace], LENGTHS) == (
-        "One request takes about 19 s alone; the load takes about 97 s to 6.4 min. To end in about "
+        "One request takes about 19 s alone; the load takes about 96 s to 6.4 min. To end in about "
         "its duration: --prompt-tokens 13 --n-predict 13."
     )
     shorter = synthetic(*(each.scaled(found.fitting_share) for each in LENGTHS))

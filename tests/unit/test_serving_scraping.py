@@ -148,7 +148,9 @@ def test_a_server_that_gave_metrics_may_fail_to_for_a_while() -> None:
         service.behaviour.metrics_status = 200
         assert scraper.scrape() is not None
     assert scraper.scrape() is None
-    assert first == read_metrics(METRICS, first.at_client_s if first else 0)
+    assert first == read_metrics(
+        METRICS.format(busy=0, waiting=0), first.at_client_s if first else 0
+    )
     assert said.lines == []
 
 

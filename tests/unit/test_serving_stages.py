@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +16,7 @@ from rich.console import Console
 from armload.analysis.load.comparison import compare_loads
 from armload.analysis.load.records import Objectives
 from armload.core.errors import RunError, UsageError
-from armload.core.progress import Silent
+from armload.core.progress import Progress, ProgressStep, Silent
 from armload.report.load.loaded import loaded_of
 from armload.report.load.page import load_page
 from armload.report.load.table import load_view
@@ -91,13 +93,46 @@ def test_stages_without_requests_or_with_too_many_are_refused() -> None:
         drawn("seed", "1:10")
 
 
+class Shown(Silent):
+    """Keeps the rows of steps."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, str]] = []
+
+    @contextmanager
+    def step(
+        self, label: str, *, total: float | None = None, unit: str = ""
+    ) -> Iterator[ProgressStep]:
+        del label, total, unit
+        yield self
+
+    def update(
+        self,
+        completed: float,
+        *,
+        total: float | None = None,
+        note: str = "",
+        rows: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        del completed, total, note
+        if rows:
+            self.rows.append(dict(rows))
+
+
 def staged(
-    aim: LoadTarget, *stages: str, objectives: Objectives | None = None, warmup: int = 0
+    aim: LoadTarget,
+    *stages: str,
+    objectives: Objectives | None = None,
+    warmup: int = 0,
+    most: int | None = None,
+    progress: Progress | None = None,
 ) -> LoadFolder:
     read = read_stages(stages)
     arrivals = Arrivals(kind="constant")
-    loading = LoadRunner(aim, Listed([ASK], "a file"), arrivals, 1, Silent(), objectives)
-    return loading.staged(read, arrivals.staged(read, seed=1), StopCondition(warmup=warmup))
+    shown = progress or Silent()
+    loading = LoadRunner(aim, Listed([ASK], "a file"), arrivals, 1, shown, objectives)
+    times = arrivals.staged(read, seed=1)
+    return loading.staged(read, times, StopCondition(warmup=warmup), most)
 
 
 def test_each_stage_has_its_own_requests_and_figures_in_order_of_time() -> None:
@@ -173,6 +208,38 @@ def test_samples_and_trace_of_a_board_belong_to_the_stage_of_their_time() -> Non
     (first_s, _), (second_s, _) = board.asked
     assert second_s - first_s == pytest.approx(1.2)
     assert kept.trace_file(1).read_text() == "header\nstep\n"
+
+
+def test_what_a_server_says_of_itself_belongs_to_the_stage_of_its_time() -> None:
+    with stub_service() as service:
+        kept = staged(target(service.url), "10:1.2", "10:2.2")
+    began_s = kept.load.points[0].began_client_s
+    for number, (from_s, to_s) in enumerate(((-9, 1.2), (1.2, 99))):
+        times = [sample.at_client_s - began_s for sample in kept.server_samples(number)]
+        assert times
+        assert all(from_s <= time_s < to_s for time_s in times)
+    (_, second) = loaded_of(kept).points
+    names = [each.name for each in second.assessed.server]
+    assert "llamacpp:requests_processing" in names
+
+
+def test_a_cap_holds_back_the_requests_of_stages_too() -> None:
+    with stub_service(header_s=0.1) as service:
+        kept = staged(target(service.url), "40:0.25", "20:0.5", most=1)
+    records = kept.requests(0) + kept.requests(1)
+    assert len(records) == 20
+    by_begin = sorted(records, key=lambda record: record.begun_s or 0.0)
+    assert all(b.begun_s is not None and b.begun_s >= a.end_s for a, b in pairwise(by_begin))
+    assert {point.max_concurrency for point in kept.load.points} == {1}
+    assert kept.requests(1)[0].held_s > 0.3
+
+
+def test_the_rate_of_the_stage_that_runs_is_shown() -> None:
+    shown = Shown()
+    with stub_service() as service:
+        staged(target(service.url), "20:0.7", "10-30:0.7", progress=shown)
+    asked = [rows["rate"].partition(",")[0] for rows in shown.rows]
+    assert list(dict.fromkeys(asked)) == ["20 requests/s asked", "10 to 30 requests/s asked"]
 
 
 def test_a_server_that_ends_leaves_the_stages_before_it_valid() -> None:

@@ -356,7 +356,8 @@ def test_every_command_of_the_readme_does_what_it_says(person: Person) -> None:
             more = quick.get(words[0], [])
             said = person.types(*words, *more, face=face).stdout
             if words[0] in {"bench", "demo"}:
-                assert all(word in said for word in ("prefill", "page", "record"))
-                (record,) = re.findall(r"^record +(\S+)$", said, re.MULTILINE)
-                run = json.loads((person.folder / record).read_text())
+                figures = ("prefill", "record") if words[0] == "bench" else ("next",)
+                assert all(word in said for word in (*figures, "page"))
+                (page,) = re.findall(r"^page +(\S+)$", said, re.MULTILINE)
+                run = json.loads((person.folder / page).with_name("run.json").read_text())
                 assert run["limit"]["sentence"] in " ".join(said.split())

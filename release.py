@@ -68,10 +68,10 @@ def check_changelog(text: str, version: str, *, may_be_unreleased: bool) -> None
 
 
 def check_tree(version: str) -> None:
-    """Check that the commit is what will be released, for the first time.
+    """Check that all changes are committed, and that the version is new.
 
     Raises:
-        NotReadyError: there are changes beside it, or the version has a tag.
+        NotReadyError: they are not, or the version has a tag.
     """
     if _git("status", "--porcelain"):
         raise NotReadyError("There are changes that are not committed: see git status.")

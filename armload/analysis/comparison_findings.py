@@ -82,7 +82,7 @@ class ModelUnverified(Value):
 
 
 class EqualBoardsDiffer(Value):
-    """The sides ran on two boards that are called equal, and differ by more than repeats do.
+    """The sides ran on two boards that are declared identical, and differ by more than repeats do.
 
     Attributes:
         a, b: the boards.

@@ -1,4 +1,4 @@
-"""Whether boards that are called equal are: what differs between them beyond their repeats."""
+"""Boards that are declared identical, but differ by more than their repeats."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SEED = 20260101
 
 
 class UnequalBoards(Value):
-    """Boards that are called equal, and differ.
+    """Boards declared identical, and differ.
 
     Attributes:
         called: what calls them equal: a label with hardware and target, or the id of a sweep that
@@ -42,10 +42,10 @@ class UnequalBoards(Value):
 
 
 def unequal_boards(configurations: Sequence[Sequence[Run]]) -> list[UnequalBoards]:
-    """Return the groups of boards that are called equal and differ by more than their repeats.
+    """Return the groups of boards declared identical that differ by more than their repeats.
 
-    Boards are called equal by a label, with the same hardware and target, or by sharing a sweep.
-    Where they are equal, each run of a configuration could as well have come from another of them:
+    A label, with the same hardware and target, or sharing a sweep declares boards identical.
+    Where they are, each run of a configuration could as well have come from another of them:
     the runs are exchanged at random, and boards differ if so large a difference is rarer than 5%
     (a permutation test, stratified by configuration).
 

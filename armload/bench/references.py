@@ -47,7 +47,7 @@ def folders_of(words: str, selection: Selection | None = None) -> list[Path]:
     every = [folder for reference in single_words(words) for folder in _folders_of(reference)]
     kept = [each for each in every if selection is None or selection.holds(each.name)]
     if not kept:
-        raise UsageError(f"{words}: the filter leaves none of its runs.", "Loosen the filter.")
+        raise UsageError(f"{words}: none of its runs match the filter.", "Widen the filter.")
     return kept
 
 

@@ -152,7 +152,7 @@ class Board(Value):
         description: one line for people.
         hardware: what it is, in the catalogue; empty where that is not said.
         labels: by which it is named together with others. Boards with a common label, the same
-            hardware and the same target are called equal.
+            hardware and the same target are declared identical.
         target: name of the target whose binaries it runs; the hardware's when left out.
         reach: how to get there.
         workdir: the folder that armload may use there; made when missing. Each kind of board has a

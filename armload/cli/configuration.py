@@ -1,12 +1,12 @@
 """A person's own defaults for options: in a file of theirs, and in the workspace's pyproject.toml.
 
-Each file has a table per verb, and ``all`` for every verb that has an option of that name.
+Each file has a table per verb, and ``all`` for every verb that has an option of that name, other
+than as a filter.
 """
 
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from armload.core.errors import DataError
 from armload.core.files import unreadable
-from armload.core.options import Declared, declared_options
+from armload.core.options import FILTER, Declared, declared_options
 from armload.core.validation_messages import did_you_mean
 from armload.core.workspace import workspace
 
@@ -73,7 +73,7 @@ def defaults_of(verb: str) -> dict[str, Default]:
             found.setdefault(each.option.field, each)
         elif each.verb == ALL:
             for declared in declared_options(VERBS[verb]):
-                if declared.name == each.option.name:
+                if declared.name == each.option.name and not _is_filter(declared):
                     found.setdefault(declared.field, each)
     return found
 
@@ -99,6 +99,8 @@ _EXAMPLE = "Example: [bench] on one line, and board = 'kitchen' on the next."
 
 
 def _read(file: Path) -> dict[str, Any]:
+    import tomllib
+
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -129,7 +131,11 @@ def _tables(file: Path, verb: str, content: Mapping[str, Any]) -> Iterator[Defau
             raise DataError(
                 f"{file}: {verb} has no option {key!r}.", did_you_mean(key, options) + _EXAMPLE
             )
-        yield Default(verb=verb, option=option, word=_word(file, name, value), file=file)
+        word = _word(file, name, value)
+        if isinstance(word, bool) != option.is_switch:
+            need = "must be" if option.is_switch else f"needs a value ({option.value}), not"
+            raise DataError(f"{file}: {name} {need} true or false.", _EXAMPLE)
+        yield Default(verb=verb, option=option, word=word, file=file)
 
 
 def _options(verb: str) -> dict[str, Declared]:
@@ -138,8 +144,13 @@ def _options(verb: str) -> dict[str, Declared]:
         each.name: each
         for model in models
         for each in declared_options(model)
-        if not each.option.is_argument
+        if not each.option.is_argument and not (verb == ALL and _is_filter(each))
     }
+
+
+def _is_filter(option: Declared) -> bool:
+    """Tell whether an option leaves out runs: a board to run on is not the only one to look at."""
+    return option.heading == FILTER
 
 
 def _word(file: Path, name: str, value: object) -> Word:

@@ -49,7 +49,7 @@ def _program_page() -> str:
 
 def _verb_page(name: str) -> str:
     verb: Verb = namespace[name]
-    first, rest, example = _sentences(verb)
+    first, rest, examples = _sentences(verb)
     declared = list(declared_options(verb.options))
     arguments = [each for each in declared if each.option.is_argument]
     options = [each for each in declared if not each.option.is_argument]
@@ -66,16 +66,17 @@ def _verb_page(name: str) -> str:
         if len(groups) > 1:
             lines.append(f".SS {heading}")
         lines += [_entry(shown(each).strip(), each.help) for each in group]
-    lines += _section("EXAMPLE", f".EX\n{_text(example)}\n.EE")
+    lines += _section("EXAMPLES" if len(examples) > 1 else "EXAMPLE")
+    lines += [f".EX\n{_text(each)}\n.EE" for each in examples]
     lines += _section("SEE ALSO", ".BR armload (1)")
     return _page(f"armload-{name}", first.rstrip("."), lines)
 
 
-def _sentences(verb: Verb) -> tuple[str, str, str]:
-    """Return a verb's first sentence, the others, and its example."""
-    about, _, example = (getdoc(verb) or "").partition(_EXAMPLE)
+def _sentences(verb: Verb) -> tuple[str, str, list[str]]:
+    """Return a verb's first sentence, the others, and its examples."""
+    about, *examples = (getdoc(verb) or "").split(_EXAMPLE)
     first, _, rest = about.partition("\n")
-    return first, rest, " ".join(example.split())
+    return first, rest, examples
 
 
 def _page(name: str, about: str, lines: Iterable[str]) -> str:

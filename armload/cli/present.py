@@ -69,7 +69,6 @@ def repeat_and_present(
         RunError: the last did not end well; what it left is kept and shown all the same.
     """
     from armload.analysis.repeats import middle
-    from armload.report.layout import whole
     from armload.report.repeats import RepeatedRun, progress_line, together, together_json
 
     progress = terminal.progress()
@@ -108,8 +107,7 @@ def demonstrate(request: Request, model_name: str, plan: Plan, wanted: Precision
     spoken = SpokenText(progress.say, plan.prompt)
 
     def report(runs: Sequence[Run]) -> None:
-        if len(runs) == 1:
-            spoken.end(runs[0].text)
+        spoken.end(runs[-1].text)
         progress.say(progress_line(runs))
 
     _, runs, _ = bench_until_known(
@@ -132,7 +130,6 @@ def present(run: Run, folder: Path, *, as_json: bool, document: Run | None = Non
     Raises:
         RunError: the program did not end well; what it left is kept and shown all the same.
     """
-    from armload.report.layout import whole
     from armload.report.run_page import write_report
     from armload.report.table import run_table
 

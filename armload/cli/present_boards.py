@@ -97,7 +97,7 @@ def share_and_present(
     as_json: bool,
     reference: Run | None = None,
 ) -> None:
-    """Divide a sweep between equal boards, and show its cells.
+    """Divide a sweep between identical boards, and show its cells.
 
     Raises:
         Exit: a board failed; what was run is shown.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import BeforeValidator
 
 from armload.cli.options import BOARDS
-from armload.core.options import Names, Option, OptionGroup
+from armload.core.options import FILTER, Names, Option, OptionGroup
 
 if TYPE_CHECKING:
     from armload.runs.selection import Selection
@@ -39,16 +39,25 @@ Until = Annotated[datetime, BeforeValidator(lambda value: _when(value, is_end=Tr
 class RunFilter(OptionGroup):
     """Which runs are taken."""
 
-    heading = "Filter"
+    heading = FILTER
 
     board: Annotated[Names, Option(f"only runs on {BOARDS}", "BOARD", "all", several="commas")] = ()
-    model: Annotated[str, Option("only runs of models whose name contains this", "TEXT", "all")] = (
-        ""
-    )
-    since: Annotated[Since | None, Option(f"only runs from then on: {_WHEN}", "DATE")] = None
+    model: Annotated[
+        str, Option("only runs of models whose name contains this text", "TEXT", "all")
+    ] = ""
+    since: Annotated[Since | None, Option(f"only runs started since then: {_WHEN}", "DATE")] = None
     until: Annotated[
-        Until | None, Option("only runs up to then, a day included; as for --since", "DATE")
+        Until | None,
+        Option("only runs started until then, as for --since; a day counts to its end", "DATE"),
     ] = None
+
+    def refuse_filter(self, place: str) -> None:
+        """Refuse a filter of what are no runs, such as ``a load``.
+
+        Raises:
+            UsageError: one was given.
+        """
+        self.refuse(RunFilter.model_fields, place, "Only runs can be filtered: remove it.")
 
     def selection(self) -> Selection | None:
         """Return the runs that are meant; none for all.

@@ -14,7 +14,7 @@ from invoke.exceptions import Exit
 from invoke.parser.argument import Argument
 from invoke.tasks import Task
 
-from armload.cli.configuration import defaults_of
+from armload.cli.configuration import Default, defaults_of
 from armload.cli.positional import read_positional_arguments
 from armload.cli.streams import (
     STANDARD_OUTPUT,
@@ -126,11 +126,13 @@ class Verb(Task[Any]):
                         f"{each.shown} {text!a}: this is not valid UTF-8.",
                         "If it is the name of a file, rename the file.",
                     )
-        defaults = {
-            field: each
-            for field, each in defaults_of(self.full_name).items()
-            if not given[field] and field not in _planned(given)
-        }
+        defaults = defaults_of(self.full_name)
+        if defaults:
+            before = {field for field, word in given.items() if word}
+            before |= _planned(given.get("plan") or defaults.get("plan"))
+            if _PROMPTS & before:
+                before |= _PROMPTS
+            defaults = {field: each for field, each in defaults.items() if field not in before}
         given |= {field: each.word for field, each in defaults.items()}
         missing = [
             each.shown for each in declared if each.info.is_required() and not given[each.field]
@@ -159,14 +161,19 @@ def verb(options: type[Options], name: str = "") -> Callable[[Callable[[Options]
     return lambda body: Verb(body, options, name)
 
 
-def _planned(given: Mapping[str, Any]) -> set[str]:
-    """Return the keys of the plan file that is named, which come before a person's defaults."""
-    if not isinstance(given.get("plan"), str) or not given["plan"]:
+_PROMPTS = {"prompt", "prompt_tokens"}
+"""Fields of which one takes the place of the other."""
+
+
+def _planned(plan: str | Default | None) -> set[str]:
+    """Return the keys of a plan file, which come before a person's defaults."""
+    path = plan.word if isinstance(plan, Default) else plan
+    if not isinstance(path, str):
         return set()
     import yaml
 
     try:
-        content = yaml.safe_load(Path(given["plan"]).expanduser().read_text(encoding="utf-8"))
+        content = yaml.safe_load(Path(path).expanduser().read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):  # whoever reads it then says so
         return set()
     return set(map(str, content)) if isinstance(content, dict) else set()
@@ -205,16 +212,21 @@ def _is_utf_8(text: str) -> bool:
 
 def failed(error: ArmloadError) -> Exit:
     """Show an error, as the document too that is still owed, and return what ends the program."""
-    if is_document_owed():
-        from armload.report.failure import FailedDocument, Failure
-
-        try:
-            show_document(FailedDocument(error=Failure.of(error)))
-            sys.stdout.flush()
-        except OSError:  # standard error and the exit status still tell it
-            discard_output()
+    _show_owed_document(error)
     show_error(error.message, error.remedy)
     return Exit(code=error.exit_status)
+
+
+def _show_owed_document(error: ArmloadError) -> None:
+    if not is_document_owed():
+        return
+    from armload.report.failure import FailedDocument, Failure
+
+    try:
+        show_document(FailedDocument(error=Failure.of(error)))
+        sys.stdout.flush()
+    except OSError:  # standard error and the exit status still tell it
+        discard_output()
 
 
 def system_error(error: OSError) -> ArmloadError:
@@ -289,13 +301,16 @@ def end_if_failed(boards: Mapping[str, ArmloadError | None]) -> None:
     Raises:
         Exit: it did; with the status of the first of them.
     """
-    failed = {name: error for name, error in boards.items() if error is not None}
-    for name, error in failed.items():
+    errors = {name: error for name, error in boards.items() if error is not None}
+    if not errors:
+        return
+    first = next(iter(errors.values()))
+    _show_owed_document(first)
+    for name, error in errors.items():
         begins = "" if error.message.startswith(name) else f"{name}: "
         show_error(f"{begins}{error.message}", error.remedy)
-    if failed:
-        show_error(f"{len(failed)} of {len(boards)} boards failed: {', '.join(failed)}.")
-        raise Exit(code=next(iter(failed.values())).exit_status)
+    show_error(f"{len(errors)} of {len(boards)} boards failed: {', '.join(errors)}.")
+    raise Exit(code=first.exit_status)
 
 
 class VerbGroup(Collection):

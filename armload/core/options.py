@@ -84,6 +84,10 @@ class Option:
         return handler(core_schema) | {"description": f"{self.help[:1].upper()}{self.help[1:]}."}
 
 
+FILTER = "Filter"
+"""The heading of options that choose among runs."""
+
+
 class OptionGroup(Value):
     """Options under one heading of help; a verb's options combine several groups."""
 

@@ -33,7 +33,7 @@ class BoardRecord(Value):
     """The board as it was at the time of the run.
 
     Attributes:
-        hardware, labels: as its file says; by them boards are called equal.
+        hardware, labels: as its file says; by them boards are declared identical.
         device: its own name for itself, such as that in its device tree.
         storage_read_bytes_per_s: reading in order; what was measured wins over what is declared.
         memory_bytes_per_s: reading, with all cores at once; likewise.

@@ -200,7 +200,7 @@ class Computation(OptionGroup):
         Numa | None,
         Option(
             "placing of threads on several NUMA nodes: distribute over all, isolate on one, or "
-            "numactl for what that was told",
+            "numactl to keep what it has set",
             "DISTRIBUTE|ISOLATE|NUMACTL",
             "left to the kernel",
             "commas",

@@ -1,4 +1,4 @@
-"""A sweep that is divided between equal boards: each of its runs is done by one that is free."""
+"""One sweep that is divided between identical boards: whichever is free does the next run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def share_sweep(
         The sweep, and each board's error. Runs are missing from it only if no board was left.
 
     Raises:
-        UsageError: the boards are not equal, or a cell does not suit its model.
+        UsageError: the boards are not identical, or a cell does not suit its model.
         ArmloadError: the engine cannot be built.
         KeyboardInterrupt: repeating the command resumes from there.
     """
@@ -78,7 +78,7 @@ def share_sweep(
 
 
 def check_equal(boards: Sequence[str]) -> None:
-    """Refuse to divide a sweep between boards that are not equal.
+    """Refuse to divide a sweep between boards that are not identical.
 
     Raises:
         UsageError: their files name different hardware or targets.
@@ -89,7 +89,7 @@ def check_equal(boards: Sequence[str]) -> None:
         if len(values) > 1:
             (one, first), (other, second) = list(values.items())[:2]
             raise UsageError(
-                f"--share divides a sweep between equal boards, but {first} and {second} differ "
-                f"in {field}: {one or 'none'} / {other or 'none'}.",
+                f"--share divides a sweep between identical boards, but {first} and {second} "
+                f"differ in {field}: {one or 'none'} / {other or 'none'}.",
                 "Without --share, the sweep is repeated on each board.",
             )

@@ -123,7 +123,7 @@ def resolve(reference: str, progress: Progress) -> Path:
 
 
 def demo_model(progress: Progress) -> Path:
-    """Return the file of ``demo``; without an index that answers, of a model that is shipped.
+    """Return the file of ``demo``, or of a shipped model where that cannot be downloaded.
 
     Raises:
         DataError, DiskError: as for ``resolve``.

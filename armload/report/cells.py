@@ -208,7 +208,7 @@ def configurations_of(cells: Iterable[Cell]) -> list[list[Run]]:
 
 
 def unequal(cells: Iterable[Cell]) -> list[str]:
-    """Say which boards are called equal but differ by more than their repeats."""
+    """Say which boards are declared identical but differ by more than their repeats."""
     return list(map(unequal_sentence, unequal_boards(configurations_of(cells))))
 
 

@@ -34,7 +34,11 @@ def defaults_table(found: Sequence[SetDefault]) -> Table:
         Column(heading="from", below=""),
     )
     for each in found:
-        value = {True: "yes", False: "no"}.get(each.value) if isinstance(each.value, bool) else None
-        text = ", ".join(each.value) if isinstance(each.value, tuple) else value or str(each.value)
-        table.add(each.verb, f"--{each.option}", text, str(each.file))
+        table.add(each.verb, f"--{each.option}", _typed(each.value), str(each.file))
     return table
+
+
+def _typed(value: str | bool | tuple[str, ...]) -> str:  # noqa: FBT001
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else value

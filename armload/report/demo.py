@@ -37,9 +37,11 @@ class SpokenText:
         self._said = max(self._said, len(lines))
 
     def end(self, text: str) -> None:
-        """Say the rest of the text."""
-        for line in self._lines(text)[self._said :]:
+        """Say the rest of the text, once."""
+        lines = self._lines(text)
+        for line in lines[self._said :]:
             self._say(line)
+        self._said = max(self._said, len(lines))
 
     def _lines(self, text: str) -> list[str]:
         # A word grows until the next one begins, but never moves to another line once that is said.
@@ -67,16 +69,19 @@ def demo_view(runs: Sequence[Run], middle: Run, page: Path) -> Group:
             f"{words.model_name(middle)} takes {words.seconds(found.p50_s)} per token on "
             f"{middle.board.name}{between}: {1 / found.p50_s:.3g} tokens per second."
         )
-    board = middle.board.name
+    commands = {
+        "armload show latest": "every figure of the last run",
+        f"armload fit --board {middle.board.name}": "which models this board can run, and how fast",
+        "armload board.add NAME --host HOST": "add a board of your own",
+    }
+    width = max(map(len, commands))
     after = Details(
         [
             ("page", whole(str(page))),
-            ("next", "armload show --run latest          every figure of the last run"),
-            (
-                "",
-                f"armload fit --board {board}        which models this board can run, and how fast",
+            *(
+                ("" if number else "next", f"{command:{width}}  {what}")
+                for number, (command, what) in enumerate(commands.items())
             ),
-            ("", "armload board.add NAME --host HOST  measure on a board of your own"),
         ]
     )
     return Group(

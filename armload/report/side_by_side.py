@@ -32,7 +32,7 @@ class SweptBoards(Value):
 
     Attributes:
         boards: in the order in which they were named.
-        notes: what a reader should know, such as that boards which are called equal differ.
+        notes: what a reader should know, such as that boards which are declared identical differ.
     """
 
     boards: tuple[SweptBoard, ...]

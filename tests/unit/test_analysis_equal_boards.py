@@ -1,4 +1,4 @@
-"""Boards that are called equal are told to differ where they do, and hardly ever where not."""
+"""Boards declared identical are told to differ where they do, and hardly ever where not."""
 
 from __future__ import annotations
 
@@ -71,7 +71,9 @@ def test_a_board_that_is_slower_beyond_its_repeats_is_named_with_the_fastest() -
     assert found.ratio == pytest.approx(1.1, abs=0.02)
     assert 1 < found.repeats_ratio < 1.06
     assert found.called == "@rk rock rk3568"
-    assert unequal(found).startswith(f"b and {found.fastest} are called equal (@rk rock rk3568), ")
+    assert unequal(found).startswith(
+        f"b and {found.fastest} are declared identical (@rk rock rk3568), "
+    )
     assert " times as long per token. Repeats on one board differ by " in unequal(found)
 
 

@@ -92,7 +92,7 @@ REMARKS: tuple[tuple[ComparisonFigures, str], ...] = (
     (
         EqualBoardsDiffer(a="kitchen", b="cellar", called="@rk rk3568"),
         (
-            "kitchen and cellar are called equal (@rk rk3568), but differ by more than their "
+            "kitchen and cellar are declared identical (@rk rk3568), but differ by more than their "
             "repeats."
         ),
     ),

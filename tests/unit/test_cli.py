@@ -16,6 +16,7 @@ from armload.cli import program
 from armload.cli.help import grouped
 from armload.cli.program import namespace
 from armload.cli.verb import Verb
+from armload.core.errors import ArmloadError
 from armload.core.options import Declared, declared_options
 from armload.engines.plan import DEFAULT_PRECISION, DEFAULT_PRECISION_TIME_S, Plan
 from armload.engines.service_plan import ScorerOptions, ServingPlan
@@ -73,6 +74,16 @@ def test_help_needs_none_of_the_heavy_libraries() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_help_and_readme_name_every_exit_status() -> None:
+    kinds = [ArmloadError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    statuses = {0, *(kind.exit_status for kind in kinds)}
+    table = (ROOT / "README.md").read_text().partition("| status |")[2]
+    assert {int(each) for each in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)} == statuses
+    assert {int(each) for each in re.findall(r"\b\d+\b", program.EXIT_STATUSES)} == statuses
+
+
 def test_readme_names_every_verb_and_no_other() -> None:
     readme = (ROOT / "README.md").read_text()
     table = "\n".join(line for line in readme.splitlines() if line.startswith("| `"))
@@ -90,6 +101,12 @@ def test_a_letter_means_the_same_in_every_verb_and_h_is_left_to_help() -> None:
     assert all(len(names) == 1 for names in meanings.values()), meanings
     assert "h" not in meanings
     assert meanings["n"] == {"n-predict"}
+
+
+def test_the_page_of_options_has_whole_tables() -> None:
+    lines = (ROOT / "docs" / "options.md").read_text().splitlines()
+    assert [line for line in lines if line.startswith("|") and not line.endswith("|")] == []
+    assert [line for line in lines if line.endswith("|") and not line.startswith("|")] == []
 
 
 def test_help_shows_what_a_value_is() -> None:

@@ -123,6 +123,7 @@ def test_programs_are_those_that_help_names() -> None:
                 "hf:org/Tiny-GGUF/tiny-Q4_0.gguf",
             ],
         ),
+        ("armload bench -m hf:org/Tiny-GGUF/t", ["hf:org/Tiny-GGUF/tiny-Q4_0.gguf"]),
         ("armload bench -m like:stories", ["like:stories260k:"]),
         ("armload bench -m like:stories260k:Q4_K", None),
         ("armload bench --speculate draft:my", ["draft:my model.gguf"]),

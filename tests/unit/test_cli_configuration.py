@@ -36,12 +36,34 @@ def test_the_command_line_comes_first_then_a_plan_the_workspace_and_the_person()
     Path("pyproject.toml").write_text("[tool.armload.bench]\nn_predict = 5\nbatch = 64\n")
     Path("plan.yaml").write_text("batch: 32\nseed: 8\n")
     found = read("bench", threads="3", plan="plan.yaml")
-    assert (found.threads, found.n_predict, found.board) == ((3,), (5,), "shed")
+    assert (found.threads, found.n_predict, found.board) == ((3,), (5,), ("shed",))
     assert found.batch == ()
     assert found.seed is None
     assert read("bench").threads == (1, 2)
-    assert read("fit").board == "shed"
-    assert read("fit", board="kitchen").board == "kitchen"
+    assert read("fit").board == ("shed",)
+    assert read("fit", board="kitchen").board == ("kitchen",)
+
+
+def test_a_plan_file_that_is_itself_a_default_comes_before_other_defaults() -> None:
+    own("[bench]\nplan = 'plan.yaml'\nbatch = 64\nprompt = 'Hello'\n")
+    Path("plan.yaml").write_text("batch: 32\nprompt_tokens: 16\n")
+    found = read("bench")
+    assert (found.plan, found.batch, found.prompt) == (Path("plan.yaml"), (), ())
+
+
+def test_the_length_of_a_prompt_replaces_a_default_prompt() -> None:
+    own("[bench]\nprompt = 'Hello'\n")
+    assert read("bench").prompt == ("Hello",)
+    assert read("bench", prompt_tokens="16").prompt == ()
+
+
+def test_a_default_for_every_verb_is_no_filter() -> None:
+    own("[all]\nboard = 'shed'\nmodel = 'm.gguf'\n[report]\nmodel = 'tiny'\n")
+    assert read("bench").board == ("shed",)
+    assert read("show").selection() is None
+    assert read("compare", a="latest", b="latest").selection() is None
+    assert read("report").given(("model",)) == []
+    assert read("report").model == "tiny"
 
 
 def test_a_default_that_does_nothing_here_is_no_mistake() -> None:
@@ -74,6 +96,9 @@ def test_a_value_that_is_not_allowed_is_said_with_its_file() -> None:
         ("[board]\nyes = true", "board has no option 'yes'"),
         ("[compare]\na = 'x'", "compare has no option 'a'"),
         ("[all]\nbord = 'x'", "all has no option 'bord'"),
+        ("[all]\nsince = '7d'", "all has no option 'since'"),
+        ("[bench]\nn-predict = true", "bench.n-predict needs a value (N), not true or false."),
+        ("[bench]\ncold = 'yes'", "bench.cold must be true or false."),
         ("[bench]\nthreads = 2026-01-01", "bench.threads must be a text, a number"),
         ("[bench]\nthreads = [[1]]", "bench.threads must be a text, a number"),
     ],

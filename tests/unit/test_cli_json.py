@@ -194,7 +194,7 @@ def swept_boards(errors: dict[str, BoardError | None]) -> SweptBoards:
             )
             for board, error in errors.items()
         ),
-        notes=("b and c are called equal.",),
+        notes=("b and c are declared identical.",),
     )
 
 

@@ -21,6 +21,7 @@ def test_every_verb_has_a_page_with_all_its_options() -> None:
         for each in declared_options(namespace[name].options):
             assert each.shown in page, f"{name} {each.shown}"
         assert f".EX\narmload {name}" in page
+        assert "Example:" not in page
         assert f".BR armload-{name} (1)" in pages["armload.1"]
 
 

@@ -17,6 +17,8 @@ import pytest
 from invoke.context import Context
 from invoke.exceptions import Exit
 
+from armload.cli.streams import promise_document
+from armload.cli.verb import end_if_failed
 from armload.cli.verbs.serve import ListOptions, list_services
 from armload.core.errors import ArmloadError, BoardError, BusyError, ConnectError, RunError
 from armload.core.progress import Progress, Silent
@@ -159,6 +161,22 @@ def test_work_that_fails_for_one_board_is_done_for_the_others() -> None:
     outcomes = on_each(BOARDS, work, Silent())
     assert [(one.name, one.result) for one in outcomes] == [("a", "aa"), ("b", None), ("c", "cc")]
     assert str(outcomes[1].error) == "b: no"
+
+
+def test_errors_of_all_boards_are_shown_and_a_document_that_is_owed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    promise_document(wanted=True)
+    with pytest.raises(Exit) as ended:
+        end_if_failed(
+            {"a": ConnectError("a is off.", ""), "b": None, "c": BoardError("c is full.", "")}
+        )
+    shown = capsys.readouterr()
+    assert ended.value.code == ConnectError.exit_status
+    assert json.loads(shown.out)["error"]["message"] == "a is off."
+    assert "a is off." in shown.err
+    assert "c is full." in shown.err
+    assert "2 of 3 boards failed: a, c." in shown.err
 
 
 def test_the_error_of_the_only_board_is_raised_in_the_calling_thread() -> None:

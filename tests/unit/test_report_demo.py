@@ -19,7 +19,8 @@ def test_a_text_is_said_line_by_line_and_no_line_twice() -> None:
     for end in range(0, len(whole), 7):
         spoken(whole[:end])
     assert 3 < len(said) < 8
-    spoken.end(whole)
+    for _ in range(2):
+        spoken.end(whole)
     assert " ".join(said) == f"A prompt of two lines {whole}"
     assert all(60 < len(line) <= 76 for line in said[:-1])
 
@@ -31,4 +32,6 @@ def test_the_end_has_one_figure_one_limit_and_what_to_try(tmp_path: Path) -> Non
     text = console.export_text()
     assert text.count("95% CI") == text.count("tokens per second") == 1
     assert " ".join(runs[0].limit.sentence.split()) in " ".join(text.split())
-    assert text.count("armload ") == 3
+    whats = ("every figure", "which models", "add a board")
+    (column,) = {line.index(what) for what in whats for line in text.splitlines() if what in line}
+    assert column > 30

@@ -76,8 +76,10 @@ def test_the_boards_of_a_cell_stand_below_each_other() -> None:
 
 def test_boards_that_are_called_equal_and_differ_are_noted_wherever_they_are_shown() -> None:
     unequal = results_on_boards(journals(SLOWER))
-    (said,) = [note for note in notes(unequal) if "called equal" in note]
-    assert said.startswith("cellar and kitchen are called equal (@rk rk3568), but cellar takes 1.3")
+    (said,) = [note for note in notes(unequal) if "declared identical" in note]
+    assert said.startswith(
+        "cellar and kitchen are declared identical (@rk rk3568), but cellar takes 1.3"
+    )
     document = swept_boards(journals(SLOWER), {"kitchen": None, "cellar": None}, unequal)
     assert said in document.notes
     runs = [each for result in unequal if result.cell for each in result.cell.runs]
@@ -86,7 +88,7 @@ def test_boards_that_are_called_equal_and_differ_are_noted_wherever_they_are_sho
 
 def test_boards_that_are_equal_are_not_noted() -> None:
     results = results_on_boards(journals(dict.fromkeys(SLOWER, 1.0)))
-    assert not [note for note in notes(results) if "called equal" in note]
+    assert not [note for note in notes(results) if "declared identical" in note]
 
 
 def test_a_board_that_failed_has_its_error_and_what_it_did() -> None:

@@ -104,7 +104,7 @@ def test_show_lists_the_runs_that_fit(kept: Path) -> None:
     assert all("-cellar-" in each and "Q8_0" in each for each in listed)
     shown = typed(kept, "show", "--board", "@lab", "--last", "3")
     assert "13 older: use --last 16" in shown.stderr
-    assert "No run fits the filter." in typed(kept, "show", "--since", "2027-01-01").stderr
+    assert "No run matches the filter." in typed(kept, "show", "--since", "2027-01-01").stderr
 
 
 def test_report_takes_all_that_fits_or_that_of_the_named_runs(kept: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_filter_that_leaves_nothing_of_a_side_is_told(kept: Path) -> None:
     words = ("compare", "kitchen:Q4_0", "cellar:Q4_0", "--board", "cellar")
     done = command_line.typed(kept, *words, cache=kept / "cache")
     assert done.returncode == 2
-    assert "kitchen:Q4_0: the filter leaves none of its runs." in done.stderr
+    assert "kitchen:Q4_0: none of its runs match the filter." in done.stderr
     both = command_line.typed(kept, "show", "latest", "--model", "q4", cache=kept / "cache")
     assert both.returncode == 2
     assert "--model cannot be combined with RUN." in both.stderr

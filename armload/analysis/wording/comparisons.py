@@ -47,9 +47,9 @@ def remarks(found: Iterable[ComparisonFigures]) -> tuple[Remark, ...]:
 
 
 def unequal(found: UnequalBoards) -> str:
-    """Say that boards which are called equal differ."""
+    """Say that boards which are declared identical differ."""
     return (
-        f"{found.slowest} and {found.fastest} are called equal ({found.called}), but "
+        f"{found.slowest} and {found.fastest} are declared identical ({found.called}), but "
         f"{found.slowest} takes {found.ratio:.3g} times as long per token. Repeats on one board "
         f"differ by {percentage(found.repeats_ratio - 1, digits=1)}."
     )
@@ -97,8 +97,8 @@ def _sentence(found: ComparisonFigures) -> str:  # noqa: C901 - one case for eac
             return f"Disturbed and excluded from {found.side}: {', '.join(found.names)}."
         case EqualBoardsDiffer():
             return (
-                f"{found.a} and {found.b} are called equal ({found.called}), but differ by more "
-                "than their repeats."
+                f"{found.a} and {found.b} are declared identical ({found.called}), but differ by "
+                "more than their repeats."
             )
         case ModelUnverified():
             names = f"{found.a or 'unknown'} / {found.b or 'unknown'}"

@@ -89,23 +89,26 @@ def _models(typed: str, table: Table) -> Iterator[Candidate]:
 def _files(typed: str, ending: str) -> Iterator[Candidate]:
     name = typed.rpartition("/")[2]
     before = typed[: len(typed) - len(name)]
-    with os.scandir(Path(before).expanduser()) as entries:
-        for entry in entries:
-            if entry.name.startswith(".") and not name.startswith("."):
-                continue
-            if entry.is_dir():
-                yield Candidate(f"{before}{entry.name}/", is_whole=False)
-            elif entry.name.endswith(ending):
-                yield Candidate(before + entry.name)
+    for entry in _entries(Path(before).expanduser()):
+        if entry.name.startswith(".") and not name.startswith("."):
+            continue
+        if entry.is_dir():
+            yield Candidate(f"{before}{entry.name}/", is_whole=False)
+        elif entry.name.endswith(ending):
+            yield Candidate(before + entry.name)
 
 
 def _newest(folder: Path, typed: str) -> list[str]:
+    found = [entry.name for entry in _entries(folder) if entry.name.startswith(typed)]
+    return sorted((name for name in found if name[0] != "."), reverse=True)[:_MOST_RUNS]
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
-            found = [entry.name for entry in entries if entry.name.startswith(typed)]
+            return list(entries)
     except OSError:
         return []
-    return sorted((name for name in found if name[0] != "."), reverse=True)[:_MOST_RUNS]
 
 
 def _of_data(kind: str) -> Callable[[], Iterable[str]]:

@@ -39,8 +39,8 @@ class BenchOptions(Options, Resuming, Metering, Waiting, EngineSource, OutputOpt
     share: Annotated[
         bool,
         Option(
-            "divide the runs of a sweep between several equal boards instead of repeating it on "
-            "each",
+            "divide the runs of a sweep between several identical boards instead of repeating it "
+            "on each",
             heading="Board",
         ),
     ] = False
@@ -256,6 +256,9 @@ def _fetched(pulled: Pulled) -> FetchedRuns:
     return FetchedRuns(runs=tuple(run.id for run in pulled.runs), failed=failed)
 
 
+_DEMO_PROMPT = "Three things to do with a small computer:\n\n1."
+
+
 class DemoOptions(Waiting, OutputOptions):
     """What the demonstration runs, and where."""
 
@@ -264,8 +267,8 @@ class DemoOptions(Waiting, OutputOptions):
         Option("a board; virtual-dayu200 has the memory and storage of a small real one"),
     ] = "virtual"
     model: Annotated[str, Option(MODEL)] = "demo"
-    prompt: Annotated[PromptText, Option("text to continue", "PROMPT")] = (
-        "Three things to do with a small computer:\n\n1."
+    prompt: Annotated[PromptText, Option("text to continue", usual=repr(_DEMO_PROMPT))] = (
+        _DEMO_PROMPT
     )
     n_predict: Annotated[TokenCount, Option("tokens to generate", "N")] = 48
     precision_time: Annotated[
@@ -278,7 +281,7 @@ class DemoOptions(Waiting, OutputOptions):
 
 @verb(DemoOptions)
 def demo(options: DemoOptions) -> None:
-    """Let a model speak on a virtual board, from source to the time of every token.
+    """Build an engine, run a small model on a virtual board, and time every token.
 
     Builds, boots a virtual ARM board, deploys, shows what a small published model writes, and
     repeats the run until the median time per token is known within 5% or a minute has passed.

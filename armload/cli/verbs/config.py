@@ -12,18 +12,16 @@ from armload.core.options import Option
 class ConfigOptions(OutputOptions):
     """Whose defaults are shown."""
 
-    name: Annotated[
-        str, Option("the verb, such as bench", "VERB", "every verb", is_argument=True)
-    ] = ""
+    verb: Annotated[str, Option("a verb, such as bench", usual="every verb", is_argument=True)] = ""
 
 
 @verb(ConfigOptions)
 def config(options: ConfigOptions) -> None:
     """Show the defaults that you have set for options, and where each is set.
 
-    A file has a table per verb, such as [bench], and [all] for every verb that has an option of
-    that name. The command line comes first, then a plan file, then [tool.armload] in the
-    workspace's pyproject.toml, then your own config.toml.
+    A file has a table for each verb, such as [bench], and [all] for every verb that has the option.
+    Precedence, highest first: the command line, a plan file, [tool.armload] in the workspace's
+    pyproject.toml, your own config.toml.
     Example: armload config bench
     """
     from armload.cli import terminal
@@ -34,12 +32,12 @@ def config(options: ConfigOptions) -> None:
     from armload.core.values import ValueList
     from armload.report.defaults import SetDefault, defaults_table
 
-    if options.name and options.name not in VERBS:
+    if options.verb and options.verb not in VERBS:
         raise UsageError(
-            f"There is no verb {options.name!r}.",
-            f"{did_you_mean(options.name, VERBS)}See: armload --help",
+            f"There is no verb {options.verb!r}.",
+            f"{did_you_mean(options.verb, VERBS)}See: armload --help",
         )
-    found = list(defaults_of(options.name).values()) if options.name else all_defaults()
+    found = list(defaults_of(options.verb).values()) if options.verb else all_defaults()
     documents = ValueList[SetDefault](
         tuple(
             SetDefault(verb=each.verb, option=each.option.name, value=each.word, file=each.file)
@@ -51,4 +49,4 @@ def config(options: ConfigOptions) -> None:
     elif found:
         terminal.show(defaults_table(documents.root))
     else:
-        terminal.show(f"No defaults are set. Yours go into {user_file()}.")
+        terminal.show(f"No defaults are set. Put yours into {user_file()}.")

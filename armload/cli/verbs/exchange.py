@@ -47,7 +47,7 @@ class ExportOptions(OutputOptions):
 
 @verb(ExportOptions)
 def export(options: ExportOptions) -> None:
-    """Print results without what identifies you, for others to read and check.
+    """Print results for others to check, without details that identify you.
 
     Example: armload export latest --format json > result.json
     """
@@ -88,7 +88,7 @@ class ImportOptions(OutputOptions):
 
 @verb(ImportOptions, "import")
 def import_results(options: ImportOptions) -> None:
-    """Take over results that others exported, to show and compare them with your own.
+    """Import results that others exported, to compare them with your own.
 
     Example: armload import result.json
     """

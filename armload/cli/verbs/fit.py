@@ -92,8 +92,6 @@ def fit(options: FitOptions) -> None:
 
     outcomes = on_each(boards, predicted, terminal.progress())
     fits = [one.result for one in outcomes if one.result is not None]
-    if not fits and outcomes[0].error is not None:
-        raise outcomes[0].error
     if fits and options.as_json:
         show_document(fits[0] if len(boards) == 1 else compared(fits, options.model))
     elif fits and not options.model:

@@ -54,7 +54,7 @@ def show(options: ShowOptions) -> None:
     from armload.tuning.record import TuningFolder
 
     if options.run:
-        options.refuse(RunFilter.model_fields, "RUN", "Leave out RUN to list the runs that fit.")
+        options.refuse(RunFilter.model_fields, "RUN", "Leave out RUN to list the matching runs.")
         if EvaluationFolder.kind.is_meant(options.run):
             from armload.cli.present_evaluation import regrade_and_present
 
@@ -102,7 +102,7 @@ def _list_runs(options: ShowOptions) -> None:
             how = "armload show" if selection is None else "use"
             terminal.progress().say(f"{older} older: {how} --last {len(folders)}")
     elif selection is not None:
-        terminal.progress().say("No run fits the filter.")
+        terminal.progress().say("No run matches the filter.")
     else:
         terminal.progress().say("No runs yet. Start one: armload demo, or armload bench.")
 
@@ -127,14 +127,16 @@ class ReportOptions(RunFilter, OutputOptions):
         Option(
             "runs: an id or folder, latest, BOARD:MODEL, or several of these, comma-separated; or "
             "one evaluation, load or tuning",
-            usual="all that the filter leaves",
+            usual="all that match the filter",
             several="repeat",
             is_argument=True,
         ),
     ] = ()
     leaderboard: Annotated[
         bool,
-        Option("RUNS are folders of documents that armload export --format json wrote: rank them"),
+        Option(
+            "rank published results: RUNS are folders of what armload export --format json wrote"
+        ),
     ] = False
     output: Annotated[str, Option("folder to write to", "PATH", "a new one in reports/")] = ""
 
@@ -149,6 +151,7 @@ def report(options: ReportOptions) -> None:
     from armload.analysis.repeats import judged_together
     from armload.cli import terminal
     from armload.cli.options import output_folder
+    from armload.core.errors import UsageError
     from armload.evaluation.record import EvaluationFolder
     from armload.report.evaluation.page import write_evaluation_report
     from armload.report.exchange.leaderboard import read_folders, write_leaderboard
@@ -162,12 +165,15 @@ def report(options: ReportOptions) -> None:
 
     place = output_folder(options.output) if options.output else None
     if options.leaderboard:
+        options.refuse_filter("--leaderboard")
+        if not options.runs:
+            raise UsageError("RUNS is missing.", "Example: armload report results/ --leaderboard")
         documents = read_folders([*map(Path, options.runs)], terminal.progress())
         _show(write_leaderboard(documents, place), as_json=options.as_json)
         return
     kinds = (EvaluationFolder.kind, LoadFolder.kind, TuningFolder.kind)
     if len(options.runs) == 1 and any(kind.is_meant(options.runs[0]) for kind in kinds):
-        options.refuse(RunFilter.model_fields, options.runs[0], "The filter is for runs.")
+        options.refuse_filter(options.runs[0])
     if len(options.runs) == 1 and EvaluationFolder.kind.is_meant(options.runs[0]):
         evaluated = EvaluationFolder.find(options.runs[0])
         _show(
@@ -202,7 +208,7 @@ def _runs_named(options: ReportOptions) -> list[Run]:
     chosen = named if options.runs else store.run_folders(selection)
     folders = dict.fromkeys(folder.resolve() for folder in chosen)
     if not folders:
-        raise UsageError("No run fits the filter.", "Loosen it; armload show lists all runs.")
+        raise UsageError("No run matches the filter.", "Widen it; armload show lists all runs.")
     with terminal.progress().step("Reading runs", total=len(folders), unit="runs") as step:
         found, unreadable = [], []
         for number, folder in enumerate(folders, 1):

@@ -21,9 +21,10 @@ from armload.core.workspace import data_names
 from tests.command_line import BIN
 
 FREE = {
-    *("ARGUMENTS", "CELSIUS", "CLIENTS", "CORES", "DAYS", "DURATION", "FAILURES", "GOVERNOR"),
-    *("HOST", "LIMITS", "N", "NATS", "PER-SECOND", "PERCENT", "PORT", "PROMPT", "PYTHON", "REF"),
-    *("SECONDS", "SHARE:TASK", "SIZE", "T", "TOKENS", "URL", "USER"),
+    *("ARGUMENTS", "CELSIUS", "CLIENTS", "CORES", "DATE", "DAYS", "DURATION", "FACTOR", "FAILURES"),
+    *("GOVERNOR", "HOST", "JSON", "LIMITS", "N", "NATS", "PER-SECOND", "PERCENT", "PORT", "PROMPT"),
+    *("PYTHON", "REF", "SECONDS", "SHARE", "SHARE:TASK", "SIZE", "STAGE", "T", "TEXT", "TOKENS"),
+    *("TURNS", "URL", "USER"),
 }
 """Words for values that nothing can be offered for."""
 FREE_OPTIONS = {"board.add NAME", "eval --prompt", "serve.stop --run", "watch --name"}

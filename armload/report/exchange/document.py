@@ -86,9 +86,9 @@ def _content(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise unreadable(path, error) from error
     except ValueError as error:
-        raise DataError(f"{path}: not valid JSON, or cut off: {error}.", _AGAIN) from error
+        raise DataError(f"{path}: not JSON, or cut off: {error}.", _AGAIN) from error
     if not isinstance(content, dict) or content.get("kind") != "armload results":
-        raise DataError(f"{path}: not a document that armload exported.", _AGAIN)
+        raise DataError(f"{path}: not a document that armload export wrote.", _AGAIN)
     return content
 
 

@@ -66,7 +66,7 @@ def test_a_table_is_printed_by_default_and_a_document_as_json(folder: Path) -> N
         (["import"], 2, "FILES is missing"),
         (["import", "nowhere.json"], 2, "There is no document 'nowhere.json'"),
         (["import", "boards"], 2, "is a folder"),
-        (["import", "half.json"], 3, "only a part of one"),
+        (["import", "half.json"], 3, "not JSON, or cut off"),
         (["report", "nowhere", "--leaderboard"], 2, "There is no folder or file"),
     ],
 )

@@ -23,7 +23,8 @@ from tests.command_line import BIN
 FREE = {
     *("ARGUMENTS", "CELSIUS", "CLIENTS", "CORES", "DAYS", "DURATION", "FAILURES", "GOVERNOR"),
     *("HOST", "LIMITS", "N", "NATS", "PER-SECOND", "PERCENT", "PORT", "PROMPT", "PYTHON", "REF"),
-    *("SECONDS", "SHARE:TASK", "SIZE", "T", "TOKENS", "URL", "USER"),
+    *("SECONDS", "SHARE:TASK", "SIZE", "T", "TOKENS", "URL", "USER", "DATE", "FACTOR", "JSON"),
+    *("SHARE", "STAGE", "TEXT", "TURNS"),
 }
 """Words for values that nothing can be offered for."""
 FREE_OPTIONS = {"board.add NAME", "eval --prompt", "serve.stop --run", "watch --name"}

@@ -33,6 +33,7 @@ _TAKEN: Mapping[str, str] = {
     "BOARD": "board",
     "EVALUATION": "evaluation",
     "FILE": "file",
+    "FILES": "file",
     "FOLDER": "folder",
     "MODEL": "model",
     "PATH": "file",
@@ -77,6 +78,7 @@ _CHOICES: Mapping[str, Sequence[str]] = {
     "--to": ("gguf", "mnn"),
     "--type": tuple(TENSOR_TYPES),
     "--what": CACHE_KINDS,
+    "config VERB": namespace.task_names,
     "model.convert --type": (*GGUF_BITS, *MNN_BITS),
 }
 """Values that an option's type does not list."""

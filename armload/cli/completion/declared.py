@@ -78,7 +78,7 @@ _CHOICES: Mapping[str, Sequence[str]] = {
     "--to": ("gguf", "mnn"),
     "--type": tuple(TENSOR_TYPES),
     "--what": CACHE_KINDS,
-    "config VERB": namespace.task_names,
+    "config VERB": tuple(namespace.task_names),
     "model.convert --type": (*GGUF_BITS, *MNN_BITS),
 }
 """Values that an option's type does not list."""

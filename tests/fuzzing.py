@@ -224,6 +224,8 @@ HINTS: Mapping[str, tuple[str, ...]] = {
     "min-accuracy": ("0.5:word-problems", "0.5:task.yaml"),
     "model": ("m.gguf", "hybrid.gguf", "random", "like:stories260k:Q8_0", "m.gguf,hybrid.gguf"),
     "n-predict": ("8", "8,16"),
+    "verb": ("bench",),
+    "shell": ("bash",),
     "name": ("new", "here", "板"),
     "older-than": ("30",),
     "on": ("here", "virtual", "away"),

@@ -110,6 +110,8 @@ def _read(file: Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise DataError(f"{file}: this is not TOML: {error}.", _EXAMPLE) from error
     except OSError as error:
+        if isinstance(error, PermissionError) and not os.access(file.parent, os.X_OK):
+            return {}  # a home of somebody else's holds no defaults of this person
         raise unreadable(file, error) from error
 
 

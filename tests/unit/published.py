@@ -66,6 +66,7 @@ def talkative_run() -> Run:
             "environment": {"HOME": "/home/somebody"},
             "board": run.board.model_copy(
                 update={
+                    "labels": ("shelf",),
                     "device": "Raspberry Pi 5 Model B Rev 1.0",
                     "hardware": "raspberry-pi-5-8gb",
                     "labels": ("kitchen",),

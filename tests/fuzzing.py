@@ -259,7 +259,6 @@ HINTS: Mapping[str, tuple[str, ...]] = {
         "latest-evaluation",
         "latest-tuning",
     ),
-    "shell": ("bash", "zsh", "fish", "tcsh"),
     "slo": ("ttft=2s,tpot=500ms", "ttft=2s", "e2e=1"),
     "source": ("llama-cpp-2025-08", "folder", "file:///nowhere"),
     "space": ("space.yaml", "bad.yaml"),

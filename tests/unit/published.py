@@ -69,7 +69,6 @@ def talkative_run() -> Run:
                     "labels": ("shelf",),
                     "device": "Raspberry Pi 5 Model B Rev 1.0",
                     "hardware": "raspberry-pi-5-8gb",
-                    "labels": ("kitchen",),
                     "memory_bytes_per_s": 11_000_000_000,
                     "memory_rate": "measured",
                     "storage_read_rate": "declared",

@@ -24,7 +24,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for the tests' queues
 
 from armload.analysis.load.comparison import REPEATS, ratio_of_repeats
-from armload.analysis.load.quantiles import Waits, distribution
+from armload.analysis.load.quantiles import QueueWaits, distribution
 from armload.analysis.load.steady import ServedTimes, SteadyState, steady
 from tests.queues import SERVICES, Floats, Queue, Served, Service
 from tests.simulated_search import highest_rate, search
@@ -65,7 +65,7 @@ def main() -> None:
 
 def measured(
     served: Served, row: int, rate: float, budget_s: float, slots: int
-) -> tuple[SteadyState, Waits | None, list[float]]:
+) -> tuple[SteadyState, QueueWaits | None, list[float]]:
     """Return what is said of one seed within a budget, and its latencies."""
     first, last = np.searchsorted(served.scheduled_s[row], [WARM_UP * budget_s, budget_s])
     due_s, slot_s, end_s = (
@@ -77,7 +77,7 @@ def measured(
     waits = None
     if found.remembered is not None:
         own_s = end_s - slot_s
-        waits = Waits(waits_s=slot_s - due_s, own_s=own_s, remembered=found.remembered)
+        waits = QueueWaits(waits_s=slot_s - due_s, own_s=own_s, remembered=found.remembered)
     return found, waits, (end_s - due_s).tolist()
 
 

@@ -13,7 +13,7 @@ from armload.core.errors import UsageError
 from armload.core.files import is_there
 from armload.engines.measurement import Measurement
 from armload.runs import store
-from armload.runs.selection import Selection
+from armload.runs.selection import RunSelection
 
 
 def single_words(words: str) -> list[str]:
@@ -31,7 +31,7 @@ def single_words(words: str) -> list[str]:
     return [reference.strip() for reference in references]
 
 
-def folders_of(words: str, selection: Selection | None = None) -> list[Path]:
+def folders_of(words: str, selection: RunSelection | None = None) -> list[Path]:
     """Return the folders of the referenced runs, in the same order.
 
     Args:
@@ -70,7 +70,7 @@ def _folders_of(reference: str) -> list[Path]:
     return folders
 
 
-def read_side(words: str, selection: Selection | None = None) -> list[Measurement]:
+def read_side(words: str, selection: RunSelection | None = None) -> list[Measurement]:
     """Return the measurements of one side.
 
     Args:
@@ -87,7 +87,7 @@ def read_side(words: str, selection: Selection | None = None) -> list[Measuremen
     ]
 
 
-def _read_one(reference: str, selection: Selection | None) -> list[Measurement]:
+def _read_one(reference: str, selection: RunSelection | None) -> list[Measurement]:
     path = Path(reference)
     if path.is_file() and path.name != store.RUN_FILE:
         return read_benchmark_file(path)

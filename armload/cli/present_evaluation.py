@@ -26,7 +26,7 @@ from armload.evaluation.preparing import EvaluationRequest, prepare
 from armload.evaluation.record import EvaluationFolder
 from armload.evaluation.results import AccuracyPoint, is_right, points_of
 from armload.evaluation.scorer_settings import ScorerSettings
-from armload.fleet.tasks import Task
+from armload.fleet.tasks import BoardTask
 from armload.fleet.threads import serve
 from armload.models.find import model_called
 from armload.report.evaluation.document import (
@@ -66,7 +66,7 @@ def evaluate_and_present(
             *(theirs, prepared, settings, own), share=(number, len(boards)), note=note
         )
 
-    tasks = [Task(item=n, boards=boards, home=board) for n, board in enumerate(boards)]
+    tasks = [BoardTask(item=n, boards=boards, home=board) for n, board in enumerate(boards)]
     with evaluated.locked(progress):
         served = serve(tasks, opened, progress)
     failed = {one.board: one.error for one in served.results if one.error} | {**served.errors}

@@ -12,7 +12,7 @@ from armload.cli.options import BOARDS
 from armload.core.options import FILTER, Names, Option, OptionGroup
 
 if TYPE_CHECKING:
-    from armload.runs.selection import Selection
+    from armload.runs.selection import RunSelection
 
 _AGO = re.compile(r"(\d{1,5})([dh])", re.ASCII)
 _UNITS = {"d": timedelta(days=1), "h": timedelta(hours=1)}
@@ -59,7 +59,7 @@ class RunFilter(OptionGroup):
         """
         self.refuse(RunFilter.model_fields, place, "Only runs can be filtered: remove it.")
 
-    def selection(self) -> Selection | None:
+    def selection(self) -> RunSelection | None:
         """Return the runs that are meant; none for all.
 
         Raises:
@@ -68,9 +68,9 @@ class RunFilter(OptionGroup):
         if not self.model_fields_set & RunFilter.model_fields.keys():
             return None
         from armload.boards.naming import boards_called
-        from armload.runs.selection import Selection
+        from armload.runs.selection import RunSelection
 
-        return Selection(
+        return RunSelection(
             boards=boards_called(self.board) if self.board else (),
             model=self.model,
             since=self.since,

@@ -50,7 +50,7 @@ def power_of(sources: Sequence[AnswerSource], answering_s: float) -> AnswerPower
     return AnswerPower(basis=known[0].basis, joules_per_s=joules / answering_s)
 
 
-class Timed(Protocol):
+class TimedAnswer(Protocol):
     """An answer with its lengths and its time."""
 
     @property
@@ -96,7 +96,7 @@ class EnergyTradeoff(Value):
 
 
 def answered_energy(
-    name: str, columns: Sequence[Sequence[Timed]], power: AnswerPower | None
+    name: str, columns: Sequence[Sequence[TimedAnswer]], power: AnswerPower | None
 ) -> SystemEnergy | None:
     """Return what answers took in the evaluation itself.
 
@@ -112,7 +112,9 @@ def answered_energy(
     return SystemEnergy(name=name, basis=power.basis, joules=means, problem=power.problem)
 
 
-def expected_energy(name: str, columns: Sequence[Sequence[Timed]], run: Run) -> SystemEnergy | None:
+def expected_energy(
+    name: str, columns: Sequence[Sequence[TimedAnswer]], run: Run
+) -> SystemEnergy | None:
     """Return what answers of these lengths would take, by a run of the same model."""
     energy = run.energy
     if energy is None:

@@ -13,7 +13,7 @@ from armload.boards.board import load_board
 from armload.core.errors import ArmloadError, UsageError
 from armload.core.progress import Progress
 from armload.engines.job import SweepPoint
-from armload.fleet.tasks import Task, TaskResult
+from armload.fleet.tasks import BoardTask, TaskResult
 from armload.fleet.threads import serve
 from armload.runs.request import Request
 from armload.runs.session import built
@@ -61,7 +61,7 @@ def share_sweep(
     with journal.locked(progress):
         begun(journal)
         done = len(journal.entries)
-        tasks = [Task(item=place, boards=tuple(boards)) for place in journal.missing()]
+        tasks = [BoardTask(item=place, boards=tuple(boards)) for place in journal.missing()]
         label = f"Sweep on {len(boards)} boards"
         with progress.step(label, total=done + len(tasks), unit="runs") as step:
             step.update(done)

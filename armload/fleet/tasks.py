@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Task(Generic[Item]):
+class BoardTask(Generic[Item]):
     """A piece of work for one board.
 
     Attributes:
@@ -60,15 +60,15 @@ class TaskPool(Generic[Item]):
     A task that failed on one board goes to another that may do it.
     """
 
-    def __init__(self, tasks: Sequence[Task[Item]]) -> None:
+    def __init__(self, tasks: Sequence[BoardTask[Item]]) -> None:
         self._waiting = list(tasks)
-        self._held: list[Task[Item]] = []
-        self._tried: dict[Task[Item], set[str]] = {task: set() for task in tasks}
+        self._held: list[BoardTask[Item]] = []
+        self._tried: dict[BoardTask[Item], set[str]] = {task: set() for task in tasks}
         self._gone: set[str] = set()
         self._is_stopped = False
         self._changed = threading.Condition()
 
-    def take(self, board: str) -> Task[Item] | None:
+    def take(self, board: str) -> BoardTask[Item] | None:
         """Return the next task of a board; wait while another board may leave it one.
 
         Returns:
@@ -87,13 +87,13 @@ class TaskPool(Generic[Item]):
                     return None
                 self._changed.wait()
 
-    def finish(self, task: Task[Item]) -> None:
+    def finish(self, task: BoardTask[Item]) -> None:
         """Note that a task needs no other board."""
         with self._changed:
             self._held.remove(task)
             self._changed.notify_all()
 
-    def give_back(self, board: str, task: Task[Item]) -> bool:
+    def give_back(self, board: str, task: BoardTask[Item]) -> bool:
         """Leave a task to another board; return False if there is none, which finishes it."""
         with self._changed:
             self._held.remove(task)
@@ -116,8 +116,8 @@ class TaskPool(Generic[Item]):
             self._is_stopped = True
             self._changed.notify_all()
 
-    def _may(self, board: str, task: Task[Item]) -> bool:
+    def _may(self, board: str, task: BoardTask[Item]) -> bool:
         return board in task.boards and board not in self._tried[task] | self._gone
 
-    def _is_free(self, board: str, task: Task[Item]) -> bool:
+    def _is_free(self, board: str, task: BoardTask[Item]) -> bool:
         return task.home in ("", board) or not self._may(task.home, task)

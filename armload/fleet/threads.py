@@ -12,7 +12,7 @@ from typing import Generic
 from armload.core.children import end_all, end_work
 from armload.core.errors import ArmloadError, BusyError, ConnectError
 from armload.core.progress import Labelled, Progress, ProgressStep
-from armload.fleet.tasks import Item, OpenBoard, Result, Task, TaskPool, TaskResult
+from armload.fleet.tasks import BoardTask, Item, OpenBoard, Result, TaskPool, TaskResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class BoardResult(Generic[Result]):
 
 
 def serve(
-    tasks: Sequence[Task[Item]],
+    tasks: Sequence[BoardTask[Item]],
     open_board: OpenBoard[Item, Result],
     progress: Progress,
     *,
@@ -89,7 +89,7 @@ def on_each(
     def opened(board: str, own: Progress) -> Iterator[Callable[[str], Result]]:
         yield lambda _: work(board, own)
 
-    served = serve([Task(item=board, boards=(board,)) for board in boards], opened, progress)
+    served = serve([BoardTask(item=board, boards=(board,)) for board in boards], opened, progress)
     return [
         BoardResult(name=one.board, result=one.result, error=one.error) for one in served.results
     ]
@@ -109,10 +109,10 @@ class _Crew(Generic[Item, Result]):
         self._ended = ended
         self._one_at_a_time = threading.Lock()
         self._faults: list[BaseException] = []
-        self._results: dict[Task[Item], TaskResult[Item, Result]] = {}
+        self._results: dict[BoardTask[Item], TaskResult[Item, Result]] = {}
         self.errors: dict[str, ArmloadError] = {}
 
-    def result(self, task: Task[Item]) -> TaskResult[Item, Result]:
+    def result(self, task: BoardTask[Item]) -> TaskResult[Item, Result]:
         """Return how a task ended; one that no board began has the error of a board."""
         if task in self._results:
             return self._results[task]
@@ -168,7 +168,7 @@ class _Crew(Generic[Item, Result]):
         finally:
             end.set()
 
-    def _do(self, board: str, task: Task[Item], do: Callable[[Item], Result]) -> None:
+    def _do(self, board: str, task: BoardTask[Item], do: Callable[[Item], Result]) -> None:
         try:
             one = TaskResult(item=task.item, board=board, result=do(task.item))
         except (ConnectError, BusyError):

@@ -10,7 +10,7 @@ from armload.core.ids import time_of_id
 from armload.core.workspace import data_names
 
 
-class Selection:
+class RunSelection:
     """Chooses runs by their ids.
 
     Args:

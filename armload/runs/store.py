@@ -16,7 +16,7 @@ from armload.core.files import unreadable, write_whole
 from armload.core.validation_messages import explain_mistake
 from armload.core.values import parse_json
 from armload.core.workspace import data_names, imports_folder, runs_folder
-from armload.runs.selection import Selection, model_in_id
+from armload.runs.selection import RunSelection, model_in_id
 
 RUN_FILE = "run.json"
 
@@ -79,7 +79,7 @@ def is_here(run_id: str) -> bool:
     return True
 
 
-def run_folders(selection: Selection | None = None, *, imported: bool = False) -> list[Path]:
+def run_folders(selection: RunSelection | None = None, *, imported: bool = False) -> list[Path]:
     """Return the folders of all finished runs, the oldest first.
 
     They are not opened: among ten thousand runs, that takes minutes. Of those that began within

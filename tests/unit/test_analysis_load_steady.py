@@ -9,7 +9,7 @@ import pytest
 
 from armload.analysis.load.comparison import ratio_of_repeats
 from armload.analysis.load.latency import phases_of
-from armload.analysis.load.quantiles import FEWEST_INDEPENDENT, Waits, quantile
+from armload.analysis.load.quantiles import FEWEST_INDEPENDENT, QueueWaits, quantile
 from armload.analysis.load.records import RequestRecord, ServerTimings
 from armload.analysis.load.steady import ServedTimes, SteadyState, judged, steady
 from armload.analysis.statistics import long_run_variance
@@ -47,11 +47,11 @@ def states(
     ]
 
 
-def waits(of: ServedTimes, state: SteadyState) -> Waits | None:
+def waits(of: ServedTimes, state: SteadyState) -> QueueWaits | None:
     if state.remembered is None or of.slot_s is None:
         return None
     due_s, slot_s, end_s = map(np.asarray, (of.scheduled_s, of.slot_s, of.end_s))
-    return Waits(
+    return QueueWaits(
         waits_s=(slot_s - due_s).tolist(),
         own_s=(end_s - slot_s).tolist(),
         remembered=state.remembered,
@@ -131,10 +131,10 @@ def test_intervals_hold_the_truth_as_often_as_they_say(
 
 def test_what_waits_explain_of_a_percentile_is_what_neighbours_share() -> None:
     own_s, waits_s = [1.0] * 1000, [0.0] * 900 + [5.0] * 100
-    explained = Waits(waits_s=waits_s, own_s=own_s, remembered=100.0).effect(0.9)
+    explained = QueueWaits(waits_s=waits_s, own_s=own_s, remembered=100.0).effect(0.9)
     generator = np.random.default_rng(3)
     longer = generator.exponential(50.0, 1000).tolist()
-    hardly = Waits(waits_s=waits_s, own_s=longer, remembered=100.0).effect(0.9)
+    hardly = QueueWaits(waits_s=waits_s, own_s=longer, remembered=100.0).effect(0.9)
     assert explained > 100.0
     assert 1.0 <= hardly < 10.0
 

@@ -22,7 +22,7 @@ from armload.cli.verb import end_if_failed
 from armload.cli.verbs.serve import ListOptions, list_services
 from armload.core.errors import ArmloadError, BoardError, BusyError, ConnectError, RunError
 from armload.core.progress import Progress, Silent
-from armload.fleet.tasks import Task, TaskResult
+from armload.fleet.tasks import BoardTask, TaskResult
 from armload.fleet.threads import Served, on_each, serve
 from tests.waiting import wait_until
 
@@ -206,7 +206,7 @@ def test_boards_that_share_a_task_do_not_wait_for_one_that_ended_in_a_fault() ->
         assert took.wait(10)
 
     lab = Lab(a=breaks, b=begins_late)
-    tasks = [Task(item=number, boards=("a", "b")) for number in range(2)]
+    tasks = [BoardTask(item=number, boards=("a", "b")) for number in range(2)]
     faults: list[BaseException] = []
 
     def work() -> None:
@@ -256,12 +256,12 @@ class Lab:
 
         yield do
 
-    def serve(self, *tasks: Task[int]) -> Served[int, str]:
+    def serve(self, *tasks: BoardTask[int]) -> Served[int, str]:
         return serve(tasks, self.open, Silent(), ended=self.ended.append)
 
 
-def shared(count: int) -> list[Task[int]]:
-    return [Task(item=number, boards=BOARDS) for number in range(count)]
+def shared(count: int) -> list[BoardTask[int]]:
+    return [BoardTask(item=number, boards=BOARDS) for number in range(count)]
 
 
 def fails(error: ArmloadError) -> Callable[[int], None]:
@@ -307,7 +307,7 @@ def test_a_board_that_is_done_waits_for_what_another_one_may_leave() -> None:
         assert took.wait(10)
 
     lab = Lab(a=begins_late, b=goes_away_late)
-    tasks = [Task(item=number, boards=("a", "b")) for number in range(2)]
+    tasks = [BoardTask(item=number, boards=("a", "b")) for number in range(2)]
     served = lab.serve(*tasks)
     assert sorted(lab.done["a"]) == [0, 1]
     assert set(served.errors) == {"b"}
@@ -327,7 +327,9 @@ def test_what_one_board_cannot_do_is_tried_on_the_others_before_it_failed() -> N
 
 def test_a_task_of_one_board_never_moves() -> None:
     lab = Lab(b=fails(ConnectError("b: away")))
-    served = lab.serve(*(Task(item=number, boards=(name,)) for number, name in enumerate(BOARDS)))
+    served = lab.serve(
+        *(BoardTask(item=number, boards=(name,)) for number, name in enumerate(BOARDS))
+    )
     assert lab.done == {"a": [0], "b": [], "c": [2]}
     assert [(one.board, str(one.error)) for one in served.results if one.error] == [
         ("b", "b: away")
@@ -335,7 +337,7 @@ def test_a_task_of_one_board_never_moves() -> None:
 
 
 def test_a_task_leaves_its_home_only_when_that_failed() -> None:
-    tasks = [Task(item=number, boards=BOARDS, home=home) for number, home in enumerate(BOARDS)]
+    tasks = [BoardTask(item=number, boards=BOARDS, home=home) for number, home in enumerate(BOARDS)]
     slow = Lab(a=lambda _: time.sleep(0.2))
     slow.serve(*tasks)
     assert slow.done == {"a": [0], "b": [1], "c": [2]}

@@ -23,7 +23,7 @@ from armload.analysis.load.findings import (
     ServiceEnded,
     TokensUncounted,
 )
-from armload.analysis.load.quantiles import Distribution, Waits, distribution, share_interval
+from armload.analysis.load.quantiles import Distribution, QueueWaits, distribution, share_interval
 from armload.analysis.load.records import LoadPoint, Objectives, RateVerdict, RequestRecord
 from armload.analysis.load.steady import SteadyState, judged, steady_state, waits_in
 from armload.analysis.load.users import (
@@ -372,7 +372,7 @@ def _waits(
     figures: Sequence[tuple[RequestRecord, float]],
     since: Callable[[RequestRecord], float | None] | None,
     steady: SteadyState | None,
-) -> Waits | None:
+) -> QueueWaits | None:
     """Return what figures that count from ``since`` owe to a queue; none where it is not known."""
     if since is None or steady is None or steady.remembered is None:
         return None
@@ -384,7 +384,7 @@ def _waits(
     if len(waits_s) < len(figures):
         return None
     own_s = [value - wait_s for (_, value), wait_s in zip(figures, waits_s, strict=True)]
-    return Waits(waits_s=waits_s, own_s=own_s, remembered=steady.remembered)
+    return QueueWaits(waits_s=waits_s, own_s=own_s, remembered=steady.remembered)
 
 
 def _offered(point: LoadPoint, measured: Sequence[RequestRecord]) -> float | None:

@@ -55,7 +55,7 @@ _COSINES, DEGREES = 16, 60
 
 
 @dataclass(frozen=True, kw_only=True)
-class Waits:
+class QueueWaits:
     """What latencies owe to a queue: each is a wait and the request's own time.
 
     Attributes:
@@ -171,7 +171,7 @@ class Distribution(Value):
 def distribution(
     samples: Sequence[float],
     independent: float,
-    waits: Waits | None = None,
+    waits: QueueWaits | None = None,
     chosen: Sequence[float] = (),
 ) -> Distribution | None:
     """Summarise samples, given in the order of their requests; none of no samples.
@@ -199,7 +199,7 @@ def distribution(
 
 
 def quantile(
-    samples: Sequence[float], share: float, independent: float, waits: Waits | None = None
+    samples: Sequence[float], share: float, independent: float, waits: QueueWaits | None = None
 ) -> Quantile:
     """Return a percentile with its interval.
 
@@ -223,7 +223,7 @@ def highest(
     share: float,
     independent: float,
     level: float,
-    waits: Waits | None = None,
+    waits: QueueWaits | None = None,
 ) -> float:
     """Return what a percentile exceeds with the probability ``level``; infinity if none can say."""
     found = _Tail(_Series(samples, independent, waits), share)
@@ -235,7 +235,7 @@ def lowest(
     share: float,
     independent: float,
     level: float,
-    waits: Waits | None = None,
+    waits: QueueWaits | None = None,
 ) -> float:
     """Return what a percentile is below with the probability ``level``; 0 if none can say."""
     found = _Tail(_Series(samples, independent, waits), share)
@@ -263,7 +263,9 @@ def share_interval(holds: Sequence[bool], independent: float) -> Interval | None
 
 
 class _Series:
-    def __init__(self, samples: Sequence[float], independent: float, waits: Waits | None) -> None:
+    def __init__(
+        self, samples: Sequence[float], independent: float, waits: QueueWaits | None
+    ) -> None:
         import numpy as np
 
         self.values: Floats = np.asarray(samples, dtype=float)

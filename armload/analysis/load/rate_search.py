@@ -19,7 +19,7 @@ from itertools import chain
 from statistics import fmean, pvariance
 
 from armload.analysis.load.latency import e2e_s, margin_s, severity
-from armload.analysis.load.quantiles import Waits
+from armload.analysis.load.quantiles import QueueWaits
 from armload.analysis.load.queue_model import MISSED_UP_TO, Counted, QueueModel, SaturatedRun
 from armload.analysis.load.records import Objectives, RateVerdict, RequestRecord
 from armload.analysis.load.steady import ServedTimes, SteadyState, judged, steady, waits_in
@@ -111,7 +111,7 @@ class Evidence:
 
     severities: Sequence[float]
     margins_s: Sequence[float]
-    waits: Waits | None
+    waits: QueueWaits | None
     steady: SteadyState
 
     @property
@@ -141,11 +141,11 @@ def _judged_with(above: Sequence[Evidence], found: Evidence, level: float) -> Ra
     )
 
 
-def _joined(every: Sequence[Evidence]) -> Waits | None:
+def _joined(every: Sequence[Evidence]) -> QueueWaits | None:
     waits = [each.waits for each in every if each.waits is not None]
     if len(waits) < len(every):
         return None
-    return Waits(
+    return QueueWaits(
         waits_s=list(chain.from_iterable(each.waits_s for each in waits)),
         own_s=list(chain.from_iterable(each.own_s for each in waits)),
         remembered=max(each.remembered for each in waits),

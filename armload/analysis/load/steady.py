@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from armload.analysis.load.latency import queue_s
-from armload.analysis.load.quantiles import Waits, highest, lowest, share_interval
+from armload.analysis.load.quantiles import QueueWaits, highest, lowest, share_interval
 from armload.analysis.load.records import LoadPoint, RateVerdict, RequestRecord
 from armload.analysis.statistics import CONFIDENCE, Interval, long_run_variance
 from armload.core.values import Value
@@ -107,7 +107,7 @@ def judged(
     severities: Sequence[float],
     independent: float,
     stability: Stability | None,
-    waits: Waits | None = None,
+    waits: QueueWaits | None = None,
     level: float = (1 - CONFIDENCE) / 2,
 ) -> RateVerdict:
     """Say whether a rate is sustained, with a probability of error.
@@ -134,11 +134,11 @@ def judged(
 
 def waits_in(
     margins_s: Sequence[float], waits_s: Sequence[float], remembered: float | None
-) -> Waits | None:
+) -> QueueWaits | None:
     """Return what requests' excess over their objectives owes to a queue; none if not known."""
     if remembered is None:
         return None
-    return Waits(
+    return QueueWaits(
         waits_s=waits_s,
         own_s=[-margin_s - wait_s for margin_s, wait_s in zip(margins_s, waits_s, strict=True)],
         remembered=remembered,

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from armload.cli.completion.command_line import Typed, candidates, split
-from armload.cli.completion.names import Candidate
+from armload.cli.completion.names import CompletionWord
 from armload.cli.completion.table import load_table
 
 _SEPARATORS = frozenset("\t\n")
@@ -35,18 +35,18 @@ def answer(words: Sequence[str]) -> None:
         return
 
 
-def _for_bash(candidate: Candidate, typed: Typed) -> str:
+def _for_bash(candidate: CompletionWord, typed: Typed) -> str:
     rest = _quoted(candidate.word[typed.kept :], typed)
     # An open quote is closed by readline.
     return rest + (" " if candidate.is_whole and not typed.quote else "") + "\n"
 
 
-def _for_zsh(candidate: Candidate, typed: Typed) -> str:
+def _for_zsh(candidate: CompletionWord, typed: Typed) -> str:
     end = "whole" if candidate.is_whole else "open"
     return f"{end}\t{_quoted(candidate.word, typed)}\t{candidate.word}\t{candidate.about}\n"
 
 
-def _for_fish(candidate: Candidate, _: Typed) -> str:
+def _for_fish(candidate: CompletionWord, _: Typed) -> str:
     return f"{candidate.word}\t{candidate.about}\n"
 
 

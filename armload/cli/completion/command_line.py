@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from armload.cli.completion.names import Candidate, names, open_ended
-from armload.cli.completion.table import Parameter, Table, VerbEntry
+from armload.cli.completion.names import CompletionWord, names, open_ended
+from armload.cli.completion.table import CompletedOption, CompletionTable, VerbEntry
 
 _PIECE = re.compile(
     r"""(?P<end>[;|&(\n])
@@ -73,16 +73,16 @@ def _unquoted(piece: re.Match[str]) -> str:
     return piece["single"] or piece["escaped"] or piece["plain"] or ""
 
 
-def candidates(typed: Typed, table: Table) -> list[Candidate]:
+def candidates(typed: Typed, table: CompletionTable) -> list[CompletionWord]:
     """Return the words that can stand where the cursor is."""
     _, *words = typed.words
     found = dict.fromkeys(_following(words, typed.current, table))
     return [each for each in found if each.word.startswith(typed.current)]
 
 
-def _following(words: list[str], current: str, table: Table) -> list[Candidate]:
+def _following(words: list[str], current: str, table: CompletionTable) -> list[CompletionWord]:
     if not words:
-        verbs = [Candidate(name, entry["about"]) for name, entry in table["verbs"].items()]
+        verbs = [CompletionWord(name, entry["about"]) for name, entry in table["verbs"].items()]
         return [*verbs, *(_PROGRAM if current.startswith("-") else ())]
     verb = table["verbs"].get(words[0])
     if verb is None:
@@ -101,8 +101,8 @@ def _following(words: list[str], current: str, table: Table) -> list[Candidate]:
     return found if found or current else options
 
 
-_HELP = Candidate("--help", "show this page")
-_PROGRAM = (_HELP, Candidate("--version", "show the version"))
+_HELP = CompletionWord("--help", "show this page")
+_PROGRAM = (_HELP, CompletionWord("--version", "show the version"))
 
 
 class _State(NamedTuple):
@@ -115,14 +115,14 @@ class _State(NamedTuple):
     """
 
     given: set[str]
-    waiting: Parameter | None
-    argument: Parameter | None
+    waiting: CompletedOption | None
+    argument: CompletedOption | None
     is_after_dashes: bool
 
 
 def _read(verb: VerbEntry, words: list[str]) -> _State:
     given: set[str] = set()
-    waiting: Parameter | None = None
+    waiting: CompletedOption | None = None
     arguments = list(verb["arguments"])
     is_after_dashes = False
     for word in words:
@@ -141,20 +141,22 @@ def _read(verb: VerbEntry, words: list[str]) -> _State:
     return _State(given, waiting, arguments[0] if arguments else None, is_after_dashes)
 
 
-def _option(verb: VerbEntry, name: str) -> Parameter | None:
+def _option(verb: VerbEntry, name: str) -> CompletedOption | None:
     return next((each for each in verb["options"] if name in {each["name"], each["letter"]}), None)
 
 
-def _options(verb: VerbEntry, given: set[str]) -> list[Candidate]:
+def _options(verb: VerbEntry, given: set[str]) -> list[CompletionWord]:
     left = [
-        Candidate(each["name"], each["about"])
+        CompletionWord(each["name"], each["about"])
         for each in verb["options"]
         if each["name"] not in given or each["several"] == "repeat"
     ]
     return [*left, _HELP]
 
 
-def _values(parameter: Parameter, current: str, table: Table) -> Iterator[Candidate]:
+def _values(
+    parameter: CompletedOption, current: str, table: CompletionTable
+) -> Iterator[CompletionWord]:
     """Yield what a value can be; of a list with commas, what its last one can be."""
     before, comma, last = "", "", current
     if parameter["several"] in {"commas", "files"}:

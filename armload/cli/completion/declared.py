@@ -10,7 +10,7 @@ from typing import Literal, get_args, get_origin
 from armload.boards.hardware import all_hardware
 from armload.build.compiler import COMPILERS
 from armload.build.programs import MAIN_PROGRAMS, SCORER
-from armload.cli.completion.table import Parameter, Table, VerbEntry
+from armload.cli.completion.table import CompletedOption, CompletionTable, VerbEntry
 from armload.cli.help import grouped
 from armload.cli.program import namespace
 from armload.cli.verb import Verb
@@ -101,15 +101,15 @@ def table_text() -> str:
     return "\n".join(["{", *lines, "}}", ""])
 
 
-def _listed(key: str, parameters: Sequence[Parameter], end: str) -> Iterator[str]:
+def _listed(key: str, parameters: Sequence[CompletedOption], end: str) -> Iterator[str]:
     yield f"{key}: ["
     for number, each in enumerate(parameters, 1):
         yield json.dumps(each) + ("," if number < len(parameters) else "")
     yield f"]{end}"
 
 
-def _table() -> Table:
-    return Table(
+def _table() -> CompletionTable:
+    return CompletionTable(
         file_types=list(TENSOR_TYPES),
         hardware=[each.name for each in all_hardware()],
         models=[DEMO, SMOLLM2, RANDOM, LIKE, *(WORD_PROBLEMS + each for each in QUANTISATIONS)],
@@ -127,12 +127,12 @@ def _entry(name: str, verb: Verb) -> VerbEntry:
     )
 
 
-def _parameter(verb: str, declared: Declared) -> Parameter:
+def _parameter(verb: str, declared: Declared) -> CompletedOption:
     keys = (f"{verb} {declared.shown}", declared.shown)
     letter = LETTERS.get(declared.name)
     listed = next((_CHOICES[key] for key in keys if key in _CHOICES), ())
     takes = next((_TAKEN[key] for key in (*keys, declared.value) if key in _TAKEN), "")
-    return Parameter(
+    return CompletedOption(
         name=declared.shown,
         letter=f"-{letter}" if letter and not declared.option.is_argument else "",
         about=declared.about,

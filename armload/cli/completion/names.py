@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from armload.cli.completion.table import Table
+from armload.cli.completion.table import CompletionTable
 from armload.core.workspace import (
     data_names,
     evaluations_folder,
@@ -31,7 +31,7 @@ _FILES = {
 """Endings of files that can be given instead of a name; ``/`` for folders only."""
 
 
-class Candidate(NamedTuple):
+class CompletionWord(NamedTuple):
     """A word that can follow.
 
     Attributes:
@@ -45,12 +45,12 @@ class Candidate(NamedTuple):
     is_whole: bool = True
 
 
-def open_ended(word: str) -> Candidate:
+def open_ended(word: str) -> CompletionWord:
     """Return a candidate that goes on where it ends in a colon."""
-    return Candidate(word, is_whole=not word.endswith(":"))
+    return CompletionWord(word, is_whole=not word.endswith(":"))
 
 
-def names(taken: str, typed: str, table: Table) -> Iterator[Candidate]:
+def names(taken: str, typed: str, table: CompletionTable) -> Iterator[CompletionWord]:
     """Yield what a value can be; not all of it begins with what is typed.
 
     Args:
@@ -62,40 +62,40 @@ def names(taken: str, typed: str, table: Table) -> Iterator[Candidate]:
     elif taken == "model":
         yield from _models(typed, table)
     elif taken in _NAMES:
-        yield from map(Candidate, _NAMES[taken]())
+        yield from map(CompletionWord, _NAMES[taken]())
         if taken == "hardware":
-            yield from map(Candidate, table["hardware"])
+            yield from map(CompletionWord, table["hardware"])
     elif taken in _RESULTS:
         words, folders = _RESULTS[taken]
-        yield from map(Candidate, words)
+        yield from map(CompletionWord, words)
         for folder in folders:
-            yield from map(Candidate, _newest(folder(), typed))
+            yield from map(CompletionWord, _newest(folder(), typed))
     if taken in _FILES:
         yield from sorted(_files(typed, _FILES[taken]))
 
 
-def _models(typed: str, table: Table) -> Iterator[Candidate]:
+def _models(typed: str, table: CompletionTable) -> Iterator[CompletionWord]:
     name, colon, _ = typed.removeprefix(_LIKE).partition(":")
     if typed.startswith(_LIKE) and colon:
-        yield from (Candidate(f"{_LIKE}{name}:{each}") for each in table["file_types"])
+        yield from (CompletionWord(f"{_LIKE}{name}:{each}") for each in table["file_types"])
     elif typed.startswith(_LIKE):
         for each in sorted([*data_names("shapes"), *data_names("outlines")]):
             yield open_ended(f"{_LIKE}{each}:")
     else:
         yield from map(open_ended, table["models"])
-        yield from map(Candidate, sorted(set(kept_models())))
+        yield from map(CompletionWord, sorted(set(kept_models())))
 
 
-def _files(typed: str, ending: str) -> Iterator[Candidate]:
+def _files(typed: str, ending: str) -> Iterator[CompletionWord]:
     name = typed.rpartition("/")[2]
     before = typed[: len(typed) - len(name)]
     for entry in _entries(Path(before).expanduser()):
         if entry.name.startswith(".") and not name.startswith("."):
             continue
         if entry.is_dir():
-            yield Candidate(f"{before}{entry.name}/", is_whole=False)
+            yield CompletionWord(f"{before}{entry.name}/", is_whole=False)
         elif entry.name.endswith(ending):
-            yield Candidate(before + entry.name)
+            yield CompletionWord(before + entry.name)
 
 
 def _newest(folder: Path, typed: str) -> list[str]:

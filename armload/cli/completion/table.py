@@ -12,7 +12,7 @@ from typing import TypedDict
 TABLE = Path(__file__).with_name("table.json")
 
 
-class Parameter(TypedDict):
+class CompletedOption(TypedDict):
     """An option, or a positional argument.
 
     Attributes:
@@ -36,11 +36,11 @@ class VerbEntry(TypedDict):
     """A verb."""
 
     about: str
-    arguments: list[Parameter]
-    options: list[Parameter]
+    arguments: list[CompletedOption]
+    options: list[CompletedOption]
 
 
-class Table(TypedDict):
+class CompletionTable(TypedDict):
     """What is known without looking at the workspace.
 
     Attributes:
@@ -53,6 +53,6 @@ class Table(TypedDict):
     verbs: dict[str, VerbEntry]
 
 
-def load_table() -> Table:
-    table: Table = json.loads(TABLE.read_bytes())
+def load_table() -> CompletionTable:
+    table: CompletionTable = json.loads(TABLE.read_bytes())
     return table

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from armload.runs.selection import Selection
+    from armload.runs.selection import RunSelection
 
 _SIDE = (
     "a run's id or folder, latest, BOARD:MODEL (BOARD may be @LABEL or a pattern), a sweep, or a "
@@ -84,7 +84,7 @@ def compare(options: CompareOptions) -> None:
         _gate(judged, allowed, options.fail_if_slower)
 
 
-def _runs(selection: Selection | None, a: str, b: str, *, as_json: bool) -> list[_Judged]:
+def _runs(selection: RunSelection | None, a: str, b: str, *, as_json: bool) -> list[_Judged]:
     """Compare runs, and return what a gate needs to know."""
     from armload.analysis.compare import Comparison
     from armload.analysis.compare import compare as compare_sides

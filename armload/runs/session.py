@@ -100,6 +100,8 @@ def session(
         ArmloadError: any of its kinds; whatever was done stays done.
     """
     board = load_board(request.board)
+    if request.subtract_idle and board.power is None:
+        progress.say(f"--subtract-idle has no effect: {board.name} has no power meter.")
     target = load_target(board.target)
     source = choose(request.source, ref=request.ref, progress=progress) if programs else None
     with ExitStack() as stack:

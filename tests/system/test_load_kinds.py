@@ -114,8 +114,7 @@ def test_a_service_that_a_load_starts_answers_embeddings_where_they_are_asked_fo
     ann: Person, service: Serving
 ) -> None:
     del service  # the board is in use until it has ended
-    folder = ann.folder / "other-board"
-    ann.add_board("other", f"target: host\nreach: {{kind: local}}\nworkdir: {folder}\n")
+    ann.add_emulated("other")
     words = (
         *("load", "--board", "other", "--model", "word-problems:Q8_0", "--threads", "1"),
         *("--dialect", "openai-embeddings", "--prompt-tokens", "8"),

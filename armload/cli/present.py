@@ -110,14 +110,14 @@ def demonstrate(request: Request, model_name: str, plan: Plan, wanted: Precision
         spoken.end(runs[-1].text)
         progress.say(progress_line(runs))
 
-    _, runs, _ = bench_until_known(
+    _, runs, stop = bench_until_known(
         *(request, model_name, plan, wanted, progress), report=report, heard=spoken
     )
     last = runs[-1]
     run = middle(runs) if last.exit.status == 0 else last
     folder = runs_folder() / run.id
     page, _ = write_report(run, folder)
-    terminal.show(demo_view(runs, run, page))
+    terminal.show(demo_view(runs, run, page, stop))
     fail_unless_done(run, folder)
 
 

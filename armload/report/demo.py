@@ -8,8 +8,9 @@ from pathlib import Path
 from rich.console import Group
 from rich.text import Text
 
-from armload.analysis.repeats import known
+from armload.analysis.repeats import Stop, known
 from armload.analysis.run import Run
+from armload.analysis.wording.repeats import stopped
 from armload.report import formatting as words
 from armload.report.layout import Details, Prose, whole
 
@@ -53,7 +54,7 @@ class SpokenText:
         return lines
 
 
-def demo_view(runs: Sequence[Run], middle: Run, page: Path) -> Group:
+def demo_view(runs: Sequence[Run], middle: Run, page: Path, stop: Stop) -> Group:
     """Lay out the time per token that all runs say together, what limits it, and what to try."""
     found = known(runs)
     if found is None:
@@ -84,9 +85,11 @@ def demo_view(runs: Sequence[Run], middle: Run, page: Path) -> Group:
             ),
         ]
     )
+    has_interval = found is not None and found.interval_s is not None
     return Group(
         Text(""),
         Prose(speed, style="bold"),
+        *([] if has_interval else [Prose(f"No confidence interval: {stopped(stop)}", "dim")]),
         Text(""),
         Prose(middle.limit.sentence),
         Text(""),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from armload.analysis.repeats import NothingTimed, PrecisionReached
 from armload.report.demo import SpokenText, demo_view
 from tests.unit.runs import quick_run
 
@@ -28,10 +29,19 @@ def test_a_text_is_said_line_by_line_and_no_line_twice() -> None:
 def test_the_end_has_one_figure_one_limit_and_what_to_try(tmp_path: Path) -> None:
     runs = [quick_run()] * 6
     console = Console(width=100, record=True, file=io.StringIO())
-    console.print(demo_view(runs, runs[0], tmp_path / "report.html"))
+    console.print(demo_view(runs, runs[0], tmp_path / "report.html", PrecisionReached()))
     text = console.export_text()
     assert text.count("95% CI") == text.count("tokens per second") == 1
     assert " ".join(runs[0].limit.sentence.split()) in " ".join(text.split())
     whats = ("every figure", "which models", "add a board")
     (column,) = {line.index(what) for what in whats for line in text.splitlines() if what in line}
     assert column > 30
+
+
+def test_a_figure_without_an_interval_says_why(tmp_path: Path) -> None:
+    console = Console(width=100, record=True, file=io.StringIO())
+    one = quick_run()
+    console.print(demo_view([one], one, tmp_path / "report.html", NothingTimed()))
+    text = console.export_text()
+    assert "95% CI" not in text
+    assert "No confidence interval: no output token was timed." in text

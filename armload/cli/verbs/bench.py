@@ -270,7 +270,7 @@ class DemoOptions(Waiting, OutputOptions):
     prompt: Annotated[PromptText, Option("text to continue", usual=repr(_DEMO_PROMPT))] = (
         _DEMO_PROMPT
     )
-    n_predict: Annotated[TokenCount, Option("tokens to generate", "N")] = 48
+    n_predict: Annotated[TokenCount, Option("tokens to generate", "N")] = 32
     precision_time: Annotated[
         Seconds, Option("seconds that repeats may take beyond the first run", "SECONDS")
     ] = DEFAULT_PRECISION_TIME_S

@@ -57,10 +57,10 @@ class SpokenText:
 def demo_view(runs: Sequence[Run], middle: Run, page: Path, stop: Stop) -> Group:
     """Lay out the time per token that all runs say together, what limits it, and what to try."""
     found = known(runs)
+    interval = found.interval_s if found else None
     if found is None:
         speed = "No run could be measured: see the page for the reasons."
     else:
-        interval = found.interval_s
         between = (
             f" (95% CI {words.seconds(interval.low)} to {words.seconds(interval.high)})"
             if interval
@@ -85,11 +85,10 @@ def demo_view(runs: Sequence[Run], middle: Run, page: Path, stop: Stop) -> Group
             ),
         ]
     )
-    has_interval = found is not None and found.interval_s is not None
     return Group(
         Text(""),
         Prose(speed, style="bold"),
-        *([] if has_interval else [Prose(f"No confidence interval: {stopped(stop)}", "dim")]),
+        *([] if interval else [Prose(f"No confidence interval: {stopped(stop)}", "dim")]),
         Text(""),
         Prose(middle.limit.sentence),
         Text(""),

@@ -38,15 +38,17 @@ def share_sweep(
     It resumes what an interrupted command for the same boards has begun, unless ``request.new`` is
     set.
 
+    Args:
+        boards: identical ones, as ``check_equal`` makes sure.
+
     Returns:
         The sweep, and each board's error. Runs are missing from it only if no board was left.
 
     Raises:
-        UsageError: the boards are not identical, or a cell does not suit its model.
+        UsageError: a cell does not suit its model.
         ArmloadError: the engine cannot be built.
         KeyboardInterrupt: repeating the command resumes from there.
     """
-    check_equal(boards)
     binaries = built(request.model_copy(update={"board": boards[0]}), programs_of(cells), progress)
     engines = [cell.engine(binaries) for cell in cells]
     sweep = new_sweep(boards, engines, repeats=repeats, warmups=0)

@@ -56,7 +56,16 @@ def loaded(
     return found["points"][0]["metrics"], kept.requests(0)
 
 
-@pytest.mark.parametrize("dialect", ["llama-server", "openai", "openai-chat"])
+@pytest.mark.parametrize(
+    "dialect",
+    [
+        "openai-chat",
+        *(
+            pytest.param(name, marks=pytest.mark.exhaustive(covers=["armload/serving/dialects"]))
+            for name in ("llama-server", "openai")
+        ),
+    ],
+)
 def test_answers_fit_the_schema_that_they_were_asked_for(
     ann: Person, service: Serving, dialect: str
 ) -> None:

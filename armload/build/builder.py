@@ -26,7 +26,7 @@ from armload.build.record import (
     reported_version,
     write_record,
 )
-from armload.build.source import Source, engine_commit, known_architectures, pinned_source
+from armload.build.source import Archive, Source, engine_commit, known_architectures, pinned_source
 from armload.build.target import Target
 from armload.build.workshop import LocalWorkshop
 from armload.core.errors import BuildError, DataError
@@ -256,6 +256,7 @@ class _Build:
             cpu_flags=self._inputs.compiler_flags,
             source=folder,
             engine_commit=engine_commit(self._source, folder),
+            together=self._source.together if isinstance(self._source, Archive) else (),
             programs=tuple(sorted(set(names) - {program.name for program in kept})),
             folder=self._place,
             lock=self._lock,

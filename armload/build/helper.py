@@ -76,10 +76,13 @@ def helper(name: str, progress: Progress | None = None, *, architecture: str = "
 
 
 def any_cpu_compiler(architecture: str) -> list[str]:
-    """Return the command that compiles C for every CPU of an architecture, without files."""
+    """Return the command that compiles C for every CPU of an architecture, without files.
+
+    No CPU is named: zig's own choice is every CPU, and under another name of the same one it would
+    compile its C library once more than for the engine.
+    """
     target = _ANY_CPU[architecture]
-    zig = find_zig(target)
-    return [zig.definitions(target)["CMAKE_C_COMPILER"], *zig.cpu_flags(target), *_FLAGS]
+    return [find_zig(target).definitions(target)["CMAKE_C_COMPILER"], *_FLAGS]
 
 
 def _compile(source: Path, target: Target, compiler: list[str], place: Path) -> None:

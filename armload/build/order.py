@@ -23,6 +23,7 @@ class BuildRequest(Value):
         cpu_flags: for the engine's CPU library alone.
         source: folder of llama.cpp.
         engine_commit: what the engine calls itself.
+        together: groups of the source's files that are compiled as one.
         programs: those to compile, such as ``llama-completion``.
         folder: for the log and for what is compiled here; what an interrupted build, or one of
             other programs, left is still there.
@@ -34,6 +35,7 @@ class BuildRequest(Value):
     cpu_flags: tuple[str, ...]
     source: Path
     engine_commit: str
+    together: tuple[tuple[str, ...], ...] = ()
     programs: tuple[str, ...]
     folder: Path
     lock: int
@@ -121,6 +123,7 @@ def definitions(
         "ARMLOAD_NATIVE": str(native),
         "ARMLOAD_CPU_FLAGS": ";".join(order.cpu_flags),
         "ARMLOAD_ENGINE_COMMIT": order.engine_commit,
+        "ARMLOAD_TOGETHER": ";".join(",".join(group) for group in order.together),
     }
     if "CMAKE_SYSTEM_NAME" in variables:
         # Whatever this machine has installed is for this machine.

@@ -51,6 +51,8 @@ class Archive(Value):
         version: of the project.
         sha256: of the archive, 64 hexadecimal digits.
         folder: of llama.cpp inside the archive.
+        together: groups of files in ``common``, by their patterns, that are compiled as one file
+            each, which takes a fraction of the time.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Archive(Value):
     version: str
     sha256: str
     folder: str
+    together: tuple[tuple[str, ...], ...] = ()
 
     @property
     def label(self) -> str:
@@ -67,8 +70,9 @@ class Archive(Value):
 
     @property
     def identity(self) -> str:
-        """Says which content it is."""
-        return f"sha256:{self.sha256}/{self.folder}"
+        """Says which content it is, and how it is compiled."""
+        groups = "".join(f" +{','.join(group)}" for group in self.together)
+        return f"sha256:{self.sha256}/{self.folder}{groups}"
 
     def provide(self, progress: Progress) -> Path:
         """Fetch and unpack the archive, unless that is done, and return llama.cpp's folder.

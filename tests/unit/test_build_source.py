@@ -41,6 +41,12 @@ def test_the_pinned_source_is_complete() -> None:
     assert source.label == f"llama-cpp-python {source.version}"
 
 
+def test_how_a_source_is_compiled_is_part_of_its_identity() -> None:
+    source = pinned_source()
+    ids = {source.model_copy(update={"together": each}).identity for each in ((), (("a", "b"),))}
+    assert len(ids | {source.identity}) == 3
+
+
 @pytest.mark.parametrize("name", data_names("toolchains/sources"))
 def test_every_shipped_source_is_found_by_its_name_and_says_what_it_is(name: str) -> None:
     source = choose(name, ref="", progress=Silent())

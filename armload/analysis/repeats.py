@@ -121,21 +121,22 @@ Stop = Annotated[
 
 
 @cache
-def rank(runs: int) -> int:
+def rank(runs: int, error: float = 1 - CONFIDENCE) -> int:
     """Return which figure from below and from above bounds the median after so many runs.
 
     0 means that there is no interval yet. The number of figures below the true median is a
     random walk with equal steps, whatever their distribution. Each rank is the largest for which
     the probability that the walk has left any interval up to here stays within what may be spent
-    up to here, 5% of (1 - 2 / runs). So the intervals of all numbers of runs hold together, and
-    one may stop at any of them: a confidence sequence for the median (Darling and Robbins 1967),
-    with error spending (Lan and DeMets 1983), computed exactly instead of by an inequality.
+    up to here, the error times (1 - 2 / runs). So the intervals of all numbers of runs hold
+    together, and one may stop at any of them: a confidence sequence for the median (Darling and
+    Robbins 1967), with error spending (Lan and DeMets 1983), computed exactly instead of by an
+    inequality.
     """
     walks = [1.0]  # probability of each number of figures below the median, never outside
     chosen = 0
     for count in range(1, runs + 1):
         walks = [(one + other) / 2 for one, other in zip([0.0, *walks], [*walks, 0.0], strict=True)]
-        spent = (1 - CONFIDENCE) * max(0.0, 1 - _SPENDS_FROM / count)
+        spent = error * max(0.0, 1 - _SPENDS_FROM / count)
         chosen = next(
             place
             for place in range(min(chosen + 1, count // 2), -1, -1)

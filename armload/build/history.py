@@ -6,7 +6,6 @@ import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from armload.build.commit import following, no_such_commit
 from armload.build.git import GitAnswer, git
@@ -14,11 +13,12 @@ from armload.build.repository import Address, failure
 from armload.core.errors import UsageError
 from armload.core.locks import locked
 from armload.core.progress import Progress
+from armload.core.values import Value
 
 _NAMES = "+refs/*:refs/armload/all/*"
 
 
-class CommitTitle(NamedTuple):
+class CommitTitle(Value):
     """What a person knows a commit by."""
 
     subject: str

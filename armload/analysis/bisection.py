@@ -230,18 +230,13 @@ class _Search:
         return self._found(effect, bad, [each for each in suspects if each != bad])
 
     def _check_ends(self, suspects: int) -> Effect:
-        good, bad = self._sample(self._wanted.good), self._sample(self._wanted.bad)
-        for name, each in (("good", good), ("bad", bad)):
-            if not each.is_built:
-                raise EndsError(
-                    f"The {name} commit {each.commit[:12]} cannot be built: {each.failure}",
-                    f"Choose a commit near it that builds, with --{name}.",
-                )
+        good = self._built("good", self._wanted.good)
         if good.failure:
             raise EndsError(
                 f"The good commit {good.commit[:12]} fails: {good.failure}",
                 "Choose another one with --good, or correct the options of the run.",
             )
+        bad = self._built("bad", self._wanted.bad)
         if bad.failure:
             return "fails"
         if self._wanted.text_differs:
@@ -249,6 +244,15 @@ class _Search:
             return "text differs"
         self._check_speed(suspects)
         return "slower"
+
+    def _built(self, name: str, commit: str) -> Sample:
+        sample = self._sample(commit)
+        if not sample.is_built:
+            raise EndsError(
+                f"The {name} commit {commit[:12]} cannot be built: {sample.failure}",
+                f"Choose a commit near it that builds, with --{name}.",
+            )
+        return sample
 
     def _check_texts(self, good: Sample, bad: Sample) -> None:
         again = self._sample(self._wanted.good)

@@ -22,6 +22,7 @@ class BuildRequest(Value):
         target: the CPU.
         cpu_flags: for the engine's CPU library alone.
         source: folder of llama.cpp.
+        is_commit: it is one of many alike, which have most files in common.
         engine_commit: what the engine calls itself.
         programs: those to compile, such as ``llama-completion``.
         folder: for the log and for what is compiled here; what an interrupted build, or one of
@@ -37,6 +38,7 @@ class BuildRequest(Value):
     programs: tuple[str, ...]
     folder: Path
     lock: int
+    is_commit: bool = False
 
     @property
     def work_id(self) -> str:

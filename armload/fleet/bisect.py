@@ -28,7 +28,7 @@ from armload.core.ids import fingerprint_of, new_id
 from armload.core.journal import CommandHeader, CommandJournal, JournalKind
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.core.workspace import bisections_folder
+from armload.core.workspace import bisections_folder, data_names
 from armload.engines.completion import settings_of
 from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
@@ -166,10 +166,12 @@ def bisect(
 
 
 def _commit(request: Request, ref: str, progress: Progress) -> Commit:
-    source = choose(request.source, ref=ref, progress=progress)
+    source = None
+    if request.source not in data_names("toolchains/sources"):
+        source = choose(request.source, ref=ref, progress=progress)
     if not isinstance(source, Commit):
         raise UsageError(
-            f"--source {request.source}: this is not a git repository.",
+            f"--source {request.source}: this is an archive of one release.",
             "Give the address or the folder of a llama.cpp repository.",
         )
     return source

@@ -10,7 +10,10 @@ from pathlib import Path
 from armload.build.source import BUILT_PARTS, pinned_source
 from armload.core.progress import Silent
 
-_SLEEPS = "std::this_thread::sleep_for(std::chrono::microseconds({}));"
+_WAITS = (
+    "for (auto end = std::chrono::steady_clock::now() + std::chrono::microseconds({});"
+    " std::chrono::steady_clock::now() < end;) {{}}"
+)
 _QUICK_TO_COMPILE = "src/llama-impl.cpp"
 
 
@@ -20,7 +23,7 @@ class LlamaRepository:
     Args:
         folder: of the repository; made here.
         count: of the commits.
-        slow: number of the commit from which on each decode step sleeps; none never does.
+        slow: number of the commit from which on each decode step waits; none never does.
         delay_us: for so long.
         broken: numbers of commits that do not compile.
     """
@@ -60,9 +63,9 @@ class LlamaRepository:
         begin = re.compile(
             r"^llm_graph_result \* llama_context::process_ubatch\(.*\{$", re.MULTILINE
         )
-        changed, times = begin.subn(rf"\g<0>\n    {_SLEEPS.format(delay_us)}", text)
+        changed, times = begin.subn(rf"\g<0>\n    {_WAITS.format(delay_us)}", text)
         assert times == 1
-        path.write_text(f"#include <chrono>\n#include <thread>\n{changed}", encoding="utf-8")
+        path.write_text(f"#include <chrono>\n{changed}", encoding="utf-8")
 
     def _commit(self, subject: str) -> str:
         self._git("add", "-A", "-f")

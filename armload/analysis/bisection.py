@@ -38,8 +38,6 @@ class Sample(Value):
         text_sha256: of what was written.
         failure: why the commit does not build, or how its run ended; else empty.
         is_built: there is a program.
-        is_disturbed: something else slowed the run down. It counts all the same, since that meets
-            both of a pair alike.
     """
 
     commit: str
@@ -48,7 +46,6 @@ class Sample(Value):
     text_sha256: str = ""
     failure: str = ""
     is_built: bool = True
-    is_disturbed: bool = False
 
 
 class Judged(Value):
@@ -216,18 +213,23 @@ class _Search:
             left = [each for each in suspects if each != bad and each not in skipped]
             if not left:
                 break
-            judged = self._judge(left[0], effect, len(suspects))
+            commit = left[self._place(len(left)) if skipped & set(suspects) else 0]
+            judged = self._judge(commit, effect, len(suspects))
             self._judged.append(judged)
             self._said(judged)
             if judged.verdict == "skipped":
-                skipped.add(left[0])
+                skipped.add(commit)
                 continue
             if judged.verdict == "bad":
-                bad = left[0]
+                bad = commit
             else:
-                good.append(left[0])
+                good.append(commit)
             suspects = self._history.suspects(bad, good)
         return self._found(effect, bad, [each for each in suspects if each != bad])
+
+    def _place(self, count: int) -> int:
+        # Commits that do not build are neighbours; git bisect moves away from them in this way.
+        return int(count * self._lots.random() ** 1.5)
 
     def _check_ends(self, suspects: int) -> Effect:
         good = self._built("good", self._wanted.good)

@@ -71,7 +71,7 @@ class CommitHistory:
         remote = self._address.url
         words = ["fetch", "--progress", "--no-tags", "--update-shallow"]
         if not remote.startswith("file:"):
-            # A server sends commits without their files; a folder would have to be set up for it.
+            # Commits without files, as far as a server can; folders usually refuse that.
             words += ["--filter=tree:0"]
         with progress.step(f"Fetching the history of {commit[:12]}", unit="objects") as step:
             for wanted in (f"+{commit}:refs/armload/{commit}", _NAMES):

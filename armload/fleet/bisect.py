@@ -14,7 +14,6 @@ from typing import Literal
 
 from armload import __version__
 from armload.analysis.bisection import EndsError, Found, Judged, Sample, Wanted, search
-from armload.analysis.repeats import is_disturbed
 from armload.analysis.run import Run
 from armload.bench.single import Combination, combination
 from armload.boards.board import load_board
@@ -26,7 +25,7 @@ from armload.build.source import choose
 from armload.core.errors import BuildError, DataError, InconclusiveError, UsageError
 from armload.core.ids import fingerprint_of, new_id
 from armload.core.journal import CommandHeader, CommandJournal, JournalKind
-from armload.core.progress import Progress
+from armload.core.progress import Progress, ProgressStep
 from armload.core.values import Value
 from armload.core.workspace import bisections_folder, data_names
 from armload.engines.completion import settings_of
@@ -148,13 +147,13 @@ def bisect(
         ) or BisectionFolder.begin(header)
         with journal.locked(progress):
             begun(journal)
-            runner = _Runner(journal, where, one, progress)
             try:
-                found = search(
-                    *(header.wanted, history, runner.sample),
-                    seed=header.fingerprint,
-                    said=lambda judged: said(judged, history.title(judged.commit)),
-                )
+                with progress.step("Bisecting", unit="runs") as step:
+                    found = search(
+                        *(header.wanted, history, _Runner(journal, where, one, progress, step)),
+                        seed=header.fingerprint,
+                        said=lambda judged: said(judged, history.title(judged.commit)),
+                    )
             except (EndsError, InconclusiveError):
                 journal.end()
                 raise
@@ -208,20 +207,27 @@ class _Runner:
     """Builds commits and runs them; what the journal has already is not run again."""
 
     def __init__(
-        self, journal: BisectionFolder, where: Session, one: Combination, progress: Progress
+        self,
+        journal: BisectionFolder,
+        where: Session,
+        one: Combination,
+        progress: Progress,
+        step: ProgressStep,
     ) -> None:
         self._journal = journal
         self._where = where
         self._one = one
         self._progress = progress
+        self._step = step
         self._recorded = list(journal.entries)
         self._asked = 0
         self._builds: dict[str, Mapping[str, Binary]] = {}
         # Only the first can be one that an interrupted command has left on the board.
         self._new = where.request.new
 
-    def sample(self, commit: str) -> Sample:
+    def __call__(self, commit: str) -> Sample:
         number, self._asked = self._asked, self._asked + 1
+        self._step.update(number, note=commit[:12])
         if number < len(self._recorded):
             recorded = self._recorded[number]
             if recorded.commit != commit:
@@ -274,5 +280,4 @@ def _sample(commit: str, run: Run, metric: Metric) -> Sample:
         cost_s=cost_s,
         text_sha256=hashlib.sha256(run.text.encode()).hexdigest(),
         failure=failure,
-        is_disturbed=is_disturbed(run),
     )

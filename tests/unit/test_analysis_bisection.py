@@ -98,14 +98,21 @@ def test_without_noise_every_place_is_found_in_as_many_steps_as_git_takes(slow: 
     assert 4 <= len(found.judged) <= 5
 
 
-def test_commits_that_do_not_build_are_skipped() -> None:
-    said: list[Judged] = []
-    found = search(WANTED, Line(), _steady(13, unbuilt=(8, 11)), seed="0", said=said.append)
-    assert found.commits == ("13",)
-    skipped = [each for each in said if each.verdict == "skipped"]
-    assert [each.commit for each in skipped] == ["8", "11"]
-    assert skipped[0].reason == "error: not yet"
-    assert found.judged == tuple(said)
+def test_commits_that_do_not_build_are_skipped_and_kept_away_from() -> None:
+    wanted, unbuilt = Wanted(good="0", bad="64", slower=0.05), range(28, 37)
+    tried = set[int]()
+    for number in range(20):
+        said: list[Judged] = []
+        measure = _steady(50, unbuilt=unbuilt)
+        found = search(wanted, Line(), measure, seed=str(number), said=said.append)
+        assert found.commits == ("50",)
+        assert found.judged == tuple(said)
+        assert (said[0].verdict, said[0].reason) == ("skipped", "error: not yet")
+        skipped = [each for each in said if each.verdict == "skipped"]
+        assert {int(each.commit) for each in skipped} <= set(unbuilt)
+        tried.add(len(skipped))
+    assert min(tried) == 1
+    assert max(tried) < len(unbuilt)
 
 
 def test_where_the_commits_beside_it_are_skipped_all_of_them_are_named() -> None:

@@ -34,7 +34,12 @@ class BisectOptions(OnBoard, Resuming, Waiting, Compilation, Plan, OutputOptions
     ] = False
     source: Annotated[
         str,
-        Option("address or folder of a llama.cpp repository", "REPOSITORY", heading="Build"),
+        Option(
+            "address or folder of a llama.cpp repository",
+            "REPOSITORY",
+            "ggml-org on GitHub",
+            heading="Build",
+        ),
     ] = UPSTREAM
     model: Annotated[str, Option(MODEL, heading="Plan")] = "demo"
     engine_args: Annotated[
@@ -47,11 +52,12 @@ class BisectOptions(OnBoard, Resuming, Waiting, Compilation, Plan, OutputOptions
 
 @verb(BisectOptions)
 def bisect(options: BisectOptions) -> None:
-    """Find the commit of llama.cpp that made a model slower on a board, as git bisect does.
+    """Find the commit of llama.cpp that made a model slower on a board.
 
-    Commits run in turn with the good and the bad one, so that a board that warms up does not
-    decide; those that do not build are skipped. If the run of the bad one fails, the first that
-    fails is found. Ends with a text for an issue. Repeating an interrupted command resumes it.
+    Commits are tried in the order of git bisect. They run in turn with the good and the
+    bad one, so that a board that warms up does not decide; those that do not build are skipped.
+    If the run of the bad one fails, the first that fails is found. Ends with a text for an issue.
+    Repeating an interrupted command resumes it.
     Example: armload bisect --board dayu200 --model m.gguf --good b6800 --bad b7000
     """
     import shlex

@@ -10,6 +10,7 @@ from armload.build.history import CommitTitle
 from armload.cli import terminal
 from armload.cli.streams import show_document
 from armload.core.errors import ArmloadError
+from armload.core.files import write_whole
 from armload.core.values import counted
 from armload.core.workspace import runs_folder
 from armload.fleet.bisect import BisectionFolder, Search, bisect
@@ -34,10 +35,13 @@ def bisect_and_present(request: Request, wish: Search, *, as_json: bool) -> None
 
     journal = bisect(request, wish, progress, begun=begun, said=said)
     document = Bisected.of(journal.header, _run_of_the_first_bad(journal))
+    issue = journal.folder / "issue.md"
+    write_whole(issue, f"{document.issue}\n".encode())
     if as_json:
         show_document(document)
         return
     terminal.show(bisected_view(journal.header, document.issue))
+    terminal.show(whole(f"issue    {issue}"))
     terminal.show(whole(f"record   {journal.folder}"))
 
 

@@ -13,7 +13,7 @@ from armload.core.values import counted, percentage
 from armload.fleet.bisect import Bisection, Metric
 from armload.report import formatting as words
 from armload.report.comparison import change, span
-from armload.report.layout import Details, Prose
+from armload.report.layout import Details, Prose, whole
 
 _SHOWN = 12
 _RATES = {"decode": "tokens per second", "prefill": "prompt tokens per second"}
@@ -64,7 +64,8 @@ def bisected_view(header: Bisection, issue: str) -> Group:
         *(Prose(each, style="dim") for each in _remarks(found)),
         Text(""),
         Prose("Text for an issue:", style="dim"),
-        Text(issue),
+        *(whole(line) for line in issue.split("\n")),
+        Text(""),
     ]
     return Group(*views)
 

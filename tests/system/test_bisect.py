@@ -39,9 +39,12 @@ def test_the_slow_commit_is_found_by_a_command_that_was_interrupted(
     )
     monkeypatch.setenv("ARMLOAD_CACHE", str(cache_folder()))
     workspace = tmp_path / "workspace"
-    workspace.mkdir()
+    (workspace / "boards").mkdir(parents=True)
+    # Other tests use this machine meanwhile.
+    board = f"extends: this-machine\nworkdir: {tmp_path / 'board'}\n"
+    (workspace / "boards" / "own.yaml").write_text(board)
     monkeypatch.chdir(workspace)
-    words = ["bisect", "--board", "this-machine", "--model", str(stories), "-n", "32", "-t", "1"]
+    words = ["bisect", "--board", "own", "--model", str(stories), "-n", "32", "-t", "1"]
     words += ["--source", str(lab.folder), "--good", lab.commits[0], "--bad", "main", "--json"]
 
     first = subprocess.Popen([str(BIN / "armload"), *words], stdout=subprocess.DEVNULL)

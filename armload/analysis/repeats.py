@@ -120,32 +120,53 @@ Stop = Annotated[
 """Why no further run is made."""
 
 
-@cache
-def rank(runs: int) -> int:
+def rank(runs: int, error: float = 1 - CONFIDENCE) -> int:
     """Return which figure from below and from above bounds the median after so many runs.
 
     0 means that there is no interval yet. The number of figures below the true median is a
     random walk with equal steps, whatever their distribution. Each rank is the largest for which
     the probability that the walk has left any interval up to here stays within what may be spent
-    up to here, 5% of (1 - 2 / runs). So the intervals of all numbers of runs hold together, and
-    one may stop at any of them: a confidence sequence for the median (Darling and Robbins 1967),
-    with error spending (Lan and DeMets 1983), computed exactly instead of by an inequality.
+    up to here, the error times (1 - 2 / runs). So the intervals of all numbers of runs hold
+    together, and one may stop at any of them: a confidence sequence for the median (Darling and
+    Robbins 1967), with error spending (Lan and DeMets 1983), computed exactly instead of by an
+    inequality.
     """
-    walks = [1.0]  # probability of each number of figures below the median, never outside
-    chosen = 0
-    for count in range(1, runs + 1):
-        walks = [(one + other) / 2 for one, other in zip([0.0, *walks], [*walks, 0.0], strict=True)]
-        spent = (1 - CONFIDENCE) * max(0.0, 1 - _SPENDS_FROM / count)
+    return _ranks(error).after(runs)
+
+
+@cache
+def _ranks(error: float) -> _Ranks:
+    return _Ranks(error)
+
+
+class _Ranks:
+    """The ranks for one error, each computed once, from those before it."""
+
+    def __init__(self, error: float) -> None:
+        self._error = error
+        self._ranks = [0]
+        # The probability of each number of figures below the median, never outside.
+        self._walks = [1.0]
+
+    def after(self, runs: int) -> int:
+        while len(self._ranks) <= runs:
+            self._extend(len(self._ranks))
+        return self._ranks[runs]
+
+    def _extend(self, count: int) -> None:
+        one_more = zip([0.0, *self._walks], [*self._walks, 0.0], strict=True)
+        walks = [(one + other) / 2 for one, other in one_more]
+        spent = self._error * max(0.0, 1 - _SPENDS_FROM / count)
         chosen = next(
             place
-            for place in range(min(chosen + 1, count // 2), -1, -1)
+            for place in range(min(self._ranks[-1] + 1, count // 2), -1, -1)
             if place == 0 or 1 - math.fsum(walks[place : count - place + 1]) <= spent
         )
-        walks = [
+        self._ranks.append(chosen)
+        self._walks = [
             chance if chosen <= below <= count - chosen else 0.0
             for below, chance in enumerate(walks)
         ]
-    return chosen
 
 
 def known(runs: Sequence[Run]) -> Known | None:

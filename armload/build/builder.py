@@ -14,6 +14,7 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from armload.build.binary import Binary
+from armload.build.commit import Commit
 from armload.build.compiler import Compiler
 from armload.build.inspection import check, inspect
 from armload.build.order import BuildBackend, BuildRequest, native_folder, overlay_folder, own_files
@@ -255,6 +256,7 @@ class _Build:
             target=self._inputs.target,
             cpu_flags=self._inputs.compiler_flags,
             source=folder,
+            is_commit=isinstance(self._source, Commit),
             engine_commit=engine_commit(self._source, folder),
             together=self._source.together if isinstance(self._source, Archive) else (),
             programs=tuple(sorted(set(names) - {program.name for program in kept})),

@@ -103,22 +103,22 @@ class _Fetch:
         wanted = f"+{self._commit}:refs/armload/{self._commit}"
         with self._progress.step(f"Fetching {self._commit[:12]}", unit="objects") as step:
             words = ["fetch", "--progress", "--no-tags"]
-            answer = self._git([*words, "--depth=1", "--", url, wanted], watch=_shown(step))
+            answer = self._git([*words, "--depth=1", "--", url, wanted], watch=following(step))
             if re.search("unadvertised object|support shallow", answer.stderr):
                 # An old or plain server gives whole branches only.
                 whole = ["--unshallow"] if (self._mirror / "shallow").exists() else []
                 everything = "+refs/*:refs/armload/all/*"
-                answer = self._git([*words, *whole, "--", url, everything], watch=_shown(step))
+                answer = self._git([*words, *whole, "--", url, everything], watch=following(step))
         if answer.status == 0:
             return
         if re.search("not our ref|find remote ref", answer.stderr):
-            raise self._no_such_commit()
+            raise no_such_commit(self._address, self._commit)
         raise failure(self._address, answer)
 
     def _examine(self) -> None:
         whole = self._git(["rev-parse", "--verify", "--quiet", f"{self._commit}^{{commit}}"])
         if whole.status != 0:
-            raise self._no_such_commit()
+            raise no_such_commit(self._address, self._commit)
         if whole.output.strip() != self._commit:
             raise UsageError(
                 f"{self._address.shown}: {self._commit} is a tag, not a commit.",
@@ -146,7 +146,7 @@ class _Fetch:
                         "GIT_INDEX_FILE": str(index),
                     },
                     keep_open=self._locks,
-                    watch=_shown(step),
+                    watch=following(step),
                 )
             if answer.status != 0:
                 raise failure(self._address, answer)
@@ -154,13 +154,6 @@ class _Fetch:
         finally:
             index.unlink(missing_ok=True)
             shutil.rmtree(self._partial, ignore_errors=True)
-
-    def _no_such_commit(self) -> UsageError:
-        return UsageError(
-            f"{self._address.shown}: this repository has no commit {self._commit}.",
-            "Check the digits. The commit may also have been removed when its branch was "
-            "rewritten.",
-        )
 
     def _is_there(self, thing: str) -> bool:
         return self._git(["cat-file", "-e", thing]).status == 0
@@ -180,7 +173,16 @@ class _Fetch:
         )
 
 
-def _shown(step: ProgressStep) -> Callable[[str], None]:
+def no_such_commit(address: Address, commit: str) -> UsageError:
+    return UsageError(
+        f"{address.shown}: this repository has no commit {commit}.",
+        "Check the digits. The commit may also have been removed when its branch was rewritten.",
+    )
+
+
+def following(step: ProgressStep) -> Callable[[str], None]:
+    """Return what shows git's own progress as a step's."""
+
     def watch(line: str) -> None:
         match = _PROGRESS.match(line)
         if match:

@@ -22,6 +22,7 @@ class BuildRequest(Value):
         target: the CPU.
         cpu_flags: for the engine's CPU library alone.
         source: folder of llama.cpp.
+        is_commit: it is one of many alike, which have most files in common.
         engine_commit: what the engine calls itself.
         together: groups of the source's files that are compiled as one.
         programs: those to compile, such as ``llama-completion``.
@@ -39,6 +40,7 @@ class BuildRequest(Value):
     programs: tuple[str, ...]
     folder: Path
     lock: int
+    is_commit: bool = False
 
     @property
     def work_id(self) -> str:

@@ -162,6 +162,11 @@ class LocalWorkshop:
         self, order: BuildRequest, compiler: Compiler, tree: Path, progress: Progress
     ) -> None:
         """Make the tree ready for ninja, unless an earlier build has left it so."""
+        if order.is_commit:
+            # Below the tree, a path is the same to ccache in every build.
+            tree.mkdir(parents=True, exist_ok=True)
+            (tree / "source").unlink(missing_ok=True)
+            (tree / "source").symlink_to(order.source)
         record = tree / "configured"
         former = record.read_text(encoding="utf-8") if record.is_file() else ""
         # Objects that were compiled without ccache are none the worse for it.
@@ -201,9 +206,8 @@ class LocalWorkshop:
 
 
 def _configuring(order: BuildRequest, compiler: Compiler, tree: Path, ccache: str) -> list[str]:
-    variables = definitions(
-        order, compiler, source=order.source, native=native_folder(), ccache=ccache
-    )
+    source = tree / "source" if order.is_commit else order.source
+    variables = definitions(order, compiler, source=source, native=native_folder(), ccache=ccache)
     return [
         str(tool("cmake", "CMAKE_BIN_DIR", "cmake")),
         # Settings of another installation of armload may be there.

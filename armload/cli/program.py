@@ -20,6 +20,7 @@ from armload.cli.streams import discard_output, promise_document
 from armload.cli.verb import add_verb, disk_error, failed
 from armload.cli.verbs import (
     bench,
+    bisect,
     board,
     build,
     clean,
@@ -55,6 +56,7 @@ for verb in (
     serve.group,
     load.load,
     tune.tune,
+    bisect.bisect,
     bench.pull,
     show.show,
     show.report,

@@ -93,6 +93,10 @@ def tunings_folder() -> Path:
     return workspace() / "tunings"
 
 
+def bisections_folder() -> Path:
+    return workspace() / "bisections"
+
+
 def reports_folder() -> Path:
     return workspace() / "reports"
 

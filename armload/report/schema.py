@@ -28,6 +28,7 @@ from armload.evaluation.harness.evaluating import HarnessResult
 from armload.evaluation.tradeoff import Tradeoff
 from armload.models.model_summary import ModelSummary
 from armload.report.binaries import Inspected
+from armload.report.bisected import Bisected
 from armload.report.boards import AddedBoard, ProbedBoard, StoppedBoard
 from armload.report.cache import CleanedCache
 from armload.report.completion import CompletionScript
@@ -177,6 +178,12 @@ DOCUMENTS = (
         value=ValueList[TunedBoard],
         title="searches for settings on several boards",
         verbs=("tune",),
+    ),
+    Schema(
+        name="bisection",
+        value=Bisected,
+        title="the commit that a bisection found",
+        verbs=("bisect",),
     ),
     Schema(name="service", value=ServedModel, title="a served model", verbs=("serve",)),
     Schema(

@@ -9,15 +9,36 @@ from armload.core.values import Value
 from armload.engines.plan import DEFAULT_WAIT_S
 
 
-class EngineSource(OptionGroup):
-    """What is compiled, how, and where.
+class Compilation(OptionGroup):
+    """How the engine is compiled, and where.
+
+    Attributes:
+        compiler: ``zig``, ``gnu`` or ``native``; empty for what is usual there.
+        on: a build host that compiles the engine; empty for this machine.
+    """
+
+    heading = "Build"
+
+    compiler: Annotated[
+        str,
+        Option(
+            "zig, gnu (the distribution's cross gcc) or native",
+            "COMPILER",
+            "zig; native with --on",
+        ),
+    ] = ""
+    on: Annotated[
+        str, Option("compile on that board, such as an ARM server", "BOARD", "this machine")
+    ] = ""
+
+
+class SourceRef(OptionGroup):
+    """What is compiled.
 
     Attributes:
         source: a file in ``toolchains/sources``, a llama.cpp folder, or the address of a git
             repository; empty for the pinned source.
         ref: a branch, tag or commit of the repository; empty for its default branch.
-        compiler: the engine's: ``zig``, ``gnu`` or ``native``; empty for what is usual there.
-        on: a build host that compiles the engine; empty for this machine.
     """
 
     heading = "Build"
@@ -36,17 +57,10 @@ class EngineSource(OptionGroup):
             "branch, tag or commit, if the source is a git repository", "REF", "its default branch"
         ),
     ] = ""
-    compiler: Annotated[
-        str,
-        Option(
-            "zig, gnu (the distribution's cross gcc) or native",
-            "COMPILER",
-            "zig; native with --on",
-        ),
-    ] = ""
-    on: Annotated[
-        str, Option("compile on that board, such as an ARM server", "BOARD", "this machine")
-    ] = ""
+
+
+class EngineSource(Compilation, SourceRef):
+    """What is compiled, how, and where."""
 
 
 class BoardState(Value):

@@ -111,6 +111,7 @@ MISTAKEN = {
     "tradeoff nothing": 2,
     "load --rate many": 2,
     "tune --for speed": 2,
+    "bisect --good b1": 2,
     "serve --slots many": 2,
     "serve.list --board nowhere": 2,
     "serve.stop --board here": 2,

@@ -46,6 +46,7 @@ _TAKEN: Mapping[str, str] = {
     "--hardware": "hardware",
     "--put": "file",
     "--speculate": "draft",
+    "bisect --source": "folder",
     "compare A": "result",
     "compare B": "result",
     "model.convert CHECKPOINT": "folder",

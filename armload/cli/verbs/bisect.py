@@ -1,0 +1,87 @@
+"""``bisect``: the commit that made a model slower on a board."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from armload.bench.options import MODEL
+from armload.cli.options import OnBoard, OutputOptions
+from armload.cli.verb import verb
+from armload.core.options import Option, Share
+from armload.engines.plan import Plan
+from armload.runs.request import Compilation, Resuming, Waiting
+
+UPSTREAM = "https://github.com/ggml-org/llama.cpp"
+
+
+class BisectOptions(OnBoard, Resuming, Waiting, Compilation, Plan, OutputOptions):
+    """Between which commits, what is looked for, and how each is run."""
+
+    heading = "Search"
+
+    good: Annotated[str, Option("branch, tag or commit that is fast, or correct", "REF")]
+    bad: Annotated[str, Option("later one that is slow, or wrong", "REF")]
+    slower: Annotated[
+        Share,
+        Option("smallest slowdown to look for; of less, the search says nothing", "PERCENT", "5%"),
+    ] = 0.05
+    for_: Annotated[
+        Literal["decode", "prefill"],
+        Option("phase whose time per token is compared", "DECODE|PREFILL"),
+    ] = "decode"
+    text_differs: Annotated[
+        bool, Option("find the first commit that writes another text than --good instead")
+    ] = False
+    source: Annotated[
+        str,
+        Option(
+            "address or folder of a llama.cpp repository",
+            "REPOSITORY",
+            "ggml-org on GitHub",
+            heading="Build",
+        ),
+    ] = UPSTREAM
+    model: Annotated[str, Option(MODEL, heading="Plan")] = "demo"
+    engine_args: Annotated[
+        str,
+        Option(
+            "more arguments for the engine, as one quoted string", "ARGUMENTS", heading="Engine"
+        ),
+    ] = ""
+
+
+@verb(BisectOptions)
+def bisect(options: BisectOptions) -> None:
+    """Find the commit of llama.cpp that made a model slower on a board.
+
+    Commits are tried in the order of git bisect. They run in turn with the good and the
+    bad one, so that a board that warms up does not decide; those that do not build are skipped.
+    If the run of the bad one fails, the first that fails is found. Ends with a text for an issue.
+    Repeating an interrupted command resumes it.
+    Example: armload bisect --board dayu200 --model m.gguf --good b6800 --bad b7000
+    """
+    import shlex
+
+    from armload.cli.present_bisect import bisect_and_present
+    from armload.core.errors import UsageError
+    from armload.fleet.bisect import Search
+    from armload.runs.request import Request
+
+    try:
+        extra = tuple(shlex.split(options.engine_args))
+    except ValueError as error:
+        raise UsageError(
+            f"--engine-args {options.engine_args}: {error}.", "Quote it as in a shell."
+        ) from error
+    if options.text_differs:
+        options.refuse(("slower", "for_"), "--text-differs", "Remove one.")
+    wish = Search(
+        good=options.good,
+        bad=options.bad,
+        model=options.model,
+        plan=options.part(Plan).model_copy(update={"extra": extra}),
+        metric=options.for_,
+        slower=options.slower,
+        text_differs=options.text_differs,
+    )
+    bisect_and_present(options.part(Request), wish, as_json=options.as_json)

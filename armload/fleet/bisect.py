@@ -1,0 +1,283 @@
+"""A search for the commit that made a model slower on a board, from where it stopped.
+
+It lies in ``bisections/<id>/``: ``bisection.json`` says what is looked for and what was found, and
+``journal.jsonl`` has one line for each sample. The runs themselves are runs like any other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Literal
+
+from armload import __version__
+from armload.analysis.bisection import EndsError, Found, Judged, Sample, Wanted, search
+from armload.analysis.run import Run
+from armload.bench.single import Combination, combination
+from armload.boards.board import load_board
+from armload.build.binary import Binary
+from armload.build.commit import Commit
+from armload.build.history import CommitHistory, CommitTitle
+from armload.build.repository import GitFailedError, UnreachableError
+from armload.build.source import choose
+from armload.core.errors import BuildError, DataError, InconclusiveError, UsageError
+from armload.core.ids import fingerprint_of, new_id
+from armload.core.journal import CommandHeader, CommandJournal, JournalKind
+from armload.core.progress import Progress, ProgressStep
+from armload.core.values import Value
+from armload.core.workspace import bisections_folder, data_names
+from armload.engines.completion import settings_of
+from armload.engines.job import SweepPoint
+from armload.engines.plan import Plan
+from armload.models.find import model_called
+from armload.runs.pipeline import execute
+from armload.runs.predicting import foresight
+from armload.runs.request import Request
+from armload.runs.session import Session, built, session
+
+Metric = Literal["decode", "prefill"]
+
+
+class Search(Value):
+    """What is looked for, and with which runs.
+
+    Attributes:
+        good, bad: branches, tags or commits of the repository that is the request's source.
+        model: as for ``model_called``.
+        plan: of every run.
+        metric: whose time per token is compared.
+        slower: the smallest slowdown that counts, 0.05 for 5%.
+        text_differs: look for another text instead.
+    """
+
+    good: str
+    bad: str
+    model: str
+    plan: Plan
+    metric: Metric
+    slower: float
+    text_differs: bool
+
+
+class Bisection(CommandHeader):
+    """A search that was begun.
+
+    Attributes:
+        fingerprint: a checksum over board, source, model, plan and what is looked for.
+        board, model: their names.
+        source: the repository's address for people.
+        plan: of every run.
+        is_ended: the same command begins another one.
+        found: what it ended with; none where there was nothing to find.
+        titles: of the commits that it tried or found.
+    """
+
+    format: Literal[1] = 1
+    board: str
+    model: str
+    source: str
+    metric: Metric
+    wanted: Wanted
+    plan: Plan
+    is_ended: bool = False
+    found: Found | None = None
+    titles: Mapping[str, CommitTitle] = {}
+
+
+class BisectionFolder(CommandJournal[Bisection, Sample]):
+    """A search with its samples."""
+
+    kind = JournalKind(
+        noun="bisection",
+        words=("bisect",),
+        header=Bisection,
+        entry=Sample,
+        root=bisections_folder,
+        make="armload bisect --good REF --bad REF",
+        repair="Use --new to start the search again; its runs are kept.",
+    )
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has ended."""
+        return self.header.is_ended
+
+    def end(self, found: Found | None = None, titles: Mapping[str, CommitTitle] = {}) -> None:
+        """Record that the search has ended, and with what."""
+        update = {"is_ended": True, "found": found, "titles": dict(titles)}
+        self.rewrite_header(self.header.model_copy(update=update))
+
+
+def bisect(
+    request: Request,
+    wish: Search,
+    progress: Progress,
+    *,
+    begun: Callable[[BisectionFolder], None],
+    said: Callable[[Judged, CommitTitle], None],
+) -> BisectionFolder:
+    """Find the first bad commit, and record each sample as soon as it is there.
+
+    What an interrupted command of the same kind has done is not done again, unless
+    ``request.new`` says so.
+
+    Args:
+        request: where, from which repository, and how it is built.
+        begun: is shown the search before its first run.
+        said: is told what was found out about each commit.
+
+    Raises:
+        EndsError: good and bad are not what they are called.
+        InconclusiveError: the runs differ too much to tell the two apart.
+        UsageError: there is no such ref, the repository is shallow, or a plan does not suit.
+        ArmloadError: as for ``session`` and ``execute``; repeating the command resumes from there.
+        KeyboardInterrupt: likewise.
+    """
+    load_board(request.board)  # a wrong name is reported before anything is downloaded
+    good, bad = (_commit(request, ref, progress) for ref in (wish.good, wish.bad))
+    history = CommitHistory(good.address)
+    history.fetch(good.commit, bad.commit, progress)
+    one = combination(model_called(wish.model, progress), wish.plan, progress)
+    with session(request, (), progress, settings=[settings_of(one.plan)]) as where:
+        header = _header(where, wish, good, bad, one)
+        journal = (
+            None if request.new else BisectionFolder.resume(header, progress)
+        ) or BisectionFolder.begin(header)
+        with journal.locked(progress):
+            begun(journal)
+            try:
+                with progress.step("Bisecting", unit="runs") as step:
+                    found = search(
+                        *(header.wanted, history, _Runner(journal, where, one, progress, step)),
+                        seed=header.fingerprint,
+                        said=lambda judged: said(judged, history.title(judged.commit)),
+                    )
+            except (EndsError, InconclusiveError):
+                journal.end()
+                raise
+            named = (*found.commits, *filter(None, [found.parent]))
+            tried = (each.commit for each in found.judged)
+            titles = {commit: history.title(commit) for commit in (*named, *tried)}
+            journal.end(found, titles)
+    return journal
+
+
+def _commit(request: Request, ref: str, progress: Progress) -> Commit:
+    source = None
+    if request.source not in data_names("toolchains/sources"):
+        source = choose(request.source, ref=ref, progress=progress)
+    if not isinstance(source, Commit):
+        raise UsageError(
+            f"--source {request.source}: this is an archive of one release.",
+            "Give the address or the folder of a llama.cpp repository.",
+        )
+    return source
+
+
+def _header(where: Session, wish: Search, good: Commit, bad: Commit, one: Combination) -> Bisection:
+    board = where.connection.board.name
+    request = where.request
+    wanted = Wanted(
+        good=good.commit, bad=bad.commit, slower=wish.slower, text_differs=wish.text_differs
+    )
+    now = datetime.now(UTC)
+    return Bisection(
+        id=new_id(now, "bisect", board),
+        fingerprint=fingerprint_of(
+            [
+                *(board, good.address.shown, one.model.sha256, one.plan.model_dump_json()),
+                *(wanted.model_dump_json(), wish.metric, request.compiler, request.on),
+                request.state.model_dump_json(),
+            ]
+        ),
+        started_utc=now.isoformat(timespec="seconds"),
+        armload=__version__,
+        board=board,
+        model=one.model.name,
+        source=good.address.shown,
+        metric=wish.metric,
+        wanted=wanted,
+        plan=one.plan,
+    )
+
+
+class _Runner:
+    """Builds commits and runs them; what the journal has already is not run again."""
+
+    def __init__(
+        self,
+        journal: BisectionFolder,
+        where: Session,
+        one: Combination,
+        progress: Progress,
+        step: ProgressStep,
+    ) -> None:
+        self._journal = journal
+        self._where = where
+        self._one = one
+        self._progress = progress
+        self._step = step
+        self._recorded = list(journal.entries)
+        self._asked = 0
+        self._builds: dict[str, Mapping[str, Binary]] = {}
+        # Only the first can be one that an interrupted command has left on the board.
+        self._new = where.request.new
+
+    def __call__(self, commit: str) -> Sample:
+        number, self._asked = self._asked, self._asked + 1
+        self._step.update(number, note=commit[:12])
+        if number < len(self._recorded):
+            recorded = self._recorded[number]
+            if recorded.commit != commit:
+                raise DataError(
+                    f"{self._journal.folder}: another armload began this search, and would go on "
+                    "differently.",
+                    "Use --new to start it again.",
+                )
+            return recorded
+        made = self._made(commit, number)
+        self._journal.append(made)
+        return made
+
+    def _made(self, commit: str, number: int) -> Sample:
+        request = self._where.request.model_copy(update={"ref": commit})
+        try:
+            if commit not in self._builds:
+                programs = (self._one.program,)
+                self._builds[commit] = built(request, programs, self._progress)
+            binaries = self._builds[commit]
+            engine = self._one.engine(binaries)
+        except (UnreachableError, GitFailedError):
+            raise
+        except (BuildError, UsageError) as error:
+            return Sample(commit=commit, failure=error.message, is_built=False)
+        where = replace(self._where, request=request, binaries=binaries)
+        run, _ = execute(
+            *(where, engine, self._progress),
+            new=self._new,
+            place=SweepPoint(sweep=self._journal.header.id, cell=0, round=number),
+            foresee=foresight(where, engine, self._progress),
+        )
+        self._new = True
+        return _sample(commit, run, self._journal.header.metric)
+
+
+def _sample(commit: str, run: Run, metric: Metric) -> Sample:
+    summary = run.summary
+    cost_s: float | None = None
+    if metric == "decode" and summary.token_s:
+        cost_s = summary.token_s.p50
+    elif metric == "prefill" and summary.prefill_tps:
+        cost_s = 1 / summary.prefill_tps
+    failure = run.exit.meaning if run.exit.status != 0 else ""
+    if not failure and cost_s is None:
+        failure = f"nothing of its {metric} was timed"
+    return Sample(
+        commit=commit,
+        run=run.id,
+        cost_s=cost_s,
+        text_sha256=hashlib.sha256(run.text.encode()).hexdigest(),
+        failure=failure,
+    )

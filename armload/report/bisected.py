@@ -1,0 +1,169 @@
+"""What a bisection found, for a terminal, as JSON, and as the text of an issue upstream."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from armload.analysis.bisection import Found, Judged
+from armload.analysis.run import Run
+from armload.analysis.statistics import Ratio
+from armload.build.history import CommitTitle
+from armload.core.values import counted, percentage
+from armload.fleet.bisect import Bisection, Metric
+from armload.report import formatting as words
+from armload.report.comparison import change, span
+from armload.report.layout import Details, Prose, whole
+
+_SHOWN = 12
+_RATES = {"decode": "tokens per second", "prefill": "prompt tokens per second"}
+
+
+class Bisected(Bisection):
+    """A search that has ended with a result.
+
+    Attributes:
+        issue: a text for the repository's issue tracker.
+    """
+
+    issue: str
+
+    @classmethod
+    def of(cls, header: Bisection, run: Run | None) -> Bisected:
+        """Add the text.
+
+        Args:
+            run: of the first bad commit; none where its folder is gone.
+        """
+        return cls(**dict(header), issue=issue_text(header, run))
+
+
+def judged_line(judged: Judged, title: CommitTitle) -> str:
+    """Say what was found out about a commit."""
+    figures = [f"{change(judged.ratio)} than good"] if judged.ratio is not None else []
+    if judged.pairs:
+        figures.append(f"{counted(judged.pairs, 'pair')} of runs")
+    if judged.reason:
+        figures.append(_one_line(judged.reason))
+    said = f" ({', '.join(figures)})" if figures else ""
+    return f"{judged.verdict:7} {judged.commit[:_SHOWN]} {title.subject}{said}"
+
+
+def bisected_view(header: Bisection, issue: str) -> Group:
+    """Lay out the commit that was found, how sure it is, and the text for an issue."""
+    found = header.found
+    assert found is not None  # noqa: S101 - the caller has one
+    rows = [("commit", _named(header, each)) for each in found.commits]
+    if found.parent:
+        rows.append(("parent", _named(header, found.parent)))
+    rows.append(("runs", f"{found.runs}, of {counted(len(found.judged) + 2, 'commit')}"))
+    views: list[RenderableType] = [
+        Prose(sentence(header), style="bold"),
+        Text(""),
+        Details(rows),
+        *(Prose(each, style="dim") for each in _remarks(found)),
+        Text(""),
+        Prose("Text for an issue:", style="dim"),
+        *(whole(line) for line in issue.split("\n")),
+        Text(""),
+    ]
+    return Group(*views)
+
+
+def sentence(header: Bisection) -> str:
+    """Say which commit it is, and what it did."""
+    found = header.found
+    assert found is not None  # noqa: S101 - the caller has one
+    if len(found.commits) > 1:
+        return (
+            f"One of {len(found.commits)} commits {_did(header, found)}; those between could not "
+            "be tested."
+        )
+    return f"{found.commits[0][:_SHOWN]} is the first commit that {_did(header, found)}."
+
+
+def _did(header: Bisection, found: Found) -> str:
+    if found.effect == "fails":
+        return "fails"
+    if found.effect == "text differs":
+        return "writes another text"
+    ratio = found.ratio or found.endpoints
+    whom = "its parent" if found.ratio else "the good one"
+    if ratio is None:
+        return "is slower"
+    return f"is slower: {header.metric} takes {_with_interval(ratio)} than with {whom}"
+
+
+def _with_interval(ratio: Ratio) -> str:
+    return f"{change(ratio.ratio)} (95% CI {span(ratio.low, ratio.high)})"
+
+
+def _remarks(found: Found) -> list[str]:
+    remarks = []
+    if found.error is not None:
+        remarks.append(
+            "The probability that a decision of this search is wrong is at most "
+            f"{percentage(found.error)}."
+        )
+    if not found.is_confirmed:
+        remarks.append(
+            "This commit alone is not slower than its parent by as much as --slower. Several "
+            "commits share the slowdown; here half of it is reached."
+        )
+    return remarks
+
+
+def issue_text(header: Bisection, run: Run | None) -> str:
+    """Return what a maintainer needs: commit, figures, machine, command, and the search's log."""
+    found = header.found
+    assert found is not None  # noqa: S101 - the caller has one
+    lines = [f"{sentence(header)}", ""]
+    lines += [f"- first bad commit: {_named(header, each)}" for each in found.commits]
+    if found.parent:
+        lines.append(f"- its parent: {_named(header, found.parent)}")
+    if found.parent_s and found.commit_s and found.ratio:
+        lines.append(
+            f"- {header.metric}: {_rate(header.metric, found.parent_s)} before, "
+            f"{_rate(header.metric, found.commit_s)} with it (time per token x"
+            f"{found.ratio.ratio:.3f}, 95% CI {found.ratio.low:.3f} to {found.ratio.high:.3f})"
+        )
+    if found.endpoints:
+        lines.append(
+            f"- bad against good: time per token x{found.endpoints.ratio:.3f} (95% CI "
+            f"{found.endpoints.low:.3f} to {found.endpoints.high:.3f})"
+        )
+    lines += _machine(run) if run is not None else [f"- model: {header.model}"]
+    lines += ["", "```", f"# good: {header.wanted.good}", f"# bad: {header.wanted.bad}"]
+    lines += [judged_line(each, header.titles[each.commit]) for each in found.judged]
+    lines += ["```", "", "Found by armload bisect."]
+    if found.error is not None:
+        lines[-1] = (
+            "Found by armload bisect: alternating runs, probability of a wrong decision at most "
+            f"{percentage(found.error)}."
+        )
+    return "\n".join(lines)
+
+
+def _rate(metric: Metric, cost_s: float) -> str:
+    return f"{1 / cost_s:.3g} {_RATES[metric]}"
+
+
+def _machine(run: Run) -> list[str]:
+    board, binary = run.board, run.binary
+    device = board.hardware or board.device or board.description or board.name
+    return [
+        f"- machine: {device}, {counted(board.cores, 'core')}, {' '.join(board.cpu_features)}",
+        f"- built for {binary.target} with {binary.compiler}",
+        f"- model: {words.model_name(run)}",
+        f"- command: {words.command(run)}",
+    ]
+
+
+def _named(header: Bisection, commit: str) -> str:
+    title = header.titles[commit]
+    return f"{commit} {title.subject} ({title.date})"
+
+
+def _one_line(reason: str) -> str:
+    line = " ".join(reason.split())
+    return f"{line[:97]}…" if len(line) > 98 else line.rstrip(".")

@@ -10,6 +10,7 @@ from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+TUTORIALS = ROOT / "docs" / "tutorials"
 
 _COMMAND = re.compile(r"(?:\$ )?(?:\S+=\S* )*(?:.+ && )?(?:\S+/)?((?:invoke|armload) [^|<>]+)")
 

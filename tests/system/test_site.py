@@ -87,6 +87,12 @@ def test_pages_and_styles_load_nothing_from_elsewhere(site: Path) -> None:
         assert re.findall(r"(?:@import|url\()\W*(?:https?:)?//[^)]*", style.read_text()) == []
 
 
+def test_the_tutorials_pictures_are_few_and_small() -> None:
+    sizes = [path.stat().st_size for path in (ROOT / "docs" / "tutorials").glob("*.png")]
+    assert 0 < len(sizes) <= 5
+    assert max(sizes) < 150_000
+
+
 @pytest.mark.parametrize(
     ("page", "added", "said"),
     [

@@ -16,6 +16,7 @@ FOLDER = Path(__file__).resolve().parent / "tutorials"
 
 PICTURES = {
     "run.png": ("runs/*-kitchen-SmolLM2*/report.html", "body", 1040),
+    "tradeoff.png": ("reports/tradeoff-*.html", "body", 760),
 }
 """Of which page in the workspace, the newest; of which part of it; at most how high."""
 

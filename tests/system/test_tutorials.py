@@ -81,17 +81,21 @@ def follow(reader: Person, page: str) -> None:
                 (reader.folder / name.removeprefix("# ")).write_text(content)
             elif language == "text":
                 assert labels(text) <= labels(said), said
-                names |= zip(ID.findall(text), ID.findall(said), strict=False)
+                names |= zip(ends_of_ids(text), ends_of_ids(said), strict=False)
             else:
                 for shown, here in names.items():
                     text = re.sub(rf"\b{shown}\b", here, text)
                 said = "".join(entered(reader, line, services) for line in text.splitlines())
 
 
+def ends_of_ids(text: str) -> list[str]:
+    return list(dict.fromkeys(ID.findall(text)))
+
+
 def labels(text: str) -> set[str]:
-    """Return the first cells of a table's rows, without the figures in them."""
+    """Return the first cells of a table's rows, without those that are figures."""
     rows = [re.split(r"\s{2,}", line.strip()) for line in text.splitlines()]
-    return {re.sub(r"\d+", "0", row[0]) for row in rows if len(row) > 1}
+    return {row[0] for row in rows if len(row) > 1 and not row[0][0].isdigit()}
 
 
 def entered(reader: Person, line: str, services: ExitStack) -> str:

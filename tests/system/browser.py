@@ -25,7 +25,7 @@ OPTIONS = (
     "--disable-component-update",
     "--disable-sync",
     "--hide-scrollbars",
-    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
 
 # Chromium expects the pipes at 3 and 4. They are copied first: one may lie where the other goes.
@@ -94,14 +94,18 @@ class Tab:
 
     def open(self, page: Path, *, width: int, scheme: Literal["light", "dark"] = "light") -> None:
         """Open a file in a window of that width; return when its charts are drawn."""
+        self.visit(page.as_uri(), width=width, scheme=scheme)
+        assert self.evaluate(_DRAWN) == []
+
+    def visit(self, url: str, *, width: int, scheme: Literal["light", "dark"] = "light") -> None:
+        """Open an address in a window of that width; return when it is loaded."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600},
         )
         self.prefer(scheme)
-        self.call("Page.navigate", {"url": page.as_uri()})
+        self.call("Page.navigate", {"url": url})
         self._wait_for("Page.loadEventFired")
-        assert self.evaluate(_DRAWN) == []
 
     def prefer(self, scheme: Literal["light", "dark"]) -> None:
         """Let the person prefer light or dark pages."""

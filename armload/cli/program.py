@@ -30,6 +30,7 @@ from armload.cli.verbs import (
     evaluation,
     exchange,
     fit,
+    init,
     load,
     model,
     serve,
@@ -44,6 +45,7 @@ from armload.core.validation_messages import did_you_mean
 namespace = Collection("armload")
 for verb in (
     bench.demo,
+    init.init,
     build.build,
     build.inspect,
     deploy.deploy,

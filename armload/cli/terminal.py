@@ -93,3 +93,21 @@ def confirm(question: str) -> bool:
         return Confirm.ask(Text(question), console=errors(), default=False)
     except EOFError:
         return False
+
+
+def ask(question: str, default: str = "") -> str:
+    """Ask a person for a word; Enter gives the default.
+
+    Raises:
+        EOFError: the input has ended.
+    """
+    from rich.prompt import Prompt
+
+    try:
+        answer = Prompt.ask(
+            Text(question), console=errors(), default=default, show_default=bool(default)
+        )
+    except (EOFError, KeyboardInterrupt):
+        errors().print()  # what is said next begins a line
+        raise
+    return answer.strip()

@@ -35,6 +35,7 @@ from armload.core.files import READ_REMEDY, is_about_network, is_refusal
 from armload.core.options import Declared, OptionGroup, declared_options
 
 Options = TypeVar("Options", bound=OptionGroup)
+Result = TypeVar("Result")
 
 read_positional_arguments()
 
@@ -86,14 +87,9 @@ class Verb(Task[Any]):
         self.times_called += 1
         try:
             options = self._read(kwargs)
-            while True:
-                try:
-                    result = self.body(options)
-                    sys.stdout.flush()
-                    return result
-                except ConnectError as error:
-                    if not _password_is_given(error):
-                        raise
+            result = with_password(lambda: self.body(options))
+            sys.stdout.flush()
+            return result
         except ArmloadError as error:
             raise failed(error) from error
         except KeyboardInterrupt:
@@ -263,6 +259,20 @@ def internal_error(error: Exception) -> ArmloadError:
     traceback.print_exception(error)
     what = " ".join(traceback.format_exception_only(error)[-1].split())
     return ArmloadError(f"Internal error: {what}", "Please report it with the lines above.")
+
+
+def with_password(work: Callable[[], Result]) -> Result:
+    """Do work that logs in to boards; again where one of them needs a password that is given now.
+
+    Raises:
+        ConnectError: as the work does, where a password is no help or not given.
+    """
+    while True:
+        try:
+            return work()
+        except ConnectError as error:
+            if not _password_is_given(error):
+                raise
 
 
 def _password_is_given(error: ConnectError) -> bool:

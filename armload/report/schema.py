@@ -98,8 +98,8 @@ REPEATED = Schema(
     name="repeated-run",
     format=FORMAT,
     value=RepeatedRun,
-    title="a run of bench or demo, with its repeats",
-    verbs=("bench", "demo"),
+    title="a run of bench, demo or init, with its repeats",
+    verbs=("bench", "demo", "init"),
 )
 ERROR = Schema(name="error", value=FailedDocument, title="an error, where a verb has no results")
 DOCUMENTS = (

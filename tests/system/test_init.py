@@ -1,0 +1,216 @@
+"""A workspace is set up question by question, at a terminal; an SSH server stands for the board."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from armload.boards.board import SshAddress
+from armload.report.input_schema import BOARD
+from tests.command_line import BIN
+from tests.person import Person
+from tests.servers import openssh
+from tests.waiting import wait_until
+
+HOST, NAME = "a virtual board, here):", "Name of the board"
+KEY, MODEL = "Is it the same? [y/n]", "Model to run"
+CTRL_C, CTRL_D = b"\x03", b"\x04"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[SshAddress]:
+    with openssh(tmp_path / "sshd") as address:
+        yield address
+
+
+@pytest.fixture
+def ann(tmp_path: Path) -> Person:
+    return Person(tmp_path / "ann")
+
+
+class Terminal:
+    """A command at a terminal of its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes], controller: int) -> None:
+        self.process = process
+        self.said = ""
+        self._controller = controller
+
+    def waits_for(self, prompt: str) -> None:
+        """Read until it asks for something; what was said before is forgotten."""
+        heard = ""
+        while prompt not in heard:
+            assert select.select([self._controller], [], [], 120)[0], heard
+            try:
+                heard += os.read(self._controller, 4096).decode().replace("\r\n", " ")
+            except OSError as error:
+                raise AssertionError(f"it ended before it asked {prompt!r}:\n{heard}") from error
+        self.said = heard
+        # Python forgets a signal that arrives between the prompt and the read of the answer.
+        asking = psutil.Process(self.process.pid)
+        wait_until(lambda: asking.status() == psutil.STATUS_SLEEPING)
+
+    def answers(self, answer: bytes) -> None:
+        os.write(self._controller, answer)
+
+    def ends(self) -> int:
+        """Return the exit status; ``said`` is then what was said since the last question."""
+        heard = b""
+        while self.process.poll() is None:  # who does not read what it shows makes it wait
+            if select.select([self._controller], [], [], 0.1)[0]:
+                with suppress(OSError):
+                    heard += os.read(self._controller, 4096)
+        self.said = heard.decode().replace("\r\n", " ")
+        assert "Traceback" not in self.said
+        return self.process.returncode
+
+
+@contextmanager
+def at_a_terminal(person: Person, *words: str) -> Iterator[Terminal]:
+    controller, terminal = pty.openpty()
+    process = subprocess.Popen(
+        ["setsid", "-c", str(BIN / "armload"), *words],
+        cwd=person.folder,
+        env={**person.environment, "COLUMNS": "300", "TERM": "xterm"},
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+    )
+    os.close(terminal)
+    try:
+        yield Terminal(process, controller)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(controller)
+
+
+def reached(address: SshAddress) -> tuple[str, ...]:
+    return ("--port", str(address.port), "--key", str(address.key))
+
+
+def files(person: Person) -> set[str]:
+    return {path.name for path in (person.folder / "boards").iterdir()}
+
+
+@pytest.mark.parametrize("key", [CTRL_C, CTRL_D], ids=["Ctrl-C", "end of input"])
+def test_interrupted_at_each_question_nothing_is_half_written_and_it_says_how_to_continue(
+    ann: Person, server: SshAddress, key: bytes
+) -> None:
+    words = ("init", *reached(server))
+    before = files(ann)
+    with at_a_terminal(ann, *words) as asked:
+        asked.waits_for(HOST)
+        asked.answers(key)
+        assert asked.ends() == 130
+        assert f"To continue: armload init {' '.join(reached(server))} " in asked.said
+    host = f"{server.user}@127.0.0.1"
+    with at_a_terminal(ann, *words) as asked:
+        asked.waits_for(HOST)
+        asked.answers(f"{host}\n".encode())
+        asked.waits_for(NAME)
+        asked.answers(key)
+        assert asked.ends() == 130
+        assert f"armload init --host {host} {' '.join(reached(server))} " in asked.said
+    with at_a_terminal(ann, *words, "--host", host) as asked:
+        asked.waits_for(f"{NAME} (my-board)")
+        asked.answers(b"kitchen\n")
+        asked.waits_for(KEY)
+        asked.answers(key)
+        assert asked.ends() == (130 if key == CTRL_C else 2)
+        named = f"armload init --host {host} {' '.join(reached(server))} --name kitchen"
+        assert named in asked.said
+        assert files(ann) == before
+    with at_a_terminal(ann, *words, "--host", host, "--name", "kitchen") as asked:
+        asked.waits_for(KEY)
+        asked.answers(b"y\n")
+        asked.waits_for(MODEL)
+        asked.answers(key)
+        assert asked.ends() == 130
+        assert named in asked.said
+    assert files(ann) == before | {"kitchen.yaml", BOARD.file_name}
+    whole = (ann.folder / "boards" / "kitchen.yaml").read_text()
+    assert whole.startswith(BOARD.comment)
+    assert yaml.safe_load(whole)["reach"]["user"] == server.user
+    with at_a_terminal(ann, *words, "--host", host) as asked:
+        asked.waits_for(MODEL)
+        assert "Using boards/kitchen.yaml" in asked.said
+        asked.answers(key)
+        assert asked.ends() == 130
+    assert (ann.folder / "boards" / "kitchen.yaml").read_text() == whole
+
+
+def test_an_answer_that_makes_no_sense_is_asked_for_again(ann: Person, server: SshAddress) -> None:
+    with at_a_terminal(ann, "init", *reached(server), "--yes", "--host", "127.0.0.1@") as asked:
+        assert asked.ends() == 2
+        assert "names no host" in asked.said
+    with at_a_terminal(ann, "init", *reached(server)) as asked:
+        asked.waits_for(HOST)
+        asked.answers(f"{server.user}@\n".encode())
+        asked.waits_for(HOST)
+        assert "names no host" in asked.said
+        asked.answers(f"{server.user}@127.0.0.1\n".encode())
+        asked.waits_for(NAME)
+        asked.answers(b"mine\n")
+        asked.waits_for(NAME)
+        assert "already a board named 'mine'" in asked.said
+        asked.answers(b"\n")
+        asked.waits_for(KEY)
+        asked.answers(b"\n")  # a key that nobody has compared is not pinned
+        assert asked.ends() == 2
+        assert "Nothing was pinned" in asked.said
+        assert "--name my-board" in asked.said
+    with at_a_terminal(ann, "init") as asked:
+        asked.waits_for(HOST)
+        asked.answers(b"\n")
+        asked.waits_for(f"{MODEL} (demo)")
+        asked.answers(b"no-such.gguf\n")
+        asked.waits_for(f"{MODEL} (demo)")
+        assert "no-such.gguf" in asked.said
+        asked.answers(CTRL_C)
+        assert asked.ends() == 130
+    assert yaml.safe_load((ann.folder / "boards" / "virtual.yaml").read_text()) == {
+        "extends": "virtual"
+    }
+
+
+def test_without_a_terminal_it_says_which_options_to_give(ann: Person) -> None:
+    before = files(ann)
+    refused = ann.types("init", "--host", "kitchen", status=2)
+    assert "no terminal to ask for --name, --model on" in refused.stderr
+    assert "--yes" in refused.stderr
+    alone = ann.types("init", "--port", "22", "--yes", status=2)
+    assert "--port cannot be combined with a virtual board" in alone.stderr
+    assert files(ann) == before
+
+
+def test_a_board_that_does_not_answer_leaves_nothing(ann: Person) -> None:
+    before = files(ann)
+    words = ("--host", "127.0.0.1", "--port", "1", "--name", "kitchen", "--model", "random")
+    refused = ann.types("init", *words, status=6)
+    assert "Then continue: armload init --host 127.0.0.1 --port 1 --name kitchen" in refused.stderr
+    assert files(ann) == before
+
+
+@pytest.mark.build
+@pytest.mark.machine
+def test_a_board_is_set_up_and_runs_its_first_model(ann: Person) -> None:
+    run = json.loads(ann.types("init", "--model", "random", "--yes", "--json").stdout)
+    assert run["board"]["name"] == "virtual"
+    up = json.loads(ann.types("board.up", "--board", "virtual", "--json").stdout)
+    address = ("--port", str(up["port"]), "--key", up["key"], "--host", f"{up['user']}@127.0.0.1")
+    done = ann.types("init", *address, "--name", "kitchen", "--model", "random", "--yes")
+    assert "Run it again: armload bench --board kitchen --model random" in done.stderr
+    assert "time per token" in done.stdout
+    (kept,) = ann.runs.glob("*-kitchen-*/run.json")
+    assert json.loads(kept.read_text())["exit"]["status"] == 0

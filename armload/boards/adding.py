@@ -61,9 +61,8 @@ def new_name(host: str) -> str:
     is_address = ":" in host or host.replace(".", "").isdigit()
     stem = "my-board" if is_address or not _NAME.fullmatch(first) else first
     taken = data_names("boards")
-    return next(
-        name for name in (stem, *(f"{stem}-{n}" for n in itertools.count(2))) if name not in taken
-    )
+    others = (f"{stem}-{number}" for number in itertools.count(2))
+    return next(name for name in itertools.chain([stem], others) if name not in taken)
 
 
 def write_virtual(comment: str) -> Path:

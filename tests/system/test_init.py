@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import subprocess
 from collections.abc import Iterator
@@ -38,6 +39,11 @@ def ann(tmp_path: Path) -> Person:
     return Person(tmp_path / "ann")
 
 
+def words(text: str) -> str:
+    """Return a text without the ends of its lines, wherever the terminal's width put them."""
+    return re.sub(r"\s+", " ", text)
+
+
 class Terminal:
     """A command at a terminal of its own."""
 
@@ -50,9 +56,9 @@ class Terminal:
         """Read until it asks for something; what was said before is forgotten."""
         heard = ""
         while prompt not in heard:
-            assert select.select([self._controller], [], [], 120)[0], heard
+            assert select.select([self._controller], [], [], 60)[0], heard
             try:
-                heard += os.read(self._controller, 4096).decode().replace("\r\n", " ")
+                heard = words(heard + os.read(self._controller, 4096).decode())
             except OSError as error:
                 raise AssertionError(f"it ended before it asked {prompt!r}:\n{heard}") from error
         self.said = heard
@@ -70,18 +76,18 @@ class Terminal:
             if select.select([self._controller], [], [], 0.1)[0]:
                 with suppress(OSError):
                     heard += os.read(self._controller, 4096)
-        self.said = heard.decode().replace("\r\n", " ")
+        self.said = words(heard.decode())
         assert "Traceback" not in self.said
         return self.process.returncode
 
 
 @contextmanager
-def at_a_terminal(person: Person, *words: str) -> Iterator[Terminal]:
+def at_a_terminal(person: Person, *command: str) -> Iterator[Terminal]:
     controller, terminal = pty.openpty()
     process = subprocess.Popen(
-        ["setsid", "-c", str(BIN / "armload"), *words],
+        ["setsid", "-c", str(BIN / "armload"), *command],
         cwd=person.folder,
-        env={**person.environment, "COLUMNS": "300", "TERM": "xterm"},
+        env={**person.environment, "COLUMNS": "300", "TERM": "dumb"},
         stdin=terminal,
         stdout=terminal,
         stderr=terminal,
@@ -107,22 +113,22 @@ def files(person: Person) -> set[str]:
 def test_interrupted_at_each_question_nothing_is_half_written_and_it_says_how_to_continue(
     ann: Person, server: SshAddress, key: bytes
 ) -> None:
-    words = ("init", *reached(server))
+    command = ("init", *reached(server))
     before = files(ann)
-    with at_a_terminal(ann, *words) as asked:
+    with at_a_terminal(ann, *command) as asked:
         asked.waits_for(HOST)
         asked.answers(key)
         assert asked.ends() == 130
         assert f"To continue: armload init {' '.join(reached(server))} " in asked.said
     host = f"{server.user}@127.0.0.1"
-    with at_a_terminal(ann, *words) as asked:
+    with at_a_terminal(ann, *command) as asked:
         asked.waits_for(HOST)
         asked.answers(f"{host}\n".encode())
         asked.waits_for(NAME)
         asked.answers(key)
         assert asked.ends() == 130
         assert f"armload init --host {host} {' '.join(reached(server))} " in asked.said
-    with at_a_terminal(ann, *words, "--host", host) as asked:
+    with at_a_terminal(ann, *command, "--host", host) as asked:
         asked.waits_for(f"{NAME} (my-board)")
         asked.answers(b"kitchen\n")
         asked.waits_for(KEY)
@@ -131,7 +137,7 @@ def test_interrupted_at_each_question_nothing_is_half_written_and_it_says_how_to
         named = f"armload init --host {host} {' '.join(reached(server))} --name kitchen"
         assert named in asked.said
         assert files(ann) == before
-    with at_a_terminal(ann, *words, "--host", host, "--name", "kitchen") as asked:
+    with at_a_terminal(ann, *command, "--host", host, "--name", "kitchen") as asked:
         asked.waits_for(KEY)
         asked.answers(b"y\n")
         asked.waits_for(MODEL)
@@ -142,7 +148,7 @@ def test_interrupted_at_each_question_nothing_is_half_written_and_it_says_how_to
     whole = (ann.folder / "boards" / "kitchen.yaml").read_text()
     assert whole.startswith(BOARD.comment)
     assert yaml.safe_load(whole)["reach"]["user"] == server.user
-    with at_a_terminal(ann, *words, "--host", host) as asked:
+    with at_a_terminal(ann, *command, "--host", host) as asked:
         asked.waits_for(MODEL)
         assert "Using boards/kitchen.yaml" in asked.said
         asked.answers(key)
@@ -196,8 +202,8 @@ def test_without_a_terminal_it_says_which_options_to_give(ann: Person) -> None:
 
 def test_a_board_that_does_not_answer_leaves_nothing(ann: Person) -> None:
     before = files(ann)
-    words = ("--host", "127.0.0.1", "--port", "1", "--name", "kitchen", "--model", "random")
-    refused = ann.types("init", *words, status=6)
+    options = ("--host", "127.0.0.1", "--port", "1", "--name", "kitchen", "--model", "random")
+    refused = ann.types("init", *options, status=6)
     assert "Then continue: armload init --host 127.0.0.1 --port 1 --name kitchen" in refused.stderr
     assert files(ann) == before
 

@@ -115,6 +115,7 @@ def test_interrupted_at_each_question_nothing_is_half_written_and_it_says_how_to
 ) -> None:
     command = ("init", *reached(server))
     before = files(ann)
+    ann.environment["HF_HUB_OFFLINE"] = "1"
     with at_a_terminal(ann, *command) as asked:
         asked.waits_for(HOST)
         asked.answers(key)
@@ -149,8 +150,12 @@ def test_interrupted_at_each_question_nothing_is_half_written_and_it_says_how_to
     assert whole.startswith(BOARD.comment)
     assert yaml.safe_load(whole)["reach"]["user"] == server.user
     with at_a_terminal(ann, *command, "--host", host) as asked:
-        asked.waits_for(MODEL)
+        asked.waits_for(f"{MODEL} (hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF:")
         assert "Using boards/kitchen.yaml" in asked.said
+        assert "Models that fit on kitchen" in asked.said
+        asked.answers(b"\n")
+        asked.waits_for(f"{MODEL} (demo)")
+        assert "HF_HUB_OFFLINE is set" in asked.said
         asked.answers(key)
         assert asked.ends() == 130
     assert (ann.folder / "boards" / "kitchen.yaml").read_text() == whole
@@ -209,14 +214,10 @@ def test_a_board_that_does_not_answer_leaves_nothing(ann: Person) -> None:
 
 
 @pytest.mark.build
-@pytest.mark.machine
-def test_a_board_is_set_up_and_runs_its_first_model(ann: Person) -> None:
-    run = json.loads(ann.types("init", "--model", "random", "--yes", "--json").stdout)
-    assert run["board"]["name"] == "virtual"
-    up = json.loads(ann.types("board.up", "--board", "virtual", "--json").stdout)
-    address = ("--port", str(up["port"]), "--key", up["key"], "--host", f"{up['user']}@127.0.0.1")
-    done = ann.types("init", *address, "--name", "kitchen", "--model", "random", "--yes")
-    assert "Run it again: armload bench --board kitchen --model random" in done.stderr
-    assert "time per token" in done.stdout
-    (kept,) = ann.runs.glob("*-kitchen-*/run.json")
-    assert json.loads(kept.read_text())["exit"]["status"] == 0
+def test_without_a_host_the_virtual_board_runs_the_model(ann: Person) -> None:
+    ann.add_emulated("virtual")
+    done = ann.types("init", "--model", "like:stories260k:F32", "--yes")
+    assert "armload bench --board virtual --model like:stories260k:F32" in done.stderr
+    assert "tokens/s" in done.stdout
+    records = [json.loads(path.read_text()) for path in ann.runs.glob("*/run.json")]
+    assert {(run["board"]["name"], run["exit"]["status"]) for run in records} == {("virtual", 0)}

@@ -213,6 +213,7 @@ def _with_model(options: InitOptions, board: Board) -> InitOptions:
         return options
     offered = first_models(board, Plan())[:_MOST_MODELS]
     if offered:
+        terminal.say(f"Models that fit on {board.name}, with predicted times:")
         terminal.say(models_table(offered))
     default = offered[0].model if offered else DEMO
     while True:

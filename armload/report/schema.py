@@ -1,4 +1,4 @@
-"""The published JSON schemas: of what ``--json`` prints, and of the plan files of a person."""
+"""The published JSON schemas: of what ``--json`` prints, and of a person's files of options."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ from armload.report.sweep import SweptCells
 from armload.report.tuning.side_by_side import TunedBoard
 from armload.runs.placing import Deployed
 from armload.serving.listing import RunningService
+from armload.tuning.choices import SearchSpace
 from armload.tuning.comparison import TuningComparison
 from armload.tuning.record import TuningDocument
 
@@ -87,6 +88,10 @@ class Schema:
 
 
 PLAN = Schema(name="plan", value=Options, title="armload plan file", mode="validation")
+SPACE = Schema(
+    name="space", value=SearchSpace, title="armload search space (tune)", mode="validation"
+)
+INPUTS = (PLAN, SPACE)
 RUN = Schema(
     name="run",
     format=FORMAT,
@@ -232,5 +237,5 @@ DOCUMENTS = (
 
 
 if __name__ == "__main__":
-    for each in (PLAN, *DOCUMENTS):
+    for each in (*INPUTS, *DOCUMENTS):
         (Path(sys.argv[1]) / each.file_name).write_text(each.text(), encoding="utf-8")

@@ -14,7 +14,7 @@ from invoke.exceptions import Exit
 from invoke.parser.argument import Argument
 from invoke.tasks import Task
 
-from armload.cli.configuration import Default, defaults_of
+from armload.cli.configuration import Default, defaults_of, typed_with_defaults
 from armload.cli.positional import read_positional_arguments
 from armload.cli.streams import (
     STANDARD_OUTPUT,
@@ -139,17 +139,8 @@ class Verb(Task[Any]):
                 f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing.",
                 f"Example: {example}",
             )
-        try:
-            return self.options.typed(
-                {field: word for field, word in given.items() if word}, usual=defaults.keys()
-            )
-        except UsageError as error:
-            named = [
-                f"{each.option.shown} comes from {each.place}."
-                for each in defaults.values()
-                if each.option.shown in f"{error.message} {error.remedy}".replace(":", " ").split()
-            ]
-            raise UsageError(error.message, " ".join((error.remedy, *named)).strip()) from error
+        words = {field: word for field, word in given.items() if word}
+        return typed_with_defaults(self.options, words, defaults)
 
 
 def verb(options: type[Options], name: str = "") -> Callable[[Callable[[Options], None]], Verb]:

@@ -20,7 +20,7 @@ from armload.boards.board import SshAddress
 from armload.report.input_schema import BOARD
 from tests.command_line import BIN
 from tests.person import Person
-from tests.servers import openssh
+from tests.servers import dropbear, openssh
 from tests.waiting import wait_until
 
 HOST, NAME = "a virtual board, here):", "Name of the board"
@@ -195,6 +195,35 @@ def test_an_answer_that_makes_no_sense_is_asked_for_again(ann: Person, server: S
     }
 
 
+def test_a_password_is_asked_for_once_and_no_answer_is_lost(ann: Person, tmp_path: Path) -> None:
+    with dropbear(tmp_path / "s", shell="mksh", tools="toybox", password="correct horse") as server:
+        known = ann.home / ".ssh" / "known_hosts"
+        known.write_text(f"[127.0.0.1]:{server.port} {server.host_key}\n")
+        command = ("init", "--port", str(server.port))
+        before = files(ann)
+        for key, status in ((CTRL_C, 130), (CTRL_D, 6)):
+            with at_a_terminal(ann, *command, "--host", "root@127.0.0.1") as asked:
+                asked.waits_for(NAME)
+                asked.answers(b"kitchen\n")
+                asked.waits_for("Password: ")
+                asked.answers(key)
+                assert asked.ends() == status
+                assert f"--port {server.port} --name kitchen" in asked.said
+            assert files(ann) == before
+        with at_a_terminal(ann, *command) as asked:
+            asked.waits_for(HOST)
+            asked.answers(b"root@127.0.0.1\n")
+            asked.waits_for(NAME)
+            asked.answers(b"kitchen\n")
+            asked.waits_for("Password: ")
+            asked.answers(b"correct horse\n")
+            asked.waits_for(MODEL)
+            assert HOST not in asked.said
+            asked.answers(CTRL_C)
+            assert asked.ends() == 130
+        assert files(ann) == before | {"kitchen.yaml", BOARD.file_name}
+
+
 def test_without_a_terminal_it_says_which_options_to_give(ann: Person) -> None:
     before = files(ann)
     refused = ann.types("init", "--host", "kitchen", status=2)
@@ -218,6 +247,6 @@ def test_without_a_host_the_virtual_board_runs_the_model(ann: Person) -> None:
     ann.add_emulated("virtual")
     done = ann.types("init", "--model", "like:stories260k:F32", "--yes")
     assert "armload bench --board virtual --model like:stories260k:F32" in done.stderr
-    assert "tokens/s" in done.stdout
     records = [json.loads(path.read_text()) for path in ann.runs.glob("*/run.json")]
     assert {(run["board"]["name"], run["exit"]["status"]) for run in records} == {("virtual", 0)}
+    assert any(run["id"] in done.stdout for run in records)

@@ -10,7 +10,7 @@ from armload.bench.options import MODEL
 from armload.cli.new_board import HOST_HELP, NewBoardOptions, add_board, added_sentence
 from armload.cli.options import OutputOptions
 from armload.cli.verb import show_error, verb, with_password
-from armload.core.errors import ArmloadError, InterruptionError, UsageError
+from armload.core.errors import ArmloadError, ConnectError, InterruptionError, UsageError
 from armload.core.options import Option, declared_options
 from armload.runs.request import Waiting
 
@@ -73,11 +73,12 @@ def init(options: InitOptions) -> None:
         board = load_board(VIRTUAL)
     with _continued(options):
         options = _with_model(options, board)
+    request = options.part(Request).model_copy(update={"board": board.name})
     with _continued(options):
-        repeat_and_present(
-            options.part(Request).model_copy(update={"board": board.name}),
-            *(options.model, Plan(), Precision()),
-            as_json=options.as_json,
+        with_password(
+            lambda: repeat_and_present(
+                *(request, options.model, Plan(), Precision()), as_json=options.as_json
+            )
         )
     terminal.say(
         f"Run it again: armload bench --board {board.name} --model {options.model}. See what else "
@@ -108,7 +109,10 @@ def _continued(options: InitOptions) -> Iterator[None]:
     except UsageError:  # the same answers would fail again
         raise
     except ArmloadError as error:
-        error.remedy = f"{error.remedy} Then continue: {_command(options)}".strip()
+        remedy = f"{error.remedy} Then continue: {_command(options)}".strip()
+        if isinstance(error, ConnectError):  # nobody is asked for a password a second time
+            raise ConnectError(error.message, remedy) from error
+        error.remedy = remedy
         raise
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
 from pathlib import Path, PurePosixPath
 
@@ -11,12 +13,15 @@ from armload.boards.board import USUAL_FOLDERS, Board, SshReach, load_board
 from armload.boards.hardware import ChosenHardware, load_hardware, recognised
 from armload.boards.host import Host
 from armload.boards.probe import Probe, clusters_of, probe
-from armload.core.errors import BoardError, UsageError
+from armload.core.errors import BoardError, DataError, DiskError, UsageError
 from armload.core.files import write_whole
 from armload.core.progress import Progress
 from armload.core.workspace import data_names, workspace
 
 ANY_TARGET = "armv8-generic"
+
+VIRTUAL = "virtual"
+"""The board that needs no hardware, and that verbs take where none is named."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -38,6 +43,43 @@ def check_new(name: str) -> Path:
             "Choose another name, or edit its file in boards/.",
         )
     return workspace() / "boards" / f"{name}.yaml"
+
+
+def added_before(reach: SshReach) -> Board | None:
+    """Return the workspace's board that is reached so; none where there is none."""
+    for path in sorted((workspace() / "boards").glob("*.yaml")):
+        with contextlib.suppress(DataError, DiskError):
+            board = load_board(path.stem)
+            if board.reach == reach:
+                return board
+    return None
+
+
+def new_name(host: str) -> str:
+    """Propose what a board is called that is reached at a host, so that ``check_new`` takes it."""
+    first = host.partition(".")[0]
+    is_address = ":" in host or host.replace(".", "").isdigit()
+    stem = "my-board" if is_address or not _NAME.fullmatch(first) else first
+    taken = data_names("boards")
+    others = (f"{stem}-{number}" for number in itertools.count(2))
+    return next(name for name in itertools.chain([stem], others) if name not in taken)
+
+
+def write_virtual(comment: str) -> Path:
+    """Make this folder a workspace with a virtual board of its own; return the board's file.
+
+    Args:
+        comment: its first line.
+
+    Raises:
+        DiskError: it cannot be written.
+    """
+    path = workspace() / "boards" / f"{VIRTUAL}.yaml"
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = f"{comment}# What is not here is as in the board that comes with armload.\n"
+        write_whole(path, f"{text}extends: {VIRTUAL}\n".encode())
+    return path
 
 
 def unprobed(name: str, reach: SshReach) -> Board:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from armload.core.errors import DataError
+from armload.core.errors import DataError, UsageError
 from armload.core.files import unreadable
 from armload.core.options import FILTER, Declared, declared_options
 from armload.core.validation_messages import did_you_mean
@@ -93,6 +93,48 @@ def all_defaults() -> list[Default]:
             raise DataError(f"{file}: [tool.armload] must be a table.", _EXAMPLE)
         found += sorted(_tables(file, "", content), key=lambda each: each.verb == ALL)
     return found
+
+
+def typed_with_defaults(
+    options: type[OptionGroup],
+    words: Mapping[str, str | bool | list[str]],
+    defaults: Mapping[str, Default],
+) -> OptionGroup:
+    """Read words, some of which are a person's defaults.
+
+    Raises:
+        UsageError: a value is not allowed; says so, and which file it comes from.
+    """
+    try:
+        return options.typed(words, usual=defaults.keys())
+    except UsageError as error:
+        named = [
+            f"{each.option.shown} comes from {each.place}."
+            for each in defaults.values()
+            if each.option.shown in f"{error.message} {error.remedy}".replace(":", " ").split()
+        ]
+        raise UsageError(error.message, " ".join((error.remedy, *named)).strip()) from error
+
+
+def check_defaults(verb: str) -> None:
+    """Refuse defaults of a verb whose values are not allowed.
+
+    Raises:
+        UsageError, DataError, DiskError: as for ``typed_with_defaults`` and ``defaults_of``.
+    """
+    from pydantic import create_model
+
+    defaults = defaults_of(verb)
+    options = VERBS[verb]
+    missing: dict[str, Any] = {
+        field: (Any, None)
+        for field, info in options.model_fields.items()
+        if info.is_required() and field not in defaults
+    }
+    words = {field: each.word for field, each in defaults.items() if each.word}
+    typed_with_defaults(
+        create_model(options.__name__, __base__=options, **missing), words, defaults
+    )
 
 
 _EXAMPLE = "Example: [bench] on one line, and board = 'kitchen' on the next."

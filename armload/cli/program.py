@@ -31,6 +31,7 @@ from armload.cli.verbs import (
     evaluation,
     exchange,
     fit,
+    init,
     load,
     model,
     serve,
@@ -45,6 +46,7 @@ from armload.core.validation_messages import did_you_mean
 namespace = Collection("armload")
 for verb in (
     bench.demo,
+    init.init,
     build.build,
     build.inspect,
     deploy.deploy,

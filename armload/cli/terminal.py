@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -90,6 +91,31 @@ def confirm(question: str) -> bool:
     from rich.prompt import Confirm
 
     try:
-        return Confirm.ask(Text(question), console=errors(), default=False)
+        with _asking():
+            return Confirm.ask(Text(question), console=errors(), default=False)
     except EOFError:
         return False
+
+
+def ask(question: str, default: str = "") -> str:
+    """Ask a person for a word; Enter gives the default.
+
+    Raises:
+        EOFError: the input has ended.
+    """
+    from rich.prompt import Prompt
+
+    with _asking():
+        answer = Prompt.ask(
+            Text(question), console=errors(), default=default, show_default=bool(default)
+        )
+    return answer.strip()
+
+
+@contextmanager
+def _asking() -> Iterator[None]:
+    try:
+        yield
+    except (EOFError, KeyboardInterrupt):
+        errors().print()  # what is said next begins a line
+        raise

@@ -14,7 +14,7 @@ from invoke.exceptions import Exit
 from invoke.parser.argument import Argument
 from invoke.tasks import Task
 
-from armload.cli.configuration import Default, defaults_of
+from armload.cli.configuration import Default, defaults_of, typed_with_defaults
 from armload.cli.positional import read_positional_arguments
 from armload.cli.streams import (
     STANDARD_OUTPUT,
@@ -35,6 +35,7 @@ from armload.core.files import READ_REMEDY, is_about_network, is_refusal
 from armload.core.options import Declared, OptionGroup, declared_options
 
 Options = TypeVar("Options", bound=OptionGroup)
+Result = TypeVar("Result")
 
 read_positional_arguments()
 
@@ -86,14 +87,9 @@ class Verb(Task[Any]):
         self.times_called += 1
         try:
             options = self._read(kwargs)
-            while True:
-                try:
-                    result = self.body(options)
-                    sys.stdout.flush()
-                    return result
-                except ConnectError as error:
-                    if not _password_is_given(error):
-                        raise
+            result = with_password(lambda: self.body(options))
+            sys.stdout.flush()
+            return result
         except ArmloadError as error:
             raise failed(error) from error
         except KeyboardInterrupt:
@@ -143,17 +139,8 @@ class Verb(Task[Any]):
                 f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing.",
                 f"Example: {example}",
             )
-        try:
-            return self.options.typed(
-                {field: word for field, word in given.items() if word}, usual=defaults.keys()
-            )
-        except UsageError as error:
-            named = [
-                f"{each.option.shown} comes from {each.place}."
-                for each in defaults.values()
-                if each.option.shown in f"{error.message} {error.remedy}".replace(":", " ").split()
-            ]
-            raise UsageError(error.message, " ".join((error.remedy, *named)).strip()) from error
+        words = {field: word for field, word in given.items() if word}
+        return typed_with_defaults(self.options, words, defaults)
 
 
 def verb(options: type[Options], name: str = "") -> Callable[[Callable[[Options], None]], Verb]:
@@ -263,6 +250,20 @@ def internal_error(error: Exception) -> ArmloadError:
     traceback.print_exception(error)
     what = " ".join(traceback.format_exception_only(error)[-1].split())
     return ArmloadError(f"Internal error: {what}", "Please report it with the lines above.")
+
+
+def with_password(work: Callable[[], Result]) -> Result:
+    """Do work that logs in to boards; again where one of them needs a password that is given now.
+
+    Raises:
+        ConnectError: as the work does, where a password is no help or not given.
+    """
+    while True:
+        try:
+            return work()
+        except ConnectError as error:
+            if not _password_is_given(error):
+                raise
 
 
 def _password_is_given(error: ConnectError) -> bool:

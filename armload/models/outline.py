@@ -99,6 +99,15 @@ def load_outline(name: str) -> Outline:
     return load_named(OUTLINES, name, Outline)
 
 
+def outline_called(name: str) -> Outline:
+    """Return the outline of a model that has a shape or an outline of that name.
+
+    Raises:
+        UsageError, DataError: as for ``load_outline`` and ``load_shape``.
+    """
+    return load_outline(name) if is_outlined(name) else outline_of_shape(name, load_shape(name))
+
+
 def is_outlined(name: str) -> bool:
     """Say whether only the header of a model is known, and none of random weights can be made."""
     return name not in data_names(SHAPES) and name in data_names(OUTLINES)

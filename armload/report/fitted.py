@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from armload.analysis.wording.predictions import memory_source, per_token
+from armload.analysis.wording.predictions import FittedModel, memory_source, per_token
 from armload.bench.fitting import BoardsFit, Fit
 from armload.core.values import format_bytes
 from armload.engines.prediction import Expected, Prediction
@@ -36,6 +36,13 @@ def fit_view(fit: Fit) -> Group:
 
 def listing_view(fit: Fit) -> Group:
     """Lay out many models in one table: size, verdict, memory and times, then the choice."""
+    predictions = [each.prediction for each in fit.models]
+    table = models_table(fit.models)
+    return _with_notes([table, Text(""), Prose(_MEMORY)], predictions, fit.recommendation)
+
+
+def models_table(models: Sequence[FittedModel]) -> Table:
+    """Lay out models with size, verdict, memory and times."""
     table = Table(
         Column(heading="model", below=""),
         Column(heading="parameters\n(active)", is_number=True),
@@ -44,7 +51,7 @@ def listing_view(fit: Fit) -> Group:
         Column(heading="per token", is_number=True),
         Column(heading="first\ntoken", is_number=True),
     )
-    for each in fit.models:
+    for each in models:
         found = each.prediction
         table.add(
             Text(each.model.removeprefix(LIKE), style="bold"),
@@ -54,8 +61,7 @@ def listing_view(fit: Fit) -> Group:
             _about(found.token_s),
             _about(found.ttft_s),
         )
-    predictions = [each.prediction for each in fit.models]
-    return _with_notes([table, Text(""), Prose(_MEMORY)], predictions, fit.recommendation)
+    return table
 
 
 def boards_view(found: BoardsFit, heading: str = "board") -> Group:

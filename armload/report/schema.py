@@ -1,4 +1,4 @@
-"""The published JSON schemas: of what ``--json`` prints, and of the plan files of a person."""
+"""The published JSON schemas: of what ``--json`` prints, and of a person's files of options."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ from armload.report.sweep import SweptCells
 from armload.report.tuning.side_by_side import TunedBoard
 from armload.runs.placing import Deployed
 from armload.serving.listing import RunningService
+from armload.tuning.choices import SearchSpace
 from armload.tuning.comparison import TuningComparison
 from armload.tuning.record import TuningDocument
 
@@ -88,6 +89,10 @@ class Schema:
 
 
 PLAN = Schema(name="plan", value=Options, title="armload plan file", mode="validation")
+SPACE = Schema(
+    name="space", value=SearchSpace, title="armload search space (tune)", mode="validation"
+)
+INPUTS = (PLAN, SPACE)
 RUN = Schema(
     name="run",
     format=FORMAT,
@@ -99,8 +104,8 @@ REPEATED = Schema(
     name="repeated-run",
     format=FORMAT,
     value=RepeatedRun,
-    title="a run of bench or demo, with its repeats",
-    verbs=("bench", "demo"),
+    title="a run of bench, demo or init, with its repeats",
+    verbs=("bench", "demo", "init"),
 )
 ERROR = Schema(name="error", value=FailedDocument, title="an error, where a verb has no results")
 DOCUMENTS = (
@@ -239,5 +244,5 @@ DOCUMENTS = (
 
 
 if __name__ == "__main__":
-    for each in (PLAN, *DOCUMENTS):
+    for each in (*INPUTS, *DOCUMENTS):
         (Path(sys.argv[1]) / each.file_name).write_text(each.text(), encoding="utf-8")

@@ -5,6 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
+
+from pydantic import create_model
 
 from armload.bench.options import Options, read_options
 from armload.boards.conditions import ClusterState
@@ -30,6 +33,19 @@ SEARCHED: dict[Objective, tuple[str, ...]] = {
     "rate": _SERVING,
 }
 """The options that may be searched, by objective."""
+
+_SPACE_FIELDS: dict[str, Any] = {
+    name: (info.annotation, info)
+    for name, info in Options.model_fields.items()
+    if any(name in searched for searched in SEARCHED.values())
+}
+SearchSpace = create_model(
+    "SearchSpace",
+    __base__=Value,
+    __doc__="Options whose values a search tries; each list replaces the default one.",
+    **_SPACE_FIELDS,
+)
+"""What a person's file of a search space may hold, whatever the search is for."""
 
 _KV_TYPES: tuple[Choice, ...] = (None, "q8_0", "q4_0")
 _MICRO_BATCHES: tuple[Choice, ...] = (32, 64, 128, 256, None)

@@ -7,7 +7,15 @@ from pathlib import Path, PurePosixPath
 import pytest
 import yaml
 
-from armload.boards.adding import check_new, hardware_of, unprobed, write_board
+from armload.boards.adding import (
+    added_before,
+    check_new,
+    hardware_of,
+    new_name,
+    unprobed,
+    write_board,
+    write_virtual,
+)
 from armload.boards.board import Board, SshReach, load_board
 from armload.boards.contradictions import Contradiction, contradictions
 from armload.boards.probe import Probe, parse_probe
@@ -135,3 +143,44 @@ def test_a_fact_that_is_declared_beside_the_hardware_is_compared() -> None:
 
 def test_a_board_that_says_no_name_has_none() -> None:
     assert parse_probe(output(core(0, features=A55)), "b").device == ""
+
+
+def test_a_board_is_recognised_by_its_address(workspace: Path) -> None:
+    assert added_before(REACH) is None
+    (workspace / "boards").mkdir()
+    (workspace / "boards" / "broken.yaml").write_text("reach: [")
+    (workspace / "boards" / "oven.yaml").write_text(
+        "target: rk3568\nreach: {kind: ssh, host: 192.168.1.50, user: pi}\n"
+    )
+    found = added_before(REACH)
+    assert found is not None
+    assert found.name == "oven"
+    assert added_before(REACH.model_copy(update={"port": 2222})) is None
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("kitchen", "kitchen"),
+        ("kitchen.lan", "kitchen"),
+        ("192.168.1.50", "my-board"),
+        ("fe80::1%eth0", "my-board"),
+        ("_odd", "my-board"),
+        ("dayu200.local", "dayu200-2"),
+    ],
+)
+def test_a_new_board_is_called_as_its_host(host: str, name: str) -> None:
+    assert new_name(host) == name
+
+
+def test_one_s_own_virtual_board_is_the_shipped_one_until_it_is_edited(
+    workspace: Path,
+) -> None:
+    shipped = load_board("virtual")
+    path = write_virtual("# a comment\n")
+    assert path.read_text().startswith("# a comment\n")
+    assert load_board("virtual") == shipped
+    path.write_text("extends: virtual\nlabels: [mine]\n")
+    assert write_virtual("") == path
+    assert load_board("virtual").labels == ("mine",)
+    assert write_virtual("").parent == workspace / "boards"

@@ -27,7 +27,9 @@ FREE = {
     *("TURNS", "URL", "USER"),
 }
 """Words for values that nothing can be offered for."""
-FREE_OPTIONS = {"board.add NAME", "eval --prompt", "serve.stop --run", "watch --name"}
+FREE_OPTIONS = {
+    *("board.add NAME", "eval --prompt", "init --name", "serve.stop --run", "watch --name"),
+}
 
 
 @pytest.fixture

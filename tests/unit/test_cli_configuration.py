@@ -124,3 +124,31 @@ def test_what_applies_is_shown_with_its_file(tmp_path: Path) -> None:
     assert "--last" in typed(tmp_path, "config").stdout
     path.unlink()
     assert str(path) in typed(tmp_path, "config").stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong", "table"),
+    [
+        ("[bench]\nthreads = 'many'", "--threads: ", "bench"),
+        ("[board.add]\nport = 0", "--port: ", "board.add"),
+        ("[board.trust]\nboard = 'no*'", "no*: no board matches", ""),
+        ("[all]\nwait = 'long'", "--wait: ", "all"),
+    ],
+)
+def test_a_value_that_its_option_does_not_take_is_not_only_shown(
+    tmp_path: Path, text: str, wrong: str, table: str
+) -> None:
+    path = own(text)
+    shown = typed(tmp_path, "config")
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert wrong in shown.stderr
+    if table:
+        assert f"comes from {path} [{table}]." in shown.stderr
+    assert typed(tmp_path, "config", "pull").returncode == 0, "it has no such option"
+
+
+def test_what_is_allowed_is_shown_whatever_the_verb_needs_besides(tmp_path: Path) -> None:
+    own("[all]\nwait = 60\n[board.add]\nport = 2222\n[bench]\nprompt = 'Hello'\ncold = true\n")
+    shown = typed(tmp_path, "config")
+    assert shown.returncode == 0, shown.stderr
+    assert "2222" in shown.stdout

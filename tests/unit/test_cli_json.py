@@ -99,6 +99,7 @@ PRINTED = {
 
 MISTAKEN = {
     "demo --board nowhere": 2,
+    "init --host @ --yes": 2,
     "build --target nothing": 2,
     "inspect": 2,
     "deploy --board nowhere": 2,
@@ -237,7 +238,7 @@ def test_every_document_is_as_its_schema_says(folder: Path) -> None:
         *((verb, run) for verb in ("bench", "watch") for run in (quick_run(), failed_run())),
         *(
             (verb, repeated([run]))
-            for verb in ("bench", "demo")
+            for verb in ("bench", "demo", "init")
             for run in (quick_run(), failed_run())
         ),
         ("bench", swept_cells(SWEEP, cell_results(SWEEP, {0: [quick_run()]}, {}))),

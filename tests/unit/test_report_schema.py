@@ -9,13 +9,16 @@ from typing import get_args
 
 import jsonschema
 import pytest
+import yaml
 
 from armload.analysis.findings import FindingName
 from armload.analysis.run import Run
 from armload.cli.program import namespace
 from armload.engines.every import ENGINES
 from armload.engines.trace import Step
-from armload.report.schema import DOCUMENTS, PLAN, RUN, Schema
+from armload.report.schema import DOCUMENTS, INPUTS, PLAN, RUN, SPACE, Schema
+from armload.tuning.choices import SEARCHED
+from armload.tuning.wanted import Objective
 from tests.unit.runs import failed_run, quick_run, storage_run
 
 FOLDER = Path(__file__).parents[2] / "docs" / "schema"
@@ -24,7 +27,7 @@ PUBLISHED_PLAN = FOLDER / PLAN.file_name
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "json.md"
 
 
-@pytest.mark.parametrize("schema", [PLAN, *DOCUMENTS], ids=lambda schema: schema.name)
+@pytest.mark.parametrize("schema", [*INPUTS, *DOCUMENTS], ids=lambda schema: schema.name)
 def test_each_published_schema_is_current(schema: Schema) -> None:
     assert (FOLDER / schema.file_name).read_text(encoding="utf-8") == schema.text(), (
         f"the format changed: python -m armload.report.schema {FOLDER}, "
@@ -56,7 +59,7 @@ def test_a_run_without_its_figures_does_not_fit() -> None:
 
 
 def test_every_schema_is_published_and_documented_and_no_other() -> None:
-    names = {each.file_name for each in (PLAN, *DOCUMENTS)}
+    names = {each.file_name for each in (*INPUTS, *DOCUMENTS)}
     assert {path.name for path in FOLDER.iterdir()} == names
     lines = DOCUMENTED.read_text(encoding="utf-8").splitlines()
     rows = [line for line in lines if line.startswith("|") and "(schema/" in line]
@@ -91,3 +94,26 @@ def test_a_plan_file_fits_when_it_is_one(content: dict[str, object], *, fits: bo
     schema = json.loads(PUBLISHED_PLAN.read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator.check_schema(schema)
     assert jsonschema.Draft202012Validator(schema).is_valid(content) == fits
+
+
+@pytest.mark.parametrize("objective", SEARCHED)
+def test_a_search_space_may_list_what_is_searched_for_each_objective(objective: Objective) -> None:
+    schema = json.loads((FOLDER / SPACE.file_name).read_text(encoding="utf-8"))
+    assert set(SEARCHED[objective]) <= set(schema["properties"])
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("threads: [2, 4]\ncpus: [4-7, 0-7]\nkv_type: f16\n", ""),
+        ("threads: [two]\n", "is not valid"),
+        ("threads: []\n", "is not valid"),
+        ("model: [a.gguf]\n", "'model' was unexpected"),
+    ],
+)
+def test_an_editor_marks_what_a_search_space_cannot_hold(text: str, wrong: str) -> None:
+    schema = json.loads((FOLDER / SPACE.file_name).read_text(encoding="utf-8"))
+    validator = jsonschema.Draft202012Validator(schema)
+    said = [each.message for each in validator.iter_errors(yaml.safe_load(text))]
+    assert bool(said) == bool(wrong)
+    assert all(wrong in each for each in said)

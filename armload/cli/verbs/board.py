@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from invoke.collection import Collection
 from pydantic import Field
 
+from armload.cli.new_board import (
+    HOST,
+    NewBoardOptions,
+    add_board,
+    added_sentence,
+    pin_host_key,
+)
 from armload.cli.options import OnBoard, OnNamedBoard, OutputOptions
 from armload.cli.verb import verb
 from armload.core.options import MOST, Option, Seconds
 
 if TYPE_CHECKING:
-    from armload.boards.board import Board
-    from armload.boards.ssh_connection import ServerKey
     from armload.deploy.clean import BoardItem
 
 
@@ -132,79 +136,17 @@ def trust(options: TrustOptions) -> None:
     from armload.cli import terminal
     from armload.cli.streams import show_document
 
-    path, key, replaced = _pinned(load_board(options.board), yes=options.yes)
+    path, key, replaced = pin_host_key(load_board(options.board), yes=options.yes)
     if options.as_json:
         show_document(PinnedKey(**dict(key), replaced_fingerprint=replaced))
     terminal.say(f"Pinned in {path}{f', in place of {replaced}' if replaced else ''}.")
 
 
-def _pinned(board: Board, *, yes: bool) -> tuple[Path, ServerKey, str | None]:
-    """Show a board's key, and pin it once a person agrees; return its file and what it replaces.
-
-    Raises:
-        UsageError: a person does not agree, or cannot be asked.
-        ConnectError: the board does not answer.
-    """
-    from armload.boards.trust import fetch_host_key, pin, pinned_key
-    from armload.cli import terminal
-    from armload.core.errors import UsageError
-
-    key = fetch_host_key(board)
-    former = pinned_key(key)
-    is_agreed = yes
-    terminal.say(f"{board.name} shows {key.kind} {key.fingerprint}")
-    if former is not None and former.line == key.line:
-        terminal.say("This key is already pinned.")
-        is_agreed = True
-    elif former is not None:
-        terminal.say(
-            f"This replaces the pinned key of {key.host} port {key.port}: {former.kind} "
-            f"{former.fingerprint}. Unless the board was reinstalled, another machine may be "
-            "impersonating it."
-        )
-    if not is_agreed and not terminal.can_ask():
-        raise UsageError(
-            "Nothing was pinned: there is no terminal to confirm it on.",
-            "If the fingerprint is the board's, use --yes.",
-        )
-    if not is_agreed and not terminal.confirm(
-        "On the board, ssh-keygen -lf FILE.pub prints its key's fingerprint. Is it the same?"
-    ):
-        raise UsageError("Nothing was pinned.")
-    path = pin(key)
-    replaced = former.fingerprint if former is not None and former.line != key.line else None
-    return path, key, replaced
-
-
-class AddOptions(OutputOptions):
+class AddOptions(NewBoardOptions, OutputOptions):
     """A board that is added, and how it is reached."""
 
-    name: Annotated[str, Option("what to call the board", is_argument=True, heading="Board")]
-    host: Annotated[
-        str,
-        Option("name, address, or alias from ~/.ssh/config, of its SSH server", heading="Board"),
-    ]
-    port: Annotated[
-        Annotated[int, Field(ge=1, le=65535)] | None,
-        Option("of the SSH server", "PORT", "22, or as ~/.ssh/config says", heading="Board"),
-    ] = None
-    user: Annotated[
-        str | None,
-        Option("who logs in", "USER", "as ~/.ssh/config says, or your name", heading="Board"),
-    ] = None
-    key: Annotated[
-        Path | None, Option("a private key file", "FILE", "as ssh does", heading="Board")
-    ] = None
-    hardware: Annotated[
-        str,
-        Option(
-            "what it is, in the catalogue, such as raspberry-pi-5-8gb",
-            "NAME",
-            "as the board calls itself",
-            heading="Board",
-        ),
-    ] = ""
-    yes: Annotated[bool, Option("pin an unknown host key without asking", heading="Board")] = False
+    name: Annotated[str, Option("what to call the board", is_argument=True)]
+    host: Annotated[str, HOST]
 
 
 @verb(AddOptions)
@@ -214,48 +156,16 @@ def add(options: AddOptions) -> None:
     The file names the hardware if the catalogue has it, else what the board shows of itself.
     Example: armload board.add kitchen --host 192.168.1.50 --user pi
     """
-    from contextlib import closing
-
-    from armload.boards.adding import check_new, hardware_of, probe_new, unprobed, write_board
-    from armload.boards.board import SshReach
-    from armload.boards.connect import connect
-    from armload.boards.contradictions import contradictions
-    from armload.boards.failures import UnknownKeyError
-    from armload.boards.hardware import load_hardware
     from armload.cli import terminal
     from armload.cli.streams import show_document
-    from armload.deploy.deployment import misfit_of_target, targets_that_suit
-    from armload.report.boards import AddedBoard, contradiction_lines
-    from armload.report.input_schema import BOARD
+    from armload.report.boards import contradiction_lines
 
-    path = check_new(options.name)
-    if options.hardware:
-        load_hardware(options.hardware)  # a wrong name is reported before the board is asked
-    reach = SshReach(host=options.host, port=options.port, user=options.user, key=options.key)
-    board, progress = unprobed(options.name, reach), terminal.progress()
-    try:
-        with closing(connect(board, progress)) as host:
-            board, found = probe_new(host, board, progress)
-    except UnknownKeyError:
-        _pinned(board, yes=options.yes)
-        with closing(connect(board, progress)) as host:
-            board, found = probe_new(host, board, progress)
-    hardware = hardware_of(found, options.hardware)
-    target = hardware.hardware.target if hardware else board.target
-    if hardware is None or misfit_of_target(board.model_copy(update={"target": target}), found):
-        target = next(iter(targets_that_suit(board, found)), target)
-    added = write_board(path, board, found, hardware, target, comment=BOARD.comment)
-    BOARD.write(path.parent)
-    others = contradictions(added, found)
+    added = add_board(options.name, options, terminal.progress())
     if options.as_json:
-        show_document(
-            AddedBoard(board=added, path=path, device=found.device, contradictions=others)
-        )
+        show_document(added)
         return
-    what = found.device or "a device without a name"
-    known = f"{added.hardware} of the catalogue" if hardware else "not in the catalogue"
-    terminal.show(f"{options.name} is {what}: {known}, target {added.target}. Written: {path}")
-    for line in contradiction_lines(others):
+    terminal.show(added_sentence(added))
+    for line in contradiction_lines(added.contradictions):
         terminal.say(line)
 
 

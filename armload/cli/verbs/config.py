@@ -17,7 +17,7 @@ class ConfigOptions(OutputOptions):
 
 @verb(ConfigOptions)
 def config(options: ConfigOptions) -> None:
-    """Show the defaults that you have set for options, and where each is set.
+    """Check and show your own defaults for options, and where each is set.
 
     A file has a table for each verb, such as [bench], and [all] for every verb that has the option.
     Precedence, highest first: the command line, a plan file, [tool.armload] in the workspace's
@@ -25,7 +25,13 @@ def config(options: ConfigOptions) -> None:
     Example: armload config bench
     """
     from armload.cli import terminal
-    from armload.cli.configuration import VERBS, all_defaults, defaults_of, user_file
+    from armload.cli.configuration import (
+        VERBS,
+        all_defaults,
+        check_defaults,
+        defaults_of,
+        user_file,
+    )
     from armload.cli.streams import show_document
     from armload.core.errors import UsageError
     from armload.core.validation_messages import did_you_mean
@@ -37,6 +43,8 @@ def config(options: ConfigOptions) -> None:
             f"There is no verb {options.verb!r}.",
             f"{did_you_mean(options.verb, VERBS)}See: armload --help",
         )
+    for name in [options.verb] if options.verb else VERBS:
+        check_defaults(name)
     found = list(defaults_of(options.verb).values()) if options.verb else all_defaults()
     documents = ValueList[SetDefault](
         tuple(

@@ -1,0 +1,158 @@
+"""A board that has no file yet: how it is reached, whether its key is trusted, and what it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from armload.core.options import Option, OptionGroup
+
+if TYPE_CHECKING:
+    from armload.boards.board import Board, SshReach
+    from armload.boards.probe import Probe
+    from armload.boards.ssh_connection import ServerKey
+    from armload.core.progress import Progress
+    from armload.report.boards import AddedBoard
+
+
+HOST_HELP = (
+    "name, address, or alias from ~/.ssh/config, of its SSH server; USER@ may come before it"
+)
+HOST = Option(HOST_HELP)
+
+
+class NewBoardOptions(OptionGroup):
+    """How a board is reached that has no file yet, and what it is."""
+
+    heading = "Board"
+
+    host: Annotated[str, HOST] = ""
+    port: Annotated[
+        Annotated[int, Field(ge=1, le=65535)] | None,
+        Option("of the SSH server", "PORT", "22, or as ~/.ssh/config says"),
+    ] = None
+    user: Annotated[
+        str | None, Option("who logs in", "USER", "as ~/.ssh/config says, or your name")
+    ] = None
+    key: Annotated[Path | None, Option("a private key file", "FILE", "as ssh does")] = None
+    hardware: Annotated[
+        str,
+        Option(
+            "what it is, in the catalogue, such as raspberry-pi-5-8gb",
+            "NAME",
+            "as the board calls itself",
+        ),
+    ] = ""
+    yes: Annotated[bool, Option("pin an unknown host key without asking")] = False
+
+    def reach(self) -> SshReach:
+        """Return how the board is reached; ``--user`` overrides a user in ``--host``.
+
+        Raises:
+            UsageError: no host is named.
+        """
+        from armload.boards.board import SshReach
+        from armload.core.errors import UsageError
+
+        user, _, host = self.host.rpartition("@")
+        if not host:
+            raise UsageError(f"--host {self.host!r}: this names no host.", "Example: pi@kitchen")
+        return SshReach(host=host, port=self.port, user=self.user or user or None, key=self.key)
+
+
+def add_board(name: str, options: NewBoardOptions, progress: Progress) -> AddedBoard:
+    """Probe a board and write its file; ask about its host key if that is unknown.
+
+    Raises:
+        UsageError: there is such a board or no such hardware, or the key is not trusted.
+        ConnectError: the board does not answer.
+        BoardError: programs cannot be run there.
+        DiskError: the file cannot be written.
+    """
+    from armload.boards.adding import check_new, hardware_of, unprobed, write_board
+    from armload.boards.contradictions import contradictions
+    from armload.boards.failures import UnknownKeyError
+    from armload.boards.hardware import load_hardware
+    from armload.deploy.deployment import misfit_of_target, targets_that_suit
+    from armload.report.boards import AddedBoard
+    from armload.report.input_schema import BOARD
+
+    path = check_new(name)
+    if options.hardware:
+        load_hardware(options.hardware)  # a wrong name is reported before the board is asked
+    board = unprobed(name, options.reach())
+    try:
+        board, found = _probed(board, progress)
+    except UnknownKeyError:
+        pin_host_key(board, yes=options.yes)
+        board, found = _probed(board, progress)
+    hardware = hardware_of(found, options.hardware)
+    target = hardware.hardware.target if hardware else board.target
+    if hardware is None or misfit_of_target(board.model_copy(update={"target": target}), found):
+        target = next(iter(targets_that_suit(board, found)), target)
+    added = write_board(path, board, found, hardware, target, comment=BOARD.comment)
+    BOARD.write(path.parent)
+    return AddedBoard(
+        board=added,
+        path=path,
+        device=found.device,
+        contradictions=contradictions(added, found),
+    )
+
+
+def added_sentence(added: AddedBoard) -> str:
+    """Say what was added, and where its file is."""
+    board = added.board
+    what = added.device or "a device without a name"
+    known = f"{board.hardware} of the catalogue" if board.hardware else "not in the catalogue"
+    return f"{board.name} is {what}: {known}, target {board.target}. Written: {added.path}"
+
+
+def pin_host_key(board: Board, *, yes: bool) -> tuple[Path, ServerKey, str | None]:
+    """Show a board's key, and pin it once a person agrees; return its file and what it replaces.
+
+    Raises:
+        UsageError: a person does not agree, or cannot be asked.
+        ConnectError: the board does not answer.
+    """
+    from armload.boards.trust import fetch_host_key, pin, pinned_key
+    from armload.cli import terminal
+    from armload.core.errors import UsageError
+
+    key = fetch_host_key(board)
+    former = pinned_key(key)
+    is_agreed = yes
+    terminal.say(f"{board.name} shows {key.kind} {key.fingerprint}")
+    if former is not None and former.line == key.line:
+        terminal.say("This key is already pinned.")
+        is_agreed = True
+    elif former is not None:
+        terminal.say(
+            f"This replaces the pinned key of {key.host} port {key.port}: {former.kind} "
+            f"{former.fingerprint}. Unless the board was reinstalled, another machine may be "
+            "impersonating it."
+        )
+    if not is_agreed and not terminal.can_ask():
+        raise UsageError(
+            "Nothing was pinned: there is no terminal to confirm it on.",
+            "If the fingerprint is the board's, use --yes.",
+        )
+    if not is_agreed and not terminal.confirm(
+        "On the board, ssh-keygen -lf FILE.pub prints its key's fingerprint. Is it the same?"
+    ):
+        raise UsageError("Nothing was pinned.")
+    path = pin(key)
+    replaced = former.fingerprint if former is not None and former.line != key.line else None
+    return path, key, replaced
+
+
+def _probed(board: Board, progress: Progress) -> tuple[Board, Probe]:
+    from contextlib import closing
+
+    from armload.boards.adding import probe_new
+    from armload.boards.connect import connect
+
+    with closing(connect(board, progress)) as host:
+        return probe_new(host, board, progress)

@@ -1,0 +1,234 @@
+"""``init``: from a board's address to its first run, question by question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+from armload.bench.options import MODEL
+from armload.cli.new_board import HOST_HELP, NewBoardOptions, add_board, added_sentence
+from armload.cli.options import OutputOptions
+from armload.cli.verb import show_error, verb, with_password
+from armload.core.errors import ArmloadError, ConnectError, InterruptionError, UsageError
+from armload.core.options import Option, declared_options
+from armload.runs.request import Waiting
+
+if TYPE_CHECKING:
+    from armload.boards.board import Board
+
+_MOST_MODELS = 6
+
+
+class InitOptions(Waiting, NewBoardOptions, OutputOptions):
+    """The answers to what ``init`` asks."""
+
+    host: Annotated[str, Option(HOST_HELP, usual="a virtual board on this machine")] = ""
+    yes: Annotated[
+        bool, Option("take the default answer to every question, and pin an unknown host key")
+    ] = False
+    name: Annotated[
+        str, Option("what to call the board", usual="its host's name", heading="Board")
+    ] = ""
+    model: Annotated[
+        str,
+        Option(MODEL, usual="the fastest of some that fit; demo if none does", heading="Plan"),
+    ] = ""
+    as_json: Annotated[
+        bool, Option("print one JSON document: the median run of the repeats", name="json")
+    ] = False
+
+
+@verb(InitOptions)
+def init(options: InitOptions) -> None:
+    """Set up a workspace in this folder: add a board, choose a model, and run it.
+
+    Asks for what is not given; Enter takes the proposed answer. Trusts and probes the board, writes
+    its file to boards/, proposes a model that fits, and runs it as bench does. Without --host, a
+    virtual board is used. Repeating an interrupted command continues.
+    Example: armload init
+    Example: armload init --host pi@192.168.1.50 --model smollm2 --yes
+    """
+    from armload.analysis.repeats import Precision
+    from armload.boards.adding import VIRTUAL
+    from armload.boards.board import load_board
+    from armload.cli import terminal
+    from armload.cli.present import repeat_and_present
+    from armload.engines.plan import Plan
+    from armload.runs.request import Request
+
+    _check_can_ask(options)
+    with _continued(options):
+        options = _with_host(options)
+    if options.host:
+        with _continued(options):
+            options = _with_name(options)
+        with _continued(options):
+            board = _added(options)
+    else:
+        options.refuse(
+            ("name", "port", "user", "key", "hardware"), "a virtual board", "Give --host too."
+        )
+        _write_virtual()
+        board = load_board(VIRTUAL)
+    with _continued(options):
+        options = _with_model(options, board)
+    request = options.part(Request).model_copy(update={"board": board.name})
+    with _continued(options):
+        with_password(
+            lambda: repeat_and_present(
+                *(request, options.model, Plan(), Precision()), as_json=options.as_json
+            )
+        )
+    terminal.say(
+        f"Run it again: armload bench --board {board.name} --model {options.model}. See what else "
+        f"this board can run: armload fit --board {board.name}"
+    )
+
+
+def _check_can_ask(options: InitOptions) -> None:
+    from armload.cli import terminal
+
+    questions = {"--host": options.host, "--name": options.name, "--model": options.model}
+    missing = [name for name, answer in questions.items() if not answer]
+    if missing and not options.yes and not terminal.can_ask():
+        raise UsageError(
+            f"There is no terminal to ask for {', '.join(missing)} on.",
+            "Give these options, or --yes to take the default answers: without --host, a virtual "
+            "board is used.",
+        )
+
+
+@contextmanager
+def _continued(options: InitOptions) -> Iterator[None]:
+    """Say how to continue with the answers so far, where the block is interrupted or fails."""
+    try:
+        yield
+    except (EOFError, KeyboardInterrupt):
+        raise InterruptionError("Interrupted.", f"To continue: {_command(options)}") from None
+    except UsageError:  # the same answers would fail again
+        raise
+    except ArmloadError as error:
+        remedy = f"{error.remedy} Then continue: {_command(options)}".strip()
+        if isinstance(error, ConnectError):  # nobody is asked for a password a second time
+            raise ConnectError(error.message, remedy) from error
+        error.remedy = remedy
+        raise
+
+
+def _command(options: InitOptions) -> str:
+    from armload.core.shell import join
+
+    words = ["armload", "init"]
+    for each in declared_options(InitOptions):
+        value = getattr(options, each.field)
+        if value and options.given([each.field]):
+            words += [each.shown] if each.is_switch else [each.shown, str(value)]
+    return join(words)
+
+
+def _answer(options: InitOptions, question: str, default: str = "") -> str:
+    from armload.cli import terminal
+
+    return default if options.yes else terminal.ask(question, default)
+
+
+def _with_host(options: InitOptions) -> InitOptions:
+    if options.host:
+        options.reach()
+        return options
+    while True:
+        host = _answer(
+            options, "[USER@]HOST of the board's SSH server (Enter: a virtual board, here)"
+        )
+        if not host:
+            return options
+        options = options.model_copy(update={"host": host})
+        try:
+            options.reach()
+        except UsageError as error:
+            show_error(error.message, error.remedy)
+        else:
+            return options
+
+
+def _with_name(options: InitOptions) -> InitOptions:
+    from armload.boards.adding import added_before, check_new, new_name
+
+    reach = options.reach()
+    before = added_before(reach)
+    if before is not None and options.name in ("", before.name):
+        return options.model_copy(update={"name": before.name})
+    if options.name:
+        check_new(options.name)
+        return options
+    proposed = new_name(reach.host)
+    while True:
+        name = _answer(options, "Name of the board", proposed)
+        try:
+            check_new(name)
+        except UsageError as error:
+            show_error(error.message, error.remedy)
+        else:
+            return options.model_copy(update={"name": name})
+
+
+def _added(options: InitOptions) -> Board:
+    from armload.boards.adding import added_before
+    from armload.cli import terminal
+    from armload.report.boards import contradiction_lines
+
+    before = added_before(options.reach())
+    if before is not None and before.name == options.name:
+        terminal.say(f"Using boards/{before.name}.yaml, which has this address.")
+        return before
+    progress = terminal.progress()
+    try:
+        added = with_password(lambda: add_board(options.name, options, progress))
+    except UsageError as error:
+        remedy = error.remedy or f"Compare the fingerprints, then continue: {_command(options)}"
+        raise UsageError(error.message, remedy) from error
+    terminal.say(added_sentence(added))
+    for line in contradiction_lines(added.contradictions):
+        terminal.say(line)
+    return added.board
+
+
+def _write_virtual() -> None:
+    from armload.boards.adding import write_virtual
+    from armload.cli import terminal
+    from armload.report.input_schema import BOARD
+
+    path = write_virtual(BOARD.comment)
+    BOARD.write(path.parent)
+    terminal.say(f"Using a virtual board on this machine; to change it, edit {path}")
+
+
+def _with_model(options: InitOptions, board: Board) -> InitOptions:
+    from armload.bench.first_model import first_models
+    from armload.cli import terminal
+    from armload.engines.plan import Plan
+    from armload.models.find import DEMO, header_of
+    from armload.models.gguf import read_outline
+    from armload.models.model import check_generates
+    from armload.report.fitted import models_table
+
+    if options.model:
+        return options
+    offered = first_models(board, Plan())[:_MOST_MODELS]
+    if offered:
+        terminal.say(f"Models that fit on {board.name}, with predicted times:")
+        terminal.say(models_table(offered))
+    default = offered[0].model if offered else DEMO
+    while True:
+        model = _answer(options, "Model to run", default)
+        try:
+            check_generates(read_outline(header_of(model, terminal.progress()))[0])
+        except ArmloadError as error:
+            if model == DEMO:
+                raise
+            show_error(error.message, error.remedy)
+            if model == default:
+                default = DEMO
+        else:
+            return options.model_copy(update={"model": model})

@@ -1,0 +1,252 @@
+"""A workspace is set up question by question, at a terminal; an SSH server stands for the board."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from armload.boards.board import SshAddress
+from armload.report.input_schema import BOARD
+from tests.command_line import BIN
+from tests.person import Person
+from tests.servers import dropbear, openssh
+from tests.waiting import wait_until
+
+HOST, NAME = "a virtual board, here):", "Name of the board"
+KEY, MODEL = "Is it the same? [y/n]", "Model to run"
+CTRL_C, CTRL_D = b"\x03", b"\x04"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[SshAddress]:
+    with openssh(tmp_path / "sshd") as address:
+        yield address
+
+
+@pytest.fixture
+def ann(tmp_path: Path) -> Person:
+    return Person(tmp_path / "ann")
+
+
+def words(text: str) -> str:
+    """Return a text without the ends of its lines, wherever the terminal's width put them."""
+    return re.sub(r"\s+", " ", text)
+
+
+class Terminal:
+    """A command at a terminal of its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes], controller: int) -> None:
+        self.process = process
+        self.said = ""
+        self._controller = controller
+
+    def waits_for(self, prompt: str) -> None:
+        """Read until it asks for something; what was said before is forgotten."""
+        heard = ""
+        while prompt not in heard:
+            assert select.select([self._controller], [], [], 60)[0], heard
+            try:
+                heard = words(heard + os.read(self._controller, 4096).decode())
+            except OSError as error:
+                raise AssertionError(f"it ended before it asked {prompt!r}:\n{heard}") from error
+        self.said = heard
+        # Python forgets a signal that arrives between the prompt and the read of the answer.
+        asking = psutil.Process(self.process.pid)
+        wait_until(lambda: asking.status() == psutil.STATUS_SLEEPING)
+
+    def answers(self, answer: bytes) -> None:
+        os.write(self._controller, answer)
+
+    def ends(self) -> int:
+        """Return the exit status; ``said`` is then what was said since the last question."""
+        heard = b""
+        while self.process.poll() is None:  # who does not read what it shows makes it wait
+            if select.select([self._controller], [], [], 0.1)[0]:
+                with suppress(OSError):
+                    heard += os.read(self._controller, 4096)
+        self.said = words(heard.decode())
+        assert "Traceback" not in self.said
+        return self.process.returncode
+
+
+@contextmanager
+def at_a_terminal(person: Person, *command: str) -> Iterator[Terminal]:
+    controller, terminal = pty.openpty()
+    process = subprocess.Popen(
+        ["setsid", "-c", str(BIN / "armload"), *command],
+        cwd=person.folder,
+        env={**person.environment, "COLUMNS": "300", "TERM": "dumb"},
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+    )
+    os.close(terminal)
+    try:
+        yield Terminal(process, controller)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(controller)
+
+
+def reached(address: SshAddress) -> tuple[str, ...]:
+    return ("--port", str(address.port), "--key", str(address.key))
+
+
+def files(person: Person) -> set[str]:
+    return {path.name for path in (person.folder / "boards").iterdir()}
+
+
+@pytest.mark.parametrize("key", [CTRL_C, CTRL_D], ids=["Ctrl-C", "end of input"])
+def test_interrupted_at_each_question_nothing_is_half_written_and_it_says_how_to_continue(
+    ann: Person, server: SshAddress, key: bytes
+) -> None:
+    command = ("init", *reached(server))
+    before = files(ann)
+    ann.environment["HF_HUB_OFFLINE"] = "1"
+    with at_a_terminal(ann, *command) as asked:
+        asked.waits_for(HOST)
+        asked.answers(key)
+        assert asked.ends() == 130
+        assert f"To continue: armload init {' '.join(reached(server))} " in asked.said
+    host = f"{server.user}@127.0.0.1"
+    with at_a_terminal(ann, *command) as asked:
+        asked.waits_for(HOST)
+        asked.answers(f"{host}\n".encode())
+        asked.waits_for(NAME)
+        asked.answers(key)
+        assert asked.ends() == 130
+        assert f"armload init --host {host} {' '.join(reached(server))} " in asked.said
+    with at_a_terminal(ann, *command, "--host", host) as asked:
+        asked.waits_for(f"{NAME} (my-board)")
+        asked.answers(b"kitchen\n")
+        asked.waits_for(KEY)
+        asked.answers(key)
+        assert asked.ends() == (130 if key == CTRL_C else 2)
+        named = f"armload init --host {host} {' '.join(reached(server))} --name kitchen"
+        assert named in asked.said
+        assert files(ann) == before
+    with at_a_terminal(ann, *command, "--host", host, "--name", "kitchen") as asked:
+        asked.waits_for(KEY)
+        asked.answers(b"y\n")
+        asked.waits_for(MODEL)
+        asked.answers(key)
+        assert asked.ends() == 130
+        assert named in asked.said
+    assert files(ann) == before | {"kitchen.yaml", BOARD.file_name}
+    whole = (ann.folder / "boards" / "kitchen.yaml").read_text()
+    assert whole.startswith(BOARD.comment)
+    assert yaml.safe_load(whole)["reach"]["user"] == server.user
+    with at_a_terminal(ann, *command, "--host", host) as asked:
+        asked.waits_for(f"{MODEL} (hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF:")
+        assert "Using boards/kitchen.yaml" in asked.said
+        assert "Models that fit on kitchen" in asked.said
+        asked.answers(b"\n")
+        asked.waits_for(f"{MODEL} (demo)")
+        assert "HF_HUB_OFFLINE is set" in asked.said
+        asked.answers(key)
+        assert asked.ends() == 130
+    assert (ann.folder / "boards" / "kitchen.yaml").read_text() == whole
+
+
+def test_an_answer_that_makes_no_sense_is_asked_for_again(ann: Person, server: SshAddress) -> None:
+    with at_a_terminal(ann, "init", *reached(server), "--yes", "--host", "127.0.0.1@") as asked:
+        assert asked.ends() == 2
+        assert "names no host" in asked.said
+    with at_a_terminal(ann, "init", *reached(server)) as asked:
+        asked.waits_for(HOST)
+        asked.answers(f"{server.user}@\n".encode())
+        asked.waits_for(HOST)
+        assert "names no host" in asked.said
+        asked.answers(f"{server.user}@127.0.0.1\n".encode())
+        asked.waits_for(NAME)
+        asked.answers(b"mine\n")
+        asked.waits_for(NAME)
+        assert "already a board named 'mine'" in asked.said
+        asked.answers(b"\n")
+        asked.waits_for(KEY)
+        asked.answers(b"\n")  # a key that nobody has compared is not pinned
+        assert asked.ends() == 2
+        assert "Nothing was pinned" in asked.said
+        assert "--name my-board" in asked.said
+    with at_a_terminal(ann, "init") as asked:
+        asked.waits_for(HOST)
+        asked.answers(b"\n")
+        asked.waits_for(f"{MODEL} (demo)")
+        asked.answers(b"no-such.gguf\n")
+        asked.waits_for(f"{MODEL} (demo)")
+        assert "no-such.gguf" in asked.said
+        asked.answers(CTRL_C)
+        assert asked.ends() == 130
+    assert yaml.safe_load((ann.folder / "boards" / "virtual.yaml").read_text()) == {
+        "extends": "virtual"
+    }
+
+
+def test_a_password_is_asked_for_once_and_no_answer_is_lost(ann: Person, tmp_path: Path) -> None:
+    with dropbear(tmp_path / "s", shell="mksh", tools="toybox", password="correct horse") as server:
+        known = ann.home / ".ssh" / "known_hosts"
+        known.write_text(f"[127.0.0.1]:{server.port} {server.host_key}\n")
+        command = ("init", "--port", str(server.port))
+        before = files(ann)
+        for key, status in ((CTRL_C, 130), (CTRL_D, 6)):
+            with at_a_terminal(ann, *command, "--host", "root@127.0.0.1") as asked:
+                asked.waits_for(NAME)
+                asked.answers(b"kitchen\n")
+                asked.waits_for("Password: ")
+                asked.answers(key)
+                assert asked.ends() == status
+                assert f"--port {server.port} --name kitchen" in asked.said
+            assert files(ann) == before
+        with at_a_terminal(ann, *command) as asked:
+            asked.waits_for(HOST)
+            asked.answers(b"root@127.0.0.1\n")
+            asked.waits_for(NAME)
+            asked.answers(b"kitchen\n")
+            asked.waits_for("Password: ")
+            asked.answers(b"correct horse\n")
+            asked.waits_for(MODEL)
+            assert HOST not in asked.said
+            asked.answers(CTRL_C)
+            assert asked.ends() == 130
+        assert files(ann) == before | {"kitchen.yaml", BOARD.file_name}
+
+
+def test_without_a_terminal_it_says_which_options_to_give(ann: Person) -> None:
+    before = files(ann)
+    refused = ann.types("init", "--host", "kitchen", status=2)
+    assert "no terminal to ask for --name, --model on" in refused.stderr
+    assert "--yes" in refused.stderr
+    alone = ann.types("init", "--port", "22", "--yes", status=2)
+    assert "--port cannot be combined with a virtual board" in alone.stderr
+    assert files(ann) == before
+
+
+def test_a_board_that_does_not_answer_leaves_nothing(ann: Person) -> None:
+    before = files(ann)
+    options = ("--host", "127.0.0.1", "--port", "1", "--name", "kitchen", "--model", "random")
+    refused = ann.types("init", *options, status=6)
+    assert "Then continue: armload init --host 127.0.0.1 --port 1 --name kitchen" in refused.stderr
+    assert files(ann) == before
+
+
+@pytest.mark.build
+def test_without_a_host_the_virtual_board_runs_the_model(ann: Person) -> None:
+    ann.add_emulated("virtual")
+    done = ann.types("init", "--model", "like:stories260k:F32", "--yes")
+    assert "armload bench --board virtual --model like:stories260k:F32" in done.stderr
+    records = [json.loads(path.read_text()) for path in ann.runs.glob("*/run.json")]
+    assert {(run["board"]["name"], run["exit"]["status"]) for run in records} == {("virtual", 0)}
+    assert any(run["id"] in done.stdout for run in records)

@@ -48,6 +48,14 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+def test_embeddings_for_each_layer_are_counted_as_read_by_row() -> None:
+    for name in ("gemma-4-e2b", "gemma-3-4b"):
+        found, header = outlined(load_outline(name), "Q8_0")
+        tables = [each for each in header.tensors if each.name.startswith("per_layer_token_embd")]
+        assert found.row_table_bytes == sum(each.size_bytes for each in tables), name
+        assert bool(tables) == (name == "gemma-4-e2b")
+
+
 def test_current_models_of_every_kind_are_listed_with_their_sources() -> None:
     assert len(NAMES) >= 20
     for name in NAMES:

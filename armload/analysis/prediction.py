@@ -311,7 +311,10 @@ def _notes(need: MemoryNeed, compute: Compute | None) -> tuple[PredictionNote, .
     notes = tuple(map(note, compute.notes)) if compute else ()
     if not need.row_table_bytes:
         return notes
-    return (*notes, note("read by row", reason=format_bytes(need.row_table_bytes)))
+    return (
+        *notes,
+        note("read by row", subject=need.name, reason=format_bytes(need.row_table_bytes)),
+    )
 
 
 class MemoryCurve(Value):

@@ -120,7 +120,7 @@ def test_a_table_that_is_read_by_row_need_not_fit_into_memory() -> None:
     assert found.memory.weights_bytes == 3_000 * MB
     assert found.memory.wanted_bytes == dense.wanted_bytes - table
     (note,) = found.notes
-    assert note.sentence.startswith("1.5 GB of the file are embeddings for each layer")
+    assert note.sentence.startswith("1.5 GB of m.gguf are embeddings for each layer")
     least = need((3_000 * MB, 1_700 * MB)).model_copy(update={"row_table_bytes": 1_300 * MB})
     assert predicted(least, given, computing(0.5)).verdict == "reads storage"
 
@@ -315,6 +315,10 @@ def test_a_sentence_says_how_long_why_and_what_to_choose() -> None:
     assert said.startswith("like:llama-3.1-8b:Q2_K streams on dayu200: about 9.")
     assert "limited by storage; use a file smaller than 1.5 GB" in said
     assert said_beforehand("m", "b", found).startswith("m streams on b")
+    estimated = "The compute time is estimated from the board's facts."
+    assert estimated not in said_beforehand("m", "b", found)
+    from_facts_alone = found.model_copy(update={"compute": "roofline"})
+    assert said_beforehand("m", "b", from_facts_alone).endswith(estimated)
     slow = predicted(need(), gives(rate=40 * MB), computing(1.9))
     words = said_beforehand("m", "b", slow, " (a control group is limited to 2.0 GB)")
     assert words.startswith("warning: m does not stay in b's memory")

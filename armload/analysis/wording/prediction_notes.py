@@ -47,7 +47,7 @@ def _sentence(kind: PredictionNoteKind, subject: str, reason: str) -> str:
             )
         case "read by row":
             return (
-                f"{reason} of the file are embeddings for each layer, of which a token reads a "
+                f"{reason} of {subject} are embeddings for each layer, of which a token reads a "
                 "row: they need not stay in memory."
             )
         case "lower bound":

@@ -13,7 +13,7 @@ FOOTPRINT_VARIABLE = "ARMLOAD_FOOTPRINT"
 
 RUNNING_BYTES = 12_000_000
 """Of code, stacks and samplers that a program first touches when it computes: 2.4 to 5 MB; 12 to
-22 MB where the kernel has huge pages for all memory, of which compute buffers touch many a little."""
+22 MB where the kernel has huge pages for all memory, of which buffers touch many a little."""
 
 
 class Buffers(Value):

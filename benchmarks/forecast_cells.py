@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from fit_grid import armload
-from other_models import WRITERS
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from armload.conversion.quantising import quantised_for
 from armload.core.progress import Silent
 from armload.engines.plan import SEED_N_PREDICT
@@ -29,6 +30,7 @@ from armload.models.find import resolve
 from armload.models.shape import Shape
 from armload.models.synth import synthesise
 from armload.runs.request import Request
+from tests.other_models import WRITERS
 
 MIXTURE = Shape(
     layers=12,

@@ -2,6 +2,7 @@
 
     python benchmarks/streamed_experts.py [--models even,planted,many] [--times 1.5,2,3]
         [--rates 165MB,450MB] [--tokens 48] [--threads 2] [--repeats 3] [--folder /var/tmp]
+        [--real-time]
 
 Needs root, and control groups of version 1: a memory group limits the memory, page cache included,
 to a fraction of the model's size, and a blkio group the rate at which its disk is read. Builds the
@@ -13,7 +14,8 @@ pinned engine for this machine's own CPU and makes models of random weights:
 
 Each run reads a prompt of some 512 tokens and generates. Mapped and streamed runs alternate, each
 with a cold page cache. After each pair it prints what was measured beside each bar, and whether the
-texts are equal.
+texts are equal. With ``--real-time`` the programs get their cores before all others, so that times
+count beside other work; leave a core for the rest with ``--threads 1``.
 """
 
 from __future__ import annotations
@@ -101,7 +103,14 @@ class Result:
 
 
 def run(
-    program: Path, model: Path, limits: Limits, tokens: int, threads: int, *, is_streamed: bool
+    program: Path,
+    model: Path,
+    limits: Limits,
+    tokens: int,
+    threads: int,
+    *,
+    is_streamed: bool,
+    real_time: bool,
 ) -> Result:
     """Run the program once, with a cold page cache."""
     with tempfile.TemporaryDirectory() as scratch, limited(model.parent, limits) as enter:
@@ -109,6 +118,7 @@ def run(
         drawn = random.Random(1).choices(english_words(), k=PROMPT_WORDS)
         file.write_text(" ".join(drawn))
         words = [
+            *(["chrt", "-f", "1"] if real_time else []),
             *(str(program), "-m", str(model), "-f", str(file), "-n", str(tokens)),
             *("-c", "1024", "-b", "1024", "-ub", "1024", "-t", str(threads)),
             *("--temp", "1", "--seed", "1"),
@@ -196,6 +206,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=48)
     parser.add_argument("--threads", type=int, default=2, help="1 beside other work")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--real-time", action="store_true")
     parser.add_argument("--folder", type=Path, default=Path("/var/tmp"))
     given = parser.parse_args()
     (binary,) = build(load_target("host"))
@@ -212,6 +223,7 @@ def main() -> None:
                             run(
                                 *(binary.path, model, limits, given.tokens, given.threads),
                                 is_streamed=is_streamed,
+                                real_time=given.real_time,
                             )
                             for is_streamed in (False, True)
                         )

@@ -13,7 +13,7 @@ from typing import Literal
 from armload.analysis.compute import Compute
 from armload.analysis.limit import BANDWIDTH_LIMITED_FROM
 from armload.analysis.wording.prediction_notes import note
-from armload.core.values import Value
+from armload.core.values import Value, format_bytes
 from armload.engines.engine import MemoryNeed
 from armload.engines.llama_cpp import KV_ROUNDING_TOKENS
 from armload.engines.plan import MICRO_BATCH_TOKENS
@@ -51,12 +51,6 @@ SIMILAR_SLOTS = 0.1
 
 COLD_READS = 1.0
 """Times that loading reads the file where its pages are not in memory yet."""
-
-
-_LOWER_BOUND = (
-    "The size of this architecture's KV cache is only known to be this large or larger, so the run "
-    "is not refused; it may not fit."
-)
 
 
 class Rate(Value):
@@ -124,7 +118,7 @@ def predict(
         sequences=need.sequences,
         prompt_tokens=prompt_tokens,
         compute=compute.source if compute else "unknown",
-        notes=_notes(compute),
+        notes=_notes(need, compute),
     )
     if gives.memory is None:
         return base
@@ -134,6 +128,7 @@ def predict(
     streams = streams and not held.leaves_experts_mapped
     parts = MemoryParts(
         weights_bytes=need.weights_bytes,
+        row_table_bytes=need.row_table_bytes,
         kv_bytes=need.kv_bytes,
         program_bytes=need.program_bytes,
         window_bytes=held.window_bytes if streams else 0,
@@ -144,7 +139,7 @@ def predict(
     )
     base = base.model_copy(update={"memory": parts})
     if parts.least_bytes > parts.available_bytes and not need.kv_is_exact:
-        return base.model_copy(update={"notes": (*base.notes, _LOWER_BOUND)})
+        return base.model_copy(update={"notes": (*base.notes, note("lower bound"))})
     if parts.least_bytes > parts.available_bytes:
         count = need.sequences.count
         kv_room = max(0, parts.available_bytes - (parts.least_bytes - parts.kv_bytes))
@@ -266,7 +261,7 @@ def _streamed(
         kind: Literal["assumed", "measured"] = "measured" if is_measured else "assumed"
         found["hit_rate"] = HitRate(value=hit_rate, kind=kind)
     if gives.storage is None:
-        return found | {"notes": (*_notes(compute), note("storage rate unknown"))}
+        return found | {"notes": (*_notes(need, compute), note("storage rate unknown"))}
     reading, waiting = gives.storage.time_s(streamed), gives.storage.time_s(missed)
     computing = compute.token_s * READER_SLOWDOWN if compute else Expected.nothing()
     further = -(-prompt_tokens // MICRO_BATCH_TOKENS) - 1
@@ -295,7 +290,7 @@ def _mapped(
         "bottleneck": "storage",
     }
     if gives.storage is None:
-        return found | {"notes": (*_notes(compute), note("storage rate unknown"))}
+        return found | {"notes": (*_notes(need, compute), note("storage rate unknown"))}
     computing = compute.token_s if compute else Expected.nothing()
     one_pass = gives.storage.time_s(need.bytes_per_token) * REREAD_SHARE
     token = computing.longer(one_pass + computing * NOT_OVERLAPPED)
@@ -312,8 +307,14 @@ def _mapped(
     }
 
 
-def _notes(compute: Compute | None) -> tuple[PredictionNote, ...]:
-    return tuple(map(note, compute.notes)) if compute else ()
+def _notes(need: MemoryNeed, compute: Compute | None) -> tuple[PredictionNote, ...]:
+    notes = tuple(map(note, compute.notes)) if compute else ()
+    if not need.row_table_bytes:
+        return notes
+    return (
+        *notes,
+        note("read by row", subject=need.name, reason=format_bytes(need.row_table_bytes)),
+    )
 
 
 class MemoryCurve(Value):
@@ -334,7 +335,7 @@ class MemoryCurve(Value):
     @property
     def enough_bytes(self) -> int:
         """The free memory with which nothing is read from storage."""
-        return self.need.weights_bytes + self._beside_weights_bytes
+        return self.need.wanted_bytes + self._memory(0).reserve_bytes
 
     def free_bytes(self, resident_bytes: int) -> int:
         """Return the free memory that leaves so much for streamed weights."""

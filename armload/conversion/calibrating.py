@@ -82,7 +82,7 @@ def _made(source: ModelSource, text: Calibration, place: Path, progress: Progres
     def foresee(found: Probe, _: MemoryNeed | None) -> None:
         need = engine.memory
         need_memory(found, board, PROGRAM, need.own_bytes)
-        if need.weights_bytes + need.own_bytes > found.conditions.memory_available_bytes:
+        if need.wanted_bytes > found.conditions.memory_available_bytes:
             progress.say(
                 f"{base.name} ({format_bytes(need.weights_bytes)}) exceeds the available memory of "
                 f"{board}: each chunk of {plan.chunk_tokens} tokens reads it from storage."

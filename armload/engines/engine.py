@@ -56,6 +56,7 @@ class MemoryNeed(Value):
     Attributes:
         name: of the model.
         weights_bytes: of its file, which the engine maps.
+        row_table_bytes: of the weights, what need not stay in memory: a token reads a row of it.
         kv_bytes: of the KV cache, and of the state of recurrent layers.
         kv_is_exact: the engine allocates that much; else at least as much.
         kv_cache: how it grows with the context.
@@ -73,6 +74,7 @@ class MemoryNeed(Value):
 
     name: str
     weights_bytes: int
+    row_table_bytes: int = 0
     kv_bytes: int
     kv_is_exact: bool = True
     kv_cache: KvCache = KvCache()
@@ -90,6 +92,11 @@ class MemoryNeed(Value):
     def own_bytes(self) -> int:
         """KV cache and buffers."""
         return self.kv_bytes + self.program_bytes
+
+    @property
+    def wanted_bytes(self) -> int:
+        """With which no weights are read again from storage."""
+        return self.weights_bytes - self.row_table_bytes + self.own_bytes
 
     def exactly(self, footprint: Footprint, more_bytes: int) -> MemoryNeed:
         """Return the need with llama.cpp's own figures.

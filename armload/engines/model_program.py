@@ -251,6 +251,7 @@ def memory_of(
     return MemoryNeed(
         name=model.name,
         weights_bytes=model.size_bytes,
+        row_table_bytes=model.row_table_bytes,
         kv_bytes=kv_cache.size_bytes(context_tokens, sequences.count),
         kv_is_exact=model.context_memory.is_exact,
         kv_cache=kv_cache,

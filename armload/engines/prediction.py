@@ -54,6 +54,7 @@ class MemoryParts(Value):
 
     Attributes:
         weights_bytes: of the model's file.
+        row_table_bytes: of these, what need not stay in memory: a token reads a row of it.
         kv_bytes: of the KV cache at its full length.
         program_bytes: of the program with its buffers.
         window_bytes: for reading ahead; 0 unless weights are streamed.
@@ -66,6 +67,7 @@ class MemoryParts(Value):
     """
 
     weights_bytes: int
+    row_table_bytes: int = 0
     kv_bytes: int
     program_bytes: int
     window_bytes: int
@@ -77,7 +79,7 @@ class MemoryParts(Value):
     @property
     def wanted_bytes(self) -> int:
         """With which nothing is read again from storage."""
-        return self.weights_bytes + self.kv_bytes + self.program_bytes
+        return self.weights_bytes - self.row_table_bytes + self.kv_bytes + self.program_bytes
 
     @property
     def least_bytes(self) -> int:
@@ -106,6 +108,8 @@ PredictionNoteKind = Literal[
     "operations failed",
     "memory assumed",
     "memory unknown",
+    "lower bound",
+    "read by row",
 ]
 
 
@@ -116,7 +120,7 @@ class PredictionNote(Value):
         kind: for programs.
         subject: the board or model that it names; else empty.
         reason: in the words of the error or of the model's header; the share of memory that is
-            assumed; else empty.
+            assumed, or the size of what is read by row; else empty.
         sentence: for people.
     """
 

@@ -110,6 +110,7 @@ class Speculation(Completion):
             update={
                 "name": f"{need.name} with {self._draft.name}",
                 "weights_bytes": need.weights_bytes + self._draft.size_bytes,
+                "row_table_bytes": need.row_table_bytes + self._draft.row_table_bytes,
                 "kv_is_exact": need.kv_is_exact and self._draft.context_memory.is_exact,
                 "program_bytes": need.program_bytes + self.more_bytes,
             }

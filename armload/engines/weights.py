@@ -57,7 +57,7 @@ class BoardMemory(Value):
 
     def holds(self, need: MemoryNeed) -> bool:
         """Tell whether weights, KV cache and buffers stay in memory."""
-        return need.weights_bytes + need.own_bytes + self.reserve_bytes <= self.available_bytes
+        return need.wanted_bytes + self.reserve_bytes <= self.available_bytes
 
 
 class WeightsSettings(Protocol):

@@ -156,6 +156,12 @@ class Metadata:
         return total
 
     @property
+    def row_table_bytes(self) -> int:
+        """Of embeddings for each layer, of which a token reads a row."""
+        table = self._tensors.get(PER_LAYER_EMBEDDING)
+        return table.size_bytes if table else 0
+
+    @property
     def expert_bytes(self) -> int:
         """Of all experts' matrices, in the layers that plain decoding runs."""
         trunk = tuple(f"blk.{layer}." for layer in range(self.trunk_layers))

@@ -55,6 +55,8 @@ class Model(Value):
         bytes_per_token: weight bytes that one decode step reads.
         context_memory: KV cache and state of recurrent layers.
         activation_bytes_per_token: of the engine's buffers, for each token of a micro-batch.
+        row_table_bytes: of embeddings for each layer, of which a token reads a row: they need not
+            stay in memory.
         experts: of a mixture of experts, in each layer; else 0.
         expert_bytes: of all of them.
         expert_bytes_per_token: of ``bytes_per_token``, what is of experts.
@@ -74,6 +76,7 @@ class Model(Value):
     bytes_per_token: int
     context_memory: ContextMemory
     activation_bytes_per_token: int = 0
+    row_table_bytes: int = 0
     experts: int = 0
     expert_bytes: int = 0
     expert_bytes_per_token: int = 0

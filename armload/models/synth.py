@@ -157,7 +157,11 @@ def _typed(shape: Shape, words: Vocabulary, types: Mapping[str, str]) -> list[_S
     tensors = [
         *(_Stored(tensor=each) for each in constants(shape)),
         *(
-            _Stored(tensor=each, type_name=types[each.name], number=number)
+            _Stored(
+                tensor=each,
+                type_name="F32" if each.places else types[each.name],
+                number=number,
+            )
             for number, each in enumerate(matrices(shape, words.words))
         ),
     ]

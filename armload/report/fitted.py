@@ -155,7 +155,7 @@ def _parts(found: Prediction) -> list[str]:
     return [
         format_bytes(size)
         for size in (
-            parts.weights_bytes,
+            parts.weights_bytes - parts.row_table_bytes,
             parts.kv_bytes,
             parts.program_bytes,
             parts.window_bytes,

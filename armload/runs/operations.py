@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from armload.analysis.compute import Compute, from_operations
 from armload.boards.rates import Rates
+from armload.build.binary import Binary
 from armload.core.errors import BoardError
 from armload.core.files import write_whole
 from armload.core.progress import Progress
@@ -81,7 +82,7 @@ def measured_compute(
     binary = where.binaries[PROGRAM]
     if not offers(binary.path, OPERATIONS_VARIABLE):
         raise BoardError(f"{binary.source} cannot list what a model computes")
-    engine = _engine(where, model, plan)
+    engine = _engine(binary, model, plan)
     program = engine.payload[0]
     deploy(host, board, (program,), progress)
     on_board = program.items(Layout(workdir=board.workdir))
@@ -98,14 +99,14 @@ def measured_compute(
     def answer(question: str) -> str:
         return _answer(where, asked, header, question)
 
-    listed = _list_path(where, engine, header)
+    listed = _list_path(where, binary, engine, header)
     operations = _read(Operations, listed)
     if operations is None:
         operations = read_operations(answer(LIST))
         if operations is None:
             raise BoardError("its program did not list what the model computes")
         _keep(listed, operations)
-    kept = _times_path(where, plan, operations)
+    kept = _times_path(where, binary, plan, operations)
     known = _read(OperationTimes, kept)
     times = dict(known.times) if known else {}
     if missing := _missing(operations, times):
@@ -127,21 +128,34 @@ def measured_compute(
 def known_compute(where: Session, model: Model, plan: Plan) -> tuple[Compute, Rates] | None:
     """Return the same from what was timed there before; none where too little was.
 
-    It was timed with a program that a session of others, such as the scorer, does not have.
+    In a session of another program, such as the scorer, that is what was timed with the program
+    of the same build.
     """
-    if PROGRAM not in where.binaries:
-        return None
     try:
-        listed = _list_path(where, _engine(where, model, plan), whole_header(model.path))
+        binary = _timing_program(where)
+        if binary is None:
+            return None
+        engine = _engine(binary, model, plan)
+        listed = _list_path(where, binary, engine, whole_header(model.path))
         operations = _read(Operations, listed)
         if operations is None:
             return None
-        known = _read(OperationTimes, _times_path(where, plan, operations))
+        known = _read(OperationTimes, _times_path(where, binary, plan, operations))
         if known is None:
             return None
         return _computed(operations, known.times, model, plan, known.rates), known.rates
     except Exception:  # noqa: BLE001 - whatever is wrong with a forecast, the run goes on
         return None
+
+
+def _timing_program(where: Session) -> Binary | None:
+    if PROGRAM in where.binaries:
+        return where.binaries[PROGRAM]
+    for other in where.binaries.values():
+        beside = other.path.with_name(PROGRAM)
+        if beside.is_file():
+            return other.model_copy(update={"program": PROGRAM, "path": beside})
+    return None
 
 
 def _computed(
@@ -160,7 +174,7 @@ def mid_depth(model: Model, plan: Plan) -> float:
     return min(prompt + plan.n_predict / 2, context_tokens(plan, model))
 
 
-def _engine(where: Session, model: Model, plan: Plan) -> Completion:
+def _engine(binary: Binary, model: Model, plan: Plan) -> Completion:
     """Return a run with the same graphs, whatever its texts are."""
     context = USUAL_DEPTH
     while context < context_tokens(plan, model):
@@ -179,7 +193,7 @@ def _engine(where: Session, model: Model, plan: Plan) -> Completion:
         resident_bytes=plan.resident_bytes,
         extra=plan.extra,
     )
-    return Completion(usual, where.binaries[PROGRAM], model)
+    return Completion(usual, binary, model)
 
 
 def _missing(operations: Operations, times: Mapping[str, Timed]) -> list[int]:
@@ -203,23 +217,23 @@ def _answer(where: Session, asked: Simulation, header: WholeHeader, question: st
     return done.text
 
 
-def _list_path(where: Session, engine: Completion, header: WholeHeader) -> Path:
+def _list_path(where: Session, binary: Binary, engine: Completion, header: WholeHeader) -> Path:
     # The layout of weights follows from the CPU's features, the usual number of threads from cores.
     found = where.found
     command = engine.command(_site(where))
     identity = [
-        *(engine.plan.model_dump(mode="json"), NO_REPACK in command, _build_id(where)),
+        *(engine.plan.model_dump(mode="json"), NO_REPACK in command, binary.build_id),
         *(found.cpu_features, found.cores),
     ]
     return _kept("list", identity, header.content)
 
 
-def _times_path(where: Session, plan: Plan, operations: Operations) -> Path:
+def _times_path(where: Session, binary: Binary, plan: Plan, operations: Operations) -> Path:
     board, found = where.connection.board, where.found
     identity = [
         board.model_dump(mode="json", include={"name", "reach", "target"}),
         *(found.cores, found.max_khz, found.cpu_features, found.conditions.memory_total_bytes),
-        *(_build_id(where), plan.threads, plan.cpus, plan.extra, operations.timed_bytes),
+        *(binary.build_id, plan.threads, plan.cpus, plan.extra, operations.timed_bytes),
     ]
     return _kept("times", identity)
 
@@ -227,10 +241,6 @@ def _times_path(where: Session, plan: Plan, operations: Operations) -> Path:
 def _site(where: Session, launcher: tuple[str, ...] = ()) -> RunContext:
     layout = Layout(workdir=where.connection.board.workdir)
     return RunContext(layout=layout, found=where.found, launcher=launcher)
-
-
-def _build_id(where: Session) -> str:
-    return where.binaries[PROGRAM].build_id
 
 
 def _kept(name: str, identity: Sequence[object], content: bytes = b"") -> Path:

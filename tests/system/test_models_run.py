@@ -47,12 +47,16 @@ def test_the_engine_runs_a_made_model_which_answers_in_english_words(
     assert len(set(said)) > 4
 
 
-@pytest.mark.parametrize("name", ["llama-3.1-8b", "llama-3.2-1b", "qwen2.5-0.5b", "qwen3-0.6b"])
+@pytest.mark.parametrize(
+    "name", ["llama-3.1-8b", "llama-3.2-1b", "qwen2.5-0.5b", "qwen3-0.6b", "qwen3-30b-a3b"]
+)
 def test_the_engine_runs_a_model_of_each_family_which_answers_in_words_made_of_words(
     name: str, tmp_path: Path
 ) -> None:
     sizes = {"layers": 2, "width": 256, "feed_forward": 512, "heads": 4, "kv_heads": 2}
     shape = load_shape(name).model_copy(update=sizes)
+    if shape.experts:
+        shape = shape.model_copy(update={"experts": 16, "expert_feed_forward": 256})
     model = tmp_path / "model.gguf"
     synthesise_like(shape, model, file_type="Q3_K_M", seed=1, progress=Silent())
     arguments = ["-n", "24", "-c", "256", "--ignore-eos", "--no-display-prompt", "--check-tensors"]

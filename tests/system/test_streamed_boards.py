@@ -90,10 +90,16 @@ def test_memory_that_others_take_meanwhile_is_given_up_before_a_kill(ann: Person
     assert len(generating(run.steps)) == 11
 
 
+BLOCK_BYTES = 4096
+"""Of the board's file system."""
+
+
 def sectors_of(model: Path, disk: Path) -> list[int]:
     """Return where a disk's image holds the second half of a model: one sector in each MiB."""
     content = model.read_bytes()
-    wanted = {content[at : at + 4096] for at in range(len(content) // 2, len(content), 1 << 20)}
+    middle = len(content) // 2 // BLOCK_BYTES * BLOCK_BYTES
+    wanted = {content[at : at + BLOCK_BYTES] for at in range(middle, len(content), 1 << 20)}
+    wanted.discard(bytes(BLOCK_BYTES))  # which is anywhere
     found: list[int] = []
     end = 0
     with disk.open("rb") as file:
@@ -105,8 +111,8 @@ def sectors_of(model: Path, disk: Path) -> list[int]:
             end = os.lseek(file.fileno(), start, os.SEEK_HOLE)
             found.extend(
                 at // 512
-                for at in range(start - start % 4096, end, 4096)
-                if os.pread(file.fileno(), 4096, at) in wanted
+                for at in range(start - start % BLOCK_BYTES, end, BLOCK_BYTES)
+                if os.pread(file.fileno(), BLOCK_BYTES, at) in wanted
             )
 
 

@@ -12,6 +12,8 @@ import pytest
 from armload.analysis.streaming import streamed_weights
 from armload.analysis.summary import summarise
 from armload.build.binary import Binary
+from armload.build.builder import build
+from armload.build.target import load_target
 from armload.core.progress import Silent
 from armload.engines.trace import Step, Weights
 from armload.models.shape import Shape
@@ -20,6 +22,7 @@ from armload.models.vocabulary import english_words
 from tests.split import in_two_parts
 from tests.system.engines import LAST_WITH_DECODE, engine
 from tests.system.lacking import with_meminfo, without_calls
+from tests.system.llama_servers import serving
 from tests.system.scoring import generated, score
 from tests.system.streaming import (
     AS_NOBODY,
@@ -66,6 +69,12 @@ DENSE_BYTES = 5 << 19
 )
 def binary(request: pytest.FixtureRequest) -> Binary:
     return engine(None if request.param == "llama_process" else LAST_WITH_DECODE)
+
+
+@pytest.fixture(scope="module")
+def server_program() -> Path:
+    (binary,) = build(load_target("host"), programs=["llama-server"])
+    return binary.path
 
 
 def made(folder: Path, **changed: object) -> Path:
@@ -216,6 +225,49 @@ def test_several_sequences_at_a_time_use_the_experts_of_all(
         assert generated(found[name]).tokens == generated(answer).tokens
     _, steps = experts_of(tmp_path / "trace.jsonl")
     assert any(step.sequences == 4 for step in steps)
+
+
+def answers(
+    program: Path, model: Path, folder: Path, variables: dict[str, str], *words: str
+) -> list[tuple[int, str, object]]:
+    """Ask a server with four slots several times; return texts and probabilities.
+
+    A request's prompts begin together, so that the same tokens go through the model in each step.
+    """
+    prompts = ["one two", "red green blue", " ".join(english_words()[:200]), "who was there"]
+    asked = {"n_predict": 24, "n_probs": 3, "ignore_eos": True, "temperature": 0}
+    folder.mkdir()
+    with serving(program, folder, *words, "-np", "4", model=model, variables=variables) as served:
+        found = [
+            served.ask("completion", prompt=part, **asked)
+            for part in (prompts, prompts[:2], prompts[::-1])
+        ]
+    return [
+        (each["index"], each["content"], each["completion_probabilities"])
+        for answer in found
+        for each in answer
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(("-c", "2048", "--no-kv-unified"), id="a KV cache each"),
+        pytest.param(("-c", "2048", "-b", "32", "-ub", "16"), id="one KV cache, small batches"),
+    ],
+)
+def test_a_server_with_four_slots_answers_as_with_mapped_weights(
+    server_program: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    model = made(tmp_path, planted_router=True)
+    words = (*words, *WORDS[:4])
+    expected = answers(server_program, model, tmp_path / "mapped", {}, *words)
+    streamed_folder = tmp_path / "streamed"
+    assert answers(server_program, model, streamed_folder, some(0.4, model), *words) == expected
+    weights, steps = experts_of(streamed_folder / "trace.jsonl")
+    assert weights.weights == "streamed"
+    assert any(step.generated_tokens == step.sequences == 4 for step in steps)
+    assert 0 < missed_share(steps) < 1 - cached_share(weights)
 
 
 def await_steps(trace: Path, count: int) -> None:

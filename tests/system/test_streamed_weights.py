@@ -14,6 +14,7 @@ from armload.analysis.streaming import streamed_weights
 from armload.build.binary import Binary
 from armload.core.progress import Silent
 from armload.models.synth import synthesise
+from tests.other_models import per_layer
 from tests.split import in_two_parts
 from tests.system.engines import LAST_WITH_DECODE, engine
 from tests.system.lacking import with_meminfo, without_calls
@@ -96,6 +97,20 @@ def test_a_token_embedding_that_is_the_output_too_is_looked_up_while_it_is_strea
     weights = streamed_weights(traced(trace)[0])
     assert weights is not None
     assert weights.streamed_bytes > 8 << 20
+
+
+@pytest.mark.exhaustive(covers=[*COVERED, "tests/other_models.py"])
+def test_a_table_for_each_layer_that_is_most_of_the_file_is_looked_up_in_it(
+    binary: Binary, tmp_path: Path
+) -> None:
+    model, trace = tmp_path / "tables.gguf", tmp_path / "trace.jsonl"
+    per_layer(model)
+    expected = text_of(starts(binary, model, tmp_path / "mapped", {}, *WORDS))
+    assert text_of(starts(binary, model, trace, streamed(40 << 20), *WORDS)) == expected
+    weights = streamed_weights(traced(trace)[0])
+    assert weights is not None
+    assert 2 * weights.weights_bytes < model.stat().st_size
+    assert weights.streamed_bytes > 20 << 20
 
 
 @as_root

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
-import requests
 
-from armload.boards.virtual.process import free_port
 from armload.build.builder import build
 from armload.build.source import Source
 from armload.build.target import load_target
 from armload.engines.trace import Step, read_trace
 from tests.recurrent import recurrent_model
 from tests.system.engines import LAST_WITH_DECODE, shared
-from tests.waiting import wait_until
+from tests.system.llama_servers import Server, serving
 
 pytestmark = [
     pytest.mark.build,
@@ -40,59 +33,6 @@ def source(request: pytest.FixtureRequest) -> Source | None:
 def program(source: Source | None) -> Path:
     (binary,) = build(load_target("host"), programs=["llama-server"], source=source)
     return binary.path
-
-
-class Server:
-    """A llama-server that runs, and what it said of the requests that it answered."""
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-        self.timings: list[dict[str, Any]] = []
-
-    def ask(self, path: str, **request: Any) -> dict[str, Any]:
-        answer = requests.post(f"{self._address}/{path}", json=request, timeout=120)
-        answer.raise_for_status()
-        return dict(answer.json())
-
-    def complete(self, prompt: str | list[int], count: int) -> None:
-        answer = self.ask(
-            "completion", prompt=prompt, n_predict=count, ignore_eos=True, temperature=0
-        )
-        self.timings.append(answer["timings"])
-
-    def complete_all(self, prompts: Sequence[str], counts: Sequence[int]) -> None:
-        with ThreadPoolExecutor(len(prompts)) as pool:
-            list(pool.map(self.complete, prompts, counts))
-
-    def sum(self, name: str) -> int:
-        return sum(int(each.get(name, 0)) for each in self.timings)
-
-
-@contextmanager
-def serving(
-    program: Path, folder: Path, *options: str, model: Path | None = None
-) -> Iterator[Server]:
-    address = f"http://127.0.0.1:{(port := free_port())}"
-    model = model or shared("stories260K.gguf")
-    words = [str(program), "-m", str(model), "--port", str(port), "-t", "1"]
-    environment = os.environ | {"ARMLOAD_TRACE": str(folder / "trace.jsonl")}
-    with (
-        (folder / "log").open("wb") as log,
-        subprocess.Popen([*words, *options], env=environment, stdout=log, stderr=log) as process,
-    ):
-        try:
-            wait_until(lambda: _is_ready(address), process)
-            yield Server(address)
-        finally:
-            process.terminate()
-            process.wait(60)
-
-
-def _is_ready(address: str) -> bool:
-    try:
-        return requests.get(f"{address}/health", timeout=5).status_code == 200
-    except requests.ConnectionError:
-        return False
 
 
 def drafts() -> list[str]:

@@ -106,6 +106,33 @@ def test_mapped_weights_on_a_dayu200_take_as_long_as_was_measured(
     assert found.token_s.low <= measured_s <= found.token_s.high
 
 
+def test_a_table_that_is_read_by_row_need_not_fit_into_memory() -> None:
+    table = 1_500 * MB
+    dense, by_row = (
+        need((3_000 * MB, 1_500 * MB)).model_copy(update={"row_table_bytes": size})
+        for size in (0, table)
+    )
+    given = gives(available=1_850 * MB)
+    assert predicted(dense, given, computing(0.5)).verdict == "reads storage"
+    found = predicted(by_row, given, computing(0.5))
+    assert found.verdict == "fits"
+    assert found.memory is not None
+    assert found.memory.weights_bytes == 3_000 * MB
+    assert found.memory.wanted_bytes == dense.wanted_bytes - table
+    (note,) = found.notes
+    assert note.sentence.startswith("1.5 GB of m.gguf are embeddings for each layer")
+    least = need((3_000 * MB, 1_700 * MB)).model_copy(update={"row_table_bytes": 1_300 * MB})
+    assert predicted(least, given, computing(0.5)).verdict == "reads storage"
+
+
+def test_a_run_is_not_refused_for_a_cache_whose_size_is_a_lower_bound() -> None:
+    unknown = need(kv_bytes=4 * GB).model_copy(update={"kv_is_exact": False})
+    found = predicted(unknown, gives(), computing(0.5))
+    assert found.verdict == "unknown"
+    assert Prediction.model_validate_json(found.model_dump_json()) == found
+    assert [note.kind for note in found.notes] == ["lower bound"]
+
+
 def test_mapped_weights_in_a_control_group_take_as_long_as_was_measured() -> None:
     sizes = (1_170 * MB, 1_100 * MB)
     given = gives(available=690 * MB, total=700 * MB)
@@ -288,6 +315,10 @@ def test_a_sentence_says_how_long_why_and_what_to_choose() -> None:
     assert said.startswith("like:llama-3.1-8b:Q2_K streams on dayu200: about 9.")
     assert "limited by storage; use a file smaller than 1.5 GB" in said
     assert said_beforehand("m", "b", found).startswith("m streams on b")
+    estimated = "The compute time is estimated from the board's facts."
+    assert estimated not in said_beforehand("m", "b", found)
+    from_facts_alone = found.model_copy(update={"compute": "roofline"})
+    assert said_beforehand("m", "b", from_facts_alone).endswith(estimated)
     slow = predicted(need(), gives(rate=40 * MB), computing(1.9))
     words = said_beforehand("m", "b", slow, " (a control group is limited to 2.0 GB)")
     assert words.startswith("warning: m does not stay in b's memory")

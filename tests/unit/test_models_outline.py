@@ -14,7 +14,15 @@ from armload.core.progress import Silent
 from armload.core.workspace import data_file, data_names
 from armload.models.find import header_of, resolve
 from armload.models.gguf import read_anatomy, read_outline
-from armload.models.outline import OUTLINES, Outline, listed_models, load_outline, outlined
+from armload.models.outline import (
+    OUTLINES,
+    Outline,
+    listed_models,
+    load_outline,
+    outline_of_shape,
+    outlined,
+)
+from armload.models.shape import load_shape
 from armload.models.whole_header import encoded, whole_header
 from armload.report.models import anatomy_table
 
@@ -34,7 +42,6 @@ PUBLISHED_PARAMETERS = {
     "olmo-3-7b": 7.3e9,
     "olmoe-1b-7b": 6.92e9,
     "phi-4-mini": 3.84e9,
-    "qwen3-30b-a3b": 30.5e9,
     "smollm2-1.7b": 1.71e9,
     "smollm2-135m": 135e6,
     "smollm2-360m": 362e6,
@@ -46,6 +53,14 @@ PUBLISHED_PARAMETERS = {
 def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
+
+
+def test_embeddings_for_each_layer_are_counted_as_read_by_row() -> None:
+    for name in ("gemma-4-e2b", "gemma-3-4b"):
+        found, header = outlined(load_outline(name), "Q8_0")
+        tables = [each for each in header.tensors if each.name.startswith("per_layer_token_embd")]
+        assert found.row_table_bytes == sum(each.size_bytes for each in tables), name
+        assert bool(tables) == (name == "gemma-4-e2b")
 
 
 def test_current_models_of_every_kind_are_listed_with_their_sources() -> None:
@@ -90,7 +105,8 @@ def test_an_outline_has_the_published_size_and_a_header_that_is_read_back(
 
 
 def test_a_mixture_uses_few_of_its_weights_for_a_token() -> None:
-    model, _ = outlined(load_outline("qwen3-30b-a3b"), "Q4_K_M")
+    model, _ = outlined(outline_of_shape("", load_shape("qwen3-30b-a3b")), "Q4_K_M")
+    assert model.parameters == pytest.approx(30.5e9, rel=0.01)
     assert model.active_parameters == pytest.approx(3.04e9, rel=0.01)
     assert model.bytes_per_token < model.size_bytes / 8
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from armload.models.shape import Shape
 from armload.models.synth import GENERATION, synthesise, synthesise_like
 from armload.models.tensors import LOGIT_DEVIATION, ring_places
 from armload.models.vocabulary import TokenKind, vocabulary
+from tests.command_line import BIN
 
 SMALL = Shape(
     layers=2,
@@ -210,6 +212,22 @@ def test_a_mixture_of_experts_has_a_router_and_its_experts_in_single_tensors(
     assert {name: each.type_name for name, each in likewise.items()} == {
         name: each.type_name for name, each in tensors.items()
     }
+
+
+def test_the_verb_makes_a_mixture_of_experts_of_a_persons_own_shape(tmp_path: Path) -> None:
+    (tmp_path / "shapes").mkdir()
+    (tmp_path / "shapes" / "few.yaml").write_text(
+        "extends: qwen3-30b-a3b\nlayers: 2\nwidth: 256\nheads: 4\nhead_width: 64\n"
+        "experts: 8\nexperts_used: 2\nexpert_feed_forward: 256\nplanted_router: true\n"
+    )
+    words = [str(BIN / "armload"), "model.synth", "--like", "few", "--type", "Q4_K_M", "--json"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    made = json.loads(done.stdout)
+    assert (made["experts"], made["experts_used"]) == (8, 2)
+    tensors = read_header(tmp_path / "few-Q4_K_M-random.gguf").tensors
+    types = {tensor.name: tensor.type_name for tensor in tensors}
+    assert types["blk.0.ffn_up_exps.weight"] == "Q4_K"
+    assert types["blk.0.ffn_gate_inp.weight"] == types["token_embd.weight"] == "F32"
 
 
 def test_a_planted_router_chooses_like_experts_for_neighbours_and_others_farther_on(

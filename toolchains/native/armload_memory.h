@@ -239,8 +239,17 @@ static inline bool armload_read_memory(struct armload_memory * memory) {
     return true;
 }
 
-// What this process has locked, as the kernel counts it; 0 where it does not tell.
-static inline int64_t armload_locked_bytes(void) {
+static inline int64_t armload_own_status(const char * key) {
     char text[ARMLOAD_FILE_BYTES];
-    return armload_read_file("/proc/self/status", text) ? armload_number_of(text, "VmLck:", 0) * 1024 : 0;
+    return armload_read_file("/proc/self/status", text) ? armload_number_of(text, key, 0) * 1024 : 0;
+}
+
+// What this process has locked, as the kernel counts it, filled or not; 0 where it does not tell.
+static inline int64_t armload_locked_bytes(void) {
+    return armload_own_status("VmLck:");
+}
+
+// What this process has in memory of its own, which is in no file; 0 where the kernel does not tell.
+static inline int64_t armload_anonymous_bytes(void) {
+    return armload_own_status("RssAnon:");
 }

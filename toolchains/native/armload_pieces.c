@@ -55,11 +55,11 @@ static bool find_mapping(const void * address, struct mapping * mapping) {
     return found;
 }
 
-size_t armload_mapped_bytes(void) {
-    size_t bytes = 0;
+int64_t armload_files_bytes(void) {
+    int64_t bytes = 0;
     pthread_mutex_lock(&mappings.lock);
     for (int index = 0; index < mappings.count; index++) {
-        bytes += (size_t) (mappings.each[index].end - mappings.each[index].begin);
+        bytes += mappings.each[index].file_bytes;
     }
     pthread_mutex_unlock(&mappings.lock);
     return bytes;
@@ -191,6 +191,24 @@ static bool are_experts(const struct ggml_tensor * node, int source) {
     return node->op == GGML_OP_MUL_MAT_ID && source == 0;
 }
 
+static const char * rows_from(const struct ggml_tensor * node) {
+    return node->op == GGML_OP_GET_ROWS ? node->src[0]->data : NULL;
+}
+
+static int64_t by_row_bytes(struct ggml_cgraph * graph, const struct armload_pieces * pieces) {
+    struct mapping mapping;
+    int64_t        bytes = 0;
+    for (int index = 0; index < ggml_graph_n_nodes(graph); index++) {
+        const char * begin   = rows_from(ggml_graph_node(graph, index));
+        bool         is_seen = begin == NULL || tensor_at(pieces, begin) != NULL || !find_mapping(begin, &mapping);
+        for (int before = 0; before < index && !is_seen; before++) {
+            is_seen = rows_from(ggml_graph_node(graph, before)) == begin;
+        }
+        bytes += is_seen ? 0 : (int64_t) ggml_nbytes(ggml_graph_node(graph, index)->src[0]);
+    }
+    return bytes;
+}
+
 bool armload_collect(struct ggml_cgraph * graph, struct armload_pieces * pieces) {
     struct mapping mapping;
     for (int index = 0; index < ggml_graph_n_nodes(graph); index++) {
@@ -202,6 +220,7 @@ bool armload_collect(struct ggml_cgraph * graph, struct armload_pieces * pieces)
             }
         }
     }
+    pieces->by_row_bytes = by_row_bytes(graph, pieces);
     return pieces->tensor_count > 0;
 }
 

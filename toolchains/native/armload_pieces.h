@@ -61,6 +61,7 @@ struct armload_pieces {
     int                      slot_count;
     int64_t                  total_bytes;
     int64_t                  resident_bytes;
+    int64_t                  by_row_bytes; // of embeddings in the file of which only single rows are read
 };
 
 enum armload_order { ARMLOAD_OTHER_WEIGHTS, ARMLOAD_IN_ORDER, ARMLOAD_OUT_OF_ORDER };
@@ -69,8 +70,8 @@ enum armload_order { ARMLOAD_OTHER_WEIGHTS, ARMLOAD_IN_ORDER, ARMLOAD_OUT_OF_ORD
 void armload_add_mapping(char * address, size_t bytes, int file);
 void armload_remove_mapping(char * begin, char * end);
 
-// Bytes of all mappings.
-size_t armload_mapped_bytes(void);
+// Bytes of all files that are mapped, be it in part.
+int64_t armload_files_bytes(void);
 
 // Bytes of the mappings in which nothing is used.
 size_t armload_unused_mapped_bytes(bool (*is_used)(const char * begin, const char * end));

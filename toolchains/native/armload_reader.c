@@ -272,6 +272,11 @@ static bool is_limited(size_t more_bytes) {
             && (uint64_t) armload_locked_bytes() + more_bytes > limit.rlim_cur);
 }
 
+// Pages are filled by the thread that reads into them, not here, where others wait for the lock.
+static bool lock(const char * begin, size_t bytes) {
+    return mlock2(begin, bytes, MLOCK_ONFAULT) == 0 || (errno == ENOSYS && mlock(begin, bytes) == 0);
+}
+
 // Returns whether there is memory for the piece, and notes how it is held. Without swap, anonymous memory
 // stays as surely as locked one.
 static bool claim(struct armload_piece * piece) {
@@ -285,7 +290,7 @@ static bool claim(struct armload_piece * piece) {
         piece->place = ARMLOAD_CACHED;
     } else if (!claim_memory(piece)) {
         return false;
-    } else if (!reader.held.refused && mlock(piece->begin, bytes) == 0) {
+    } else if (!reader.held.refused && lock(piece->begin, bytes)) {
         piece->place = ARMLOAD_LOCKED;
     } else if (!reader.held.refused && !is_limited(bytes)) {
         return false;
@@ -304,7 +309,7 @@ enum armload_place armload_hold(const char * begin, size_t bytes) {
     enum armload_place place = ARMLOAD_MAPPED;
     pthread_mutex_lock(&reader.lock);
     if (!reader.keeps_no_more) {
-        if (!reader.held.refused && mlock(begin, bytes) == 0) {
+        if (!reader.held.refused && lock(begin, bytes)) {
             place = ARMLOAD_LOCKED;
         } else if (reader.held.refused || is_limited(bytes)) {
             reader.held.refused = true;

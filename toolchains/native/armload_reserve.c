@@ -96,13 +96,19 @@ int64_t armload_plan_reserve(const struct armload_memory * memory, struct ggml_c
     return reserve.bytes + reserve.graph_bytes;
 }
 
-static int64_t held_bytes(void) {
-    const struct armload_held held  = armload_held();
-    int64_t                   bytes = 0;
-    for (int place = ARMLOAD_LOCKED; place < ARMLOAD_PLACES; place++) {
-        bytes += held.bytes[place];
+// What this process has. Locked memory fills up as it is read, so what is held tells only beforehand; Linux
+// before 4.5 tells nothing else.
+static int64_t own_bytes(void) {
+    const int64_t bytes = armload_anonymous_bytes();
+    if (bytes > 0) {
+        return bytes;
     }
-    return bytes;
+    const struct armload_held held = armload_held();
+    int64_t                   sum  = 0;
+    for (int place = ARMLOAD_LOCKED; place < ARMLOAD_PLACES; place++) {
+        sum += held.bytes[place];
+    }
+    return sum;
 }
 
 // Gives memory back where little of the reserve is left or will soon be: as much as is missing of it.
@@ -118,12 +124,12 @@ static bool keep_reserve(int64_t available_bytes, int64_t available_soon_bytes) 
 // A process that starts takes a few MB once; only what is taken in two looks running is expected to go on.
 static void * guard(void * unused) {
     (void) unused;
-    int64_t before       = 0; // without what is held
+    int64_t before       = 0; // without what this process has
     int64_t taken_before = 0;
     while (!__atomic_load_n(&reserve.guard_stops, __ATOMIC_ACQUIRE)) {
         struct armload_memory memory;
         if (armload_read_memory(&memory)) {
-            const int64_t others   = memory.available_bytes + held_bytes();
+            const int64_t others   = memory.available_bytes + own_bytes();
             const int64_t taken    = before > others ? before - others : 0;
             const int64_t expected = taken < taken_before ? taken : taken_before;
             const int64_t soon     = memory.available_bytes - LOOKS_AHEAD * expected;

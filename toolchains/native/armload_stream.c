@@ -150,8 +150,8 @@ static bool begin(struct ggml_cgraph * graph) {
     // A draft model's file stays in memory. Of a token embedding, a token reads one row.
     const int64_t others        = (int64_t) armload_unused_mapped_bytes(holds_weights);
     const int64_t dense_bytes   = sum_of_weights();
-    const int64_t experts_bytes = armload_experts_bytes();
-    if (2 * (dense_bytes + experts_bytes) < (int64_t) armload_mapped_bytes()) {
+    const int64_t used_bytes    = dense_bytes + armload_experts_bytes();
+    if (2 * used_bytes < armload_files_bytes() - stream.pieces.by_row_bytes) {
         if (others == 0) {
             return unfit(copied);
         }

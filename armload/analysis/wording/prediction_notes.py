@@ -45,3 +45,13 @@ def _sentence(kind: PredictionNoteKind, subject: str, reason: str) -> str:
                 "The board's memory is unknown: set facts.memory in its file, or add the size to "
                 "the hardware's name (NAME-16gb)."
             )
+        case "read by row":
+            return (
+                f"{reason} of {subject} are embeddings for each layer, of which a token reads a "
+                "row: they need not stay in memory."
+            )
+        case "lower bound":
+            return (
+                "The size of this architecture's KV cache is only known to be this large or "
+                "larger, so the run is not refused; it may not fit."
+            )

@@ -96,7 +96,9 @@ def said_beforehand(name: str, board: str, found: Prediction, within: str = "") 
     parts = found.memory
     free = f" {format_bytes(parts.available_bytes)} are available{within}." if parts else ""
     warning = "warning: " if is_slow or found.verdict == "reads storage" else ""
-    return f"{warning}{sentence(name, board, found)}{free}"
+    is_estimated = found.token_s is not None and found.compute == "roofline"
+    estimated = " The compute time is estimated from the board's facts." if is_estimated else ""
+    return f"{warning}{sentence(name, board, found)}{free}{estimated}"
 
 
 def recommendation(board: str, models: Sequence[FittedModel]) -> str:

@@ -1,6 +1,8 @@
-"""Models of random weights in Q8_0 with other layers than Llama: hybrid, recurrent, windowed.
+"""Models of random weights in Q8_0: dense, hybrid, recurrent, windowed, of experts, and with
+embeddings for each layer. Tensors are in the order in which llama.cpp's converter writes them.
 
-The sizes are those of published models, but for a vocabulary of 32,000 tokens.
+The vocabulary has 32,000 tokens; the sizes of the hybrid, recurrent and windowed ones are otherwise
+those of published models.
 """
 
 from __future__ import annotations
@@ -18,6 +20,46 @@ VOCABULARY = 32_000
 CONTEXT = 8192
 
 Shapes = dict[str, tuple[int, ...]]
+
+
+def dense(path: Path) -> None:
+    """Write a model like Llama, of some 170 MB."""
+    width, inner, heads, kv_heads = 1024, 2816, 16, 4
+    layer = _gated(width, inner) | _attention(width, width, kv_heads * width // heads)
+    keys: Mapping[str, object] = {
+        "embedding_length": width,
+        "feed_forward_length": inner,
+        "attention.head_count": heads,
+        "attention.head_count_kv": kv_heads,
+    }
+    _write(path, "llama", keys, [layer] * 11, width)
+
+
+def experts(path: Path) -> None:
+    """Write a model like Qwen3-30B-A3B, of 16 experts, and smaller, of some 190 MB."""
+    width, inner, heads, kv_heads, head, count = 1024, 384, 16, 4, 64, 16
+    layer = _attention(width, heads * head, kv_heads * head) | {
+        "attn_norm.weight": (width,),
+        "attn_q_norm.weight": (head,),
+        "attn_k_norm.weight": (head,),
+        "ffn_norm.weight": (width,),
+        "ffn_gate_inp.weight": (count, width),
+        "ffn_gate_exps.weight": (count, inner, width),
+        "ffn_up_exps.weight": (count, inner, width),
+        "ffn_down_exps.weight": (count, width, inner),
+    }
+    keys: Mapping[str, object] = {
+        "embedding_length": width,
+        "feed_forward_length": inner,
+        "attention.head_count": heads,
+        "attention.head_count_kv": kv_heads,
+        "attention.key_length": head,
+        "attention.value_length": head,
+        "expert_count": count,
+        "expert_used_count": 2,
+        "expert_feed_forward_length": inner,
+    }
+    _write(path, "qwen3moe", keys, [layer] * 6, width)
 
 
 def hybrid(path: Path) -> None:
@@ -95,10 +137,67 @@ def windowed(path: Path) -> None:
     _write(path, "gemma3", keys, [layer] * 18, width)
 
 
+def per_layer(path: Path) -> None:
+    """Write a model like Gemma 4 E2B with 10 of 35 layers, narrower.
+
+    More than half of it is a table with embeddings for each layer, of which a token reads a row.
+    """
+    width, inner, heads, of_layer, layers = 640, 1536, 4, 256, 10
+    both: Shapes = {
+        "attn_norm.weight": (width,),
+        "post_attention_norm.weight": (width,),
+        "ffn_norm.weight": (width,),
+        "post_ffw_norm.weight": (width,),
+        "layer_output_scale.weight": (1,),
+        "inp_gate.weight": (of_layer, width),
+        "proj.weight": (width, of_layer),
+        "post_norm.weight": (width,),
+        "ffn_gate.weight": (inner, width),
+        "ffn_up.weight": (inner, width),
+        "ffn_down.weight": (width, inner),
+    }
+    windowed, whole = (
+        _attention(width, heads * head, head)
+        | {"attn_q_norm.weight": (head,), "attn_k_norm.weight": (head,)}
+        for head in (256, 512)
+    )
+    has_window = [number % 5 != 4 for number in range(layers)]
+    keys: Mapping[str, object] = {
+        "embedding_length": width,
+        "feed_forward_length": inner,
+        "attention.head_count": heads,
+        "attention.head_count_kv": 1,
+        "attention.key_length": 512,
+        "attention.value_length": 512,
+        "attention.key_length_swa": 256,
+        "attention.value_length_swa": 256,
+        "attention.sliding_window": 512,
+        "attention.sliding_window_pattern": has_window,
+        "rope.dimension_count": 512,
+        "rope.dimension_count_swa": 256,
+        "attention.shared_kv_layers": 5,
+        "embedding_length_per_layer_input": of_layer,
+    }
+    tables: Shapes = {
+        "per_layer_token_embd.weight": (VOCABULARY, layers * of_layer),
+        "per_layer_model_proj.weight": (layers * of_layer, width),
+        "per_layer_proj_norm.weight": (of_layer,),
+        "rope_freqs.weight": (256,),
+    }
+    each = [both | (windowed if window else whole) for window in has_window]
+    _write(path, "gemma4", keys, each, width, tables=tables)
+
+
+_ONES = ("rope_freqs.weight", "layer_output_scale.weight")
+
+
 WRITERS: Mapping[str, Callable[[Path], None]] = {
+    "dense": dense,
+    "experts": experts,
     "hybrid": hybrid,
     "recurrent": recurrent,
     "windowed": windowed,
+    "per-layer": per_layer,
 }
 
 
@@ -129,6 +228,7 @@ def _write(
     width: int,
     *,
     norm: str = "output_norm",
+    tables: Shapes | None = None,
 ) -> None:
     words = vocabulary(VOCABULARY)
     writer = GGUFWriter(path, architecture)
@@ -149,11 +249,13 @@ def _write(
         else:
             writer.add_uint32(f"{architecture}.{key}", int(str(value)))
     random = np.random.default_rng(1)
-    shapes: Shapes = {"token_embd.weight": (VOCABULARY, width), f"{norm}.weight": (width,)}
+    shapes: Shapes = {"token_embd.weight": (VOCABULARY, width)}
+    shapes |= tables or {}
     for number, layer in enumerate(layers):
         shapes |= {f"blk.{number}.{name}": shape for name, shape in layer.items()}
+    shapes[f"{norm}.weight"] = (width,)
     for name, shape in shapes.items():
-        if "norm" in name:
+        if "norm" in name or name.endswith(_ONES):
             values = np.ones(shape, np.float32)
         elif name.endswith("ssm_a"):
             values = np.full(shape, -1, np.float32)

@@ -10,7 +10,7 @@ from armload.analysis.load.assessed import Cause, slow_requests
 from armload.analysis.load.parts import Accounting, Parts
 from armload.analysis.load.records import Objectives
 from armload.analysis.load.telemetry import ObservedPoint, telemetry_of
-from tests.unit.simulated_server import HIGHEST_KHZ, Asked, Simulated
+from tests.unit.simulated_server import HIGHEST_KHZ, Asked, Simulated, records_of
 
 ALONE = [Asked(at_s=100.0 + 10 * number) for number in range(10)]
 """Requests long after what a test is about, from which is known what is usual."""
@@ -128,7 +128,7 @@ def test_without_a_trace_the_queue_is_still_seen() -> None:
 
 def test_a_failed_request_is_not_called_slow() -> None:
     observed = Simulated(slots=1).serve([Asked(at_s=0.0, answer=40), Asked(at_s=0.1), *ALONE])
-    failed = observed.records[1].model_copy(update={"outcome": "timeout"})
+    failed = records_of(observed)[1].model_copy(update={"outcome": "timeout"})
     records = (observed.records[0], failed, *observed.records[2:])
     assert causes_of(ObservedPoint(point=observed.point, records=records)) == {}
 

@@ -16,7 +16,7 @@ from armload.report.load.table import point_table, remarks
 from armload.report.pages import Report, render
 from tests.unit.pages import HOSTILE, Page
 from tests.unit.served_loads import OBJECTIVES, keep, points
-from tests.unit.simulated_server import HIGHEST_KHZ, Asked, Simulated
+from tests.unit.simulated_server import HIGHEST_KHZ, Asked, Simulated, records_of
 
 SERVER = Simulated(slots=4, khz=lambda at_s: HIGHEST_KHZ if at_s < 90 else HIGHEST_KHZ * 2 // 3)
 
@@ -101,7 +101,7 @@ def test_the_timeline_shows_no_queue_that_is_not_known(tmp_path: Path) -> None:
                 "sent_s": sent_s,
             }
         )
-        for record in observed.records
+        for record in records_of(observed)
         if (sent_s := record.scheduled_s + 0.3)
     ]
     loaded = loaded_of(keep([replace(observed, records=tuple(records))], tmp_path / "a"))
@@ -163,7 +163,7 @@ def test_a_load_of_which_every_request_failed_has_a_page(tmp_path: Path) -> None
     observed = Simulated().serve([Asked(at_s=float(at_s)) for at_s in range(10)], rate=1)
     failed = tuple(
         record.model_copy(update={"outcome": "dropped", "chunks": (), "error": "it ended"})
-        for record in observed.records
+        for record in records_of(observed)
     )
     kept = keep([type(observed)(**{**vars(observed), "records": failed})], tmp_path / "a")
     loaded = loaded_of(kept)

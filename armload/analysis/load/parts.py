@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from armload.analysis.columns import compute_s, storage_rate
 from armload.analysis.load.latency import phases_of
-from armload.analysis.load.records import RequestRecord
+from armload.analysis.load.request_columns import EndedRequest
 from armload.analysis.load.telemetry import ObservedPoint, throttled_share
 from armload.analysis.summary import generating
 from armload.core.values import Value
@@ -96,7 +96,7 @@ class Accounting:
             step for step in observed.steps if step.model == 0 and step.end_ns > step.start_ns
         ]
 
-    def of(self, record: RequestRecord) -> LatencyBreakdown | None:
+    def of(self, record: EndedRequest) -> LatencyBreakdown | None:
         """Return where a request's time went; none for one that was never sent."""
         phases = phases_of(record)
         if phases is None:
@@ -115,7 +115,7 @@ class Accounting:
         return LatencyBreakdown(first=first, rest=rest)
 
     @cached_property
-    def answered(self) -> list[tuple[RequestRecord, LatencyBreakdown]]:
+    def answered(self) -> list[tuple[EndedRequest, LatencyBreakdown]]:
         """The answered requests after the warm-up, with where the time of each went."""
         return [
             (record, account)
@@ -139,7 +139,7 @@ class Accounting:
         decode = generating(self._steps)
         return median(map(self._storage_s, decode)) if decode else 0.0
 
-    def _prompt(self, record: RequestRecord, from_s: float, to_s: float) -> Parts:
+    def _prompt(self, record: EndedRequest, from_s: float, to_s: float) -> Parts:
         part = self._overlap(from_s, to_s)
         if part is None:
             return Parts(own_s=to_s - from_s)
@@ -148,7 +148,7 @@ class Accounting:
         prompt = columns.prompt_tokens[rows]
         work_s = columns.work_s[rows] * share
         processed = float((prompt * share).sum())
-        own_tokens = _new_tokens(record)
+        own_tokens = record.new_prompt_tokens
         own_share = min(1.0, own_tokens / processed) if own_tokens and processed else 1.0
         of_prompts = prompt / (prompt + columns.generated_tokens[rows])
         prompts_s = float((work_s * of_prompts).sum())
@@ -265,11 +265,3 @@ class Accounting:
             return 0.0
         nearest = min(usual, key=lambda tokens: abs(tokens - step.generated_tokens))
         return usual[nearest] if step.generated_tokens else 0.0
-
-
-def _new_tokens(record: RequestRecord) -> int | None:
-    """Return how many tokens of a prompt the server had to process; none where it is unknown."""
-    timings = record.timings
-    if timings is not None and timings.prompt_tokens is not None:
-        return timings.prompt_tokens - (record.cached_tokens or 0)
-    return record.prompt_tokens

@@ -7,7 +7,7 @@ from statistics import fmean
 
 from armload.analysis.load.latency import e2e_s, ttft_s
 from armload.analysis.load.parts import Parts
-from armload.analysis.load.records import RequestRecord
+from armload.analysis.load.request_columns import EndedRequest
 from armload.report import formatting as words
 from armload.report.drawing import MOST_LINES, WIDTH_PIXELS, Rows, columns_for, guide, source
 from armload.report.figures.distribution import LOGARITHMIC_FROM
@@ -175,7 +175,7 @@ def _spread_drawn(shown: Sequence[LoadedPoint], sentence: str) -> Figure:
 def _lines(point: LoadedPoint) -> Rows:
     rows: Rows = []
     ok = [record for record in point.observed.counted if record.outcome == "ok"]
-    latencies: tuple[tuple[str, Callable[[RequestRecord], float | None]], ...] = (
+    latencies: tuple[tuple[str, Callable[[EndedRequest], float | None]], ...] = (
         (FIRST, ttft_s),
         (WHOLE, e2e_s),
     )

@@ -35,7 +35,7 @@ def points(
 
 
 def assessed(observed: ObservedPoint, objectives: Objectives | None) -> AssessedPoint:
-    return assess(observed, slow_requests(Accounting(observed), objectives), objectives)
+    return assess(observed, slow_requests(Accounting(observed), objectives).causes, objectives)
 
 
 def found(points: Sequence[AssessedPoint]) -> Capacity:

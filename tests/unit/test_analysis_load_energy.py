@@ -48,7 +48,7 @@ def metered(
 
 
 def energy_at(observed: ObservedPoint) -> PointEnergy:
-    found = assess(observed, (), None).energy
+    found = assess(observed, {}, None).energy
     assert found is not None
     return found
 
@@ -94,9 +94,9 @@ def test_a_point_whose_meter_fell_silent_has_no_energy() -> None:
 
 
 def test_a_point_without_a_meter_or_without_requests_has_none() -> None:
-    assert assess(OBSERVED, (), None).energy is None
+    assert assess(OBSERVED, {}, None).energy is None
     nobody = replace(OBSERVED, records=())
-    assert assess(metered(nobody), (), None).energy is None
+    assert assess(metered(nobody), {}, None).energy is None
 
 
 def test_table_and_page_have_the_energy_of_each_point(

@@ -14,6 +14,7 @@ from armload.report.load.page import load_page, write_load_report
 from armload.report.load.requests import means
 from armload.report.load.table import point_table, remarks
 from armload.report.pages import Report, render
+from armload.serving.loads import LoadFolder
 from tests.unit.pages import HOSTILE, Page
 from tests.unit.served_loads import OBJECTIVES, keep, points
 from tests.unit.simulated_server import HIGHEST_KHZ, Asked, Simulated, records_of
@@ -38,9 +39,12 @@ def report(loaded: LoadView, tmp_path_factory: pytest.TempPathFactory) -> Report
     return write_load_report(loaded, tmp_path_factory.mktemp("report"))
 
 
-def test_what_was_kept_is_what_was_recorded(loaded: LoadView) -> None:
-    for read, made in zip(loaded.points, points(SERVER), strict=True):
-        assert read.observed.records == made.records
+def test_what_was_kept_is_what_was_recorded(loaded: LoadView, folder: Path) -> None:
+    kept = LoadFolder.read(folder)
+    for number, (read, made) in enumerate(zip(loaded.points, points(SERVER), strict=True)):
+        assert kept.requests(number) == records_of(made)
+        numbers = [record.number for record in read.observed.records]
+        assert numbers == [record.number for record in made.records]
         assert read.observed.steps == made.steps
         assert read.observed.samples == made.samples
         assert read.observed.slots == made.slots

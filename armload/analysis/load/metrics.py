@@ -6,6 +6,7 @@ Each is defined in docs/load-metrics.md.
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -250,7 +251,7 @@ def metrics_of(
         ),
         tpot=summary(ok, latency.tpot_s),
         itl=distribution(
-            [gap for record in ok for gap in record.gaps_s()],
+            array("d", (gap for record in ok for gap in record.gaps_s())),
             independent,
             chosen=percentiles,
         ),

@@ -7,6 +7,7 @@ tokens, for other requests, and for a slow board is told apart by what such a st
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
@@ -114,14 +115,11 @@ class Accounting:
             rest = self._generation(first_s, phases.end_s)
         return LatencyBreakdown(first=first, rest=rest)
 
-    @cached_property
-    def answered(self) -> list[tuple[EndedRequest, LatencyBreakdown]]:
-        """The answered requests after the warm-up, with where the time of each went."""
-        return [
-            (record, account)
-            for record in self._observed.counted
-            if record.outcome == "ok" and (account := self.of(record)) is not None
-        ]
+    def answered(self) -> Iterator[tuple[EndedRequest, LatencyBreakdown]]:
+        """Yield the answered requests after the warm-up, with where the time of each went."""
+        for record in self._observed.counted:
+            if record.outcome == "ok" and (account := self.of(record)) is not None:
+                yield record, account
 
     @cached_property
     def alone_s(self) -> float | None:

@@ -22,7 +22,7 @@ from armload.core.progress import ProgressStep
 from armload.core.values import counted
 from armload.serving.client import Client, connected
 from armload.serving.conversation import Conversation, Note, Place, converse, never_sent
-from armload.serving.monitor import RETURNS_WITHIN_S
+from armload.serving.monitor import RETURNS_WITHIN_S, UNREACHABLE_AFTER_S
 from armload.serving.target import LoadLevel, LoadTarget, StopCondition
 
 GoesOn = Callable[[int], bool]
@@ -347,8 +347,13 @@ class PointRunner:
             await asyncio.sleep(_CHECK_S)
 
     async def _watch(self) -> None:
-        while self._target.service is not None:
-            await asyncio.to_thread(self._target.service.check)
+        while (service := self._target.service) is not None:
+            asked = asyncio.create_task(asyncio.to_thread(service.check))
+            # Where the board is gone, each of several attempts waits for a minute.
+            done, _ = await asyncio.wait((asked,), timeout=UNREACHABLE_AFTER_S)
+            if not done:
+                raise ConnectError(f"The board has not answered for {UNREACHABLE_AFTER_S:g} s.")
+            await asked
             await asyncio.sleep(_CHECK_S)
 
 

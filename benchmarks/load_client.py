@@ -6,7 +6,7 @@ The stub speaks llama-server's protocol. It waits a known time before each token
 the events when the request had arrived on its socket, and when it sent each event: on the same
 monotonic clock as the client's. By how much it reads a request late is part of its latency, as of
 any server's. Printed are lost requests, the client's send lag, by how much its latencies differ
-from those of the stub, and its CPU time per request.
+from those of the stub, its CPU time per request, its peak memory and the machine's load.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import asyncio
 import gc
 import json
 import multiprocessing
+import os
 import resource
 import socket
 import tempfile
@@ -57,17 +58,19 @@ def main() -> None:
     try:
         port: int = ours.recv()
         began = resource.getrusage(resource.RUSAGE_SELF)
-        records = load(port, chosen.rate, chosen.requests, chosen.tokens)
+        records, peak_kib = load(port, chosen.rate, chosen.requests, chosen.tokens)
         ended = resource.getrusage(resource.RUSAGE_SELF)
     finally:
         stub.terminate()
         stub.join()
     cpu_s = ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime
     report(records, chosen.requests, cpu_s)
+    print(f"{'peak resident memory of the client':38} {peak_kib / 1024:8.0f} MiB")
+    print(f"{'load average at the end':38} {os.getloadavg()[0]:8.1f}")
 
 
-def load(port: int, rate: float, requests: int, tokens: int) -> list[RequestRecord]:
-    """Send the requests, and return their records as they were kept."""
+def load(port: int, rate: float, requests: int, tokens: int) -> tuple[list[RequestRecord], int]:
+    """Send the requests; return their records as they were kept, and the peak of this process."""
     target = LoadTarget(
         url=f"http://127.0.0.1:{port}", api_key="", model="stub", dialect=LlamaServer()
     )
@@ -75,7 +78,8 @@ def load(port: int, rate: float, requests: int, tokens: int) -> list[RequestReco
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         loading = LoadRunner(target, Listed([ask], "stub"), Arrivals(), 1, Silent())
         kept = loading.run([LoadLevel(rate=rate)], StopCondition(requests=requests))
-        return kept.requests(0)
+        peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return kept.requests(0), peak_kib
 
 
 def report(records: Sequence[RequestRecord], requests: int, cpu_s: float) -> None:

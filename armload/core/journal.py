@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, BinaryIO, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel
 
@@ -157,14 +157,22 @@ class JournalKind(Generic[Header, Entry]):
             DataError: a line was modified.
             DiskError: the file cannot be read.
         """
+        return list(self.each_line(path, model, repair))
+
+    def each_line(self, path: Path, model: type[Read], repair: str = "") -> Iterator[Read]:
+        """Yield what ``read_lines`` returns, without holding the file in memory.
+
+        Raises:
+            DataError, DiskError: as for ``read_lines``.
+        """
         if not path.exists():
-            return []
-        lines = _whole_lines(_content(path)).splitlines()
-        return [
-            self._parsed(f"{path}, line {number}", line, model, repair or self.repair)
-            for number, line in enumerate(lines, start=1)
-            if b"\0" not in line
-        ]
+            return
+        with _opened(path) as file:
+            for number, line in enumerate(file, start=1):
+                if line.endswith(b"\n") and b"\0" not in line:
+                    yield self._parsed(
+                        f"{path}, line {number}", line[:-1], model, repair or self.repair
+                    )
 
     def _parsed(self, where: str, content: bytes, model: type[Read], repair: str) -> Read:
         try:
@@ -334,6 +342,15 @@ def _lines(values: Sequence[BaseModel]) -> bytes:
 
 def _whole_lines(content: bytes) -> bytes:
     return content[: content.rfind(b"\n") + 1]
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    try:
+        with path.open("rb") as file:
+            yield file
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
 def _content(path: Path) -> bytes:

@@ -87,7 +87,7 @@ def _csv_row(number: int, point: LoadPoint, record: RequestRecord) -> dict[str, 
         "point": number,
         "rate": point.rate,
         "concurrency": point.concurrency,
-        "first_token_s": record.chunks[0][0] if record.chunks else None,
+        "first_token_s": record.first_chunk_s,
         "lateness_s": latency.lateness_s(record),
     }
     if record.outcome == "ok":

@@ -22,6 +22,7 @@ from armload.analysis.load.rate_search import (
     saturated,
 )
 from armload.analysis.load.records import Objectives, RateVerdict, RequestRecord
+from armload.analysis.load.request_columns import RequestColumns
 from armload.core.errors import RunError
 from armload.core.progress import Progress
 from armload.core.values import counted, percentage
@@ -73,15 +74,14 @@ def find_rate(
             }
         )
         try:
-            kept, records = loading.point(
-                LoadLevel(rate=attempt.rate), planned, draw=number, judge=judge
-            )
+            kept = loading.point(LoadLevel(rate=attempt.rate), planned, draw=number, judge=judge)
         except NothingSucceededError as error:
             progress.say(error.message)
             is_clients = error.outcomes.keys() <= {"client-limit"}
             verdict: RateVerdict = "undecided" if is_clients else "not sustained"
             search.done(attempt, verdict, None, judge.seen_s)
             continue
+        records = kept.columns(len(kept.load.points) - 1)
         took_s = max(record.end_s for record in records)
         point = kept.load.points[-1]
         verdict, evidence = judge.verdict or "undecided", judge.evidence
@@ -132,25 +132,28 @@ class RateJudge:
         self._slots = slots
         self._progress = progress
         self._looks_s = attempt.looks_s()
+        self._ended = RequestColumns()
         self._number = 0
         self.verdict: RateVerdict | None = None
         self.evidence: Evidence | None = None
         self.seen_s = 0.0
 
-    def goes_on(
-        self, times: Sequence[float], records: Sequence[RequestRecord], now_s: float
-    ) -> bool:
+    def note(self, record: RequestRecord) -> None:
+        """Take a request that ended."""
+        self._ended.add(record)
+
+    def goes_on(self, times: Sequence[float], now_s: float) -> bool:
         """Judge the rate when its time has come; return whether that decided nothing."""
         is_last_request = now_s >= times[-1]
         while self.verdict is None and self._number < len(self._looks_s):
             if now_s < self._looks_s[self._number] and not is_last_request:
                 break
-            self._look(times, records, now_s)
+            self._look(times, now_s)
         return self.verdict is None
 
-    def _look(self, times: Sequence[float], records: Sequence[RequestRecord], now_s: float) -> None:
+    def _look(self, times: Sequence[float], now_s: float) -> None:
         number, self._number, self.seen_s = self._number, self._number + 1, now_s
-        ended = {record.number for record in records}
+        ended = {record.number for record in self._ended}
         from_s = self._attempt.warmup_s
         open_since_s = [
             due_s
@@ -158,7 +161,7 @@ class RateJudge:
             if from_s <= due_s < now_s and place not in ended
         ]
         measured = sorted(
-            (record for record in records if not record.is_warmup), key=lambda each: each.number
+            (record for record in self._ended if not record.is_warmup), key=lambda each: each.number
         )
         found = evidence_of(
             *(measured, open_since_s, self._attempt.rate, self._slots, self._objectives, now_s)
@@ -191,7 +194,8 @@ def _probe(
         planned = extent.model_copy(
             update={"requests": per_client * clients, "warmup": 0, "duration_s": None}
         )
-        _, records = probing.point(LoadLevel(concurrency=clients), planned)
+        kept = probing.point(LoadLevel(concurrency=clients), planned)
+        records = kept.columns(len(kept.load.points) - 1)
         spent_s += max(record.end_s for record in records)
         return saturated(records, clients, objectives, knows_slots=slots is not None)
 

@@ -7,11 +7,12 @@ import gc
 import hashlib
 import time
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -57,14 +58,14 @@ class StoppingRule(Protocol):
 
     verdict: RateVerdict | None
 
-    def goes_on(
-        self, times: Sequence[float], records: Sequence[RequestRecord], now_s: float
-    ) -> bool:
+    def note(self, record: RequestRecord) -> None:
+        """Take a request that ended."""
+
+    def goes_on(self, times: Sequence[float], now_s: float) -> bool:
         """Return whether more requests are to be sent.
 
         Args:
             times: of all requests.
-            records: of those that ended.
         """
 
 
@@ -141,7 +142,7 @@ class LoadRunner:
         """
         for repeat in range(repeats):
             for pace in paces:
-                kept, _ = self.point(pace, extent, draw=repeat)
+                kept = self.point(pace, extent, draw=repeat)
         return kept
 
     def point(
@@ -151,8 +152,8 @@ class LoadRunner:
         *,
         draw: int = 0,
         judge: StoppingRule | None = None,
-    ) -> tuple[LoadFolder, list[RequestRecord]]:
-        """Run one point, and return the load with what became of the point's requests.
+    ) -> LoadFolder:
+        """Run one point, and return the load with it as its last.
 
         Args:
             draw: each gives another schedule.
@@ -193,10 +194,15 @@ class LoadRunner:
             known = point.model_copy(update={"began_client_s": began_s})
             kept.update(known, self._sha.hexdigest())
 
+        def keep(record: RequestRecord) -> None:
+            kept.add(record)
+            if judge is not None:
+                judge.note(record)
+
         kept.add_point(point)
         goes_on = None if judge is None else partial(judge.goes_on, times)
         live = self._live(lambda _: str(pace) if pace.rate is None else f"{pace} asked")
-        sending = PointRunner(self._target, extent, kept.add, begun, live, goes_on)
+        sending = PointRunner(self._target, extent, keep, begun, live, goes_on)
         try:
             self._send(kept, sending, live, times, pace, str(pace), planned)
             point = point.model_copy(update=self._left_behind(sending))
@@ -208,17 +214,17 @@ class LoadRunner:
         finally:
             is_judged = judge is not None and judge.verdict is not None
             known = {
-                "requests": (0 if is_judged or not planned else len(times)) or len(sending.records),
+                "requests": (0 if is_judged or not planned else len(times)) or sending.ended,
                 "verdict": judge.verdict if judge is not None else None,
                 "began_client_s": sending.began_s,
                 "is_under_way": False,
             }
             kept.update(point.model_copy(update=known), self._sha.hexdigest())
-            self._keep_trace(kept, len(kept.load.points) - 1, sending.began_s, sending.records)
-        measured = [record for record in sending.records if not record.is_warmup]
-        if not any(record.outcome == "ok" for record in measured):
-            raise _nothing_succeeded(self._target, str(pace), measured)
-        return kept, sorted(sending.records, key=lambda record: record.number)
+            number = len(kept.load.points) - 1
+            self._keep_trace(kept, number, sending.began_s, sending.last_end_s)
+        if not sending.measured["ok"]:
+            raise _nothing_succeeded(self._target, str(pace), kept, [number], sending.measured)
+        return kept
 
     def staged(
         self,
@@ -257,8 +263,15 @@ class LoadRunner:
             for number, stage in enumerate(stages)
         )
 
+        last_end_s: defaultdict[int, float] = defaultdict(float)
+        cut: set[int] = set()
+
         def keep(record: RequestRecord) -> None:
-            kept.add(record, stage_at(record.scheduled_s))
+            number = stage_at(record.scheduled_s)
+            kept.add(record, number)
+            last_end_s[number] = max(last_end_s[number], record.end_s)
+            if record.outcome == "cancelled":
+                cut.add(number)
 
         def all_with(known: dict[str, object]) -> None:
             changed = tuple(point.model_copy(update=known) for point in points)
@@ -281,31 +294,28 @@ class LoadRunner:
             ended = error.message
             raise
         finally:
-            cut = {
-                stage_at(record.scheduled_s)
-                for record in sending.records
-                if record.outcome == "cancelled"
-            }
             points = tuple(
                 point.model_copy(update={"service_ended": ended if number in cut else ""})
                 for number, point in enumerate(points)
             )
             all_with({"began_client_s": sending.began_s, "is_under_way": False})
-            self._keep_stages(kept, sending)
-        measured = [record for record in sending.records if not record.is_warmup]
-        if not any(record.outcome == "ok" for record in measured):
-            raise _nothing_succeeded(self._target, str(mean), measured)
+            self._keep_stages(kept, sending.began_s, last_end_s)
+        if not sending.measured["ok"]:
+            numbers = range(len(points))
+            raise _nothing_succeeded(self._target, str(mean), kept, numbers, sending.measured)
         return kept
 
-    def _keep_stages(self, kept: LoadFolder, sending: PointRunner) -> None:
+    def _keep_stages(
+        self, kept: LoadFolder, began_s: float, last_end_s: Mapping[int, float]
+    ) -> None:
         points, clock = kept.load.points, kept.load.points[0].clock
-        begins = [sending.began_s + point.stage.start_s for point in points if point.stage]
+        begins = [began_s + point.stage.start_s for point in points if point.stage]
         kept.divide_server_samples(begins)
         if clock is None:
             return
         kept.divide_samples([begin_s + clock.board_minus_client_s for begin_s in begins])
         for number in range(len(begins)):
-            self._keep_trace(kept, number, sending.began_s, kept.requests(number))
+            self._keep_trace(kept, number, began_s, last_end_s[number])
 
     def _live(self, level: Callable[[float], str]) -> LiveView:
         return LiveView(level, (self._target.settings or {}).get("slots"))
@@ -340,9 +350,9 @@ class LoadRunner:
 
     def _left_behind(self, sending: PointRunner) -> dict[str, Any]:
         """Wait until the service has let go of the requests that users gave up."""
-        if not any(record.outcome == "abandoned" for record in sending.records):
+        if not sending.outcomes["abandoned"]:
             return {}
-        ended_s = sending.began_s + max(record.end_s for record in sending.records)
+        ended_s = sending.began_s + sending.last_end_s
         busy = 0
         while time.monotonic() < ended_s + LET_GO_WITHIN_S:
             sample = self.scraper.scrape()
@@ -395,18 +405,16 @@ class LoadRunner:
                 stack.enter_context(service.power_recorded(path, self._idle or (), self._progress))
             yield
 
-    def _keep_trace(
-        self, kept: LoadFolder, number: int, began_s: float, records: Sequence[RequestRecord]
-    ) -> None:
+    def _keep_trace(self, kept: LoadFolder, number: int, began_s: float, last_end_s: float) -> None:
         point = kept.load.points[number]
-        if self._target.service is None or point.clock is None or not records:
+        if self._target.service is None or point.clock is None or not last_end_s:
             return
         offset_s = began_s + point.clock.board_minus_client_s
         keep_trace(
             self._target.service,
             kept.trace_file(number),
             from_board_s=offset_s + (point.stage.start_s if point.stage else 0.0),
-            to_board_s=offset_s + max(record.end_s for record in records),
+            to_board_s=offset_s + last_end_s,
             progress=self._progress,
         )
 
@@ -423,16 +431,20 @@ def _short_collections() -> Iterator[None]:
 
 
 def _nothing_succeeded(
-    target: LoadTarget, pace: str, records: Sequence[RequestRecord]
+    target: LoadTarget,
+    pace: str,
+    kept: LoadFolder,
+    points: Iterable[int],
+    outcomes: Counter[Outcome],
 ) -> NothingSucceededError:
-    outcomes = Counter(record.outcome for record in records)
-    if not records:
+    if not outcomes:
         return NothingSucceededError(
             f"{target.url}: all requests at {pace} were warm-up.",
             "Give a longer --duration, or a smaller --warmup.",
             outcomes,
         )
-    errors = Counter(record.error for record in records if record.error)
+    records = chain.from_iterable(map(kept.each_request, points))
+    errors = Counter(each.error for each in records if each.error and not each.is_warmup)
     counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
     why = f" Most often: {errors.most_common(1)[0][0]}." if errors else ""
     return NothingSucceededError(

@@ -6,7 +6,7 @@ What is known of the server at its start lies in ``service.json``.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Self
@@ -15,10 +15,11 @@ from armload.analysis.columns import ANY, cores_of
 from armload.analysis.energy import read_power
 from armload.analysis.load.assessed import cpus_of
 from armload.analysis.load.records import Load, LoadPoint, RequestRecord
+from armload.analysis.load.request_columns import RequestColumns
 from armload.analysis.load.server_metrics import ServerSample
 from armload.analysis.load.telemetry import BoardSample, ObservedPoint
 from armload.core.files import write_whole
-from armload.core.journal import Journal, JournalKind, write_lines
+from armload.core.journal import Journal, JournalKind, append_lines, write_lines
 from armload.core.values import as_json
 from armload.core.workspace import loads_folder
 from armload.engines.job import Job
@@ -62,13 +63,29 @@ class LoadFolder(Journal[Load, RequestRecord]):
         """Whether its points follow each other without a pause."""
         return any(point.stage is not None for point in self.load.points)
 
-    def requests(self, point: int) -> list[RequestRecord]:
-        """Return the requests of a point that ended, in the order of their schedule.
+    def each_request(self, point: int) -> Iterator[RequestRecord]:
+        """Yield the requests of a point that ended, in the order of their ends.
 
         Raises:
             DataError, DiskError: as for ``entries_of``.
         """
-        return sorted(self.entries_of(point), key=lambda record: record.number)
+        return self.kind.each_line(self.entries_file(point), RequestRecord)
+
+    def requests(self, point: int) -> list[RequestRecord]:
+        """Return the whole records of a point, in the order of their schedule.
+
+        Raises:
+            DataError, DiskError: as for ``entries_of``.
+        """
+        return sorted(self.each_request(point), key=lambda record: record.number)
+
+    def columns(self, point: int) -> RequestColumns:
+        """Return what figures need of a point's requests, in the order of their schedule.
+
+        Raises:
+            DataError, DiskError: as for ``entries_of``.
+        """
+        return RequestColumns(self.each_request(point)).sort()
 
     def add(self, record: RequestRecord, point: int = -1) -> None:
         """Add a request of a point; it is there even if this program is killed right after.
@@ -79,7 +96,7 @@ class LoadFolder(Journal[Load, RequestRecord]):
             point: its number; the last one's without.
         """
         number = len(self.header.points) - 1 if point < 0 else point
-        self.append(record, number=number, is_synced=False)
+        append_lines(self.entries_file(number), [record], is_synced=False)
 
     def job(self) -> Job | None:
         """Return the service's job, as it was started; none where armload does not run it.
@@ -180,7 +197,7 @@ def _observed(kept: LoadFolder, number: int, job: Job | None) -> ObservedPoint:
     slots, context_tokens = service.get("slots"), service.get("context_tokens")
     return ObservedPoint(
         point=kept.load.points[number],
-        records=tuple(kept.requests(number)),
+        records=kept.columns(number),
         slots=slots if isinstance(slots, int) else None,
         context_tokens=context_tokens if isinstance(context_tokens, int) else None,
         header=header,

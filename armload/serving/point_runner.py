@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from armload.analysis.load.live import SlidingWindow
-from armload.analysis.load.records import ENDED_BY_THE_USER, RequestRecord
+from armload.analysis.load.records import ENDED_BY_THE_USER, Outcome, RequestRecord
 from armload.analysis.wording.live import live_rows
 from armload.core.errors import (
     BoardError,
@@ -22,7 +22,7 @@ from armload.core.progress import ProgressStep
 from armload.core.values import counted
 from armload.serving.client import Client, connected
 from armload.serving.conversation import Conversation, Note, Place, converse, never_sent
-from armload.serving.monitor import RETURNS_WITHIN_S
+from armload.serving.monitor import RETURNS_WITHIN_S, UNREACHABLE_AFTER_S
 from armload.serving.target import LoadLevel, LoadTarget, StopCondition
 
 GoesOn = Callable[[int], bool]
@@ -90,10 +90,12 @@ async def open_loop(
                     break
                 group.create_task(send(number))
     finally:
-        while begun < count:
-            take_next()
-        for conversation, place in unnoted.values():
-            note(never_sent(client, conversation, place, 0, place.scheduled_s))
+        for number in range(count):
+            if number == begun:
+                take_next()
+            if (waiting := unnoted.pop(number, None)) is not None:
+                conversation, place = waiting
+                note(never_sent(client, conversation, place, 0, place.scheduled_s))
 
 
 async def closed_loop(
@@ -180,15 +182,16 @@ class PointRunner:
     """One point.
 
     Attributes:
-        records: of the requests that ended, in the order of their ends.
+        ended: requests.
+        last_end_s: when the last of them did.
+        outcomes: how they ended; ``measured``: those after the warm-up.
         began_s: time 0 of the records, on this machine's monotonic clock.
 
     Args:
         keep: keeps a record durably.
         begun: is told time 0, shortly before it comes.
         live: is shown while it runs.
-        goes_on: whether an open loop does, by the records until now and the time of its next
-            request.
+        goes_on: whether an open loop does, by the time of its next request.
     """
 
     def __init__(
@@ -198,7 +201,7 @@ class PointRunner:
         keep: Callable[[RequestRecord], None],
         begun: Callable[[float], None],
         live: LiveView,
-        goes_on: Callable[[Sequence[RequestRecord], float], bool] | None = None,
+        goes_on: Callable[[float], bool] | None = None,
     ) -> None:
         self._goes_on = goes_on
         self._target = target
@@ -206,8 +209,10 @@ class PointRunner:
         self._keep = keep
         self._begun = begun
         self._live = live
-        self.records: list[RequestRecord] = []
-        self.began_s = 0.0
+        self.ended = 0
+        self.last_end_s = self.began_s = 0.0
+        self.outcomes: Counter[Outcome] = Counter()
+        self.measured: Counter[Outcome] = Counter()
         self._failed: Counter[str] = Counter()
         self._client: Client | None = None
 
@@ -245,7 +250,7 @@ class PointRunner:
             if isinstance(error, ConnectError):
                 await self._check_at_the_end(error)
             raise error from errors
-        step.update(len(self.records), note=self._note())
+        step.update(self.ended, note=self._note())
 
     async def _send(
         self, take: Callable[[], Conversation], times: Sequence[float], level: LoadLevel
@@ -269,9 +274,7 @@ class PointRunner:
                     times,
                     warmup=extent.warmup,
                     note=self._add,
-                    goes_on=None
-                    if goes_on is None
-                    else lambda number: goes_on(self.records, times[number]),
+                    goes_on=None if goes_on is None else lambda number: goes_on(times[number]),
                     context_tokens=context_tokens,
                 )
                 return
@@ -288,7 +291,11 @@ class PointRunner:
             )
 
     def _add(self, record: RequestRecord) -> None:
-        self.records.append(record)
+        self.ended += 1
+        self.last_end_s = max(self.last_end_s, record.end_s)
+        self.outcomes[record.outcome] += 1
+        if not record.is_warmup:
+            self.measured[record.outcome] += 1
         self._live.window.add(record)
         self._keep(record)
         if record.outcome == "ok" or record.outcome in ENDED_BY_THE_USER:
@@ -305,7 +312,7 @@ class PointRunner:
     async def _show(self, step: ProgressStep) -> None:
         while True:
             rows = self._live.rows(self._client) if self._client else ()
-            step.update(len(self.records), note=self._note(), rows=rows)
+            step.update(self.ended, note=self._note(), rows=rows)
             await asyncio.sleep(_SHOW_S)
 
     def _note(self) -> str:
@@ -340,8 +347,13 @@ class PointRunner:
             await asyncio.sleep(_CHECK_S)
 
     async def _watch(self) -> None:
-        while self._target.service is not None:
-            await asyncio.to_thread(self._target.service.check)
+        while (service := self._target.service) is not None:
+            asked = asyncio.create_task(asyncio.to_thread(service.check))
+            # Where the board is gone, each of several attempts waits for a minute.
+            done, _ = await asyncio.wait((asked,), timeout=UNREACHABLE_AFTER_S)
+            if not done:
+                raise ConnectError(f"The board has not answered for {UNREACHABLE_AFTER_S:g} s.")
+            await asked
             await asyncio.sleep(_CHECK_S)
 
 

@@ -130,12 +130,10 @@ class ServiceLoads:
         pace = LoadLevel(concurrency=service.plan.slots)
         if wanted.rate is not None:
             pace = LoadLevel(rate=wanted.rate)
-        return self._attempt(*loading.point(pace, extent), count)
+        return self._attempt(loading.point(pace, extent), count)
 
-    def _attempt(
-        self, kept: LoadFolder, records: Sequence[RequestRecord], count: int
-    ) -> TrialAttempt:
-        outcome = outcome_of(kept.load, records, self._requests, times=self._count / count)
+    def _attempt(self, kept: LoadFolder, count: int) -> TrialAttempt:
+        outcome = outcome_of(kept.load, kept.requests(0), self._requests, times=self._count / count)
         _, steps = read_trace(kept.trace_file(0))
         memory = peak_memory([step for step in steps if step.model == 0])
         return TrialAttempt(outcome=outcome, max_rss_bytes=memory.max_rss_bytes if memory else None)

@@ -241,6 +241,18 @@ def test_a_board_that_restarts_ends_the_load_and_keeps_nobody_waiting(ann: Perso
     ann.on_board("sync; (sleep 1; reboot -f) >/dev/null 2>&1 &")
     said = assert_the_load_has_ended_with_its_server(ann, process, "restart")
     assert "mine no longer serves word-problems-Q8_0.gguf: interrupted: the board" in said
+    kept = latest(ann)
+    (point,) = kept.load.points
+    assert point.service_ended
+    assert point.clock is not None
+    assert ann.on_board("cat /proc/sys/kernel/random/boot_id").strip() != point.clock.boot_id
+    # The clock of another boot begins anew.
+    _, steps = read_trace(kept.trace_file(0))
+    for times in (
+        [sample.at_s for sample in kept.board_samples(0)],
+        [step.start_ns for step in steps],
+    ):
+        assert times == sorted(times)
     # The lease of a run that ended with its board keeps nobody waiting.
     ann.types("deploy", "--board", "mine", "--model", "word-problems:Q8_0", "--wait", "5")
     assert json.loads(ann.types("serve.list", "--board", "mine", "--json").stdout) == []
@@ -283,7 +295,7 @@ def assert_the_load_has_ended_with_its_server(
     Returns:
         what the load has said.
     """
-    shown, said = process.communicate(timeout=120)
+    shown, said = process.communicate(timeout=360)
     assert process.returncode == 9, said
     assert "Traceback" not in said
     document = json.loads(shown)

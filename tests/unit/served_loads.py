@@ -13,7 +13,7 @@ from armload.core.values import as_json
 from armload.engines.job import Job
 from armload.serving.loads import SERVICE_FILE, LoadFolder
 from tests.unit.runs import quick_run
-from tests.unit.simulated_server import Asked, Simulated
+from tests.unit.simulated_server import Asked, Simulated, records_of
 
 OBJECTIVES = Objectives(ttft_s=9.0, tpot_s=0.9)
 RATES = (0.2, 0.5, 1.0)
@@ -67,7 +67,7 @@ def keep(
     for number, each in enumerate(observed):
         assert each.header is not None
         for name, values in (
-            ("requests", each.records),
+            ("requests", records_of(each)),
             ("trace", (each.header, *each.steps)),
             ("board", each.samples),
             *([("power", each.power)] if each.power else []),

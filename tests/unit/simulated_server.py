@@ -177,3 +177,10 @@ class _Taken:
                 generated_ms=1000 * (end_s - first_s),
             ),
         )
+
+
+def records_of(observed: ObservedPoint) -> list[RequestRecord]:
+    """The whole records of a simulated point, which has no columns instead."""
+    records = [each for each in observed.records if isinstance(each, RequestRecord)]
+    assert len(records) == len(observed.records)
+    return records

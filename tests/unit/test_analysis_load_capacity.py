@@ -10,7 +10,7 @@ from armload.analysis.load.capacity import Capacity, capacity_of
 from armload.analysis.load.parts import Accounting
 from armload.analysis.load.records import Objectives, Outcome
 from armload.analysis.load.telemetry import ObservedPoint
-from tests.unit.simulated_server import HIGHEST_KHZ, Asked, Simulated
+from tests.unit.simulated_server import HIGHEST_KHZ, Asked, Simulated, records_of
 
 CANCELLED: tuple[Outcome, ...] = ("cancelled",) * 6
 OBJECTIVES = Objectives(ttft_s=2.0, tpot_s=0.3)
@@ -35,7 +35,7 @@ def points(
 
 
 def assessed(observed: ObservedPoint, objectives: Objectives | None) -> AssessedPoint:
-    return assess(observed, slow_requests(Accounting(observed), objectives), objectives)
+    return assess(observed, slow_requests(Accounting(observed), objectives).causes, objectives)
 
 
 def found(points: Sequence[AssessedPoint]) -> Capacity:
@@ -91,7 +91,7 @@ def test_requests_that_this_machine_could_not_send_are_not_held_against_the_serv
     observed = Simulated(slots=4).serve([Asked(at_s=number * 2.0) for number in range(200)], rate=1)
     records = tuple(
         each.model_copy(update={"outcome": "client-limit"}) if each.number % 2 else each
-        for each in observed.records
+        for each in records_of(observed)
     )
     assert capacity_of([assessed(replace(observed, records=records), OBJECTIVES)]) is None
 
@@ -130,9 +130,9 @@ def with_outcomes(*outcomes: Outcome) -> AssessedPoint:
     observed = Simulated().serve([Asked(at_s=9.0 * number) for number in range(10)], rate=0.1)
     ended = [
         record.model_copy(update={"outcome": outcome})
-        for record, outcome in zip(observed.records, outcomes, strict=False)
+        for record, outcome in zip(records_of(observed), outcomes, strict=False)
     ]
-    records = (*ended, *observed.records[len(ended) :])
+    records = (*ended, *records_of(observed)[len(ended) :])
     return assessed(replace(observed, records=records), OBJECTIVES)
 
 
@@ -164,7 +164,7 @@ def test_a_rate_at_which_the_client_was_late_shows_only_that_it_is_sustained() -
             update={"begun_s": record.scheduled_s + 9, "end_s": record.end_s + 9}
             | {"chunks": tuple((at_s + 9, tokens) for at_s, tokens in record.chunks)}
         )
-        for record in high.records
+        for record in records_of(high)
     ]
     points = [assessed(low, OBJECTIVES), assessed(replace(high, records=tuple(late)), OBJECTIVES)]
     assert not points[1].metrics.valid

@@ -10,14 +10,17 @@ from armload.analysis.load.assessed import Cause, slow_requests
 from armload.analysis.load.parts import Accounting, Parts
 from armload.analysis.load.records import Objectives
 from armload.analysis.load.telemetry import ObservedPoint, telemetry_of
-from tests.unit.simulated_server import HIGHEST_KHZ, Asked, Simulated
+from tests.unit.simulated_server import HIGHEST_KHZ, Asked, Simulated, records_of
 
 ALONE = [Asked(at_s=100.0 + 10 * number) for number in range(10)]
 """Requests long after what a test is about, from which is known what is usual."""
 
 
 def causes_of(observed: ObservedPoint) -> dict[int, Cause]:
-    return {each.number: each.cause for each in slow_requests(Accounting(observed), None)}
+    return {
+        each.request.number: each.cause
+        for each in slow_requests(Accounting(observed), None).slowest
+    }
 
 
 def whole(observed: ObservedPoint, number: int) -> Parts:
@@ -101,21 +104,21 @@ def test_a_client_that_sends_late_is_the_cause_of_that() -> None:
 
 def test_an_objective_that_no_request_can_meet_is_missed_by_the_requests_own_length() -> None:
     observed = Simulated().serve([Asked(at_s=0.0, answer=200), *ALONE])
-    (slow,) = slow_requests(Accounting(observed), Objectives(e2e_s=10))
+    (slow,) = slow_requests(Accounting(observed), Objectives(e2e_s=10)).slowest
     assert slow.cause == "own length"
 
 
 def test_a_model_that_is_read_for_every_token_misses_objectives_by_paging() -> None:
     observed = Simulated(read_bytes=lambda _: 100_000_000).serve(ALONE)
-    slow = slow_requests(Accounting(observed), Objectives(tpot_s=0.5))
+    slow = slow_requests(Accounting(observed), Objectives(tpot_s=0.5)).slowest
     assert [each.cause for each in slow] == ["paging"] * len(ALONE)
 
 
 def test_only_the_phase_that_missed_its_objective_is_judged() -> None:
     observed = Simulated(slots=1).serve([Asked(at_s=0.0), Asked(at_s=0.1, answer=60), *ALONE])
-    (first,) = slow_requests(Accounting(observed), Objectives(ttft_s=2))
-    assert (first.number, first.cause) == (1, "queued")
-    rest = slow_requests(Accounting(observed), Objectives(tpot_s=0.05))
+    (first,) = slow_requests(Accounting(observed), Objectives(ttft_s=2)).slowest
+    assert (first.request.number, first.cause) == (1, "queued")
+    rest = slow_requests(Accounting(observed), Objectives(tpot_s=0.05)).slowest
     assert {each.cause for each in rest} == {"own length"}
 
 
@@ -128,7 +131,7 @@ def test_without_a_trace_the_queue_is_still_seen() -> None:
 
 def test_a_failed_request_is_not_called_slow() -> None:
     observed = Simulated(slots=1).serve([Asked(at_s=0.0, answer=40), Asked(at_s=0.1), *ALONE])
-    failed = observed.records[1].model_copy(update={"outcome": "timeout"})
+    failed = records_of(observed)[1].model_copy(update={"outcome": "timeout"})
     records = (observed.records[0], failed, *observed.records[2:])
     assert causes_of(ObservedPoint(point=observed.point, records=records)) == {}
 

@@ -21,7 +21,7 @@ from armload.report.load.table import load_view, remarks
 from armload.report.pages import render
 from tests.unit.pages import Page
 from tests.unit.served_loads import keep
-from tests.unit.simulated_server import BEGAN_CLIENT_S, Asked, Simulated
+from tests.unit.simulated_server import BEGAN_CLIENT_S, Asked, Simulated, records_of
 
 REQUESTS = 40
 OBSERVED = Simulated().serve([Asked(at_s=2.0 * n) for n in range(REQUESTS)], rate=0.5)
@@ -48,7 +48,7 @@ def metered(
 
 
 def energy_at(observed: ObservedPoint) -> PointEnergy:
-    found = assess(observed, (), None).energy
+    found = assess(observed, {}, None).energy
     assert found is not None
     return found
 
@@ -79,7 +79,7 @@ def test_failed_requests_take_energy_and_are_no_requests_and_warm_up_is_left_out
         record.model_copy(
             update={"is_warmup": number < 10, "outcome": "dropped" if number % 2 else "ok"}
         )
-        for number, record in enumerate(OBSERVED.records)
+        for number, record in enumerate(records_of(OBSERVED))
     ]
     found = energy_at(metered(replace(OBSERVED, records=tuple(records))))
     whole_j = joules(20.0, max(record.end_s for record in records))
@@ -94,9 +94,9 @@ def test_a_point_whose_meter_fell_silent_has_no_energy() -> None:
 
 
 def test_a_point_without_a_meter_or_without_requests_has_none() -> None:
-    assert assess(OBSERVED, (), None).energy is None
+    assert assess(OBSERVED, {}, None).energy is None
     nobody = replace(OBSERVED, records=())
-    assert assess(metered(nobody), (), None).energy is None
+    assert assess(metered(nobody), {}, None).energy is None
 
 
 def test_table_and_page_have_the_energy_of_each_point(

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from armload.analysis.load.latency import gaps_s
 from armload.analysis.load.metrics import Metrics, metrics_of
 from armload.analysis.load.quantiles import quantile
 from armload.analysis.load.records import (
@@ -187,7 +186,7 @@ def test_a_client_that_is_late_makes_a_point_invalid(late_s: float, doubts: int)
 
 def test_chunks_of_several_tokens_count_as_so_many_gaps() -> None:
     several = record(0, chunks=((0.5, 1), (0.8, 4), (0.9, None), (1.0, None)))
-    assert list(gaps_s(several)) == pytest.approx([0.1, 0.1, 0.1, 0.1, 0.1])
+    assert list(several.gaps_s()) == pytest.approx([0.1, 0.1, 0.1, 0.1, 0.1])
 
 
 def test_an_answer_of_one_token_has_no_time_per_output_token() -> None:

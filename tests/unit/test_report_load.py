@@ -14,9 +14,10 @@ from armload.report.load.page import load_page, write_load_report
 from armload.report.load.requests import means
 from armload.report.load.table import point_table, remarks
 from armload.report.pages import Report, render
+from armload.serving.loads import LoadFolder
 from tests.unit.pages import HOSTILE, Page
 from tests.unit.served_loads import OBJECTIVES, keep, points
-from tests.unit.simulated_server import HIGHEST_KHZ, Asked, Simulated
+from tests.unit.simulated_server import HIGHEST_KHZ, Asked, Simulated, records_of
 
 SERVER = Simulated(slots=4, khz=lambda at_s: HIGHEST_KHZ if at_s < 90 else HIGHEST_KHZ * 2 // 3)
 
@@ -38,9 +39,12 @@ def report(loaded: LoadView, tmp_path_factory: pytest.TempPathFactory) -> Report
     return write_load_report(loaded, tmp_path_factory.mktemp("report"))
 
 
-def test_what_was_kept_is_what_was_recorded(loaded: LoadView) -> None:
-    for read, made in zip(loaded.points, points(SERVER), strict=True):
-        assert read.observed.records == made.records
+def test_what_was_kept_is_what_was_recorded(loaded: LoadView, folder: Path) -> None:
+    kept = LoadFolder.read(folder)
+    for number, (read, made) in enumerate(zip(loaded.points, points(SERVER), strict=True)):
+        assert kept.requests(number) == records_of(made)
+        numbers = [record.number for record in read.observed.records]
+        assert numbers == [record.number for record in made.records]
         assert read.observed.steps == made.steps
         assert read.observed.samples == made.samples
         assert read.observed.slots == made.slots
@@ -101,7 +105,7 @@ def test_the_timeline_shows_no_queue_that_is_not_known(tmp_path: Path) -> None:
                 "sent_s": sent_s,
             }
         )
-        for record in observed.records
+        for record in records_of(observed)
         if (sent_s := record.scheduled_s + 0.3)
     ]
     loaded = loaded_of(keep([replace(observed, records=tuple(records))], tmp_path / "a"))
@@ -163,7 +167,7 @@ def test_a_load_of_which_every_request_failed_has_a_page(tmp_path: Path) -> None
     observed = Simulated().serve([Asked(at_s=float(at_s)) for at_s in range(10)], rate=1)
     failed = tuple(
         record.model_copy(update={"outcome": "dropped", "chunks": (), "error": "it ended"})
-        for record in observed.records
+        for record in records_of(observed)
     )
     kept = keep([type(observed)(**{**vars(observed), "records": failed})], tmp_path / "a")
     loaded = loaded_of(kept)

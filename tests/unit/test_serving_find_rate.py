@@ -14,6 +14,7 @@ from armload.analysis.load.queue_model import SaturatedRun
 from armload.analysis.load.rate_search import Evidence, RateSearch, evidence_of
 from armload.analysis.load.records import Objectives, RequestRecord
 from armload.analysis.statistics import Interval
+from armload.core.journal import write_lines
 from armload.core.progress import Silent
 from armload.serving.arrivals import Arrivals
 from armload.serving.dialects.dialect import CompletionRequest
@@ -216,11 +217,14 @@ class SpoilingClient(LoadRunner):
         *,
         draw: int = 0,
         judge: StoppingRule | None = None,
-    ) -> tuple[LoadFolder, list[RequestRecord]]:
-        kept, records = super().point(pace, extent, draw=draw, judge=judge)
+    ) -> LoadFolder:
+        kept = super().point(pace, extent, draw=draw, judge=judge)
         if judge is not None:
             judge.verdict = "not sustained"
-        return kept, [self.spoil(record) for record in records]
+        number = len(kept.load.points) - 1
+        spoilt = [self.spoil(record) for record in kept.requests(number)]
+        write_lines(kept.entries_file(number), spoilt)
+        return kept
 
 
 @pytest.mark.parametrize(

@@ -442,6 +442,30 @@ def test_a_server_that_ends_ends_the_load_and_each_request_has_an_outcome() -> N
     assert len(loading.kept.load.points) == 1
 
 
+def test_a_board_that_keeps_its_connection_waiting_ends_the_load(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(point_runner, "UNREACHABLE_AFTER_S", 0.3)
+    gives_up = threading.Event()
+
+    class Silence(Board):
+        def check(self, *, is_certain: bool = False) -> None:
+            if not is_certain:
+                gives_up.wait(60)
+                return
+            gives_up.set()
+            super().check(is_certain=True)
+
+    with stub_service(header_s=60) as service:
+        aim = target(service.url, service=Silence(service, ends_after=1), board="kitchen")
+        loading = LoadRunner(aim, Listed([ASK], "a file"), CONSTANT, 1, Silent())
+        with pytest.raises(RunError, match="was killed"):
+            loading.run([LoadLevel(rate=20)], StopCondition(requests=2000))
+    assert loading.kept is not None
+    assert {record.outcome for record in loading.kept.each_request(0)} == {"cancelled"}
+    assert len(service.bodies) < 1000
+
+
 def test_a_board_that_restarts_at_the_end_of_a_point_is_waited_for_and_the_point_is_not_valid(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

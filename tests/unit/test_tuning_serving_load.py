@@ -12,7 +12,7 @@ from armload.engines.service_plan import ServingPlan
 from armload.tuning.serving_load import outcome_of, too_short
 from armload.tuning.wish import TunedLoad
 from tests.unit.served_loads import keep, points
-from tests.unit.simulated_server import Simulated
+from tests.unit.simulated_server import Simulated, records_of
 
 TOTAL = TunedLoad(rate=0.5, requests=60)
 RATE = TunedLoad(requests=60, objectives=Objectives(ttft_s=60.0))
@@ -30,7 +30,7 @@ def test_a_setting_that_cuts_answers_off_violates_and_one_that_does_not_is_measu
     (point,) = points(Simulated(), rates=(0.5,))
     records = [
         each.model_copy(update={"text": f"the answer {each.number} is right"})
-        for each in point.records
+        for each in records_of(point)
     ]
     load = keep([point], tmp_path).load
     whole = outcome_of(load, records, wanted)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from armload.analysis.limit import find_limit
 from armload.analysis.load.energy import PointEnergy, energy_of
-from armload.analysis.load.latency import missed_objective
+from armload.analysis.load.latency import e2e_s, missed_objective
 from armload.analysis.load.metrics import Metrics, metrics_of
 from armload.analysis.load.parts import Accounting, LatencyBreakdown, Parts
 from armload.analysis.load.records import Objective, Objectives, Stage
+from armload.analysis.load.request_columns import EndedRequest
 from armload.analysis.load.server_metrics import ServerMetric, server_metrics
 from armload.analysis.load.telemetry import ObservedPoint, Telemetry, telemetry_of
 from armload.analysis.run import Limit
@@ -47,6 +50,9 @@ SLOW_FROM = 2.0
 SLOW_BY_S = 0.1
 """...and so much longer, or a server that answers within milliseconds would be called slow."""
 
+MOST_SLOW = 200
+"""That are shown one by one."""
+
 EXPLAINS = 0.25
 """Share of its own part, and of what it took beyond that, which a cause must have taken."""
 
@@ -61,30 +67,54 @@ _BY_PART: Mapping[str, Cause] = {
 }
 
 
-class SlowRequest(Value):
+@dataclass(frozen=True, kw_only=True)
+class SlowRequest:
     """One slow request.
 
     Attributes:
-        number: of the request.
         cause: of its slowness.
         parts: where the time went in which it was slow: until the first token, after it, or all.
     """
 
-    number: int
+    request: EndedRequest
     cause: Cause
     parts: Parts
 
 
-def slow_requests(accounting: Accounting, objectives: Objectives | None) -> tuple[SlowRequest, ...]:
-    """Return the slow ones among a point's answered requests, with the cause of each.
+@dataclass(frozen=True, kw_only=True)
+class SlowRequests:
+    """The slow ones of a point.
+
+    Attributes:
+        causes: of all.
+        slowest: those that took longest, the slowest first.
+    """
+
+    causes: Counter[Cause]
+    slowest: tuple[SlowRequest, ...]
+
+
+def slow_requests(accounting: Accounting, objectives: Objectives | None) -> SlowRequests:
+    """Return the slow ones among a point's answered requests.
 
     Args:
         accounting: of the point.
         objectives: that the slow ones missed; none for those that took much longer than their
             own prompt and tokens take.
     """
-    found = []
-    for record, account in accounting.answered:
+    causes: Counter[Cause] = Counter()
+
+    def found() -> Iterator[SlowRequest]:
+        for each in _slow(accounting, objectives):
+            causes[each.cause] += 1
+            yield each
+
+    slowest = heapq.nlargest(MOST_SLOW, found(), key=lambda each: e2e_s(each.request))
+    return SlowRequests(causes=causes, slowest=tuple(slowest))
+
+
+def _slow(accounting: Accounting, objectives: Objectives | None) -> Iterator[SlowRequest]:
+    for record, account in accounting.answered():
         if objectives is None:
             parts = account.whole
             beyond_s = parts.total_s - parts.own_s
@@ -96,12 +126,7 @@ def slow_requests(accounting: Accounting, objectives: Objectives | None) -> tupl
         if not is_slow:
             continue
         cause = _cause(parts, reads_steadily=accounting.reads_steadily)
-        found.append(SlowRequest(number=record.number, cause=cause, parts=parts))
-    return tuple(found)
-
-
-def tally(slow: Iterable[SlowRequest]) -> Counter[Cause]:
-    return Counter(each.cause for each in slow)
+        yield SlowRequest(request=record, cause=cause, parts=parts)
 
 
 def _judged(account: LatencyBreakdown, missed: Objective | None) -> Parts:
@@ -172,7 +197,7 @@ class AssessedPoint(Value):
 
 def assess(
     observed: ObservedPoint,
-    slow: Iterable[SlowRequest],
+    slow: Mapping[Cause, int],
     objectives: Objectives | None,
     job: Job | None = None,
     percentiles: Sequence[float] = (),
@@ -180,7 +205,7 @@ def assess(
     """Compute everything that a point's records say.
 
     Args:
-        slow: its slow requests.
+        slow: how many of its answered requests were, by cause.
         job: the server's, as it was started; none for a service that armload does not run.
         percentiles: besides the usual ones.
     """
@@ -199,7 +224,7 @@ def assess(
         metrics=metrics,
         telemetry=telemetry_of(observed),
         energy=energy_of(observed, metrics),
-        slow=dict(tally(slow)),
+        slow=dict(slow),
         limit=_limit(observed, job),
         server=server_metrics(observed.server),
     )

@@ -20,7 +20,8 @@ from armload.analysis.comparison_findings import (
 )
 from armload.analysis.load.assessed import AssessedPoint
 from armload.analysis.load.latency import e2e_s, tpot_s, ttft_s
-from armload.analysis.load.records import Load, RequestRecord, Stage
+from armload.analysis.load.records import Load, Stage
+from armload.analysis.load.request_columns import EndedRequest
 from armload.analysis.load.telemetry import ObservedPoint
 from armload.analysis.statistics import (
     CONFIDENCE,
@@ -36,7 +37,7 @@ from armload.core.values import Value
 
 Measure = Literal["end to end", "first token", "per token"]
 
-_LATENCIES: Mapping[Measure, Callable[[RequestRecord], float | None]] = {
+_LATENCIES: Mapping[Measure, Callable[[EndedRequest], float | None]] = {
     "end to end": e2e_s,
     "first token": ttft_s,
     "per token": tpot_s,
@@ -195,7 +196,7 @@ def _doubts_of_both(one: AssessedPoint, other: AssessedPoint) -> list[Comparison
 
 def _answered_by_both(
     one: ObservedPoint, other: ObservedPoint
-) -> list[tuple[RequestRecord, RequestRecord]]:
+) -> list[tuple[EndedRequest, EndedRequest]]:
     answers = {record.number: record for record in other.counted if record.outcome == "ok"}
     return [
         (record, answers[record.number])
@@ -206,7 +207,7 @@ def _answered_by_both(
 
 def _measured(
     measure: Measure,
-    pairs: Sequence[Sequence[tuple[RequestRecord, RequestRecord]]],
+    pairs: Sequence[Sequence[tuple[EndedRequest, EndedRequest]]],
     independent: float,
 ) -> MeasuredLatency | None:
     latency = _LATENCIES[measure]

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
-from itertools import pairwise
 
-from armload.analysis.load.records import Objective, Objectives, RequestRecord
+from armload.analysis.load.records import Objective, Objectives
+from armload.analysis.load.request_columns import EndedRequest
 
 FEWEST_TOKENS_FOR_TPOT = 2
 
 
-def first_token_s(record: RequestRecord) -> float:
+def first_token_s(record: EndedRequest) -> float:
     """Return when the first text arrived; the end of an answer that has none."""
-    return record.chunks[0][0] if record.chunks else record.end_s
+    return record.end_s if record.first_chunk_s is None else record.first_chunk_s
 
 
-def e2e_s(record: RequestRecord) -> float:
+def e2e_s(record: EndedRequest) -> float:
     """Return the end-to-end latency from the scheduled time."""
     return record.end_s - record.scheduled_s
 
 
-def ttft_s(record: RequestRecord) -> float | None:
+def ttft_s(record: EndedRequest) -> float | None:
     """Return the time to the first token from the scheduled time; none of an embedding."""
     return None if record.dimensions else first_token_s(record) - record.scheduled_s
 
 
-def tpot_s(record: RequestRecord) -> float | None:
+def tpot_s(record: EndedRequest) -> float | None:
     """Return the time per output token after the first; none of fewer than two tokens.
 
     By vLLM's definition: (end-to-end latency - time to first token) / (tokens - 1).
@@ -39,36 +38,25 @@ def tpot_s(record: RequestRecord) -> float | None:
     return (record.end_s - first_token_s(record)) / (tokens - 1)
 
 
-def gaps_s(record: RequestRecord) -> Iterator[float]:
-    """Yield the inter-token latencies: the time from each chunk of text to the next.
-
-    A chunk with several tokens gives several, of equal length, where the server says how many.
-    """
-    for (before_s, before), (after_s, after) in pairwise(record.chunks):
-        tokens = 1 if before is None or after is None else max(1, after - before)
-        for _ in range(tokens):
-            yield (after_s - before_s) / tokens
-
-
-def queue_s(record: RequestRecord) -> float | None:
+def queue_s(record: EndedRequest) -> float | None:
     """Return how long a request waited for a slot; none where the server does not tell.
 
     llama-server sends the header of a stream when a slot takes the request. Its own timings show
     that it is one.
     """
-    if record.timings is None or record.header_s is None or record.sent_s is None:
+    if not record.is_timed or record.header_s is None or record.sent_s is None:
         return None
     return record.header_s - record.sent_s
 
 
-def lateness_s(record: RequestRecord) -> float | None:
+def lateness_s(record: EndedRequest) -> float | None:
     """Return how much later the client began with a request than it was to."""
     if record.begun_s is None:
         return None
     return record.begun_s - record.scheduled_s - record.held_s
 
 
-def missed_objective(record: RequestRecord, objectives: Objectives) -> Objective | None:
+def missed_objective(record: EndedRequest, objectives: Objectives) -> Objective | None:
     """Return the first objective that an answered request missed; none if it met all."""
     found: tuple[tuple[Objective, float | None, float | None], ...] = (
         ("ttft", ttft_s(record), objectives.ttft_s),
@@ -81,7 +69,7 @@ def missed_objective(record: RequestRecord, objectives: Objectives) -> Objective
     return None
 
 
-def severity(record: RequestRecord, objectives: Objectives) -> float:
+def severity(record: EndedRequest, objectives: Objectives) -> float:
     """Return how much of its objectives a request takes; above 1 it misses one."""
     if record.outcome != "ok" or (objectives.tpot_s and record.generated_tokens is None):
         return math.inf
@@ -94,7 +82,7 @@ def severity(record: RequestRecord, objectives: Objectives) -> float:
     return max((value / limit for value, limit in known if value and limit), default=0.0)
 
 
-def margin_s(record: RequestRecord, objectives: Objectives | None) -> float:
+def margin_s(record: EndedRequest, objectives: Objectives | None) -> float:
     """Return how much longer a request could have waited; minus infinity if it is not good."""
     if objectives is None:
         return math.inf
@@ -144,7 +132,7 @@ class Phases:
         return (self.end_s if self.first_s is None else self.first_s) - self.slot_s
 
 
-def phases_of(record: RequestRecord) -> Phases | None:
+def phases_of(record: EndedRequest) -> Phases | None:
     """Return the phases of a request; none for one that was never sent.
 
     llama-server sends the headers of a stream when a slot begins with its prompt. Of a server that
@@ -153,13 +141,13 @@ def phases_of(record: RequestRecord) -> Phases | None:
     if record.sent_s is None:
         return None
     is_taken = record.status is None or record.status < HTTPStatus.BAD_REQUEST
-    is_known = record.timings is not None or record.outcome != "ok"
+    is_known = record.is_timed or record.outcome != "ok"
     return Phases(
         scheduled_s=record.scheduled_s,
         held_s=record.held_s,
         begun_s=record.sent_s if record.begun_s is None else record.begun_s,
         sent_s=record.sent_s,
         slot_s=(record.header_s if is_known else record.sent_s) if is_taken else None,
-        first_s=record.chunks[0][0] if record.chunks else None,
+        first_s=record.first_chunk_s,
         end_s=record.end_s,
     )

@@ -6,6 +6,7 @@ Each is defined in docs/load-metrics.md.
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -24,7 +25,8 @@ from armload.analysis.load.findings import (
     TokensUncounted,
 )
 from armload.analysis.load.quantiles import Distribution, QueueWaits, distribution, share_interval
-from armload.analysis.load.records import LoadPoint, Objectives, RateVerdict, RequestRecord
+from armload.analysis.load.records import LoadPoint, Objectives, RateVerdict
+from armload.analysis.load.request_columns import EndedRequest
 from armload.analysis.load.steady import SteadyState, judged, steady_state, waits_in
 from armload.analysis.load.users import (
     Abandoned,
@@ -153,7 +155,7 @@ class Metrics(Value):
 
 def metrics_of(
     point: LoadPoint,
-    records: Sequence[RequestRecord],
+    records: Sequence[EndedRequest],
     objectives: Objectives | None = None,
     *,
     slots: int | None = None,
@@ -182,18 +184,18 @@ def metrics_of(
     alone_steady = steady if held is None else None
 
     def summary(
-        records: Sequence[RequestRecord],
-        figure: Callable[[RequestRecord], float | None],
-        since: Callable[[RequestRecord], float | None] | None = None,
+        records: Sequence[EndedRequest],
+        figure: Callable[[EndedRequest], float | None],
+        since: Callable[[EndedRequest], float | None] | None = None,
     ) -> Distribution | None:
         both = [(record, value) for record in records if (value := figure(record)) is not None]
         values = [value for _, value in both]
         return distribution(values, independent, _waits(both, since, alone_steady), percentiles)
 
-    def scheduled_s(record: RequestRecord) -> float:
+    def scheduled_s(record: EndedRequest) -> float:
         return record.scheduled_s
 
-    def sent_s(record: RequestRecord) -> float | None:
+    def sent_s(record: EndedRequest) -> float | None:
         return record.sent_s
 
     lateness = summary(measured, latency.lateness_s)
@@ -249,7 +251,7 @@ def metrics_of(
         ),
         tpot=summary(ok, latency.tpot_s),
         itl=distribution(
-            [gap for record in ok for gap in latency.gaps_s(record)],
+            array("d", (gap for record in ok for gap in record.gaps_s())),
             independent,
             chosen=percentiles,
         ),
@@ -280,8 +282,8 @@ def metrics_of(
 
 
 def _about_answers(
-    ok: Sequence[RequestRecord],
-    cut_off: Sequence[RequestRecord],
+    ok: Sequence[EndedRequest],
+    cut_off: Sequence[EndedRequest],
     context_tokens: int | None,
     objectives: Objectives | None,
 ) -> list[LoadFigures]:
@@ -297,8 +299,8 @@ def _about_answers(
     return doubts
 
 
-def _was_left(record: RequestRecord) -> bool:
-    return record.outcome == "abandoned" and bool(record.chunks)
+def _was_left(record: EndedRequest) -> bool:
+    return record.outcome == "abandoned" and record.first_chunk_s is not None
 
 
 def _about_lateness(
@@ -319,7 +321,7 @@ def _most_lateness_s(ttft: Distribution | None) -> float:
 
 
 def _goodput(
-    measured: Sequence[RequestRecord],
+    measured: Sequence[EndedRequest],
     unknown: int,
     objectives: Objectives,
     duration_s: float,
@@ -357,7 +359,7 @@ def _goodput(
 
 def _independent(
     point: LoadPoint,
-    measured: Sequence[RequestRecord],
+    measured: Sequence[EndedRequest],
     steady: SteadyState | None,
     held: Conversations | None,
 ) -> float:
@@ -369,8 +371,8 @@ def _independent(
 
 
 def _waits(
-    figures: Sequence[tuple[RequestRecord, float]],
-    since: Callable[[RequestRecord], float | None] | None,
+    figures: Sequence[tuple[EndedRequest, float]],
+    since: Callable[[EndedRequest], float | None] | None,
     steady: SteadyState | None,
 ) -> QueueWaits | None:
     """Return what figures that count from ``since`` owe to a queue; none where it is not known."""
@@ -387,20 +389,18 @@ def _waits(
     return QueueWaits(waits_s=waits_s, own_s=own_s, remembered=steady.remembered)
 
 
-def _offered(point: LoadPoint, measured: Sequence[RequestRecord]) -> float | None:
+def _offered(point: LoadPoint, measured: Sequence[EndedRequest]) -> float | None:
     if point.concurrency is not None or point.stage is not None or len(measured) < 2:
         return None
     span_s = measured[-1].scheduled_s - measured[0].scheduled_s
     return (len(measured) - 1) / span_s if span_s > 0 else None
 
 
-def _since_sent(record: RequestRecord, time_s: float) -> float | None:
+def _since_sent(record: EndedRequest, time_s: float) -> float | None:
     return None if record.sent_s is None else time_s - record.sent_s
 
 
-def _span(
-    records: Sequence[RequestRecord], begin: Callable[[RequestRecord], float | None]
-) -> float:
+def _span(records: Sequence[EndedRequest], begin: Callable[[EndedRequest], float | None]) -> float:
     begins = [each for each in map(begin, records) if each is not None]
     return max(record.end_s for record in records) - min(begins) if begins else 0.0
 
@@ -410,7 +410,7 @@ def _per_s(count: float, duration_s: float) -> float:
 
 
 def _sum(
-    records: Sequence[RequestRecord], count: Callable[[RequestRecord], int | None]
+    records: Sequence[EndedRequest], count: Callable[[EndedRequest], int | None]
 ) -> int | None:
     counts = [count(record) for record in records]
     known = [each for each in counts if each is not None]

@@ -7,6 +7,7 @@ tokens, for other requests, and for a slow board is told apart by what such a st
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from armload.analysis.columns import compute_s, storage_rate
 from armload.analysis.load.latency import phases_of
-from armload.analysis.load.records import RequestRecord
+from armload.analysis.load.request_columns import EndedRequest
 from armload.analysis.load.telemetry import ObservedPoint, throttled_share
 from armload.analysis.summary import generating
 from armload.core.values import Value
@@ -96,7 +97,7 @@ class Accounting:
             step for step in observed.steps if step.model == 0 and step.end_ns > step.start_ns
         ]
 
-    def of(self, record: RequestRecord) -> LatencyBreakdown | None:
+    def of(self, record: EndedRequest) -> LatencyBreakdown | None:
         """Return where a request's time went; none for one that was never sent."""
         phases = phases_of(record)
         if phases is None:
@@ -114,14 +115,11 @@ class Accounting:
             rest = self._generation(first_s, phases.end_s)
         return LatencyBreakdown(first=first, rest=rest)
 
-    @cached_property
-    def answered(self) -> list[tuple[RequestRecord, LatencyBreakdown]]:
-        """The answered requests after the warm-up, with where the time of each went."""
-        return [
-            (record, account)
-            for record in self._observed.counted
-            if record.outcome == "ok" and (account := self.of(record)) is not None
-        ]
+    def answered(self) -> Iterator[tuple[EndedRequest, LatencyBreakdown]]:
+        """Yield the answered requests after the warm-up, with where the time of each went."""
+        for record in self._observed.counted:
+            if record.outcome == "ok" and (account := self.of(record)) is not None:
+                yield record, account
 
     @cached_property
     def alone_s(self) -> float | None:
@@ -139,7 +137,7 @@ class Accounting:
         decode = generating(self._steps)
         return median(map(self._storage_s, decode)) if decode else 0.0
 
-    def _prompt(self, record: RequestRecord, from_s: float, to_s: float) -> Parts:
+    def _prompt(self, record: EndedRequest, from_s: float, to_s: float) -> Parts:
         part = self._overlap(from_s, to_s)
         if part is None:
             return Parts(own_s=to_s - from_s)
@@ -148,7 +146,7 @@ class Accounting:
         prompt = columns.prompt_tokens[rows]
         work_s = columns.work_s[rows] * share
         processed = float((prompt * share).sum())
-        own_tokens = _new_tokens(record)
+        own_tokens = record.new_prompt_tokens
         own_share = min(1.0, own_tokens / processed) if own_tokens and processed else 1.0
         of_prompts = prompt / (prompt + columns.generated_tokens[rows])
         prompts_s = float((work_s * of_prompts).sum())
@@ -265,11 +263,3 @@ class Accounting:
             return 0.0
         nearest = min(usual, key=lambda tokens: abs(tokens - step.generated_tokens))
         return usual[nearest] if step.generated_tokens else 0.0
-
-
-def _new_tokens(record: RequestRecord) -> int | None:
-    """Return how many tokens of a prompt the server had to process; none where it is unknown."""
-    timings = record.timings
-    if timings is not None and timings.prompt_tokens is not None:
-        return timings.prompt_tokens - (record.cached_tokens or 0)
-    return record.prompt_tokens

@@ -21,7 +21,8 @@ from statistics import fmean, pvariance
 from armload.analysis.load.latency import e2e_s, margin_s, severity
 from armload.analysis.load.quantiles import QueueWaits
 from armload.analysis.load.queue_model import MISSED_UP_TO, Counted, QueueModel, SaturatedRun
-from armload.analysis.load.records import Objectives, RateVerdict, RequestRecord
+from armload.analysis.load.records import Objectives, RateVerdict
+from armload.analysis.load.request_columns import EndedRequest
 from armload.analysis.load.steady import ServedTimes, SteadyState, judged, steady, waits_in
 from armload.analysis.statistics import CONFIDENCE, Interval
 
@@ -70,7 +71,7 @@ def probed_per_client(clients: int, service_times: float) -> int:
 
 
 def saturated(
-    records: Sequence[RequestRecord],
+    records: Sequence[EndedRequest],
     clients: int,
     objectives: Objectives | None,
     *,
@@ -153,7 +154,7 @@ def _joined(every: Sequence[Evidence]) -> QueueWaits | None:
 
 
 def evidence_of(
-    records: Sequence[RequestRecord],
+    records: Sequence[EndedRequest],
     open_since_s: Sequence[float],
     rate: float,
     slots: int | None,

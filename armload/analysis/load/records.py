@@ -6,6 +6,8 @@ All times are seconds on the client's monotonic clock since its load began.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, Literal
 
 from armload.analysis.statistics import Interval
@@ -193,6 +195,33 @@ class RequestRecord(Value):
         return self.text if self.content is None else self.content
 
     @property
+    def first_chunk_s(self) -> float | None:
+        """When the first text arrived; none of an answer that has none."""
+        return self.chunks[0][0] if self.chunks else None
+
+    def gaps_s(self) -> Iterator[float]:
+        """Yield the inter-token latencies: the time from each chunk of text to the next.
+
+        A chunk with several tokens gives several, of equal length, where the server says how many.
+        """
+        for (before_s, before), (after_s, after) in pairwise(self.chunks):
+            tokens = 1 if before is None or after is None else max(1, after - before)
+            for _ in range(tokens):
+                yield (after_s - before_s) / tokens
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the server gave timings, so that it is one that tells when a slot began."""
+        return self.timings is not None
+
+    @property
+    def new_prompt_tokens(self) -> int | None:
+        """Tokens of the prompt that the server had to process; none where that is unknown."""
+        if self.timings is not None and self.timings.prompt_tokens is not None:
+            return self.timings.prompt_tokens - (self.cached_tokens or 0)
+        return self.prompt_tokens
+
+    @property
     def received_tokens(self) -> int:
         """As far as the answer came; a chunk counts as one where the server does not say."""
         if self.generated_tokens is not None:
@@ -202,16 +231,13 @@ class RequestRecord(Value):
 
     def has_filled(self, context_tokens: int | None) -> bool:
         """Return whether prompt and answer are known to have filled the context of a slot."""
-        tokens = (self.prompt_tokens or 0) + (self.generated_tokens or 0)
-        is_full = context_tokens is not None and tokens >= context_tokens - 1
+        is_full = fills(self.prompt_tokens, self.generated_tokens, context_tokens)
         return self.is_cut_off and (self.is_truncated or is_full)
 
     @property
     def failure(self) -> str:
         """The outcome, with the status of HTTP where that was an error."""
-        if self.outcome in ("http", "server-error") and (self.status or 0) >= _FIRST_ERROR:
-            return f"{self.outcome} {self.status}"
-        return self.outcome
+        return failure_of(self.outcome, self.status)
 
     @property
     def is_cut_off(self) -> bool:
@@ -221,6 +247,19 @@ class RequestRecord(Value):
             and None not in (self.generated_tokens, self.limit_tokens)
             and (self.generated_tokens or 0) < (self.limit_tokens or 0)
         )
+
+
+def failure_of(outcome: Outcome, status: int | None) -> str:
+    """Return an outcome, with the status of HTTP where that was an error."""
+    if outcome in ("http", "server-error") and (status or 0) >= _FIRST_ERROR:
+        return f"{outcome} {status}"
+    return outcome
+
+
+def fills(prompt: int | None, generated: int | None, context_tokens: int | None) -> bool:
+    """Return whether the tokens of a prompt and its answer fill the context of a slot."""
+    tokens = (prompt or 0) + (generated or 0)
+    return context_tokens is not None and tokens >= context_tokens - 1
 
 
 RateVerdict = Literal["sustained", "not sustained", "undecided"]

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Literal
 
 from armload.analysis.load.latency import queue_s
 from armload.analysis.load.quantiles import QueueWaits, highest, lowest, share_interval
-from armload.analysis.load.records import LoadPoint, RateVerdict, RequestRecord
+from armload.analysis.load.records import LoadPoint, RateVerdict
+from armload.analysis.load.request_columns import EndedRequest
 from armload.analysis.statistics import CONFIDENCE, Interval, long_run_variance
 from armload.core.values import Value
 
@@ -88,7 +89,7 @@ class SteadyState(Value):
 
 
 def steady_state(
-    point: LoadPoint, records: Sequence[RequestRecord], slots: int | None
+    point: LoadPoint, records: Sequence[EndedRequest], slots: int | None
 ) -> SteadyState | None:
     """Return what a point of an open loop shows; none of a stage, and of too few requests.
 
@@ -162,7 +163,7 @@ class ServedTimes(Value):
         )
 
     @classmethod
-    def of(cls, records: Sequence[RequestRecord], *, tells_slots: bool) -> ServedTimes:
+    def of(cls, records: Sequence[EndedRequest], *, tells_slots: bool) -> ServedTimes:
         begun = [
             record.header_s
             for record in records

@@ -14,7 +14,8 @@ from statistics import fmean, median
 from armload.analysis.columns import ANY, LOWER_FREQUENCY, Cores, compute_s, storage_rate
 from armload.analysis.energy import PowerLine
 from armload.analysis.load.latency import phases_of
-from armload.analysis.load.records import LoadPoint, RequestRecord
+from armload.analysis.load.records import LoadPoint
+from armload.analysis.load.request_columns import EndedRequest
 from armload.analysis.load.server_metrics import ServerSample
 from armload.analysis.summary import generating
 from armload.core.values import Value
@@ -49,7 +50,7 @@ class ObservedPoint:
     """
 
     point: LoadPoint
-    records: tuple[RequestRecord, ...]
+    records: Sequence[EndedRequest]
     slots: int | None = None
     context_tokens: int | None = None
     header: Trace | None = None
@@ -68,7 +69,7 @@ class ObservedPoint:
         return self.point.began_client_s + (clock.board_minus_client_s if clock else 0.0)
 
     @property
-    def counted(self) -> list[RequestRecord]:
+    def counted(self) -> list[EndedRequest]:
         """The requests after the warm-up."""
         return [record for record in self.records if not record.is_warmup]
 
@@ -154,7 +155,7 @@ def telemetry_of(observed: ObservedPoint) -> Telemetry:
 
 
 def busy_slots(
-    records: Sequence[RequestRecord], from_s: float, to_s: float
+    records: Sequence[EndedRequest], from_s: float, to_s: float
 ) -> Iterator[tuple[float, float, int]]:
     """Yield the pieces of a time in which the number of requests in slots stayed the same."""
     changes: Counter[float] = Counter()

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Literal
 
-from armload.analysis.load.records import LoadPoint, Outcome, RequestRecord
+from armload.analysis.load.records import LoadPoint, Outcome
+from armload.analysis.load.request_columns import EndedRequest
 from armload.core.values import Value
 
 Ending = Literal["complete", "context-full", "abandoned", "failed", "cancelled"]
@@ -83,7 +84,7 @@ class PromptReuse(Value):
     hit_rate: float
 
 
-def conversations_of(point: LoadPoint, records: Sequence[RequestRecord]) -> Conversations | None:
+def conversations_of(point: LoadPoint, records: Sequence[EndedRequest]) -> Conversations | None:
     """Return what became of conversations; none where requests stand alone.
 
     Args:
@@ -111,7 +112,7 @@ def conversations_of(point: LoadPoint, records: Sequence[RequestRecord]) -> Conv
     )
 
 
-def _ending(turns: Sequence[RequestRecord]) -> Ending:
+def _ending(turns: Sequence[EndedRequest]) -> Ending:
     last = turns[-1]
     if last.outcome == "ok":
         return "complete" if last.turn == last.turns - 1 else "cancelled"
@@ -124,8 +125,8 @@ def _ending(turns: Sequence[RequestRecord]) -> Ending:
 
 
 def in_steady_state(
-    point: LoadPoint, records: Sequence[RequestRecord], found: Conversations
-) -> tuple[LoadPoint, list[RequestRecord]]:
+    point: LoadPoint, records: Sequence[EndedRequest], found: Conversations
+) -> tuple[LoadPoint, list[EndedRequest]]:
     """Return turns as requests of a point that is at the rate of turns.
 
     At first no conversation has a second turn, and after the last one has begun fewer and fewer
@@ -140,21 +141,21 @@ def in_steady_state(
     return point.model_copy(update={"rate": point.rate * found.turns}), within
 
 
-def abandoned_of(point: LoadPoint, records: Sequence[RequestRecord]) -> Abandoned | None:
+def abandoned_of(point: LoadPoint, records: Sequence[EndedRequest]) -> Abandoned | None:
     """Return what users gave up of these requests; none where they gave up nothing."""
     left = [record for record in records if record.outcome == "abandoned"]
     if not left:
         return None
     return Abandoned(
         requests=len(left),
-        unanswered=sum(not record.chunks for record in left),
+        unanswered=sum(record.first_chunk_s is None for record in left),
         received_tokens=sum(record.received_tokens for record in left),
         freed_s=point.freed_s,
         left_busy=point.left_busy,
     )
 
 
-def prompt_reuse(answered: Sequence[RequestRecord]) -> PromptReuse | None:
+def prompt_reuse(answered: Sequence[EndedRequest]) -> PromptReuse | None:
     """Return how much of the prompts the server had in its cache; none where it does not tell."""
     told = [
         (record.cached_tokens, record.prompt_tokens)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from armload.analysis.load.assessed import AssessedPoint, SlowRequest, assess, slow_requests
+from armload.analysis.load.assessed import AssessedPoint, SlowRequests, assess, slow_requests
 from armload.analysis.load.capacity import FAILED_BY_THE_CLIENT, Capacity, capacity_of
 from armload.analysis.load.parts import Accounting
 from armload.analysis.load.records import ENDED_BY_THE_USER, Load, Objectives
@@ -26,7 +26,7 @@ class LoadedPoint:
 
     observed: ObservedPoint
     accounting: Accounting
-    slow: tuple[SlowRequest, ...]
+    slow: SlowRequests
     assessed: AssessedPoint
 
     @property
@@ -117,7 +117,7 @@ def _point(
         observed=observed,
         accounting=accounting,
         slow=slow,
-        assessed=assess(observed, slow, objectives, job, percentiles),
+        assessed=assess(observed, slow.causes, objectives, job, percentiles),
     )
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from armload.analysis.load.assessed import CAUSES
+from armload.analysis.load.assessed import CAUSES, MOST_SLOW
 from armload.analysis.load.latency import e2e_s, tpot_s, ttft_s
 from armload.analysis.load.telemetry import Telemetry
 from armload.analysis.wording.energies import power
@@ -39,9 +39,6 @@ from armload.report.pages import (
     results_section,
     write_report,
 )
-
-MOST_SLOW = 200
-"""Slow requests in the table of a point, the slowest first."""
 
 
 def write_load_report(
@@ -136,7 +133,7 @@ def doubts(points: Sequence[LoadedPoint]) -> list[str]:
 
 def _slow(loaded: LoadView) -> Iterator[Block]:
     requests = _slow_requests(loaded)
-    count = len(requests.rows)
+    count = sum(point.slow.causes.total() for point in loaded.points)
     if not count:
         than = ": every answer took less than twice as long as its own prompt and tokens take"
         yield Paragraph(text=f"None{'' if loaded.objectives else than}.", style="result")
@@ -188,15 +185,13 @@ def _slow_requests(loaded: LoadView) -> Table:
         ),
         Column(heading="largest parts"),
     )
-    found = []
-    for point in loaded.points:
-        records = {record.number: record for record in point.observed.records}
-        found += [(point, each, records[each.number]) for each in point.slow]
-    for point, each, record in sorted(found, key=lambda slow: -e2e_s(slow[2])):
+    found = [(point, each) for point in loaded.points for each in point.slow.slowest]
+    for point, each in sorted(found, key=lambda slow: -e2e_s(slow[1].request)):
+        record = each.request
         parts = sorted(each.parts, key=lambda part: -part[1])[:3]
         table.add(
             point.label,
-            Entry(text=str(each.number), number=each.number),
+            Entry(text=str(record.number), number=record.number),
             each.cause,
             *(
                 Entry(text=words.seconds(time_s), number=time_s)

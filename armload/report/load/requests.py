@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from statistics import fmean
 
 from armload.analysis.load.latency import e2e_s, ttft_s
 from armload.analysis.load.parts import Parts
-from armload.analysis.load.records import RequestRecord
+from armload.analysis.load.request_columns import EndedRequest
 from armload.report import formatting as words
 from armload.report.drawing import MOST_LINES, WIDTH_PIXELS, Rows, columns_for, guide, source
 from armload.report.figures.distribution import LOGARITHMIC_FROM
@@ -16,7 +16,6 @@ from armload.report.figures.figure import (
     colour_and_shape,
     drawn,
     in_panels,
-    thinned,
     time_unit,
 )
 from armload.report.load.loaded import LoadedPoint, LoadView, labels
@@ -51,10 +50,12 @@ def parts_figure(loaded: LoadView) -> Figure | None:
 
 def means(point: LoadedPoint) -> Parts | None:
     """Return the mean of each part over the answered requests; none without one."""
-    accounts = [account.whole for _, account in point.accounting.answered]
-    if not accounts:
+    count, total = 0, Parts()
+    for _, account in point.accounting.answered():
+        count, total = count + 1, total.plus(account.whole)
+    if not count:
         return None
-    return Parts(**{name: fmean(getattr(each, name) for each in accounts) for name in KINDS})
+    return Parts(**{name: seconds / count for name, seconds in total})
 
 
 def _parts_sentence(found: dict[str, Parts]) -> str:
@@ -175,7 +176,7 @@ def _spread_drawn(shown: Sequence[LoadedPoint], sentence: str) -> Figure:
 def _lines(point: LoadedPoint) -> Rows:
     rows: Rows = []
     ok = [record for record in point.observed.counted if record.outcome == "ok"]
-    latencies: tuple[tuple[str, Callable[[RequestRecord], float | None]], ...] = (
+    latencies: tuple[tuple[str, Callable[[EndedRequest], float | None]], ...] = (
         (FIRST, ttft_s),
         (WHOLE, e2e_s),
     )
@@ -183,11 +184,16 @@ def _lines(point: LoadedPoint) -> Rows:
         times = sorted(time_s for each in ok if (time_s := latency(each)) is not None)
         if not times:
             continue
+        last, every = len(times) - 1, math.ceil(len(times) / MOST_STEPS)
         steps = [
-            {"cell": kind, "point": point.label, "time": time_s, "share": number / len(times)}
-            for number, time_s in enumerate(times, 1)
+            {
+                "cell": kind,
+                "point": point.label,
+                "time": times[place],
+                "share": (place + 1) / len(times),
+            }
+            for place in sorted({*range(0, last, every), last})
         ]
-        ends = [number in (0, len(steps) - 1) for number in range(len(steps))]
         start = {"cell": kind, "point": point.label, "time": times[0], "share": 0.0}
-        rows += [start, *thinned(steps, MOST_STEPS, always=ends)]
+        rows += [start, *steps]
     return [{**row, "half": 0.5} for row in rows]

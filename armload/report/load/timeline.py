@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from armload.analysis.load.latency import e2e_s, phases_of
-from armload.analysis.load.records import RequestRecord
+from armload.analysis.load.request_columns import EndedRequest
 from armload.analysis.load.telemetry import busy_slots
 from armload.core.values import counted
 from armload.report.drawing import WIDTH_PIXELS, Rows, columns_for, guide, source
@@ -47,7 +47,7 @@ def timeline(loaded: LoadView) -> Figure | None:
     return _drawn(point, shown, sentence)
 
 
-def _around_the_slowest(point: LoadedPoint) -> list[RequestRecord]:
+def _around_the_slowest(point: LoadedPoint) -> list[EndedRequest]:
     sent = [record for record in point.observed.records if phases_of(record) is not None]
     if not sent:
         return []
@@ -56,7 +56,7 @@ def _around_the_slowest(point: LoadedPoint) -> list[RequestRecord]:
     return sent[first : first + MOST_REQUESTS]
 
 
-def _sentence(point: LoadedPoint, shown: list[RequestRecord]) -> str:
+def _sentence(point: LoadedPoint, shown: list[EndedRequest]) -> str:
     every = len(point.observed.records)
     which = counted(every, "request")
     if len(shown) < every:
@@ -71,7 +71,7 @@ def _sentence(point: LoadedPoint, shown: list[RequestRecord]) -> str:
     return said
 
 
-def _drawn(point: LoadedPoint, shown: list[RequestRecord], sentence: str) -> Figure:
+def _drawn(point: LoadedPoint, shown: list[EndedRequest], sentence: str) -> Figure:
     import altair as alt
 
     from_s = min(record.scheduled_s for record in shown)
@@ -175,7 +175,7 @@ def _temperature(time: alt.X) -> alt.Chart:
     return chart
 
 
-def _bars(record: RequestRecord) -> Rows:
+def _bars(record: EndedRequest) -> Rows:
     phases = phases_of(record)
     if phases is None:
         return []

@@ -1,0 +1,120 @@
+"""A board that runs combinations, one run at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+from armload.analysis.run import Run
+from armload.bench.combination import Combination, programs_of
+from armload.core.progress import Progress
+from armload.engines.completion import Completion, settings_of
+from armload.engines.job import SweepPoint
+from armload.runs.pipeline import Heard, execute
+from armload.runs.predicting import foresight
+from armload.runs.request import Request
+from armload.runs.session import Session, session
+
+
+class BenchBoard(Protocol):
+    """A board that is ready for runs.
+
+    Attributes:
+        name: the board's.
+        engines: what runs each combination.
+    """
+
+    name: str
+    engines: Sequence[Completion]
+
+    def run(
+        self,
+        place: SweepPoint | None = None,
+        *,
+        plain: Sequence[Run] = (),
+        heard: Heard | None = None,
+    ) -> Run:
+        """Run one combination to its end and keep what comes back.
+
+        Args:
+            place: in a sweep, whose cells are the combinations; none for a run of the first one.
+            plain: runs of the same without speculation, where it speculates.
+            heard: called with what the program has written, where that is known as it comes.
+
+        Raises:
+            ArmloadError, KeyboardInterrupt: as for ``execute``.
+        """
+
+
+class OpenBenchBoard(Protocol):
+    """Reaches a board for combinations."""
+
+    def __call__(
+        self,
+        request: Request,
+        cells: Sequence[Combination],
+        progress: Progress,
+        *,
+        reference: Run | None,
+    ) -> AbstractContextManager[BenchBoard]:
+        """Reach a board, and build what is missing.
+
+        Args:
+            reference: a run with the expected output.
+
+        Raises:
+            ArmloadError: as for ``session``.
+        """
+
+
+class ConnectedBoard:
+    """A board that this machine is connected to."""
+
+    def __init__(
+        self,
+        where: Session,
+        cells: Sequence[Combination],
+        progress: Progress,
+        reference: Run | None,
+    ) -> None:
+        self.name = where.connection.board.name
+        self.engines: Sequence[Completion] = [cell.engine(where.binaries) for cell in cells]
+        self._where = where
+        self._progress = progress
+        self._reference = reference
+        # Only the first can be one that an interrupted command has left on the board.
+        self._new = where.request.new
+
+    def run(
+        self,
+        place: SweepPoint | None = None,
+        *,
+        plain: Sequence[Run] = (),
+        heard: Heard | None = None,
+    ) -> Run:
+        engine, new = self.engines[place.cell if place else 0], self._new
+        self._new = True
+        run, _ = execute(
+            *(self._where, engine, self._progress),
+            new=new,
+            place=place,
+            reference=self._reference,
+            plain=plain,
+            foresee=foresight(self._where, engine, self._progress),
+            heard=heard,
+        )
+        return run
+
+
+@contextmanager
+def open_board(
+    request: Request,
+    cells: Sequence[Combination],
+    progress: Progress,
+    *,
+    reference: Run | None,
+) -> Iterator[BenchBoard]:
+    settings = [settings_of(cell.plan) for cell in cells]
+    with session(request, programs_of(cells), progress, settings=settings) as where:
+        yield ConnectedBoard(where, cells, progress, reference)

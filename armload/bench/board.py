@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Protocol
 
 from armload.analysis.run import Run
 from armload.bench.combination import Combination, programs_of
+from armload.build.binary import Binary
 from armload.core.progress import Progress
 from armload.engines.completion import Completion, settings_of
 from armload.engines.job import SweepPoint
@@ -114,7 +116,15 @@ def open_board(
     progress: Progress,
     *,
     reference: Run | None,
+    binaries: Mapping[str, Binary] | None = None,
 ) -> Iterator[BenchBoard]:
+    """Reach a board over a connection from this machine.
+
+    Args:
+        binaries: that were built elsewhere; none to build them.
+    """
     settings = [settings_of(cell.plan) for cell in cells]
-    with session(request, programs_of(cells), progress, settings=settings) as where:
-        yield ConnectedBoard(where, cells, progress, reference)
+    programs = programs_of(cells) if binaries is None else ()
+    with session(request, programs, progress, settings=settings) as where:
+        there = where if binaries is None else replace(where, binaries=binaries)
+        yield ConnectedBoard(there, cells, progress, reference)

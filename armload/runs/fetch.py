@@ -73,6 +73,21 @@ def fetch(
     return run, local
 
 
+def judge_fetched(run_id: str, *, reference: Run | None = None, plain: Sequence[Run] = ()) -> Run:
+    """Return a run that another machine has fetched, compared as for ``fetch``.
+
+    Raises:
+        ArmloadError: its files make no sense, or cannot be read or written.
+    """
+    local = runs_folder() / run_id
+    if reference is None and not plain:
+        return store.load(local)
+    if reference is not None:
+        keep_reference(reference, local)
+    keep_plain(plain, local)
+    return _kept(local)
+
+
 def fetch_once(
     host: Host,
     board: Board,

@@ -1,0 +1,360 @@
+"""What a gateway does with its boards, each once and one thing at a time.
+
+What Dask calls here takes and returns data alone. A task runs in its board's own thread, so that it
+goes on when the scheduler is lost, and is found again by its key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import shutil
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from armload.bench.board import BenchBoard, open_board
+from armload.bench.combination import Combination
+from armload.boards.board import load_board
+from armload.build.binary import Binary
+from armload.core.errors import ArmloadError, BusyError, ConnectError, TransferError, UsageError
+from armload.core.progress import Progress, ProgressStep, Silent
+from armload.core.workspace import runs_folder
+from armload.fleet.archives import archive_chunk, delete_archive, pack
+from armload.fleet.orders import (
+    BoardOrder,
+    Event,
+    GatewayError,
+    Outcome,
+    Received,
+    SentFile,
+    SentModel,
+    Task,
+    reply_of,
+)
+from armload.fleet.received import bytes_here, receive, received_path
+from armload.models.gguf import read_model
+from armload.models.model import Model, cached_sha256
+from armload.runs import store
+from armload.runs.selection import RunSelection
+from armload.runs.swept import SweptRuns
+
+_UPDATE_EVERY_S = 0.2
+
+Send = Callable[[str, Event], None]
+"""Tells a topic of an event."""
+
+
+class Gateway:
+    """The boards of this gateway.
+
+    Args:
+        boards: their names.
+        progress: shows what each does.
+    """
+
+    def __init__(self, boards: Sequence[str], progress: Progress) -> None:
+        self.boards = tuple(boards)
+        self._send: Send = lambda _topic, _event: None
+        self._posts = {board: _BoardPost(board, progress, self.tell) for board in boards}
+
+    def connected(self, send: Send) -> None:
+        """Note how events are sent from now on."""
+        self._send = send
+
+    def tell(self, topic: str, event: Event) -> None:
+        """Send an event, if anybody can hear it."""
+        # A connection that has just dropped takes nothing any more.
+        with contextlib.suppress(Exception):
+            self._send(topic, event)
+
+    def begin(self, task: Task) -> Future[bytes]:
+        """Begin a task, or find it where it has been begun; return its reply to come."""
+        return self._posts[task.order.board].begin(task)
+
+    def stop(self, board: str, key: str) -> bool:
+        """Stop a task as Ctrl-C does, and say whether it is here; its reply comes as usual."""
+        return self._posts[board].stop(key)
+
+    def forget(self, board: str, key: str, archive: str) -> None:
+        """Delete the runs of a task that the command has now."""
+        self._posts[board].forget(key, archive)
+
+
+class _BoardPost:
+    """One board: what is to be done there, and the thread that does it."""
+
+    def __init__(self, board: str, progress: Progress, tell: Send) -> None:
+        self._board = board
+        self._progress = progress
+        self._relay = _Relay(tell)
+        self._waiting: queue.Queue[tuple[Task, Future[bytes]]] = queue.Queue()
+        self._replies: dict[str, Future[bytes]] = {}
+        self._archived: dict[str, tuple[str, ...]] = {}
+        self._lock = threading.Lock()
+        self._open = ExitStack()
+        self._opened: tuple[str, BenchBoard] | None = None
+        self._left = SweptRuns(board)
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def begin(self, task: Task) -> Future[bytes]:
+        with self._lock:
+            self._relay.topics[task.key] = task.topic
+            reply = self._replies.get(task.key)
+            if reply is None:
+                reply = self._replies[task.key] = Future()
+                self._waiting.put((task, reply))
+            return reply
+
+    def stop(self, key: str) -> bool:
+        with self._lock:
+            if key not in self._replies:
+                return False
+            self._relay.stopping.add(key)
+            return True
+
+    def forget(self, key: str, archive: str) -> None:
+        with self._lock:
+            self._replies.pop(key, None)
+            runs = self._archived.pop(archive, ())
+        for run in runs:
+            shutil.rmtree(runs_folder() / run, ignore_errors=True)
+        if archive:
+            delete_archive(archive)
+
+    def _work(self) -> None:
+        while True:
+            task, reply = self._waiting.get()
+            self._relay.begin(task.key)
+            outcome = self._done(task)
+            with self._lock:
+                self._relay.end(task.key)
+                if outcome.archive:
+                    self._archived[outcome.archive.name] = outcome.archive.runs
+                if not outcome.run:  # it is tried again when the command asks for it again
+                    self._replies.pop(task.key, None)
+            reply.set_result(_reply(outcome))
+
+    def _done(self, task: Task) -> Outcome:
+        before = {folder.name for folder in self._runs()}
+        run, error, is_interrupted = "", None, False
+        try:
+            run = self._run(task)
+        except KeyboardInterrupt:
+            is_interrupted = True
+        except ArmloadError as failure:
+            error = GatewayError.of(failure)
+            if isinstance(failure, ConnectError | BusyError):
+                self._close()
+        except Exception as defect:  # noqa: BLE001 - it is the command's to show
+            traceback.print_exception(defect)
+            self._close()
+            error = _defect(defect)
+        made = [folder.name for folder in self._runs() if folder.name not in before]
+        runs = tuple(dict.fromkeys((*made, run))) if run else tuple(made)
+        for each in runs:
+            self._progress.say(f"{self._board}: {each}")
+        archive = pack(runs) if runs and task.store != store.store_id() else None
+        return Outcome(run=run, archive=archive, error=error, is_interrupted=is_interrupted)
+
+    def _runs(self) -> list[Path]:
+        return store.run_folders(RunSelection(boards=[self._board]))
+
+    def _run(self, task: Task) -> str:
+        self._relay.check()
+        if task.place is not None and (left := self._left.find(task.place)):
+            return left
+        board = self._ready(task.order, new=task.new)
+        return "" if task.is_opening else board.run(task.place).id
+
+    def _ready(self, order: BoardOrder, *, new: bool) -> BenchBoard:
+        if self._opened is None or self._opened[0] != order.id:
+            self._close()
+            board = load_board(order.board)
+            if board.target != order.target:
+                raise UsageError(
+                    f"{order.board}: the gateway's file has target {board.target}, the command's "
+                    f"has {order.target}.",
+                    "Use the same board files on both.",
+                )
+            cells, binaries = _received(order)
+            request = order.request.model_copy(update={"new": new})
+            opened = open_board(request, cells, self._relay, reference=None, binaries=binaries)
+            self._opened = (order.id, self._open.enter_context(opened))
+        return self._opened[1]
+
+    def _close(self) -> None:
+        self._opened = None
+        with contextlib.suppress(ArmloadError):
+            self._open.close()
+
+
+class _Relay:
+    """The progress of a board, which commands hear of by topics, and by which they stop it."""
+
+    def __init__(self, tell: Send) -> None:
+        self.topics: dict[str, str] = {}
+        self.stopping: set[str] = set()
+        self._tell = tell
+        self._key = ""
+        self._thread = 0
+        self._steps = 0
+
+    def begin(self, key: str) -> None:
+        self._key = key
+        self._thread = threading.get_ident()
+
+    def end(self, key: str) -> None:
+        self._key = ""
+        self.stopping.discard(key)
+        self.topics.pop(key, None)
+
+    def check(self) -> None:
+        """Raise an interruption, once, if the command wants it; helpers may report progress too."""
+        if self._key in self.stopping and threading.get_ident() == self._thread:
+            self.stopping.discard(self._key)
+            raise KeyboardInterrupt
+
+    def say(self, text: str) -> None:
+        self.tell(Event(task=self._key, say=text))
+
+    @contextmanager
+    def step(
+        self, label: str, *, total: float | None = None, unit: str = ""
+    ) -> Iterator[ProgressStep]:
+        self.check()
+        self._steps += 1
+        step = _RelayedStep(self, Event(task=self._key, step=self._steps, total=total, unit=unit))
+        self.tell(step.event.model_copy(update={"label": label}))
+        try:
+            yield step
+        finally:
+            self.tell(step.event.model_copy(update={"is_end": True}))
+
+    def tell(self, event: Event) -> None:
+        if topic := self.topics.get(event.task):
+            self._tell(topic, event)
+
+
+class _RelayedStep:
+    def __init__(self, relay: _Relay, event: Event) -> None:
+        self.event = event
+        self._relay = relay
+        self._told_s = 0.0
+
+    def update(
+        self,
+        completed: float,
+        *,
+        total: float | None = None,
+        note: str = "",
+        rows: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        del rows
+        self._relay.check()
+        known = {"completed": completed, "note": note or self.event.note}
+        if total is not None:
+            known["total"] = total
+        self.event = self.event.model_copy(update=known)
+        now_s = time.monotonic()
+        if now_s - self._told_s >= _UPDATE_EVERY_S:
+            self._told_s = now_s
+            self._relay.tell(self.event)
+
+
+def _received(
+    order: BoardOrder,
+) -> tuple[tuple[Combination, ...], Mapping[str, Binary]]:
+    binaries = {
+        each.binary.program: each.binary.model_copy(update={"path": _whole(each.file)})
+        for each in order.binaries
+    }
+    models: dict[SentModel, Model] = {}
+
+    def model(sent: SentModel) -> Model:
+        if sent not in models:
+            first, *_ = [_whole(file) for file in sent.files]
+            models[sent] = read_model(first)
+        return models[sent]
+
+    cells = (
+        Combination(
+            model=model(cell.model), draft=model(cell.draft) if cell.draft else None, plan=cell.plan
+        )
+        for cell in order.cells
+    )
+    return tuple(cells), binaries
+
+
+def _whole(file: SentFile) -> Path:
+    path = received_path(file)
+    if not path.is_file() or cached_sha256(path, Silent()) != file.sha256:
+        path.unlink(missing_ok=True)
+        raise TransferError(
+            f"{path} on the gateway is not what was sent.", "Repeat the command to send it again."
+        )
+    return path
+
+
+def _reply(outcome: Outcome) -> bytes:
+    first = archive_chunk(outcome.archive.name, 0) if outcome.archive else b""
+    return reply_of(outcome, first)
+
+
+def _defect(defect: Exception) -> GatewayError:
+    what = " ".join(traceback.format_exception_only(defect)[-1].split())
+    if isinstance(defect, OSError):
+        return GatewayError(kind="disk", message=f"On the gateway: {what}", remedy="")
+    return GatewayError(
+        kind="fault",
+        message=f"Internal error on the gateway: {what}",
+        remedy="Please report it with the gateway's output.",
+    )
+
+
+_OFFERED: list[Gateway] = []
+"""The gateway of this process, for what Dask calls."""
+
+
+def offer(gateway: Gateway) -> None:
+    """Let Dask's tasks find the gateway of this process."""
+    _OFFERED[:] = [gateway]
+
+
+async def do_task(task: str) -> bytes:
+    """Do a ``Task`` and return its ``Outcome``, with the first chunk of the archive."""
+    # What is cancelled with the scheduler's connection is the waiting alone.
+    return await asyncio.shield(
+        asyncio.wrap_future(_OFFERED[0].begin(Task.model_validate_json(task)))
+    )
+
+
+def stop_task(board: str, key: str) -> bool:
+    """Stop a task, and say whether it has been begun."""
+    return _OFFERED[0].stop(board, key)
+
+
+def forget_task(board: str, key: str, archive: str) -> None:
+    """Delete the runs of a task, which the command has now."""
+    _OFFERED[0].forget(board, key, archive)
+
+
+def have_file(file: str) -> int:
+    """Return how many bytes of a ``SentFile`` have come."""
+    return bytes_here(SentFile.model_validate_json(file))
+
+
+def put_chunk(file: str, offset: int, chunk: bytes, sha256: str) -> bytes:
+    """Append a chunk to a ``SentFile``; return what has come as ``Received``."""
+    try:
+        size_bytes = receive(SentFile.model_validate_json(file), offset, chunk, sha256)
+        return reply_of(Received(size_bytes=size_bytes))
+    except ArmloadError as error:
+        return reply_of(Received(error=GatewayError.of(error)))
+    except OSError as error:
+        return reply_of(Received(error=_defect(error)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import socket
@@ -107,6 +108,34 @@ class Lab:
 
     def log(self, name: str) -> str:
         return said(self.gateways[name].folder / "worker.log")
+
+
+def runs_of(person: Person) -> dict[str, dict[str, Any]]:
+    kept = (json.loads(path.read_text()) for path in person.runs.glob("*/run.json"))
+    return {run["id"]: run for run in kept}
+
+
+def check_sweep(lab: Lab, sweep: str, cells: int, repeats: int) -> list[dict[str, Any]]:
+    """Check that every run of a sweep is there once, whole, and left on no gateway."""
+    path = lab.ann.folder / "sweeps" / sweep / "journal.jsonl"
+    entries = [json.loads(line) for line in path.read_text().splitlines()]
+    places = sorted((entry["cell"], entry["round"]) for entry in entries)
+    assert places == [(cell, number) for cell in range(cells) for number in range(repeats)]
+    kept = [
+        run
+        for run in runs_of(lab.ann).values()
+        if (run["place"] or {}).get("sweep") == sweep and run["exit"]["kind"] == "done"
+    ]
+    assert sorted(run["id"] for run in kept) == sorted(entry["run"] for entry in entries)
+    texts: dict[int, set[str]] = {}
+    for run in kept:
+        texts.setdefault(run["place"]["cell"], set()).add(run["text"])
+        folder = lab.ann.runs / run["id"]
+        assert {"job.json", "trace.jsonl", "stdout", "exit"} <= {p.name for p in folder.iterdir()}
+    assert all(len(same) == 1 for same in texts.values()), texts
+    for gateway in lab.gateways.values():
+        assert not list(gateway.runs.glob("*/run.json"))
+    return kept
 
 
 def said(log: Path) -> str:

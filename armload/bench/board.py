@@ -49,10 +49,10 @@ class BenchBoard(Protocol):
         """
 
 
-class OpenBenchBoard(Protocol):
-    """Reaches a board for combinations."""
+class BenchBoards(Protocol):
+    """How boards are reached."""
 
-    def __call__(
+    def open(
         self,
         request: Request,
         cells: Sequence[Combination],
@@ -67,6 +67,15 @@ class OpenBenchBoard(Protocol):
 
         Raises:
             ArmloadError: as for ``session``.
+        """
+
+    def begun(self, sweep: str, boards: Sequence[str]) -> Mapping[SweepPoint, str]:
+        """Return the points of a sweep that boards have begun for an earlier command.
+
+        Only those are known that no board has to be asked for.
+
+        Raises:
+            ArmloadError: nobody answers who would know.
         """
 
 
@@ -109,8 +118,30 @@ class ConnectedBoard:
         return run
 
 
+class ConnectedBoards:
+    """Boards that this machine connects to."""
+
+    def open(
+        self,
+        request: Request,
+        cells: Sequence[Combination],
+        progress: Progress,
+        *,
+        reference: Run | None,
+    ) -> AbstractContextManager[BenchBoard]:
+        return connected_board(request, cells, progress, reference=reference)
+
+    def begun(self, sweep: str, boards: Sequence[str]) -> Mapping[SweepPoint, str]:
+        del sweep, boards
+        return {}
+
+
+CONNECTED = ConnectedBoards()
+"""Has no state."""
+
+
 @contextmanager
-def open_board(
+def connected_board(
     request: Request,
     cells: Sequence[Combination],
     progress: Progress,
@@ -118,7 +149,7 @@ def open_board(
     reference: Run | None,
     binaries: Mapping[str, Binary] | None = None,
 ) -> Iterator[BenchBoard]:
-    """Reach a board over a connection from this machine.
+    """Reach a board.
 
     Args:
         binaries: that were built elsewhere; none to build them.

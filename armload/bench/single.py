@@ -8,7 +8,7 @@ from pathlib import Path
 
 from armload.analysis.repeats import Precision, Stop, judged_together
 from armload.analysis.run import Run
-from armload.bench.board import BenchBoard, OpenBenchBoard, open_board
+from armload.bench.board import CONNECTED, BenchBoard, BenchBoards
 from armload.bench.combination import Combination, combination
 from armload.bench.sweep import SweepEntry, SweepFolder, new_sweep, resume_or_begin
 from armload.boards.board import load_board
@@ -32,7 +32,7 @@ def bench(
     progress: Progress,
     *,
     reference: Run | None = None,
-    opening: OpenBenchBoard = open_board,
+    reach: BenchBoards = CONNECTED,
 ) -> tuple[Run, Path]:
     """Run a plan on a board and keep what comes back; return it with its folder.
 
@@ -41,14 +41,14 @@ def bench(
         model_name: a GGUF file, ``hf:ORG/REPO/FILE.gguf``, ``like:SHAPE:TYPE``,
             ``word-problems:TYPE``, ``smollm2``, ``random`` or ``demo``.
         reference: a run with the expected output.
-        opening: reaches the board.
+        reach: how the board is reached.
 
     Raises:
         ArmloadError: as for ``execute``, or the board does not meet the requirements.
         KeyboardInterrupt: after what is there was kept.
     """
     one = _checked(request, model_name, plan, progress)
-    with opening(request, (one,), progress, reference=reference) as board:
+    with reach.open(request, (one,), progress, reference=reference) as board:
         run = board.run(plain=_plain(board))
     return run, runs_folder() / run.id
 
@@ -61,7 +61,7 @@ def bench_until_known(
     progress: Progress,
     *,
     reference: Run | None = None,
-    opening: OpenBenchBoard = open_board,
+    reach: BenchBoards = CONNECTED,
     begun: Callable[[SweepFolder], None] = lambda _: None,
     report: Report,
     heard: Heard | None = None,
@@ -73,7 +73,7 @@ def bench_until_known(
 
     Args:
         wanted: how exactly, and in how long.
-        opening: reaches the board.
+        reach: how the board is reached.
         begun: is shown the sweep before its first run.
         report: called with the runs after each of them.
         heard: called with the text of the first run, whenever it has grown.
@@ -82,7 +82,7 @@ def bench_until_known(
         ArmloadError, KeyboardInterrupt: as for ``bench``; repeating the command resumes from there.
     """
     one = _checked(request, model_name, plan, progress)
-    with opening(request, (one,), progress, reference=reference) as board:
+    with reach.open(request, (one,), progress, reference=reference) as board:
         plain = _plain(board)
         sweep = new_sweep([board.name], board.engines, repeats=1, warmups=0, precision=wanted)
         journal = resume_or_begin(sweep, progress, new=request.new)

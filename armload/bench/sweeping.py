@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from armload.analysis.run import Run
-from armload.bench.board import OpenBenchBoard, open_board
+from armload.bench.board import CONNECTED, BenchBoards
 from armload.bench.combination import Combination, combination
 from armload.bench.sweep import SweepFolder, new_sweep, resume_or_begin
 from armload.core.errors import ArmloadError, BusyError, ConnectError, UsageError
@@ -48,7 +48,7 @@ def run_sweep(
     repeats: int,
     warmups: int,
     reference: Run | None = None,
-    opening: OpenBenchBoard = open_board,
+    reach: BenchBoards = CONNECTED,
     begun: Begun,
     report: Report,
 ) -> SweepFolder:
@@ -62,7 +62,7 @@ def run_sweep(
         repeats: runs of every cell that count.
         warmups: runs of every cell before them.
         reference: a run with the expected output.
-        opening: reaches the board.
+        reach: how the board is reached.
         begun: is shown the sweep before its first run.
         report: called for every run.
 
@@ -72,7 +72,7 @@ def run_sweep(
             resumes from there.
         KeyboardInterrupt: likewise.
     """
-    with opening(request, cells, progress, reference=reference) as board:
+    with reach.open(request, cells, progress, reference=reference) as board:
         sweep = new_sweep([board.name], board.engines, repeats=repeats, warmups=warmups)
         journal = resume_or_begin(sweep, progress, new=request.new)
         with journal.locked(progress):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from armload.analysis.repeats import Precision
 from armload.analysis.run import Run
-from armload.bench.board import OpenBenchBoard, open_board
+from armload.bench.board import CONNECTED, BenchBoards
 from armload.bench.options import Options
 from armload.bench.single import bench, bench_until_known
 from armload.bench.sweep import SweepFolder
@@ -39,7 +39,7 @@ def bench_and_present(
     request: Request,
     model_name: str,
     plan: Plan,
-    opening: OpenBenchBoard,
+    reach: BenchBoards,
     *,
     as_json: bool,
     reference: Run | None = None,
@@ -53,7 +53,7 @@ def bench_and_present(
     """
     load_charting_meanwhile()
     progress = terminal.progress()
-    run, folder = bench(request, model_name, plan, progress, reference=reference, opening=opening)
+    run, folder = bench(request, model_name, plan, progress, reference=reference, reach=reach)
     present(run, folder, as_json=as_json)
 
 
@@ -62,7 +62,7 @@ def repeat_and_present(
     model_name: str,
     plan: Plan,
     wanted: Precision,
-    opening: OpenBenchBoard = open_board,
+    reach: BenchBoards = CONNECTED,
     *,
     as_json: bool,
     reference: Run | None = None,
@@ -84,7 +84,7 @@ def repeat_and_present(
     journal, runs, stop = bench_until_known(
         *(request, model_name, plan, wanted, progress),
         reference=reference,
-        opening=opening,
+        reach=reach,
         report=report,
     )
     last = runs[-1]
@@ -202,7 +202,7 @@ class SweepProgress:
 def sweep_and_present(
     request: Request,
     options: Options,
-    opening: OpenBenchBoard,
+    reach: BenchBoards,
     *,
     as_json: bool,
     reference: Run | None = None,
@@ -221,7 +221,7 @@ def sweep_and_present(
         repeats=options.repeats or 1,
         warmups=options.warmups or 0,
         reference=reference,
-        opening=opening,
+        reach=reach,
         begun=lines.begin,
         report=lines.report,
     )

@@ -18,15 +18,17 @@ from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from armload.bench.board import BenchBoard, open_board
+from armload.bench.board import BenchBoard, connected_board
 from armload.bench.combination import Combination
 from armload.boards.board import load_board
 from armload.build.binary import Binary
 from armload.core.errors import ArmloadError, BusyError, ConnectError, TransferError, UsageError
 from armload.core.progress import Progress, ProgressStep, Silent
 from armload.core.workspace import runs_folder
+from armload.engines.job import SweepPoint
 from armload.fleet.archives import archive_chunk, delete_archive, pack
 from armload.fleet.orders import (
+    Begun,
     BoardOrder,
     Event,
     GatewayError,
@@ -81,6 +83,10 @@ class Gateway:
         """Stop a task as Ctrl-C does, and say whether it is here; its reply comes as usual."""
         return self._posts[board].stop(key)
 
+    def begun(self, board: str, sweep: str) -> list[SweepPoint]:
+        """Return the points of a sweep that a board has begun or done, and not delivered."""
+        return self._posts[board].begun(sweep)
+
     def forget(self, board: str, key: str, archive: str) -> None:
         """Delete the runs of a task that the command has now."""
         self._posts[board].forget(key, archive)
@@ -94,7 +100,7 @@ class _BoardPost:
         self._progress = progress
         self._relay = _Relay(tell)
         self._waiting: queue.Queue[tuple[Task, Future[bytes]]] = queue.Queue()
-        self._replies: dict[str, Future[bytes]] = {}
+        self._replies: dict[str, tuple[Task, Future[bytes]]] = {}
         self._archived: dict[str, tuple[str, ...]] = {}
         self._lock = threading.Lock()
         self._open = ExitStack()
@@ -105,11 +111,10 @@ class _BoardPost:
     def begin(self, task: Task) -> Future[bytes]:
         with self._lock:
             self._relay.topics[task.key] = task.topic
-            reply = self._replies.get(task.key)
-            if reply is None:
-                reply = self._replies[task.key] = Future()
-                self._waiting.put((task, reply))
-            return reply
+            if task.key not in self._replies:
+                self._replies[task.key] = (task, Future())
+                self._waiting.put(self._replies[task.key])
+            return self._replies[task.key][1]
 
     def stop(self, key: str) -> bool:
         with self._lock:
@@ -117,6 +122,14 @@ class _BoardPost:
                 return False
             self._relay.stopping.add(key)
             return True
+
+    def begun(self, sweep: str) -> list[SweepPoint]:
+        with self._lock:
+            known = [task.place for task, _ in self._replies.values() if task.place]
+            return [
+                *(place for place in known if place.sweep == sweep),
+                *self._left.points(sweep),
+            ]
 
     def forget(self, key: str, archive: str) -> None:
         with self._lock:
@@ -184,7 +197,7 @@ class _BoardPost:
                 )
             cells, binaries = _received(order)
             request = order.request.model_copy(update={"new": new})
-            opened = open_board(request, cells, self._relay, reference=None, binaries=binaries)
+            opened = connected_board(request, cells, self._relay, reference=None, binaries=binaries)
             self._opened = (order.id, self._open.enter_context(opened))
         return self._opened[1]
 
@@ -337,6 +350,11 @@ async def do_task(task: str) -> bytes:
 def stop_task(board: str, key: str) -> bool:
     """Stop a task, and say whether it has been begun."""
     return _OFFERED[0].stop(board, key)
+
+
+def begun_points(board: str, sweep: str) -> str:
+    """Return the ``Begun`` points of a sweep."""
+    return Begun(points=tuple(_OFFERED[0].begun(board, sweep))).model_dump_json()
 
 
 def forget_task(board: str, key: str, archive: str) -> None:

@@ -179,6 +179,12 @@ class Received(Value):
     error: GatewayError | None = None
 
 
+class Begun(Value):
+    """The points of a sweep that a board has begun, or done, and not delivered."""
+
+    points: tuple[SweepPoint, ...]
+
+
 class Event(Value):
     """Something that a command hears of a task while it is done.
 

@@ -7,13 +7,13 @@ the gateway knows by the key whether it has been done.
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Self
 from uuid import uuid4
 
 from armload.analysis.run import Run
-from armload.bench.board import BenchBoard, OpenBenchBoard, open_board
+from armload.bench.board import CONNECTED, BenchBoard, BenchBoards
 from armload.bench.combination import Combination, programs_of
 from armload.boards.board import load_board
 from armload.core.errors import ArmloadError, RunError
@@ -30,7 +30,7 @@ from armload.fleet.gateways import (
     gateways_of,
     resource_of,
 )
-from armload.fleet.orders import Archive, Event, Outcome, Task, order_of, split_reply
+from armload.fleet.orders import Archive, Begun, Event, Outcome, Task, order_of, split_reply
 from armload.fleet.sending import Sender
 from armload.runs import store
 from armload.runs.fetch import judge_fetched
@@ -43,10 +43,10 @@ _LOOK_EVERY_S = 1.0
 
 
 @contextmanager
-def opening_boards(
+def boards_reached(
     scheduler: str, boards: Sequence[str], progress: Progress
-) -> Iterator[OpenBenchBoard]:
-    """Return what reaches boards: over connections from here, or through gateways.
+) -> Iterator[BenchBoards]:
+    """Return how boards are reached: over connections from here, or through gateways.
 
     Args:
         scheduler: the address of the gateways' scheduler; empty for connections from here.
@@ -55,21 +55,31 @@ def opening_boards(
         ArmloadError: as for ``gateways_of``.
     """
     if not scheduler:
-        yield open_board
+        yield CONNECTED
         return
     with gateways_of(scheduler, boards, progress) as gateways:
-        yield GatewayBoards(gateways)
+        yield GatewayBoards(gateways, progress)
 
 
 class GatewayBoards:
-    """Opens boards behind gateways."""
+    """Boards behind gateways."""
 
-    def __init__(self, gateways: Gateways) -> None:
+    def __init__(self, gateways: Gateways, progress: Progress) -> None:
         self._gateways = gateways
+        self._progress = progress
         self._sender = Sender(gateways)
 
+    def begun(self, sweep: str, boards: Sequence[str]) -> Mapping[SweepPoint, str]:
+        found: dict[SweepPoint, str] = {}
+        for board in boards:
+            with suppress(GoneError):  # the board's own task waits for it
+                where = self._gateways.of(board, self._progress)
+                reply = self._gateways.call(where.address, gateway.begun_points, board, sweep)
+                found |= dict.fromkeys(Begun.model_validate_json(reply).points, board)
+        return found
+
     @contextmanager
-    def __call__(
+    def open(
         self,
         request: Request,
         cells: Sequence[Combination],

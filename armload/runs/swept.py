@@ -31,13 +31,20 @@ class SweptRuns:
 
     def find(self, place: SweepPoint) -> str:
         """Return the id of a point's run; empty if there is none, or it was stopped."""
-        if place.sweep not in self._runs:
-            self._runs[place.sweep] = dict(self._read(place.sweep))
-        run = self._runs[place.sweep].get(place, "")
+        run = self._of(place.sweep).get(place, "")
         with contextlib.suppress(ArmloadError):
             if run and store.load(runs_folder() / run).exit.kind != "stopped":
                 return run
         return ""
+
+    def points(self, sweep: str) -> list[SweepPoint]:
+        """Return the points of a sweep whose runs are there."""
+        return [place for place in self._of(sweep) if self.find(place)]
+
+    def _of(self, sweep: str) -> dict[SweepPoint, str]:
+        if sweep not in self._runs:
+            self._runs[sweep] = dict(self._read(sweep))
+        return self._runs[sweep]
 
     def _read(self, sweep: str) -> list[tuple[SweepPoint, str]]:
         since = begun(sweep)

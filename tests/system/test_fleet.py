@@ -9,11 +9,10 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.labs import Lab
+from tests.labs import Lab, check_sweep
 from tests.person import Person
 from tests.waiting import wait_until
 
@@ -33,34 +32,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     made.start()
     yield made
     made.stop()
-
-
-def runs(person: Person) -> dict[str, dict[str, Any]]:
-    kept = (json.loads(path.read_text()) for path in person.runs.glob("*/run.json"))
-    return {run["id"]: run for run in kept}
-
-
-def check_sweep(lab: Lab, sweep: str, cells: int, repeats: int) -> list[dict[str, Any]]:
-    """Check that every run of a sweep is there once, whole, and left on no gateway."""
-    path = lab.ann.folder / "sweeps" / sweep / "journal.jsonl"
-    entries = [json.loads(line) for line in path.read_text().splitlines()]
-    places = sorted((entry["cell"], entry["round"]) for entry in entries)
-    assert places == [(cell, number) for cell in range(cells) for number in range(repeats)]
-    kept = [
-        run
-        for run in runs(lab.ann).values()
-        if (run["place"] or {}).get("sweep") == sweep and run["exit"]["kind"] == "done"
-    ]
-    assert sorted(run["id"] for run in kept) == sorted(entry["run"] for entry in entries)
-    texts: dict[int, set[str]] = {}
-    for run in kept:
-        texts.setdefault(run["place"]["cell"], set()).add(run["text"])
-        folder = lab.ann.runs / run["id"]
-        assert {"job.json", "trace.jsonl", "stdout", "exit"} <= {p.name for p in folder.iterdir()}
-    assert all(len(same) == 1 for same in texts.values()), texts
-    for gateway in lab.gateways.values():
-        assert not list(gateway.runs.glob("*/run.json"))
-    return kept
 
 
 def shared(lab: Lab, *words: str) -> tuple[str, ...]:

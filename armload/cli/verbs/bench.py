@@ -118,7 +118,7 @@ def bench(options: BenchOptions) -> None:
     from armload.bench.options import read_options
     from armload.boards.naming import boards_called
     from armload.cli import terminal
-    from armload.fleet.remote_board import opening_boards
+    from armload.fleet.remote_board import boards_reached
     from armload.runs import store
     from armload.runs.request import BoardState, Request
 
@@ -156,19 +156,17 @@ def bench(options: BenchOptions) -> None:
         else options.precision_time,
     )
     as_json = options.as_json
-    with opening_boards(options.scheduler, boards, terminal.progress()) as opening:
+    with boards_reached(options.scheduler, boards, terminal.progress()) as reach:
         models = models_in(request, plan.models, plan.type)
         plan = plan.model_copy(update={"model": models, "type": ()})
         if len(boards) > 1:
             from armload.cli.present_boards import bench_on_each_and_present, share_and_present
 
             if options.share:
-                share_and_present(
-                    *(request, boards, plan, opening), as_json=as_json, reference=known
-                )
+                share_and_present(*(request, boards, plan, reach), as_json=as_json, reference=known)
             else:
                 bench_on_each_and_present(
-                    *(request, boards, plan, wanted if is_repeated else None, opening),
+                    *(request, boards, plan, wanted if is_repeated else None, reach),
                     as_json=as_json,
                     reference=known,
                 )
@@ -176,7 +174,7 @@ def bench(options: BenchOptions) -> None:
             from armload.cli.present import repeat_and_present
 
             repeat_and_present(
-                *(request, plan.models[0], plans[0], wanted, opening),
+                *(request, plan.models[0], plans[0], wanted, reach),
                 as_json=as_json,
                 reference=known,
             )
@@ -184,12 +182,12 @@ def bench(options: BenchOptions) -> None:
             from armload.cli.present import bench_and_present
 
             bench_and_present(
-                *(request, plan.models[0], plans[0], opening), as_json=as_json, reference=known
+                *(request, plan.models[0], plans[0], reach), as_json=as_json, reference=known
             )
         else:
             from armload.cli.present import sweep_and_present
 
-            sweep_and_present(request, plan, opening, as_json=as_json, reference=known)
+            sweep_and_present(request, plan, reach, as_json=as_json, reference=known)
 
 
 class PullOptions(OnBoards, OutputOptions):

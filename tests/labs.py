@@ -9,10 +9,17 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
 from tests.person import Person
+from tests.sleeping_engine import compiled_sleeper
 from tests.waiting import wait_until
 
 START_S = 120.0
@@ -24,11 +31,20 @@ class Lab:
     Args:
         gateways: their names, and the boards behind each.
         dask: more environment variables for all processes.
+        sleeping: boards sleep instead of computing.
     """
 
     def __init__(
-        self, folder: Path, gateways: Mapping[str, Sequence[str]], dask: Mapping[str, str] = {}
+        self,
+        folder: Path,
+        gateways: Mapping[str, Sequence[str]],
+        dask: Mapping[str, str] = {},
+        *,
+        sleeping: bool = False,
     ) -> None:
+        launcher = ""
+        if sleeping:
+            launcher = f"reach: {{kind: local, launcher: [{compiled_sleeper(folder)}]}}\n"
         self.ann = Person(folder / "ann")
         self.ann.environment |= dask
         self.gateways = {name: Person(folder / name) for name in gateways}
@@ -41,7 +57,7 @@ class Lab:
             for board in boards:
                 self.gateways[name].add_emulated(board)
                 path = self.gateways[name].folder / "boards" / f"{board}.yaml"
-                path.write_text(f"{path.read_text()}labels: [lab]\n")
+                path.write_text(f"{path.read_text()}labels: [lab]\n{launcher}")
                 shutil.copy(path, self.ann.folder / "boards")
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -140,3 +156,41 @@ def check_sweep(lab: Lab, sweep: str, cells: int, repeats: int) -> list[dict[str
 
 def said(log: Path) -> str:
     return log.read_text() if log.is_file() else ""
+
+
+def certificates(folder: Path) -> dict[str, str]:
+    """Make an authority with one certificate; return what tells Dask of them."""
+    authority = _signed(folder, "authority", None)
+    _signed(folder, "lab", authority)
+    tls = "DASK_DISTRIBUTED__COMM__TLS__"
+    named = {f"{tls}CA_FILE": str(folder / "authority.pem")}
+    for role in ("SCHEDULER", "WORKER", "CLIENT"):
+        named[f"{tls}{role}__CERT"] = str(folder / "lab.pem")
+        named[f"{tls}{role}__KEY"] = str(folder / "lab.key")
+    return named
+
+
+def _signed(
+    folder: Path, name: str, authority: tuple[x509.Name, ec.EllipticCurvePrivateKey] | None
+) -> tuple[x509.Name, ec.EllipticCurvePrivateKey]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    issuer, signer = authority or (subject, key)
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=authority is None, path_length=None), critical=True)
+        .sign(signer, hashes.SHA256())
+    )
+    (folder / f"{name}.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    plain = serialization.NoEncryption()
+    (folder / f"{name}.key").write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    )
+    return subject, key

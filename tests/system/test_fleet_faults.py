@@ -25,7 +25,7 @@ CELLS, REPEATS = 2, 4
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    made = Lab(tmp_path_factory.mktemp("lab"), GATEWAYS)
+    made = Lab(tmp_path_factory.mktemp("lab"), GATEWAYS, sleeping=True)
     made.start()
     yield made
     made.stop()
@@ -68,7 +68,7 @@ def finished(process: subprocess.Popen[str]) -> tuple[str, str]:
 
 
 def test_a_worker_that_is_killed_and_started_again_takes_up_its_runs(lab: Lab) -> None:
-    process = begun(lab, *sweep(lab, "240,241"))
+    process = begun(lab, *sweep(lab, "100,101"))
     lab.kill("hall")
     lab.start_gateway("hall")
     swept, err = finished(process)
@@ -78,7 +78,7 @@ def test_a_worker_that_is_killed_and_started_again_takes_up_its_runs(lab: Lab) -
 
 
 def test_a_scheduler_that_is_killed_and_started_again_is_found_again(lab: Lab) -> None:
-    process = begun(lab, *sweep(lab, "242,243"))
+    process = begun(lab, *sweep(lab, "102,103"))
     lab.kill("scheduler")
     lab.start_scheduler()
     swept, err = finished(process)
@@ -88,7 +88,7 @@ def test_a_scheduler_that_is_killed_and_started_again_is_found_again(lab: Lab) -
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGKILL])
 def test_a_command_that_is_interrupted_or_killed_is_resumed(lab: Lab, kind: signal.Signals) -> None:
-    words = sweep(lab, "244,245" if kind == signal.SIGINT else "246,247")
+    words = sweep(lab, "104,105" if kind == signal.SIGINT else "106,107")
     process = begun(lab, *words)
     process.send_signal(kind)
     _, err = process.communicate(timeout=120)

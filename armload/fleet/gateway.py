@@ -11,11 +11,10 @@ import contextlib
 import queue
 import shutil
 import threading
-import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 from armload.bench.board import BenchBoard, connected_board
@@ -23,7 +22,7 @@ from armload.bench.combination import Combination
 from armload.boards.board import load_board
 from armload.build.binary import Binary
 from armload.core.errors import ArmloadError, BusyError, ConnectError, TransferError, UsageError
-from armload.core.progress import Progress, ProgressStep, Silent
+from armload.core.progress import Progress, Silent
 from armload.core.workspace import runs_folder
 from armload.engines.job import SweepPoint
 from armload.fleet.archives import archive_chunk, delete_archive, pack
@@ -40,16 +39,15 @@ from armload.fleet.orders import (
     reply_of,
 )
 from armload.fleet.received import bytes_here, receive, received_path
+from armload.fleet.relay import Relay, Send
 from armload.models.gguf import read_model
 from armload.models.model import Model, cached_sha256
 from armload.runs import store
+from armload.runs.assemble import read_job
+from armload.runs.fetch import pull
+from armload.runs.placing import put_in_place
 from armload.runs.selection import RunSelection
 from armload.runs.swept import SweptRuns
-
-_UPDATE_EVERY_S = 0.2
-
-Send = Callable[[str, Event], None]
-"""Tells a topic of an event."""
 
 
 class Gateway:
@@ -77,7 +75,7 @@ class Gateway:
 
     def begin(self, task: Task) -> Future[bytes]:
         """Begin a task, or find it where it has been begun; return its reply to come."""
-        return self._posts[task.order.board].begin(task)
+        return self._posts[task.board].begin(task)
 
     def stop(self, board: str, key: str) -> bool:
         """Stop a task as Ctrl-C does, and say whether it is here; its reply comes as usual."""
@@ -98,13 +96,14 @@ class _BoardPost:
     def __init__(self, board: str, progress: Progress, tell: Send) -> None:
         self._board = board
         self._progress = progress
-        self._relay = _Relay(tell)
+        self._relay = Relay(tell)
         self._waiting: queue.Queue[tuple[Task, Future[bytes]]] = queue.Queue()
         self._replies: dict[str, tuple[Task, Future[bytes]]] = {}
         self._archived: dict[str, tuple[str, ...]] = {}
         self._lock = threading.Lock()
         self._open = ExitStack()
         self._opened: tuple[str, BenchBoard] | None = None
+        self._fingerprints: set[str] = set()
         self._left = SweptRuns(board)
         threading.Thread(target=self._work, daemon=True).start()
 
@@ -126,10 +125,10 @@ class _BoardPost:
     def begun(self, sweep: str) -> list[SweepPoint]:
         with self._lock:
             known = [task.place for task, _ in self._replies.values() if task.place]
-            return [
-                *(place for place in known if place.sweep == sweep),
-                *self._left.points(sweep),
-            ]
+        return [
+            *(place for place in known if place.sweep == sweep),
+            *self._left.points(sweep),
+        ]
 
     def forget(self, key: str, archive: str) -> None:
         with self._lock:
@@ -144,140 +143,102 @@ class _BoardPost:
         while True:
             task, reply = self._waiting.get()
             self._relay.begin(task.key)
-            outcome = self._done(task)
+            content = self._reply(task)
+            self._relay.end(task.key)
+            reply.set_result(content)
+
+    def _reply(self, task: Task) -> bytes:
+        outcome, first = self._done(task), b""
+        try:
+            if outcome.runs and task.store != store.store_id():
+                archive = pack(outcome.runs)
+                first = archive_chunk(archive.name, 0)
+                outcome = outcome.model_copy(update={"archive": archive})
+                self._archived[archive.name] = archive.runs
+        except Exception as defect:  # noqa: BLE001 - it is the command's to show
+            outcome = Outcome(error=_defect(defect))
+        if not outcome.run:  # it is tried again when the command asks for it again
             with self._lock:
-                self._relay.end(task.key)
-                if outcome.archive:
-                    self._archived[outcome.archive.name] = outcome.archive.runs
-                if not outcome.run:  # it is tried again when the command asks for it again
-                    self._replies.pop(task.key, None)
-            reply.set_result(_reply(outcome))
+                self._replies.pop(task.key, None)
+        return reply_of(outcome, first)
 
     def _done(self, task: Task) -> Outcome:
         before = {folder.name for folder in self._runs()}
-        run, error, is_interrupted = "", None, False
+        outcome = Outcome()
         try:
-            run = self._run(task)
+            self._relay.check()
+            outcome = self._did(task)
         except KeyboardInterrupt:
-            is_interrupted = True
+            outcome = Outcome(is_interrupted=True)
         except ArmloadError as failure:
-            error = GatewayError.of(failure)
+            outcome = Outcome(error=GatewayError.of(failure))
             if isinstance(failure, ConnectError | BusyError):
                 self._close()
         except Exception as defect:  # noqa: BLE001 - it is the command's to show
             traceback.print_exception(defect)
             self._close()
-            error = _defect(defect)
+            outcome = Outcome(error=_defect(defect))
         made = [folder.name for folder in self._runs() if folder.name not in before]
-        runs = tuple(dict.fromkeys((*made, run))) if run else tuple(made)
-        for each in runs:
-            self._progress.say(f"{self._board}: {each}")
-        archive = pack(runs) if runs and task.store != store.store_id() else None
-        return Outcome(run=run, archive=archive, error=error, is_interrupted=is_interrupted)
+        runs = tuple(dict.fromkeys((*filter(self._is_of_order, made), *outcome.runs)))
+        for run in runs:
+            self._progress.say(f"{self._board}: {run}")
+        return outcome.model_copy(update={"runs": runs})
+
+    def _did(self, task: Task) -> Outcome:
+        if task.work == "pull":
+            pulled = pull(load_board(self._board), self._relay)
+            lost = {run: GatewayError.of(error) for run, error in pulled.lost.items()}
+            return Outcome(runs=tuple(run.id for run in pulled.runs), lost=lost)
+        assert task.order is not None  # noqa: S101 - all other work has one
+        if task.work == "deploy":
+            (cell,), binaries = self._checked(task.order)
+            request = task.order.request
+            deployed = put_in_place(
+                request, cell.model, self._relay, verify=task.verify, binaries=binaries
+            )
+            return Outcome(deployed=deployed)
+        if task.place is not None and (left := self._left.find(task.place)):
+            return Outcome(run=left, runs=(left,))
+        board = self._ready(task.order, new=task.new)
+        if task.work == "open":
+            return Outcome()
+        run = board.run(task.place).id
+        return Outcome(run=run, runs=(run,))
 
     def _runs(self) -> list[Path]:
         return store.run_folders(RunSelection(boards=[self._board]))
 
-    def _run(self, task: Task) -> str:
-        self._relay.check()
-        if task.place is not None and (left := self._left.find(task.place)):
-            return left
-        board = self._ready(task.order, new=task.new)
-        return "" if task.is_opening else board.run(task.place).id
+    def _is_of_order(self, run: str) -> bool:
+        # Somebody on the gateway may use the board, too.
+        with contextlib.suppress(ArmloadError):
+            return read_job(runs_folder() / run).fingerprint in self._fingerprints
+        return False
 
     def _ready(self, order: BoardOrder, *, new: bool) -> BenchBoard:
         if self._opened is None or self._opened[0] != order.id:
             self._close()
-            board = load_board(order.board)
-            if board.target != order.target:
-                raise UsageError(
-                    f"{order.board}: the gateway's file has target {board.target}, the command's "
-                    f"has {order.target}.",
-                    "Use the same board files on both.",
-                )
-            cells, binaries = _received(order)
+            cells, binaries = self._checked(order)
             request = order.request.model_copy(update={"new": new})
             opened = connected_board(request, cells, self._relay, reference=None, binaries=binaries)
-            self._opened = (order.id, self._open.enter_context(opened))
+            ready = self._open.enter_context(opened)
+            self._fingerprints = {engine.fingerprint for engine in ready.engines}
+            self._opened = (order.id, ready)
         return self._opened[1]
+
+    def _checked(self, order: BoardOrder) -> tuple[tuple[Combination, ...], Mapping[str, Binary]]:
+        board = load_board(self._board)
+        if board.target != order.target:
+            raise UsageError(
+                f"{board.name}: the gateway's file has target {board.target}, the command's has "
+                f"{order.target}.",
+                "Use the same board files on both.",
+            )
+        return _received(order)
 
     def _close(self) -> None:
         self._opened = None
         with contextlib.suppress(ArmloadError):
             self._open.close()
-
-
-class _Relay:
-    """The progress of a board, which commands hear of by topics, and by which they stop it."""
-
-    def __init__(self, tell: Send) -> None:
-        self.topics: dict[str, str] = {}
-        self.stopping: set[str] = set()
-        self._tell = tell
-        self._key = ""
-        self._thread = 0
-        self._steps = 0
-
-    def begin(self, key: str) -> None:
-        self._key = key
-        self._thread = threading.get_ident()
-
-    def end(self, key: str) -> None:
-        self._key = ""
-        self.stopping.discard(key)
-        self.topics.pop(key, None)
-
-    def check(self) -> None:
-        """Raise an interruption, once, if the command wants it; helpers may report progress too."""
-        if self._key in self.stopping and threading.get_ident() == self._thread:
-            self.stopping.discard(self._key)
-            raise KeyboardInterrupt
-
-    def say(self, text: str) -> None:
-        self.tell(Event(task=self._key, say=text))
-
-    @contextmanager
-    def step(
-        self, label: str, *, total: float | None = None, unit: str = ""
-    ) -> Iterator[ProgressStep]:
-        self.check()
-        self._steps += 1
-        step = _RelayedStep(self, Event(task=self._key, step=self._steps, total=total, unit=unit))
-        self.tell(step.event.model_copy(update={"label": label}))
-        try:
-            yield step
-        finally:
-            self.tell(step.event.model_copy(update={"is_end": True}))
-
-    def tell(self, event: Event) -> None:
-        if topic := self.topics.get(event.task):
-            self._tell(topic, event)
-
-
-class _RelayedStep:
-    def __init__(self, relay: _Relay, event: Event) -> None:
-        self.event = event
-        self._relay = relay
-        self._told_s = 0.0
-
-    def update(
-        self,
-        completed: float,
-        *,
-        total: float | None = None,
-        note: str = "",
-        rows: Sequence[tuple[str, str]] = (),
-    ) -> None:
-        del rows
-        self._relay.check()
-        known = {"completed": completed, "note": note or self.event.note}
-        if total is not None:
-            known["total"] = total
-        self.event = self.event.model_copy(update=known)
-        now_s = time.monotonic()
-        if now_s - self._told_s >= _UPDATE_EVERY_S:
-            self._told_s = now_s
-            self._relay.tell(self.event)
 
 
 def _received(
@@ -312,11 +273,6 @@ def _whole(file: SentFile) -> Path:
             f"{path} on the gateway is not what was sent.", "Repeat the command to send it again."
         )
     return path
-
-
-def _reply(outcome: Outcome) -> bytes:
-    first = archive_chunk(outcome.archive.name, 0) if outcome.archive else b""
-    return reply_of(outcome, first)
 
 
 def _defect(defect: Exception) -> GatewayError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -18,6 +18,7 @@ from armload.deploy.board_runs import check_name
 from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
 from armload.models.model import Model
+from armload.runs.placing import Deployed
 from armload.runs.request import Request
 
 CHUNK_BYTES = 8 << 20
@@ -79,7 +80,6 @@ class BoardOrder(Value):
     """
 
     armload: str = __version__
-    board: str
     target: str
     request: Request
     cells: tuple[SentCell, ...]
@@ -105,18 +105,23 @@ class Task(Value):
         key: of the task; a gateway does each once, however often it is told.
         topic: under which the command hears of its progress.
         store: in which the command keeps runs.
+        work: ``open`` has the board made ready for ``run``; ``deploy`` has the files of the order's
+            one cell put there; ``pull`` has finished runs fetched.
+        order: of all but ``pull``.
         place: of the run in a sweep; none for a run of the first combination.
-        is_opening: the board is to be made ready, without a run.
         new: what an interrupted command has left on the board is no answer.
+        verify: files that are on the board are read again.
     """
 
-    order: BoardOrder
+    board: str
     key: str
     topic: str
     store: str
+    work: Literal["open", "run", "deploy", "pull"]
+    order: BoardOrder | None = None
     place: SweepPoint | None = None
-    is_opening: bool = False
     new: bool = False
+    verify: bool = False
 
 
 class GatewayError(Value):
@@ -155,14 +160,20 @@ class Outcome(Value):
 
     Attributes:
         run: id of the run; empty where there is none.
-        archive: the run, and others that were found on the board; none where there are none, or
-            the gateway keeps its runs where the command does.
+        runs: that one, and others that were found on the board.
+        archive: of these; none where there are none, or the gateway keeps its runs where the
+            command does.
+        deployed: where the files lie that were to be put on the board.
+        lost: why runs stay on the board that were to be fetched.
         error: why it failed.
         is_interrupted: it was stopped because the command said so.
     """
 
     run: str = ""
+    runs: tuple[str, ...] = ()
     archive: Archive | None = None
+    deployed: Deployed | None = None
+    lost: Mapping[str, GatewayError] = {}
     error: GatewayError | None = None
     is_interrupted: bool = False
 
@@ -224,7 +235,6 @@ def order_of(
         return SentModel(files=tuple(sent(path, of.sha256, sha256) for path, sha256 in parts))
 
     order = BoardOrder(
-        board=request.board,
         target=target,
         request=request,
         cells=tuple(

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from armload import __version__
 from armload.core.progress import Progress
-from armload.fleet.gateway import Gateway, Send, offer
+from armload.fleet.gateway import Gateway, offer
 from armload.fleet.gateways import VERSION, resource_of
 from armload.fleet.orders import Event
+from armload.fleet.relay import Send
 from armload.fleet.scheduler import (
     ANSWER_S,
     SchedulerAddress,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.labs import Lab, check_sweep
+from tests.labs import Lab, check_sweep, runs_of
 from tests.person import Person
 from tests.waiting import wait_until
 
@@ -60,6 +60,7 @@ def received(lab: Lab) -> dict[Path, int]:
     return {path: path.stat().st_ctime_ns for path in files}
 
 
+@pytest.mark.exhaustive(covers=COVERED)
 def test_each_board_behind_its_gateway_runs_the_whole_sweep(lab: Lab) -> None:
     words = ("bench", "--board", "@lab", "--scheduler", lab.address, *MODEL, "-n", "4,8")
     done = lab.ann.types(*words, "--repeats", "1", "--json")
@@ -69,6 +70,7 @@ def test_each_board_behind_its_gateway_runs_the_whole_sweep(lab: Lab) -> None:
         check_sweep(lab, swept["sweep"], cells=2, repeats=1)
 
 
+@pytest.mark.exhaustive(covers=COVERED)
 def test_one_run_on_one_board_says_what_the_gateway_says(lab: Lab) -> None:
     words = ("--scheduler", lab.address, "--model", str(STORIES), "-n", "12")
     run = lab.ann.benches(*words, board="three")
@@ -78,6 +80,41 @@ def test_one_run_on_one_board_says_what_the_gateway_says(lab: Lab) -> None:
     assert not list(lab.gateways["hall"].runs.glob("*/run.json"))
 
 
+def test_an_engine_and_a_model_are_put_on_boards_through_their_gateways(lab: Lab) -> None:
+    words = ("deploy", "--board", "@lab", "--scheduler", lab.address, "--model", str(STORIES))
+    placed = json.loads(lab.ann.types(*words, "--json").stdout)
+    assert sorted(each["board"] for each in placed) == ["one", "three", "two"]
+    for each in placed:
+        assert each["error"] is None
+        assert Path(each["model"]).read_bytes() == STORIES.read_bytes()
+    again = json.loads(lab.ann.types(*words, "--verify", "--json").stdout)
+    assert [each["sent"] for each in again] == [False] * 3
+
+
+@pytest.mark.exhaustive(covers=COVERED)
+def test_runs_that_are_left_on_a_board_are_pulled_through_its_gateway(lab: Lab) -> None:
+    hall = lab.gateways["hall"]
+    left = hall.start("bench", "--board", "one", *MODEL, "-n", "200", "--repeats", "1")
+    board = hall.folder / "one-board"
+    before = {path.parent.name for path in board.glob("runs/*/exit")}
+
+    def begun() -> list[str]:
+        names = (path.parent.name for path in board.glob("runs/*/trace.jsonl"))
+        return [name for name in names if name not in before]
+
+    wait_until(lambda: bool(begun()), left, within_s=300)
+    left.kill()
+    left.communicate()
+    (run,) = begun()
+    wait_until((board / "runs" / run / "exit").exists, within_s=120)
+    words = ("pull", "--board", "@lab", "--scheduler", lab.address, "--json")
+    pulled = {each["board"]: each for each in json.loads(lab.ann.types(*words).stdout)}
+    assert pulled["one"]["runs"] == [run]
+    assert runs_of(lab.ann)[run]["exit"]["kind"] == "done"
+    assert json.loads(lab.ann.types(*words).stdout)[0]["runs"] == []
+
+
+@pytest.mark.exhaustive(covers=COVERED)
 def test_a_board_that_fails_is_an_error_of_that_board_alone(lab: Lab) -> None:
     holds = lab.gateways["cellar"].start("watch", "--board", "three", "--", "sleep", "600")
     lease = lab.gateways["cellar"].folder / "three-board" / "lease"

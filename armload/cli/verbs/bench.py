@@ -118,7 +118,7 @@ def bench(options: BenchOptions) -> None:
     from armload.bench.options import read_options
     from armload.boards.naming import boards_called
     from armload.cli import terminal
-    from armload.fleet.remote_board import boards_reached
+    from armload.fleet.reach import boards_reached
     from armload.runs import store
     from armload.runs.request import BoardState, Request
 
@@ -190,7 +190,7 @@ def bench(options: BenchOptions) -> None:
             sweep_and_present(request, plan, reach, as_json=as_json, reference=known)
 
 
-class PullOptions(OnBoards, OutputOptions):
+class PullOptions(OnBoards, OnGateways, OutputOptions):
     """Which runs are fetched."""
 
     as_json: Annotated[
@@ -210,21 +210,18 @@ def pull(options: PullOptions) -> None:
     A run or a board that fails does not stop the others; the exit status is then not 0.
     Example: armload pull --board dayu200
     """
-    from armload.boards.board import load_board
     from armload.boards.naming import boards_called
     from armload.cli import terminal
     from armload.cli.streams import show_document
     from armload.core.values import ValueList
+    from armload.fleet.reach import boards_reached
     from armload.fleet.threads import on_each
     from armload.report.failure import FetchedBoard
     from armload.report.table import list_table
-    from armload.runs.fetch import pull as pull_runs
 
-    outcomes = on_each(
-        boards_called(options.board),
-        lambda name, own: pull_runs(load_board(name), own),
-        terminal.progress(),
-    )
+    boards, progress = boards_called(options.board), terminal.progress()
+    with boards_reached(options.scheduler, boards, progress) as reach:
+        outcomes = on_each(boards, reach.pull, progress)
     pulled = {one.name: one.result for one in outcomes if one.result is not None}
     runs = [run for its in pulled.values() for run in its.runs]
     lost = {name: its.lost for name, its in pulled.items() if its.lost}

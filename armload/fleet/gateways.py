@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -42,6 +41,8 @@ VERSION = "armload"
 _OFFER = "board:"
 _LOOK_EVERY_S = 1.0
 _FIRST_OFFER_S = 5.0
+_RESULT_S = 120.0
+"""For one chunk, over a slow connection."""
 
 
 def resource_of(board: str) -> str:
@@ -96,8 +97,8 @@ class Gateways:
             client = self._connected()
             try:
                 known = client.scheduler_info(n_workers=-1)["workers"]
-            except Exception as error:  # noqa: BLE001 - whatever it is, another connection is tried
-                self._lost(client, error)
+            except Exception:  # noqa: BLE001 - whatever it is, another connection is tried
+                self._lost(client)
                 continue
             return [_worker(address, said) for address, said in known.items()]
 
@@ -193,7 +194,7 @@ class Gateways:
             )
             future.add_done_callback(lambda _: ended.put(None))
         except Exception as error:
-            self._lost(client, error)
+            self._lost(client)
             raise GoneError(str(error)) from error
         try:
             yield Call(self, client, future, worker)
@@ -255,9 +256,8 @@ class Gateways:
         self._client = client
         return client
 
-    def _lost(self, client: Client, error: BaseException) -> None:
+    def _lost(self, client: Client) -> None:
         """Give up a client; the next call connects anew."""
-        del error
         with self._lock:
             if self._client is client:
                 client.close(timeout=2)
@@ -303,7 +303,7 @@ class Call:
         from distributed import KilledWorker
 
         try:
-            return self._future.result(timeout=ANSWER_S)
+            return self._future.result(timeout=_RESULT_S)
         except Exception as error:
             is_lost = self._future.status in ("cancelled", "lost", "pending")
             if is_lost or isinstance(error, KilledWorker | OSError):
@@ -338,7 +338,7 @@ def _worker(address: str, said: Mapping[str, Any]) -> GatewayWorker:
     names = (name.removeprefix(_OFFER) for name in said["resources"] if name.startswith(_OFFER))
     return GatewayWorker(
         address=address,
-        name=PurePath(str(said["name"])).name,
+        name=str(said["name"]).partition("/")[0],
         version=str(said.get(VERSION, "")),
         boards=tuple(names),
     )

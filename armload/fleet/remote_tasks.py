@@ -163,8 +163,10 @@ class _Telling:
                     self._progress.step(label, total=total, unit="B")
                 )
                 step.update(done)
-                chunk = (archive.name, done)
-                incoming.append(done, self._gateways.call(where.address, archive_chunk, *chunk))
+                chunk = self._gateways.call(where.address, archive_chunk, archive.name, done)
+                if not chunk:
+                    break
+                incoming.append(done, chunk)
         incoming.unpack()
 
 

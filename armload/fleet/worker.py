@@ -7,6 +7,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from armload import __version__
 from armload.core.progress import Progress
@@ -85,7 +86,8 @@ def _worker(address: SchedulerAddress, gateway: Gateway) -> Worker:
 
     return Worker(
         address.url,
-        name=f"{socket.gethostname()}/{','.join(gateway.boards)}",
+        # Two of the same name are refused, and one that is lost may seem to be there for a while.
+        name=f"{socket.gethostname()}/{uuid4().hex[:8]}",
         nthreads=len(gateway.boards) + _SPARE_THREADS,
         resources={resource_of(board): 1.0 for board in gateway.boards},
         security=security_of(address, "worker"),

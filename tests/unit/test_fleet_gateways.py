@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -64,6 +66,12 @@ def test_an_error_of_a_gateway_is_the_same_kind_here() -> None:
         assert type(again) is kind
         assert (again.message, again.remedy, again.exit_status) == ("what", "do", kind.exit_status)
     assert type(error_of("usage", "", "")) is UsageError
+
+
+def test_boards_that_are_reached_from_here_need_no_dask() -> None:
+    code = "import sys, armload.fleet.reach; print({'distributed', 'dask'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
 
 
 def sent_file(content: bytes, name: str = "m.gguf") -> SentFile:

@@ -186,7 +186,7 @@ class _BoardPost:
 
     def _did(self, task: Task) -> Outcome:
         if task.work == "pull":
-            pulled = pull(load_board(self._board), self._relay)
+            pulled = pull(load_board(self._board), self._relay, known=task.known)
             lost = {run: GatewayError.of(error) for run, error in pulled.lost.items()}
             return Outcome(runs=tuple(run.id for run in pulled.runs), lost=lost)
         assert task.order is not None  # noqa: S101 - all other work has one

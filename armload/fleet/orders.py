@@ -111,6 +111,7 @@ class Task(Value):
         place: of the run in a sweep; none for a run of the first combination.
         new: what an interrupted command has left on the board is no answer.
         verify: files that are on the board are read again.
+        known: runs that need not be fetched, since the command has them.
     """
 
     board: str
@@ -122,6 +123,7 @@ class Task(Value):
     place: SweepPoint | None = None
     new: bool = False
     verify: bool = False
+    known: frozenset[str] = frozenset()
 
 
 class GatewayError(Value):

@@ -27,6 +27,7 @@ from armload.runs.fetch import pull as pull_from
 from armload.runs.pipeline import Heard
 from armload.runs.placing import Deployed, put_in_place
 from armload.runs.request import EngineSource, Request
+from armload.runs.selection import RunSelection
 from armload.runs.session import built
 from armload.runs.swept import SweptRuns
 
@@ -103,12 +104,14 @@ class ThroughGateways:
         yield board
 
     def pull(self, board: str, progress: Progress) -> Pulled:
+        kept = store.run_folders(RunSelection(boards=[board]))
         task = Task(
             board=board,
             key=f"pull-{uuid4().hex}",
             topic=self._gateways.topic,
             store=store.store_id(),
             work="pull",
+            known=frozenset(folder.name for folder in kept),
         )
         outcome = self._tasks.do(task, {}, progress)
         return Pulled(

@@ -7,6 +7,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from armload.core.errors import ConnectError, LastingConnectError, MissingToolError, UsageError
+from armload.core.shell import pip_install
 from armload.core.values import Value
 
 if TYPE_CHECKING:
@@ -89,8 +90,8 @@ def need_dask() -> None:
         import distributed  # noqa: F401 - it reads that
     except ImportError as error:
         raise MissingToolError(
-            f"Python's package distributed is missing ({error}).",
-            "Install it with: pip install 'armload[fleet]'",
+            f"Boards behind gateways need the package distributed ({error}).",
+            f"Install it: {pip_install('distributed>=2026.8')}",
         ) from error
 
 

@@ -23,7 +23,7 @@ def worker(options: WorkerOptions) -> None:
     """Offer the boards of this machine to the commands that use a Dask scheduler.
 
     It runs until it is stopped. Runs continue on their boards then, and are fetched when it is
-    started again. Needs armload[fleet]; docs/fleet.md describes the set-up.
+    started again. It needs the package distributed; docs/fleet.md describes the set-up.
     Example: armload worker --scheduler tls://10.0.0.1:8786 --boards kitchen,cellar
     """
     from armload.boards.naming import boards_called

@@ -148,8 +148,9 @@ class _BoardPost:
             reply.set_result(content)
 
     def _reply(self, task: Task) -> bytes:
-        outcome, first = self._done(task), b""
+        first = b""
         try:
+            outcome = self._done(task)
             if outcome.runs and task.store != store.store_id():
                 archive = pack(outcome.runs)
                 first = archive_chunk(archive.name, 0)
@@ -199,6 +200,8 @@ class _BoardPost:
             return Outcome(deployed=deployed)
         if task.place is not None and (left := self._left.find(task.place)):
             return Outcome(run=left, runs=(left,))
+        if task.work == "open":
+            self._close()  # the board may have changed since an earlier command
         board = self._ready(task.order, new=task.new)
         if task.work == "open":
             return Outcome()

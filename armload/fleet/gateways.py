@@ -40,7 +40,8 @@ VERSION = "armload"
 
 _OFFER = "board:"
 _LOOK_EVERY_S = 1.0
-_FIRST_OFFER_S = 5.0
+FIRST_OFFER_S = 5.0
+"""A worker that is not there by then has not been started."""
 _RESULT_S = 120.0
 """For one chunk, over a slow connection."""
 
@@ -328,7 +329,7 @@ def gateways_of(scheduler: str, boards: Sequence[str], progress: Progress) -> It
     gateways = Gateways(address, progress)
     try:
         for board in boards:
-            gateways.of(board, progress, within_s=_FIRST_OFFER_S)
+            gateways.of(board, progress, within_s=FIRST_OFFER_S)
         yield gateways
     finally:
         gateways.close()

@@ -11,13 +11,14 @@ from armload.analysis.run import Run
 from armload.bench.board import BenchBoard, BenchBoards, ConnectedBoards
 from armload.bench.combination import Combination, combination, programs_of
 from armload.boards.board import load_board
+from armload.core.errors import ConnectError
 from armload.core.progress import Progress
 from armload.core.workspace import runs_folder
 from armload.engines.completion import Completion
 from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
 from armload.fleet import gateway
-from armload.fleet.gateways import Gateways, GoneError, gateways_of
+from armload.fleet.gateways import FIRST_OFFER_S, Gateways, GoneError, gateways_of
 from armload.fleet.orders import Begun, Task, order_of
 from armload.fleet.remote_tasks import RemoteTasks
 from armload.models.model import Model
@@ -84,8 +85,8 @@ class ThroughGateways:
     def begun(self, sweep: str, boards: Sequence[str]) -> Mapping[SweepPoint, str]:
         found: dict[SweepPoint, str] = {}
         for board in boards:
-            with suppress(GoneError):  # the board's own task waits for it
-                where = self._gateways.of(board, self._progress)
+            with suppress(GoneError, ConnectError):  # the board's own task waits for it
+                where = self._gateways.of(board, self._progress, within_s=FIRST_OFFER_S)
                 reply = self._gateways.call(where.address, gateway.begun_points, board, sweep)
                 found |= dict.fromkeys(Begun.model_validate_json(reply).points, board)
         return found

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 from armload.analysis.run import Run
-from armload.bench.single import Combination, combination, programs_of
+from armload.bench.board import CONNECTED, BenchBoards
+from armload.bench.combination import Combination, combination
 from armload.bench.sweep import SweepFolder, new_sweep, resume_or_begin
 from armload.core.errors import ArmloadError, BusyError, ConnectError, UsageError
 from armload.core.progress import Progress
-from armload.engines.completion import Completion, settings_of
 from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
 from armload.models.find import model_called
 from armload.models.model import Model
-from armload.runs.pipeline import execute
-from armload.runs.predicting import foresight
 from armload.runs.request import Request
-from armload.runs.session import Session, session
 
 Begun = Callable[[SweepFolder], None]
 """Is shown a sweep before its first run."""
@@ -44,57 +40,6 @@ def combinations(
     return tuple(combination(model, plan, progress) for model in models for plan in plans)
 
 
-class SweepBoard:
-    """A board that runs points of a sweep.
-
-    Attributes:
-        name: the board's.
-        engines: what runs each cell.
-    """
-
-    def __init__(
-        self,
-        where: Session,
-        cells: Sequence[Combination],
-        progress: Progress,
-        reference: Run | None,
-    ) -> None:
-        self.name = where.connection.board.name
-        self.engines: list[Completion] = [cell.engine(where.binaries) for cell in cells]
-        self._where = where
-        self._progress = progress
-        self._reference = reference
-        # Only the first can be one that an interrupted command has left on the board.
-        self._new = where.request.new
-
-    def run(self, place: SweepPoint) -> Run:
-        """Run a point to its end; the errors are those of ``execute``."""
-        engine, new = self.engines[place.cell], self._new
-        self._new = True
-        run, _ = execute(
-            *(self._where, engine, self._progress),
-            new=new,
-            place=place,
-            reference=self._reference,
-            foresee=foresight(self._where, engine, self._progress),
-        )
-        return run
-
-
-@contextmanager
-def sweep_board(
-    request: Request,
-    cells: Sequence[Combination],
-    progress: Progress,
-    *,
-    reference: Run | None,
-) -> Iterator[SweepBoard]:
-    """Reach a board for a sweep, and build what is missing; the errors are those of ``session``."""
-    settings = [settings_of(cell.plan) for cell in cells]
-    with session(request, programs_of(cells), progress, settings=settings) as where:
-        yield SweepBoard(where, cells, progress, reference)
-
-
 def run_sweep(
     request: Request,
     cells: Sequence[Combination],
@@ -103,6 +48,7 @@ def run_sweep(
     repeats: int,
     warmups: int,
     reference: Run | None = None,
+    reach: BenchBoards = CONNECTED,
     begun: Begun,
     report: Report,
 ) -> SweepFolder:
@@ -116,6 +62,7 @@ def run_sweep(
         repeats: runs of every cell that count.
         warmups: runs of every cell before them.
         reference: a run with the expected output.
+        reach: how the board is reached.
         begun: is shown the sweep before its first run.
         report: called for every run.
 
@@ -125,7 +72,7 @@ def run_sweep(
             resumes from there.
         KeyboardInterrupt: likewise.
     """
-    with sweep_board(request, cells, progress, reference=reference) as board:
+    with reach.open(request, cells, progress, reference=reference) as board:
         sweep = new_sweep([board.name], board.engines, repeats=repeats, warmups=warmups)
         journal = resume_or_begin(sweep, progress, new=request.new)
         with journal.locked(progress):

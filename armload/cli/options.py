@@ -55,6 +55,20 @@ class OnBoards(OptionGroup):
     board: Annotated[Names, Option(BOARDS, several="commas")] = ("virtual",)
 
 
+class OnGateways(OptionGroup):
+    """Through whom boards are reached."""
+
+    heading = "Board"
+
+    scheduler: Annotated[
+        str,
+        Option(
+            "reach the boards through the gateways of this Dask scheduler (armload worker)",
+            "ADDRESS",
+        ),
+    ] = ""
+
+
 class OnNamedBoard(OptionGroup):
     """The board that a verb changes: it has to be named."""
 

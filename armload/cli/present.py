@@ -10,6 +10,7 @@ from pathlib import Path
 
 from armload.analysis.repeats import Precision
 from armload.analysis.run import Run
+from armload.bench.board import CONNECTED, BenchBoards
 from armload.bench.options import Options
 from armload.bench.single import bench, bench_until_known
 from armload.bench.sweep import SweepFolder
@@ -38,6 +39,7 @@ def bench_and_present(
     request: Request,
     model_name: str,
     plan: Plan,
+    reach: BenchBoards,
     *,
     as_json: bool,
     reference: Run | None = None,
@@ -50,7 +52,8 @@ def bench_and_present(
         RunError: the program did not end well; what it left is kept and shown all the same.
     """
     load_charting_meanwhile()
-    run, folder = bench(request, model_name, plan, terminal.progress(), reference=reference)
+    progress = terminal.progress()
+    run, folder = bench(request, model_name, plan, progress, reference=reference, reach=reach)
     present(run, folder, as_json=as_json)
 
 
@@ -59,6 +62,7 @@ def repeat_and_present(
     model_name: str,
     plan: Plan,
     wanted: Precision,
+    reach: BenchBoards = CONNECTED,
     *,
     as_json: bool,
     reference: Run | None = None,
@@ -78,7 +82,10 @@ def repeat_and_present(
         progress.say(progress_line(runs))
 
     journal, runs, stop = bench_until_known(
-        *(request, model_name, plan, wanted, progress), reference=reference, report=report
+        *(request, model_name, plan, wanted, progress),
+        reference=reference,
+        reach=reach,
+        report=report,
     )
     last = runs[-1]
     run = middle(runs) if last.exit.status == 0 else last
@@ -195,6 +202,7 @@ class SweepProgress:
 def sweep_and_present(
     request: Request,
     options: Options,
+    reach: BenchBoards,
     *,
     as_json: bool,
     reference: Run | None = None,
@@ -213,6 +221,7 @@ def sweep_and_present(
         repeats=options.repeats or 1,
         warmups=options.warmups or 0,
         reference=reference,
+        reach=reach,
         begun=lines.begin,
         report=lines.report,
     )

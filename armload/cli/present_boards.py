@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from armload.analysis.repeats import Precision
 from armload.analysis.run import Run
+from armload.bench.board import BenchBoards
 from armload.bench.options import Options
 from armload.bench.single import bench_until_known
 from armload.bench.sweep import SweepFolder
@@ -31,6 +32,7 @@ def bench_on_each_and_present(
     boards: Sequence[str],
     options: Options,
     wanted: Precision | None,
+    reach: BenchBoards,
     *,
     as_json: bool,
     reference: Run | None = None,
@@ -62,6 +64,7 @@ def bench_on_each_and_present(
                 repeats=options.repeats or 1,
                 warmups=options.warmups or 0,
                 reference=reference,
+                reach=reach,
                 begun=begun,
                 report=lines.report,
             )
@@ -69,6 +72,7 @@ def bench_on_each_and_present(
             bench_until_known(
                 *(theirs, options.models[0], cells[0].plan, wanted, own),
                 reference=reference,
+                reach=reach,
                 begun=begun,
                 report=lambda runs: own.say(progress_line(runs)),
             )
@@ -93,6 +97,7 @@ def share_and_present(
     request: Request,
     boards: Sequence[str],
     options: Options,
+    reach: BenchBoards,
     *,
     as_json: bool,
     reference: Run | None = None,
@@ -114,6 +119,7 @@ def share_and_present(
         *(request, boards, cells, progress),
         repeats=options.repeats or 1,
         reference=reference,
+        reach=reach,
         begun=lines.begin,
         report=report,
     )

@@ -38,6 +38,7 @@ from armload.cli.verbs import (
     show,
     tune,
     watch,
+    worker,
 )
 from armload.core.errors import UsageError
 from armload.core.options import declared_options
@@ -65,6 +66,7 @@ for verb in (
     compare.compare,
     exchange.export,
     exchange.import_results,
+    worker.worker,
     clean.clean,
     config.config,
     completion.completion,

@@ -168,3 +168,14 @@ class InterruptionError(ArmloadError):
 
     kind = "interrupted"
     exit_status = 130
+
+
+def error_of(kind: ErrorKind, message: str, remedy: str) -> ArmloadError:
+    """Return an error of a kind that another machine has told."""
+    return {each.kind: each for each in _all_below(ArmloadError)}[kind](message, remedy)
+
+
+def _all_below(kind: type[ArmloadError]) -> list[type[ArmloadError]]:
+    # The more general ones come last, and have the kind's last word.
+    below = [each for sub in kind.__subclasses__() for each in _all_below(sub)]
+    return [*(each for each in below if "kind" in vars(each)), kind]

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from armload.analysis.run import Run
-from armload.bench.single import Combination, programs_of
+from armload.bench.board import CONNECTED, BenchBoards
+from armload.bench.combination import Combination, programs_of
 from armload.bench.sweep import SweepFolder, new_sweep, resume_or_begin
-from armload.bench.sweeping import Begun, sweep_board
+from armload.bench.sweeping import Begun
 from armload.boards.board import load_board
 from armload.core.errors import ArmloadError, UsageError
 from armload.core.progress import Progress
@@ -30,6 +31,7 @@ def share_sweep(
     *,
     repeats: int,
     reference: Run | None = None,
+    reach: BenchBoards = CONNECTED,
     begun: Begun,
     report: Report,
 ) -> tuple[SweepFolder, Mapping[str, ArmloadError]]:
@@ -40,6 +42,7 @@ def share_sweep(
 
     Args:
         boards: identical ones, as ``check_equal`` makes sure.
+        reach: how they are reached.
 
     Returns:
         The sweep, and each board's error. Runs are missing from it only if no board was left.
@@ -57,13 +60,17 @@ def share_sweep(
     @contextmanager
     def opened(board: str, own: Progress) -> Iterator[Callable[[SweepPoint], Run]]:
         theirs = request.model_copy(update={"board": board})
-        with sweep_board(theirs, cells, own, reference=reference) as it:
+        with reach.open(theirs, cells, own, reference=reference) as it:
             yield it.run
 
     with journal.locked(progress):
         begun(journal)
         done = len(journal.entries)
-        tasks = [BoardTask(item=place, boards=tuple(boards)) for place in journal.missing()]
+        at = reach.begun(journal.sweep.id, boards)
+        tasks = [
+            BoardTask(item=place, boards=tuple(boards), home=at.get(place, ""))
+            for place in journal.missing()
+        ]
         label = f"Sweep on {len(boards)} boards"
         with progress.step(label, total=done + len(tasks), unit="runs") as step:
             step.update(done)

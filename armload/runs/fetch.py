@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -71,6 +71,21 @@ def fetch(
     except OSError as error:
         raise _not_kept(board, local, error) from error
     return run, local
+
+
+def judge_fetched(run_id: str, *, reference: Run | None = None, plain: Sequence[Run] = ()) -> Run:
+    """Return a run that another machine has fetched, compared as for ``fetch``.
+
+    Raises:
+        ArmloadError: its files make no sense, or cannot be read or written.
+    """
+    local = runs_folder() / run_id
+    if reference is None and not plain:
+        return store.load(local)
+    if reference is not None:
+        keep_reference(reference, local)
+    keep_plain(plain, local)
+    return _kept(local)
 
 
 def fetch_once(
@@ -187,10 +202,13 @@ class Pulled:
     lost: Mapping[str, ArmloadError]
 
 
-def pull(board: Board, progress: Progress) -> Pulled:
+def pull(board: Board, progress: Progress, *, known: Collection[str] = ()) -> Pulled:
     """Fetch every run on a board that has ended and is not here yet, or not readable.
 
     A run that is still running, and one that cannot be read or stored, is named and left alone.
+
+    Args:
+        known: runs that are left alone, too: whoever asks for this has them.
 
     Raises:
         ConnectError: the board does not answer any more.
@@ -202,7 +220,7 @@ def pull(board: Board, progress: Progress) -> Pulled:
         runs: list[Run] = []
         lost: dict[str, ArmloadError] = {}
         for stored in list_runs(host, board.workdir):
-            if is_here(stored.id):
+            if stored.id in known or is_here(stored.id):
                 continue
             if stored.state == "running":
                 progress.say(f"{stored.id} is still running on {board.name}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from armload.boards.board import Board
@@ -33,18 +34,27 @@ class Deployed(Value):
     sent: bool
 
 
-def put_in_place(request: Request, model: Model, progress: Progress, *, verify: bool) -> Deployed:
+def put_in_place(
+    request: Request,
+    model: Model,
+    progress: Progress,
+    *,
+    verify: bool,
+    binaries: Mapping[str, Binary] | None = None,
+) -> Deployed:
     """Build llama-completion, and put it on a board with a model.
 
     Args:
         request: where, and from which source.
         verify: read again what is there already.
+        binaries: that were built elsewhere; none to build them.
 
     Raises:
         ArmloadError: any of its kinds; whatever was done stays done.
     """
-    with session(request, (PROGRAM,), progress) as where, leased_board(where, progress):
-        connection, binary = where.connection, where.binaries[PROGRAM]
+    programs = (PROGRAM,) if binaries is None else ()
+    with session(request, programs, progress) as where, leased_board(where, progress):
+        connection, binary = where.connection, (binaries or where.binaries)[PROGRAM]
         check_architecture(binary, model)
         done = place(connection.host, connection.board, where.found, binary, model, progress)
         if not verify:

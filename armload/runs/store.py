@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,18 +14,30 @@ from pydantic import ValidationError
 from armload.analysis.run import FORMAT, Run
 from armload.core.errors import ArmloadError, DataError, NewerFormatError, UsageError
 from armload.core.files import unreadable, write_whole
+from armload.core.locks import locked
+from armload.core.progress import Silent
 from armload.core.validation_messages import explain_mistake
 from armload.core.values import parse_json
 from armload.core.workspace import data_names, imports_folder, runs_folder
 from armload.runs.selection import RunSelection, model_in_id
 
 RUN_FILE = "run.json"
+_ID_FILE = ".store"
 
 _NAMES_SEARCHED = 500
 _ALIKE = 0.5
 _AGAIN = (
     "If the run is still on its board, 'armload pull' fetches it again. The folder was not changed."
 )
+
+
+def store_id() -> str:
+    """Return what tells this folder of runs from those of other machines and workspaces."""
+    path = runs_folder() / _ID_FILE
+    with locked(path.with_suffix(".lock"), Silent(), waiting=str(path)):
+        if not path.is_file():
+            write_whole(path, secrets.token_hex(8).encode())
+        return path.read_text(encoding="ascii")
 
 
 def save(run: Run, folder: Path) -> Path:

@@ -9,8 +9,8 @@ from armload.analysis.energy import FEWEST_SAMPLES
 from armload.analysis.repeats import DISTURBANCES
 from armload.analysis.run import Run
 from armload.analysis.summary import token_times
+from armload.bench.combination import Combination, combination
 from armload.bench.options import Options
-from armload.bench.single import Combination, combination
 from armload.core.errors import ArmloadError, BusyError, ConnectError, UsageError
 from armload.core.progress import Progress, Silent
 from armload.core.values import counted

@@ -22,7 +22,10 @@ from armload.engines.plan import DEFAULT_PRECISION, DEFAULT_PRECISION_TIME_S, Pl
 from armload.engines.service_plan import ScorerOptions, ServingPlan
 from tests.command_line import ROOT, run
 
-HEAVY = ("rich", "paramiko", "fabric", "altair", "numpy", "jinja2", "elftools", "tenacity")
+HEAVY = (
+    *("rich", "paramiko", "fabric", "altair", "numpy", "jinja2", "elftools", "tenacity"),
+    *("dask", "distributed"),
+)
 
 
 def verbs(collection: Collection, prefix: str = "") -> dict[str, Task[Any]]:

@@ -21,7 +21,18 @@ from armload.core.workspace import data_names
 from tests.command_line import BIN
 
 FREE = {
-    *("ARGUMENTS", "CELSIUS", "CLIENTS", "CORES", "DATE", "DAYS", "DURATION", "FACTOR", "FAILURES"),
+    *(
+        "ADDRESS",
+        "ARGUMENTS",
+        "CELSIUS",
+        "CLIENTS",
+        "CORES",
+        "DATE",
+        "DAYS",
+        "DURATION",
+        "FACTOR",
+        "FAILURES",
+    ),
     *("GOVERNOR", "HOST", "JSON", "LIMITS", "N", "NATS", "PER-SECOND", "PERCENT", "PORT", "PROMPT"),
     *("PYTHON", "REF", "SECONDS", "SHARE", "SHARE:TASK", "SIZE", "STAGE", "T", "TEXT", "TOKENS"),
     *("TURNS", "URL", "USER"),

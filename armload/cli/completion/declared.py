@@ -27,6 +27,7 @@ from armload.serving.exports import FORMATS
 CACHE_KINDS = (
     *("builds", "sources", "zig", "compilers", "helpers", "models", "operations", "footprints"),
     *("hashes", "quantised", "importance", "converters", "vega", "packages", "images", "machines"),
+    "received",
 )
 
 _TAKEN: Mapping[str, str] = {

@@ -10,7 +10,7 @@ from invoke.exceptions import Exit
 from pydantic import model_validator
 
 from armload.bench.options import MODEL, Listed, Options
-from armload.cli.options import BOARDS, OnBoards, OneBoard, OutputOptions, models_in
+from armload.cli.options import BOARDS, OnBoards, OneBoard, OnGateways, OutputOptions, models_in
 from armload.cli.verb import end_if_failed, show_error, verb
 from armload.core.errors import UsageError
 from armload.core.options import Option, Seconds, Share
@@ -30,7 +30,7 @@ _TOKENS = re.compile(r"\d+(,\d+)*", re.ASCII)
 """Lengths as llama-bench's ``-p`` takes them."""
 
 
-class BenchOptions(Options, Resuming, Metering, Waiting, EngineSource, OutputOptions):
+class BenchOptions(Options, OnGateways, Resuming, Metering, Waiting, EngineSource, OutputOptions):
     """A benchmark: one run, repeats of it, or a sweep."""
 
     board: Annotated[
@@ -117,6 +117,8 @@ def bench(options: BenchOptions) -> None:
     from armload.analysis.repeats import Precision
     from armload.bench.options import read_options
     from armload.boards.naming import boards_called
+    from armload.cli import terminal
+    from armload.fleet.reach import boards_reached
     from armload.runs import store
     from armload.runs.request import BoardState, Request
 
@@ -147,45 +149,48 @@ def bench(options: BenchOptions) -> None:
             "--share divides a sweep, and cannot be combined with --warmups or a single run.",
             "Give lists of options, or --repeats.",
         )
-    plan = plan.model_copy(update={"model": models_in(request, plan.models, plan.type), "type": ()})
     wanted = Precision(
         share=options.precision or DEFAULT_PRECISION,
         added_s=DEFAULT_PRECISION_TIME_S
         if options.precision_time is None
         else options.precision_time,
     )
-    if len(boards) > 1:
-        from armload.cli.present_boards import bench_on_each_and_present, share_and_present
+    as_json = options.as_json
+    with boards_reached(options.scheduler, boards, terminal.progress()) as reach:
+        models = models_in(request, plan.models, plan.type)
+        plan = plan.model_copy(update={"model": models, "type": ()})
+        if len(boards) > 1:
+            from armload.cli.present_boards import bench_on_each_and_present, share_and_present
 
-        if options.share:
-            share_and_present(request, boards, plan, as_json=options.as_json, reference=known)
-        else:
-            bench_on_each_and_present(
-                *(request, boards, plan, wanted if is_repeated else None),
-                as_json=options.as_json,
+            if options.share:
+                share_and_present(*(request, boards, plan, reach), as_json=as_json, reference=known)
+            else:
+                bench_on_each_and_present(
+                    *(request, boards, plan, wanted if is_repeated else None, reach),
+                    as_json=as_json,
+                    reference=known,
+                )
+        elif is_repeated:
+            from armload.cli.present import repeat_and_present
+
+            repeat_and_present(
+                *(request, plan.models[0], plans[0], wanted, reach),
+                as_json=as_json,
                 reference=known,
             )
-    elif is_repeated:
-        from armload.cli.present import repeat_and_present
+        elif is_single:
+            from armload.cli.present import bench_and_present
 
-        repeat_and_present(
-            *(request, plan.models[0], plans[0], wanted),
-            as_json=options.as_json,
-            reference=known,
-        )
-    elif is_single:
-        from armload.cli.present import bench_and_present
+            bench_and_present(
+                *(request, plan.models[0], plans[0], reach), as_json=as_json, reference=known
+            )
+        else:
+            from armload.cli.present import sweep_and_present
 
-        bench_and_present(
-            request, plan.models[0], plans[0], as_json=options.as_json, reference=known
-        )
-    else:
-        from armload.cli.present import sweep_and_present
-
-        sweep_and_present(request, plan, as_json=options.as_json, reference=known)
+            sweep_and_present(request, plan, reach, as_json=as_json, reference=known)
 
 
-class PullOptions(OnBoards, OutputOptions):
+class PullOptions(OnBoards, OnGateways, OutputOptions):
     """Which runs are fetched."""
 
     as_json: Annotated[
@@ -205,21 +210,18 @@ def pull(options: PullOptions) -> None:
     A run or a board that fails does not stop the others; the exit status is then not 0.
     Example: armload pull --board dayu200
     """
-    from armload.boards.board import load_board
     from armload.boards.naming import boards_called
     from armload.cli import terminal
     from armload.cli.streams import show_document
     from armload.core.values import ValueList
+    from armload.fleet.reach import boards_reached
     from armload.fleet.threads import on_each
     from armload.report.failure import FetchedBoard
     from armload.report.table import list_table
-    from armload.runs.fetch import pull as pull_runs
 
-    outcomes = on_each(
-        boards_called(options.board),
-        lambda name, own: pull_runs(load_board(name), own),
-        terminal.progress(),
-    )
+    boards, progress = boards_called(options.board), terminal.progress()
+    with boards_reached(options.scheduler, boards, progress) as reach:
+        outcomes = on_each(boards, reach.pull, progress)
     pulled = {one.name: one.result for one in outcomes if one.result is not None}
     runs = [run for its in pulled.values() for run in its.runs]
     lost = {name: its.lost for name, its in pulled.items() if its.lost}

@@ -113,6 +113,7 @@ def _kinds() -> list[CacheKind]:
     from armload.build.shelf import build_kinds
     from armload.conversion.checkpoints.environment import converter_kinds
     from armload.conversion.shelf import conversion_kinds
+    from armload.fleet.received import received_files
     from armload.models.find import model_kinds
     from armload.report.cache import report_kinds
 
@@ -123,4 +124,5 @@ def _kinds() -> list[CacheKind]:
         *converter_kinds(),
         *report_kinds(),
         *board_kinds(),
+        received_files(),
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from armload.bench.options import MODEL
-from armload.cli.options import OnBoards, OutputOptions
+from armload.cli.options import OnBoards, OnGateways, OutputOptions
 from armload.cli.verb import end_if_failed, verb
 from armload.core.options import Option
 from armload.runs.request import EngineSource, Waiting
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from armload.runs.placing import Deployed
 
 
-class DeployOptions(OnBoards, Waiting, EngineSource, OutputOptions):
+class DeployOptions(OnBoards, OnGateways, Waiting, EngineSource, OutputOptions):
     """What is copied, and where."""
 
     heading = "Board"
@@ -40,22 +40,23 @@ def deploy(options: DeployOptions) -> None:
     from armload.cli import terminal
     from armload.cli.streams import show_document
     from armload.core.values import ValueList
+    from armload.fleet.reach import boards_reached
     from armload.fleet.threads import on_each
     from armload.models.find import model_called
     from armload.report.failure import DeployedBoard
-    from armload.runs.placing import put_in_place
     from armload.runs.request import Request
 
     names = boards_called(options.board)
     progress = terminal.progress()
     request = options.part(Request)
-    chosen = model_called(options.model, progress)
+    with boards_reached(options.scheduler, names, progress) as reach:
+        chosen = model_called(options.model, progress)
 
-    def put(name: str, own: Progress) -> Deployed:
-        theirs = request.model_copy(update={"board": name})
-        return put_in_place(theirs, chosen, own, verify=options.verify)
+        def put(name: str, own: Progress) -> Deployed:
+            theirs = request.model_copy(update={"board": name})
+            return reach.deploy(theirs, chosen, own, verify=options.verify)
 
-    outcomes = on_each(names, put, progress)
+        outcomes = on_each(names, put, progress)
     if options.as_json and len(outcomes) == 1 and outcomes[0].result is not None:
         show_document(outcomes[0].result)
     elif options.as_json:

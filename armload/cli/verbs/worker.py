@@ -1,0 +1,33 @@
+"""``worker``: a gateway offers its boards to a Dask scheduler."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from armload.cli.options import BOARDS
+from armload.cli.verb import verb
+from armload.core.options import Names, Option, OptionGroup
+
+
+class WorkerOptions(OptionGroup):
+    """What a gateway offers, and to whom."""
+
+    scheduler: Annotated[
+        str, Option("the Dask scheduler's address, such as tls://10.0.0.1:8786", "ADDRESS")
+    ]
+    boards: Annotated[Names, Option(BOARDS, "BOARD", several="commas")]
+
+
+@verb(WorkerOptions)
+def worker(options: WorkerOptions) -> None:
+    """Offer the boards of this machine to the commands that use a Dask scheduler.
+
+    It runs until it is stopped. Runs continue on their boards then, and are fetched when it is
+    started again. It needs the package distributed; docs/fleet.md describes the set-up.
+    Example: armload worker --scheduler tls://10.0.0.1:8786 --boards kitchen,cellar
+    """
+    from armload.boards.naming import boards_called
+    from armload.cli import terminal
+    from armload.fleet.worker import serve_boards
+
+    serve_boards(options.scheduler, boards_called(options.boards), terminal.progress())

@@ -1,0 +1,219 @@
+"""A task for a board behind a gateway: told, followed, stopped, and its runs fetched.
+
+The command's journal is the truth: a task whose gateway or scheduler went away is told again, and
+the gateway knows by the key whether it has been done.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, ExitStack, suppress
+from pathlib import Path
+from typing import Self
+
+from armload.core.errors import ArmloadError, ConnectError, RunError
+from armload.core.progress import Progress, ProgressStep
+from armload.fleet import gateway
+from armload.fleet.archives import Incoming, archive_chunk
+from armload.fleet.gateways import Call, Gateways, GatewayWorker, GoneError, resource_of
+from armload.fleet.orders import Archive, Event, Outcome, SentFile, Task, split_reply
+from armload.fleet.sending import Sender
+
+_LOOK_EVERY_S = 1.0
+_ATTEMPTS = 10
+"""A task that ends its worker each time is not told for ever."""
+
+
+class RemoteTasks:
+    """Has tasks done; several threads may use it at once, each for a board of its own."""
+
+    def __init__(self, gateways: Gateways) -> None:
+        self.gateways = gateways
+        self._sender = Sender(gateways)
+
+    def do(self, task: Task, files: Mapping[SentFile, Path], progress: Progress) -> Outcome:
+        """Have a task done, on whichever gateway offers the board, and keep the runs it brings.
+
+        Args:
+            files: that it needs, and where they lie here.
+
+        Raises:
+            ArmloadError: it failed, or no gateway offers the board any more.
+            KeyboardInterrupt: after it was stopped, and what it has done was fetched.
+        """
+        return _Telling(self.gateways, self._sender, task, files, progress).do()
+
+
+class _Telling:
+    """One task."""
+
+    def __init__(
+        self,
+        gateways: Gateways,
+        sender: Sender,
+        task: Task,
+        files: Mapping[SentFile, Path],
+        progress: Progress,
+    ) -> None:
+        self._gateways = gateways
+        self._sender = sender
+        self._task = task
+        self._files = files
+        self._progress = progress
+
+    def do(self) -> Outcome:
+        name = self._task.board
+        attempts = 0
+        while True:
+            where = self._gateways.of(name, self._progress)
+            attempts += 1
+            try:
+                self._sender.send(where, self._files, self._progress)
+                outcome = self._done(where)
+            except GoneError as gone:
+                if attempts == _ATTEMPTS:
+                    raise ConnectError(
+                        f"{name}: {gone.message} It was so {attempts} times.",
+                        f"Look at the output of the worker on {where.name}, then repeat the "
+                        "command: it resumes.",
+                    ) from gone
+                self._progress.say(f"{name}: {gone.message} Sending the task again.")
+                time.sleep(_LOOK_EVERY_S)
+                # It may have been begun there, and is to be found then.
+                self._task = self._task.model_copy(update={"new": False})
+                continue
+            if outcome.error:
+                raise outcome.error.error
+            if outcome.is_interrupted:
+                raise RunError(f"{name}: another command stopped the run.")
+            return outcome
+
+    def _done(self, where: GatewayWorker) -> Outcome:
+        task = self._task
+        heard: queue.Queue[Event | None] = queue.Queue()
+        calling = self._gateways.begun(
+            *(where.address, {resource_of(task.board): 1.0}),
+            *(gateway.do_task, task.model_dump_json()),
+            ended=heard,
+        )
+        with (
+            self._gateways.hearing(task.key, heard.put),
+            calling as call,
+            _Shown(self._progress) as shown,
+        ):
+            try:
+                reply = self._reply(call, heard, shown)
+            except KeyboardInterrupt:
+                self._stop(where, call, heard)
+                raise
+        return self._received(where, reply)
+
+    def _reply(self, call: Call, heard: queue.Queue[Event | None], shown: _Shown) -> bytes:
+        while True:
+            try:
+                event = heard.get(timeout=_LOOK_EVERY_S)
+            except queue.Empty:
+                shown.refresh()
+                call.check()
+                continue
+            if event is None:
+                reply: bytes = call.result()
+                return reply
+            shown.show(event)
+
+    def _stop(self, where: GatewayWorker, call: Call, heard: queue.Queue[Event | None]) -> None:
+        """Stop a task as Ctrl-C does, and fetch what it has done."""
+        try:
+            if not self._gateways.call(
+                where.address, gateway.stop_task, self._task.board, self._task.key
+            ):
+                call.cancel()
+                return
+            if call.is_done:
+                heard.put(None)
+            with _Shown(self._progress) as shown:
+                self._received(where, self._reply(call, heard, shown))
+        except ArmloadError as error:  # still an interruption
+            self._progress.say(str(error))
+
+    def _received(self, where: GatewayWorker, reply: bytes) -> Outcome:
+        """Keep what a task has brought, and let the gateway forget it."""
+        head, first = split_reply(reply)
+        outcome = Outcome.model_validate_json(head)
+        if outcome.archive:
+            self._fetch(where, outcome.archive, first)
+        if outcome.run or outcome.archive:
+            archive = outcome.archive.name if outcome.archive else ""
+            forgotten = (self._task.board, self._task.key, archive)
+            with suppress(GoneError):  # it keeps the runs, which are here
+                self._gateways.call(where.address, gateway.forget_task, *forgotten)
+        return outcome
+
+    def _fetch(self, where: GatewayWorker, archive: Archive, first: bytes) -> None:
+        incoming = Incoming(archive)
+        incoming.append(0, first)
+        total = archive.size_bytes
+        with ExitStack() as stack:
+            step = None
+            while (done := incoming.size_bytes) < total:
+                label = f"Fetching {archive.name} from {where.name}"
+                step = step or stack.enter_context(
+                    self._progress.step(label, total=total, unit="B")
+                )
+                step.update(done)
+                chunk = self._gateways.call(where.address, archive_chunk, archive.name, done)
+                if not chunk:
+                    break
+                incoming.append(done, chunk)
+        incoming.unpack()
+
+
+class _Shown:
+    """Shows what a gateway tells of a task, as if it were done here."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._open: dict[int, tuple[AbstractContextManager[ProgressStep], ProgressStep]] = {}
+        self._last: dict[int, Event] = {}
+
+    def __enter__(self) -> Self:
+        self._begin(Event(task="", label="Waiting for the gateway"))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number in reversed(list(self._open)):
+            self._end(number)
+
+    def show(self, event: Event) -> None:
+        """Show an event."""
+        self._end(0)
+        if event.say:
+            self._progress.say(event.say)
+        elif event.label:
+            self._begin(event)
+        elif event.step in self._open:
+            self._update(event)
+            if event.is_end:
+                self._end(event.step)
+
+    def refresh(self) -> None:
+        """Show again what is known, by which an interruption is noticed."""
+        for event in list(self._last.values()):
+            self._update(event)
+
+    def _begin(self, event: Event) -> None:
+        context = self._progress.step(event.label, total=event.total, unit=event.unit)
+        self._open[event.step] = (context, context.__enter__())
+        self._last[event.step] = event
+
+    def _update(self, event: Event) -> None:
+        self._last[event.step] = event
+        _, step = self._open[event.step]
+        step.update(event.completed, total=event.total, note=event.note)
+
+    def _end(self, number: int) -> None:
+        self._last.pop(number, None)
+        if opened := self._open.pop(number, None):
+            opened[0].__exit__(None, None, None)

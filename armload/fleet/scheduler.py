@@ -1,0 +1,149 @@
+"""Reaching a Dask scheduler: its address, encryption, and whether it is one at all."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from typing import TYPE_CHECKING
+
+from armload.core.errors import ConnectError, LastingConnectError, MissingToolError, UsageError
+from armload.core.shell import pip_install
+from armload.core.values import Value
+
+if TYPE_CHECKING:
+    from distributed import Security
+
+ANSWER_S = 10.0
+_PORT = 8786
+_SETTINGS = "distributed.comm.tls"
+_SET_UP = "docs/fleet.md describes how to set up TLS."
+
+
+class SchedulerAddress(Value):
+    """Where a scheduler listens.
+
+    Attributes:
+        is_encrypted: it is reached by TLS.
+        is_loopback: it is on this machine, and out of reach for others.
+    """
+
+    host: str
+    port: int
+    is_encrypted: bool
+    is_loopback: bool
+
+    @property
+    def url(self) -> str:
+        """The address as Dask writes it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'tls' if self.is_encrypted else 'tcp'}://{host}:{self.port}"
+
+
+def scheduler_address(text: str) -> SchedulerAddress:
+    """Read an address as a person gives it; without a scheme it is encrypted, but on loopback.
+
+    Raises:
+        UsageError: it is none, or connections there would not be encrypted.
+    """
+    scheme, separator, rest = text.strip().rpartition("://")
+    host, colon, port = rest.rpartition(":")
+    if not colon or "]" in port:
+        host, port = rest, str(_PORT)
+    host = host.removeprefix("[").removesuffix("]")
+    if scheme not in ("", "tcp", "tls") or not host or not port.isdecimal():
+        raise UsageError(
+            f"--scheduler {text}: this is not the address of a Dask scheduler.",
+            "Write tls://HOST:PORT as the scheduler shows it; on this machine, tcp://127.0.0.1:PORT.",
+        )
+    is_loopback = _is_loopback(host)
+    if scheme == "tcp" and not is_loopback:
+        raise UsageError(
+            f"--scheduler {text}: connections to another machine must be encrypted.",
+            f"Start the scheduler with TLS, and write tls://{rest}. {_SET_UP}",
+        )
+    is_encrypted = scheme == "tls" or not (separator or is_loopback)
+    return SchedulerAddress(
+        host=host, port=int(port), is_encrypted=is_encrypted, is_loopback=is_loopback
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def need_dask() -> None:
+    """Check that Dask is installed, and keep its log from a person's terminal.
+
+    Raises:
+        MissingToolError: it is not.
+    """
+    try:
+        import dask
+
+        if "logging" not in dask.config.config:
+            # What goes wrong is said in our words.
+            quiet = dict.fromkeys(("distributed", "distributed.client"), "critical")
+            dask.config.set({"logging": quiet})
+        import distributed  # noqa: F401 - it reads that
+    except ImportError as error:
+        raise MissingToolError(
+            f"Boards behind gateways need the package distributed ({error}).",
+            f"Install it: {pip_install('distributed>=2026.8')}",
+        ) from error
+
+
+def security_of(address: SchedulerAddress, role: str) -> Security:
+    """Return the certificates that Dask's configuration names.
+
+    Args:
+        role: ``client`` or ``worker``.
+
+    Raises:
+        UsageError: the configuration names none, or a file that is missing.
+    """
+    from distributed import Security
+
+    security = Security(require_encryption=address.is_encrypted)
+    if not address.is_encrypted:
+        return security
+    needed = {"ca-file": "tls_ca_file", f"{role}.cert": f"tls_{role}_cert"}
+    missing = [name for name, field in needed.items() if getattr(security, field) is None]
+    if missing:
+        names = " and ".join(f"{_SETTINGS}.{name}" for name in missing)
+        raise UsageError(f"{address.url}: Dask's configuration lacks {names}.", _SET_UP)
+    try:
+        security.get_connection_args(role)
+    except OSError as error:
+        raise UsageError(
+            f"{address.url}: a certificate in Dask's configuration cannot be used: {error}.",
+            _SET_UP,
+        ) from error
+    return security
+
+
+def check_answers(address: SchedulerAddress) -> None:
+    """Check that something listens at an address.
+
+    Raises:
+        ConnectError: nothing does.
+    """
+    try:
+        socket.create_connection((address.host, address.port), timeout=ANSWER_S).close()
+    except OSError as error:
+        raise ConnectError(
+            f"The scheduler at {address.url} does not answer: {error.strerror or error}.",
+            "Start it with: dask scheduler, or correct the address.",
+        ) from error
+
+
+def not_dask(address: SchedulerAddress, error: BaseException) -> ConnectError:
+    """Return the error of what listens at an address, but is no scheduler."""
+    cause = error.__cause__ or error.__context__ or error
+    certificates = " with these certificates" if address.is_encrypted else ""
+    return LastingConnectError(
+        f"{address.url} does not answer as a Dask scheduler{certificates}: {cause}.",
+        "Give the address that 'dask scheduler' shows.",
+    )

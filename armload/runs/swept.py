@@ -1,0 +1,59 @@
+"""Finding the run of a point of a sweep among the runs of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from datetime import timedelta
+
+from armload.core.errors import ArmloadError
+from armload.core.ids import begun
+from armload.core.workspace import runs_folder
+from armload.engines.job import SweepPoint
+from armload.runs import store
+from armload.runs.assemble import FILE_NAME
+from armload.runs.selection import RunSelection
+
+_CLOCKS_DIFFER = timedelta(minutes=10)
+"""Of two machines; ids of runs and of sweeps may come from either."""
+
+
+class SweptRuns:
+    """What one board has done of sweeps before this is made; it is read once for each sweep.
+
+    Args:
+        board: the board's name.
+    """
+
+    def __init__(self, board: str) -> None:
+        self._board = board
+        self._runs: dict[str, dict[SweepPoint, str]] = {}
+
+    def find(self, place: SweepPoint) -> str:
+        """Return the id of a point's run; empty if there is none, or it was stopped."""
+        run = self._of(place.sweep).get(place, "")
+        with contextlib.suppress(ArmloadError):
+            if run and store.load(runs_folder() / run).exit.kind != "stopped":
+                return run
+        return ""
+
+    def points(self, sweep: str) -> list[SweepPoint]:
+        """Return the points of a sweep whose runs are there."""
+        return [place for place in self._of(sweep) if self.find(place)]
+
+    def _of(self, sweep: str) -> dict[SweepPoint, str]:
+        if sweep not in self._runs:
+            self._runs[sweep] = dict(self._read(sweep))
+        return self._runs[sweep]
+
+    def _read(self, sweep: str) -> list[tuple[SweepPoint, str]]:
+        since = begun(sweep)
+        selection = RunSelection(boards=[self._board], since=since and since - _CLOCKS_DIFFER)
+        found = []
+        for folder in store.run_folders(selection):
+            # A job is read in a hundredth of the time that the run with all its tokens takes.
+            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+                place = json.loads((folder / FILE_NAME).read_bytes())["place"]
+                if place["sweep"] == sweep:
+                    found.append((SweepPoint.model_validate(place), folder.name))
+        return found

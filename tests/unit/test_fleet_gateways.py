@@ -1,0 +1,198 @@
+"""What commands and gateways tell each other, and what they accept."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from armload.core.errors import (
+    ArmloadError,
+    BusyError,
+    ConnectError,
+    DataError,
+    DiskError,
+    TransferError,
+    UsageError,
+    error_of,
+)
+from armload.engines.job import SweepPoint
+from armload.fleet.archives import Incoming, archive_chunk, delete_archive, pack
+from armload.fleet.orders import Archive, GatewayError, SentFile
+from armload.fleet.received import bytes_here, receive, received_path
+from armload.fleet.scheduler import scheduler_address
+from armload.runs import store
+from armload.runs.swept import SweptRuns
+from tests.unit.sweeps import Q8, made_run
+
+
+@pytest.mark.parametrize(
+    ("typed", "url"),
+    [
+        ("tls://lab:8786", "tls://lab:8786"),
+        ("lab", "tls://lab:8786"),
+        ("10.0.0.1:99", "tls://10.0.0.1:99"),
+        ("tls://[fe80::1]:99", "tls://[fe80::1]:99"),
+        ("[fe80::1]", "tls://[fe80::1]:8786"),
+        ("localhost:99", "tcp://localhost:99"),
+        ("tcp://127.0.0.1:99", "tcp://127.0.0.1:99"),
+        ("tcp://[::1]:99", "tcp://[::1]:99"),
+        ("tls://127.0.0.1", "tls://127.0.0.1:8786"),
+    ],
+)
+def test_an_address_is_encrypted_unless_it_is_on_this_machine(typed: str, url: str) -> None:
+    assert scheduler_address(typed).url == url
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [*("tcp://10.0.0.1:8786", "tcp://lab", "http://lab:8787", "ucx://lab", "tls://", "lab:port")],
+)
+def test_other_addresses_are_refused(typed: str) -> None:
+    with pytest.raises(UsageError, match=r"--scheduler .*(encrypted|not the address)"):
+        scheduler_address(typed)
+
+
+def test_an_error_of_a_gateway_is_the_same_kind_here() -> None:
+    for kind in (BusyError, ConnectError, DataError, DiskError, UsageError, ArmloadError):
+        told = GatewayError.of(kind("what", "do"))
+        again = told.error
+        assert type(again) is kind
+        assert (again.message, again.remedy, again.exit_status) == ("what", "do", kind.exit_status)
+    assert type(error_of("usage", "", "")) is UsageError
+
+
+def test_boards_that_are_reached_from_here_need_no_dask() -> None:
+    code = "import sys, armload.fleet.reach; print({'distributed', 'dask'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def sent_file(content: bytes, name: str = "m.gguf") -> SentFile:
+    sha256 = hashlib.sha256(content).hexdigest()
+    return SentFile(folder=sha256, name=name, size_bytes=len(content), sha256=sha256)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_file_comes_in_chunks_and_continues_where_it_stopped(cache: Path) -> None:
+    content = bytes(range(256)) * 4
+    file = sent_file(content)
+    assert bytes_here(file) == 0
+    done = 0
+    while done < len(content):
+        chunk = content[done : done + 300]
+        done = receive(file, done, chunk, hashlib.sha256(chunk).hexdigest())
+        assert bytes_here(file) == done
+        # Another command that sends the same chunk later changes nothing.
+        assert receive(file, 0, chunk, hashlib.sha256(chunk).hexdigest()) == done
+    assert received_path(file).read_bytes() == content
+
+
+def test_a_file_that_arrives_damaged_is_not_kept(cache: Path) -> None:
+    content = b"weights" * 9
+    file = sent_file(content)
+    with pytest.raises(TransferError, match="a chunk did not arrive"):
+        receive(file, 0, b"weighed" * 9, hashlib.sha256(content).hexdigest())
+    other = b"weighed" * 9
+    with pytest.raises(TransferError, match="the file did not arrive"):
+        receive(file, 0, other, hashlib.sha256(other).hexdigest())
+    assert bytes_here(file) == 0
+    assert receive(file, 0, content, file.sha256) == len(content)
+
+
+@pytest.mark.parametrize("name", ["../m", "a/b", "..", "", "a\0"])
+def test_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
+    with pytest.raises(ValidationError):
+        sent_file(b"x", name)
+
+
+def test_runs_come_home_whole_and_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gateway, home = cache / "gateway", cache / "home"
+    for folder in (gateway, home):
+        (folder / "boards").mkdir(parents=True)
+        (folder / "boards" / "b.yaml").write_text("extends: this-machine\n")
+    monkeypatch.chdir(gateway)
+    run = made_run(Q8, 4, tokens=8)
+    folder = gateway / "runs" / run.id
+    (folder / "logs").mkdir(parents=True)
+    store.save(run, folder)
+    (folder / "logs" / "board.log").write_text("cold\n")
+    archive = pack([run.id])
+    chunk = archive_chunk(archive.name, 0)
+    assert len(chunk) == archive.size_bytes
+    gateways_store = store.store_id()
+    assert store.store_id() == gateways_store
+    monkeypatch.chdir(home)
+    assert store.store_id() != gateways_store
+    for _ in range(2):
+        incoming = Incoming(archive)
+        incoming.append(0, chunk[:100])
+        incoming.append(0, chunk[:50])
+        assert Incoming(archive).size_bytes == 100
+        incoming.append(100, chunk[100:])
+        incoming.unpack()
+        assert store.load(home / "runs" / run.id) == run
+        assert (home / "runs" / run.id / "logs" / "board.log").read_text() == "cold\n"
+        assert [path.name for path in store.run_folders()] == [run.id]
+    monkeypatch.chdir(gateway)
+    delete_archive(archive.name)
+    assert not list((gateway / "runs").glob(".outgoing/*"))
+
+
+@pytest.mark.parametrize("name", ["../other/run.json", "/etc/passwd", "other/run.json"])
+def test_an_archive_that_would_write_elsewhere_is_refused(cache: Path, name: str) -> None:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        member = tarfile.TarInfo(name)
+        member.size = 1
+        archive.addfile(member, io.BytesIO(b"x"))
+    content = packed.getvalue()
+    told = Archive(
+        name="run",
+        runs=("run",),
+        size_bytes=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+    )
+    incoming = Incoming(told)
+    incoming.append(0, content)
+    with pytest.raises(TransferError, match="none of them"):
+        incoming.unpack()
+    assert store.run_folders() == []
+
+
+def test_a_damaged_archive_is_fetched_again(cache: Path) -> None:
+    told = Archive(name="run", runs=("run",), size_bytes=3, sha256="0" * 64)
+    incoming = Incoming(told)
+    incoming.append(0, b"abc")
+    with pytest.raises(TransferError, match="did not arrive"):
+        incoming.unpack()
+    assert Incoming(told).size_bytes == 0
+
+
+def test_the_run_of_a_point_is_found_unless_it_was_stopped(cache: Path) -> None:
+    place = SweepPoint(sweep="20261101T000000Z-sweep-b-ab12", cell=1, round=2)
+    run = made_run(Q8, 4, tokens=8).model_copy(update={"place": place})
+    (cache / "boards").mkdir()
+    (cache / "boards" / f"{run.board.name}.yaml").write_text("extends: this-machine\n")
+    runs = SweptRuns(run.board.name)
+    folder = cache / "runs" / run.id
+    store.save(run, folder)
+    (folder / "job.json").write_text(run.model_dump_json())
+    assert runs.find(place) == run.id
+    assert runs.points(place.sweep) == [place]
+    stopped = run.exit.model_copy(update={"kind": "stopped"})
+    store.save(run.model_copy(update={"exit": stopped}), folder)
+    assert SweptRuns(run.board.name).find(place) == ""
+    assert SweptRuns("other").find(place) == ""

@@ -10,7 +10,7 @@ from pathlib import Path
 from armload.analysis.repeats import Precision, Stop, judged_together
 from armload.analysis.run import Run
 from armload.bench.sweep import SweepEntry, SweepFolder, new_sweep, resume_or_begin
-from armload.boards.board import load_board
+from armload.boards.naming import boards_called
 from armload.build.binary import Binary
 from armload.core.progress import Progress
 from armload.engines.completion import PROGRAM, Completion, settings_of
@@ -106,7 +106,9 @@ def bench(
         KeyboardInterrupt: after what is there was kept.
     """
     one = _checked(request, model_name, plan, progress)
-    with session(request, (one.program,), progress, settings=[settings_of(one.plan)]) as where:
+    with session(
+        request, (one.program,), progress, settings=[settings_of(one.plan)], takes_groups=True
+    ) as where:
         engine = one.engine(where.binaries)
         return execute(
             *(where, engine, progress),
@@ -144,9 +146,11 @@ def bench_until_known(
         ArmloadError, KeyboardInterrupt: as for ``bench``; repeating the command resumes from there.
     """
     one = _checked(request, model_name, plan, progress)
-    with session(request, (one.program,), progress, settings=[settings_of(one.plan)]) as where:
+    with session(
+        request, (one.program,), progress, settings=[settings_of(one.plan)], takes_groups=True
+    ) as where:
         engine = one.engine(where.binaries)
-        name = where.connection.board.name
+        name = where.board.name
         plain = _plain(engine, where)
         sweep = new_sweep([name], [engine], repeats=1, warmups=0, precision=wanted)
         journal = resume_or_begin(sweep, progress, new=request.new)
@@ -179,11 +183,11 @@ def bench_until_known(
 
 
 def _checked(request: Request, model_name: str, plan: Plan, progress: Progress) -> Combination:
-    load_board(request.board)  # a wrong name is reported before a model is made or downloaded
+    boards_called([request.board])  # a wrong name is reported before a model is made or downloaded
     return combination(model_called(model_name, progress), plan, progress)
 
 
 def _plain(engine: Completion, where: Session) -> list[Run]:
     if engine.plan.speculate is None:
         return []
-    return find_plain(engine.subject, where.connection.board.name)
+    return find_plain(engine.subject, where.board.name)

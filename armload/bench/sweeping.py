@@ -59,7 +59,7 @@ class SweepBoard:
         progress: Progress,
         reference: Run | None,
     ) -> None:
-        self.name = where.connection.board.name
+        self.name = where.board.name
         self.engines: list[Completion] = [cell.engine(where.binaries) for cell in cells]
         self._where = where
         self._progress = progress
@@ -91,7 +91,9 @@ def sweep_board(
 ) -> Iterator[SweepBoard]:
     """Reach a board for a sweep, and build what is missing; the errors are those of ``session``."""
     settings = [settings_of(cell.plan) for cell in cells]
-    with session(request, programs_of(cells), progress, settings=settings) as where:
+    with session(
+        request, programs_of(cells), progress, settings=settings, takes_groups=True
+    ) as where:
         yield SweepBoard(where, cells, progress, reference)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from armload.core.files import content
-from armload.engines.engine import MemoryNeed, RunContext, Settings
+from armload.engines.engine import MemoryNeed, RunContext, Settings, Spreadable
 from armload.engines.job import Job, RunSpec
 from armload.engines.llama_cpp import (
     command,
@@ -76,6 +76,11 @@ class Completion(ModelEngine[Plan]):
         return settings_of(self.plan)
 
     @property
+    def spreadable(self) -> Spreadable | None:
+        """The model."""
+        return Spreadable(model=self.model.path, split="layer", threads=self.plan.threads)
+
+    @property
     def estimated_memory(self) -> MemoryNeed:
         """The model's file, and the KV cache with the engine's buffers."""
         return memory_need(self.plan, self.model)
@@ -99,7 +104,7 @@ class Completion(ModelEngine[Plan]):
             streamed=self._are_streamed(site),
             cores=site.cores,
         )
-        return (*site.launcher, *words)
+        return (*site.launcher, *words, *site.spread_words)
 
     @staticmethod
     def read(job: Job, folder: Path) -> Output:

@@ -215,6 +215,8 @@ class ModelEngine(ModelProgram[AnyPlan]):
         return words
 
     def _are_streamed(self, site: RunContext) -> bool:
+        if site.spread is not None:
+            return False  # the first member's part fits into its memory
         now = site.found.conditions
         return are_streamed(self.plan, self._binary.path, self.memory, now)
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from armload.core.errors import RunError
 from tests.person import Person
+from tests.waiting import wait_until
 
 STORIES = Path(__file__).parents[3] / "shared" / "data" / "stories260K.gguf"
 pytestmark = [
@@ -59,3 +61,31 @@ def test_a_group_writes_what_one_board_writes_and_leaves_nothing_running(ann: Pe
         assert not list((ann.folder / f"{name}-board" / "lease").glob("*.*.*"))
     ann.types("pull", "--board", "one")
     assert len(list(ann.runs.glob("*/run.json"))) == 2
+
+
+@pytest.mark.exhaustive(covers=["armload/runs", "armload/boards/forward.py", "deploy/run"])
+def test_a_member_that_is_lost_is_named_and_the_tokens_before_are_kept(ann: Person) -> None:
+    words = ("--model", str(STORIES), "-n", "450", "-t", "1", "--repeats", "1", "--json")
+    before = {*ann.runs.glob("*")}
+    process = ann.start("bench", "--board", "both", *words)
+    wait_until(lambda: trace_steps(ann) > 20, within_s=60)
+    (server,) = servers(ann)
+    server.kill()
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == RunError.exit_status
+    assert "both: member one was lost: killed from outside (SIGKILL)" in err
+    (kept,) = {*ann.runs.glob("*")} - before
+    run = json.loads((kept / "run.json").read_text())
+    assert run["exit"]["kind"] == "member lost"
+    assert not run["verdict"]["valid"]
+    assert 20 < len(run["steps"]) < 450
+    assert len(run["text"]) > 20
+    assert not servers(ann)
+    for name in ("one", "two"):
+        assert not list((ann.folder / f"{name}-board" / "lease").glob("*.*.*"))
+
+
+def trace_steps(person: Person) -> int:
+    """Return how many steps the run that is under way on the first member has traced."""
+    traces = (person.folder / "two-board" / "runs").glob("*/trace.jsonl")
+    return max((path.read_bytes().count(b'"step"') for path in traces), default=0)

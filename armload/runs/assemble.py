@@ -196,6 +196,7 @@ def assemble(job: Job, folder: Path) -> Run:
                 board=job.board,
                 before=job.before,
                 cpus=job.plan.cpus if job.plan else None,
+                spread=job.spread,
             )
         ),
         verdict=findings.verdict(judge(job, output, ended, around, found)),

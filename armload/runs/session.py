@@ -92,7 +92,7 @@ class Session:
         if self.group is None:
             return board
         known = {"name": self.group.name, "description": self.group.description}
-        return board.model_copy(update=known)
+        return board.model_copy(update={**known, "hardware": "", "labels": ()})
 
 
 @contextmanager

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
@@ -10,6 +12,8 @@ import pytest
 
 from armload.core.errors import RunError
 from tests.person import Person
+from tests.servers import openssh
+from tests.services import is_listening
 from tests.waiting import wait_until
 
 STORIES = Path(__file__).parents[3] / "shared" / "data" / "stories260K.gguf"
@@ -61,6 +65,29 @@ def test_a_group_writes_what_one_board_writes_and_leaves_nothing_running(ann: Pe
         assert not list((ann.folder / f"{name}-board" / "lease").glob("*.*.*"))
     ann.types("pull", "--board", "one")
     assert len(list(ann.runs.glob("*/run.json"))) == 2
+
+
+def test_members_that_are_reached_by_ssh_write_the_same_and_no_port_stays_open(
+    ann: Person, tmp_path: Path
+) -> None:
+    with ExitStack() as stack:
+        for name in ("first", "second"):
+            server = stack.enter_context(openssh(tmp_path / name))
+            ann.add_board(
+                name,
+                f"target: host\nworkdir: {tmp_path / name / 'board'}\nreach:\n  kind: ssh\n"
+                f"  host: 127.0.0.1\n  port: {server.port}\n  key: {server.key}\n",
+            )
+            ann.types("board.trust", "--board", name, "--yes")
+        ann.add_board("lab", "members: [first, second]\n")
+        alone = ann.benches(*MODEL, "-n", "24", board="first")
+        run = ann.benches(*MODEL, "-n", "24", board="lab")
+        assert run["text"] == alone["text"]
+        (other,) = run["members"]
+        assert other["sent_bytes"] > other["received_bytes"] > 24 * 512 * 4
+        (servers_port,) = re.findall(r"--rpc 127.0.0.1:(\d+)", " ".join(run["command"]))
+        assert not is_listening(int(servers_port))
+        assert not servers(ann)
 
 
 @pytest.mark.exhaustive(covers=["armload/runs", "armload/boards/forward.py", "deploy/run"])

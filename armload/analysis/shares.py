@@ -124,7 +124,7 @@ def _by_layer(members: Sequence[MemberGives], sizes: LayerSizes, need: MemoryNee
     if sum(room) < count:
         raise _too_large(need, members, sum(beside) + count * a_layer)
     layers = _divided(count, room, _speeds(members))
-    shares, done = [], 0
+    shares, done, last = [], 0, len(members) - 1
     for place, (each, its, own_bytes) in enumerate(zip(members, layers, beside, strict=True)):
         weights_bytes = sum(sizes.layer_bytes[done : done + its])
         done += its
@@ -132,17 +132,11 @@ def _by_layer(members: Sequence[MemberGives], sizes: LayerSizes, need: MemoryNee
             Share(
                 board=each.board,
                 layers=its,
-                weights_bytes=weights_bytes + _ends(place, members, sizes),
+                weights_bytes=weights_bytes + (sizes.output_bytes if place == last else 0),
                 memory_bytes=weights_bytes + its * kv_bytes + own_bytes,
             )
         )
     return Spread(split="layer", shares=tuple(shares))
-
-
-def _ends(place: int, members: Sequence[MemberGives], sizes: LayerSizes) -> int:
-    if place == 0:
-        return sizes.input_bytes
-    return sizes.output_bytes if place == len(members) - 1 else 0
 
 
 def _by_part(members: Sequence[MemberGives], sizes: LayerSizes, need: MemoryNeed) -> Spread:

@@ -106,6 +106,7 @@ PredictionNoteKind = Literal[
     "operations failed",
     "memory assumed",
     "memory unknown",
+    "group",
 ]
 
 

@@ -17,7 +17,7 @@ class Share(Value):
     Attributes:
         board: its name.
         layers: how many; with ``tensor``, all of them, each in part.
-        weights_bytes: of the model.
+        weights_bytes: that it computes with; token embeddings are only looked up.
         memory_bytes: with the KV cache, and the program's buffers.
     """
 

@@ -60,9 +60,17 @@ def spread_over(session: Session, engine: Engine, progress: Progress) -> Spread 
             f"{session.group.name} is a group of boards, on which {engine.name} cannot run.",
             "Name one of its members.",
         )
-    members = [_gives(each, progress) for each in (session, *session.helpers)]
-    found = spread(members, layer_sizes(wanted.model), need, wanted.split)
+    found = spread(given(session, progress), layer_sizes(wanted.model), need, wanted.split)
     return found.model_copy(update={"is_direct": session.group.listen is not None})
+
+
+def given(session: Session, progress: Progress) -> list[MemberGives]:
+    """Return what the members of a group give, the first of them first; rates are measured.
+
+    Raises:
+        ConnectError: a member does not answer.
+    """
+    return [_gives(each, progress) for each in (session, *session.helpers)]
 
 
 def _gives(member: Session, progress: Progress) -> MemberGives:

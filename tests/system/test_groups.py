@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from armload.core.errors import RunError
+from armload.core.errors import RunError, UsageError
 from tests.person import Person
 from tests.servers import openssh
 from tests.services import is_listening
@@ -65,6 +65,41 @@ def test_a_group_writes_what_one_board_writes_and_leaves_nothing_running(ann: Pe
         assert not list((ann.folder / f"{name}-board" / "lease").glob("*.*.*"))
     ann.types("pull", "--board", "one")
     assert len(list(ann.runs.glob("*/run.json"))) == 2
+
+
+def test_fit_says_how_a_group_would_divide_a_model(ann: Person) -> None:
+    found = json.loads(ann.types("fit", "--board", "both", *MODEL, "--json").stdout)
+    (model,) = found["models"]
+    assert found["board"] == "both"
+    assert model["prediction"]["verdict"] == "fits"
+    assert "Layers: two 3, one 2." in model["sentence"]
+    assert [note["kind"] for note in model["prediction"]["notes"]] == ["group"]
+
+
+def test_what_does_not_fit_on_a_group_is_said_and_not_begun(ann: Person) -> None:
+    words = ("--board", "both", "--model", "like:qwen3.5-35b-a3b:F16")
+    found = json.loads(ann.types("fit", *words, "--json").stdout)
+    assert found["models"][0]["prediction"]["verdict"] == "cannot run"
+    assert "exceeds what is free: two " in found["models"][0]["sentence"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("board.probe",),
+        ("deploy", *MODEL),
+        ("eval", "--task", "word-problems", "--template", "none", *MODEL),
+        ("pull",),
+        ("serve", *MODEL),
+        ("tune", *MODEL),
+        ("watch", "--", "true"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_verbs_that_do_not_take_groups_say_so(ann: Person, words: tuple[str, ...]) -> None:
+    rest = words[1:]
+    done = ann.types(words[0], "--board", "both", *rest, status=UsageError.exit_status)
+    assert "both is a group of boards, and this command takes only single boards." in done.stderr
 
 
 def test_members_that_are_reached_by_ssh_write_the_same_and_no_port_stays_open(

@@ -45,3 +45,9 @@ def _sentence(kind: PredictionNoteKind, subject: str, reason: str) -> str:
                 "The board's memory is unknown: set facts.memory in its file, or add the size to "
                 "the hardware's name (NAME-16gb)."
             )
+        case "group":
+            return (
+                "The time of a group is what its members compute, without the connections between "
+                "them. Loading is not predicted: each member stores its part after the first run, "
+                "which transfers it."
+            )

@@ -140,7 +140,7 @@ class Verdict(Value):
 
 
 class Member(Value):
-    """Another board of a group, which computed a part of the model.
+    """A board of a group on which an RPC server computed a part of the model.
 
     Attributes:
         before, after: the run, how it was; nothing after it where it was lost.
@@ -175,7 +175,8 @@ class Run(Job):
         reference: how its text compares with a reference run's; none without one.
         without_speculation: how a run with speculation compares with those without; none where
             there was no such run on this machine.
-        members: of a group, but the first, which ``board`` and all other figures are of.
+        members: of a group, on which RPC servers ran; all other figures are of the first member,
+            on which one ran only if the model was split by tensors.
         result: what an engine measured that has no tokens; else none.
         notes: what a reader should know of the figures, though none of them is wrong.
         is_excerpt: it is what was published of a run: names, and perhaps prompt and text, are left

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from armload.core.errors import UsageError
 from armload.core.files import content
 from armload.engines.engine import MemoryNeed, RunContext, Settings, Spreadable
 from armload.engines.job import Job, RunSpec
@@ -14,6 +15,7 @@ from armload.engines.llama_cpp import (
     generated_text,
     least_context_tokens,
     most_prompt_tokens,
+    offers,
 )
 from armload.engines.model_program import (
     ModelEngine,
@@ -30,6 +32,10 @@ from armload.models.model import Model
 
 PROGRAM = "llama-completion"
 """The program; releases from before it had a name of its own call it ``llama-cli``."""
+
+
+_TENSOR_SPLIT = "{none,layer,row,tensor}"
+"""What a program says of ``--split-mode`` if it has that one."""
 
 
 class Completion(ModelEngine[Plan]):
@@ -78,7 +84,7 @@ class Completion(ModelEngine[Plan]):
     @property
     def spreadable(self) -> Spreadable | None:
         """The model."""
-        return Spreadable(model=self.model.path, split="layer", threads=self.plan.threads)
+        return Spreadable(model=self.model.path, split=self.plan.split, threads=self.plan.threads)
 
     @property
     def estimated_memory(self) -> MemoryNeed:
@@ -104,7 +110,21 @@ class Completion(ModelEngine[Plan]):
             streamed=self._are_streamed(site),
             cores=site.cores,
         )
-        return (*site.launcher, *words, *site.spread_words)
+        return (*site.launcher, *words, *self._spread_words(site))
+
+    def _spread_words(self, site: RunContext) -> tuple[str, ...]:
+        if site.spread is None:
+            return ()
+        words = site.spread.words(site.servers)
+        if site.spread.split == "layer":
+            return words
+        if not offers(self._binary.path, _TENSOR_SPLIT):
+            raise UsageError(
+                f"--split tensor: {self._binary.program} of this llama.cpp cannot do that.",
+                "Omit --source, or use --split layer.",
+            )
+        # It requires flash attention.
+        return words if self.plan.flash_attention else (*words, "-fa", "on")
 
     @staticmethod
     def read(job: Job, folder: Path) -> Output:

@@ -132,23 +132,18 @@ class RunContext(Value):
     spread: Spread | None = None
     servers: tuple[str, ...] = ()
 
-    @property
-    def spread_words(self) -> tuple[str, ...]:
-        """llama.cpp's options for the members of a group; none on a board by itself."""
-        return self.spread.words(self.servers) if self.spread else ()
-
 
 class Spreadable(Value):
     """What members of a group can compute a part of.
 
     Attributes:
         model: on this machine.
-        split: as planned.
+        split: as planned; none for whole layers.
         threads: of the program; none where it chooses.
     """
 
     model: Path
-    split: Split
+    split: Split | None = None
     threads: int | None = None
 
 

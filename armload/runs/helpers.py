@@ -52,15 +52,22 @@ def spread_over(session: Session, engine: Engine, progress: Progress) -> Spread 
         BoardError: the model does not fit.
         ConnectError: a member does not answer.
     """
-    if session.group is None:
-        return None
     wanted, need = engine.spreadable, engine.memory
+    if session.group is None:
+        if wanted is not None and wanted.split is not None:
+            raise UsageError(
+                f"--split {wanted.split}: {session.board.name} is a single board.",
+                "Omit --split, or name a group of boards.",
+            )
+        return None
     if wanted is None or need is None:
         raise UsageError(
             f"{session.group.name} is a group of boards, on which {engine.name} cannot run.",
             "Name one of its members.",
         )
-    found = spread(given(session, progress), layer_sizes(wanted.model), need, wanted.split)
+    found = spread(
+        given(session, progress), layer_sizes(wanted.model), need, wanted.split or "layer"
+    )
     return found.model_copy(update={"is_direct": session.group.listen is not None})
 
 
@@ -138,9 +145,11 @@ def helping(
     with ExitStack() as stack:
         servers: list[Server] = []
         endpoints = []
-        for helper in session.helpers:
-            name = helper.connection.board.name
-            server = _started(session, helper, engine, leases[name], progress)
+        # For a part of every layer, the board itself needs a server, too, beside its program.
+        own = (session,) if spread is not None and spread.split == "tensor" else ()
+        for member in (*own, *session.helpers):
+            lease = None if member is session else leases[member.connection.board.name]
+            server = _started(session, member, engine, lease, progress)
             stack.callback(server.end, None, progress)
             servers.append(server)
             server.wait()
@@ -153,10 +162,10 @@ def helping(
 
 
 def _started(
-    session: Session, helper: Session, engine: Engine, lease: Lease, progress: Progress
+    session: Session, helper: Session, engine: Engine, lease: Lease | None, progress: Progress
 ) -> Server:
     host, board = helper.connection.host, helper.connection.board
-    listen = session.group.listen if session.group else None
+    listen = session.group.listen if session.group is not None and helper is not session else None
     address = LOOPBACK if listen is None else _own_address(host, listen)
     asked = engine.spreadable.threads if engine.spreadable else None
     threads = asked if asked is not None and asked <= helper.found.cores else None
@@ -185,7 +194,7 @@ def _own_address(host: Host, network: IPv4Network) -> str:
 def _endpoint(session: Session, server: Server, stack: ExitStack) -> str:
     """Return where the first member reaches a server, for as long as a stack is open."""
     plan = server.plan
-    if plan.address != LOOPBACK:
+    if plan.address != LOOPBACK or server.connection is session.connection:
         return f"{plan.address}:{plan.port}"
     to_server = stack.enter_context(closing(server.connection.beside()))
     forward = stack.enter_context(to_server.forwarded(plan.port))
@@ -199,7 +208,11 @@ def _endpoint(session: Session, server: Server, stack: ExitStack) -> str:
 
 def _tell(session: Session, spread: Spread, progress: Progress) -> None:
     parts = ", ".join(f"{share.board} {share.layers}" for share in spread.shares)
-    progress.say(f"{session.board.name}: layers are divided by memory and speed: {parts}.")
+    progress.say(
+        f"{session.board.name}: layers are divided by memory and speed: {parts}."
+        if spread.split == "layer"
+        else f"{session.board.name}: every layer is computed by all members."
+    )
     if spread.is_direct:
         progress.say(
             "The members reach each other directly. Until the run ends, everybody in their network "

@@ -46,7 +46,7 @@ def read_members(job: Job, folder: Path) -> tuple[Member, ...]:
 
 
 def _read(job: Job, folder: Path) -> Iterator[Member]:
-    for share in job.spread.shares[1:] if job.spread else ():
+    for share in job.spread.shares if job.spread else ():
         own = member_folder(folder, share.board)
         with suppress(OSError, ValueError):
             theirs = Job.model_validate_json((own / JOB_FILE).read_bytes())

@@ -138,23 +138,25 @@ def session(
             if programs
             else ()
         )
-        server = (
-            build(target, programs=(RPC_SERVER,), source=source, workshop=where, progress=progress)
-            if group
-            else ()
-        )
+        server: Mapping[str, Binary] = {}
+        if group is not None:
+            (one,) = build(
+                target, programs=(RPC_SERVER,), source=source, workshop=where, progress=progress
+            )
+            server = {RPC_SERVER: one}  # whatever an older source calls it
         yield Session(
             request=request,
             connection=connection,
             found=found,
-            binaries=dict(zip(sorted(programs), binaries, strict=True)),  # as they are built
+            # As they are built.
+            binaries={**dict(zip(sorted(programs), binaries, strict=True)), **server},
             group=group,
             helpers=tuple(
                 Session(
                     request=request.model_copy(update={"board": its.board.name}),
                     connection=its,
                     found=as_found,
-                    binaries={RPC_SERVER: server[0]},
+                    binaries=server,
                 )
                 for its, as_found in reached
             ),

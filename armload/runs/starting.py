@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import PurePosixPath
 
 from armload.core.progress import Progress
@@ -32,9 +33,12 @@ def set_off(
     prepared: Prepared,
     job: Job,
     folder: PurePosixPath,
-    lease: Lease,
+    lease: Lease | None,
 ) -> None:
     """Start an engine on a board that is ready for it, and leave the lease to its run.
+
+    Args:
+        lease: none for what runs beside another run, which keeps the board.
 
     Raises:
         ArmloadError: as for ``launch``.
@@ -42,7 +46,7 @@ def set_off(
     host = session.connection.host
     layout = Layout(workdir=session.connection.board.workdir)
     engine.place_secret(host, layout)
-    with lease.handed_to_run():
+    with lease.handed_to_run() if lease is not None else nullcontext():
         launch(
             host,
             run_folder=folder,

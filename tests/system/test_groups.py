@@ -67,6 +67,22 @@ def test_a_group_writes_what_one_board_writes_and_leaves_nothing_running(ann: Pe
     assert len(list(ann.runs.glob("*/run.json"))) == 2
 
 
+def test_a_part_of_every_layer_gives_the_same_text(ann: Person) -> None:
+    alone = ann.benches(*MODEL, "-n", "16", board="one")
+    run = ann.benches(*MODEL, "-n", "16", "--split", "tensor", board="both")
+    assert run["text"] == alone["text"]
+    assert run["exit"]["kind"] == "done"
+    assert run["spread"]["split"] == "tensor"
+    assert [member["board"]["name"] for member in run["members"]] == ["two", "one"]
+    assert not servers(ann)
+
+
+def test_a_single_board_cannot_split_a_model(ann: Person) -> None:
+    words = ("--board", "one", *MODEL, "--split", "layer", "--repeats", "1")
+    done = ann.types("bench", *words, status=UsageError.exit_status)
+    assert "--split layer: one is a single board." in done.stderr
+
+
 def test_fit_says_how_a_group_would_divide_a_model(ann: Person) -> None:
     found = json.loads(ann.types("fit", "--board", "both", *MODEL, "--json").stdout)
     (model,) = found["models"]

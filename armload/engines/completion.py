@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from armload.core.errors import UsageError
 from armload.core.files import content
-from armload.engines.engine import MemoryNeed, RunContext, Settings, Spreadable
+from armload.engines.engine import MemoryNeed, RunContext, Settings
 from armload.engines.job import Job, RunSpec
 from armload.engines.llama_cpp import (
     command,
@@ -15,7 +14,6 @@ from armload.engines.llama_cpp import (
     generated_text,
     least_context_tokens,
     most_prompt_tokens,
-    offers,
 )
 from armload.engines.model_program import (
     ModelEngine,
@@ -27,15 +25,12 @@ from armload.engines.model_program import (
 from armload.engines.output import Output
 from armload.engines.plan import MICRO_BATCH_TOKENS, Plan
 from armload.engines.prediction import Sequences
+from armload.engines.spread import Split
 from armload.engines.trace import read_trace
 from armload.models.model import Model
 
 PROGRAM = "llama-completion"
 """The program; releases from before it had a name of its own call it ``llama-cli``."""
-
-
-_TENSOR_SPLIT = "{none,layer,row,tensor}"
-"""What a program says of ``--split-mode`` if it has that one."""
 
 
 class Completion(ModelEngine[Plan]):
@@ -82,9 +77,9 @@ class Completion(ModelEngine[Plan]):
         return settings_of(self.plan)
 
     @property
-    def spreadable(self) -> Spreadable | None:
-        """The model."""
-        return Spreadable(model=self.model.path, split=self.plan.split, threads=self.plan.threads)
+    def split(self) -> Split | None:
+        """As planned."""
+        return self.plan.split
 
     @property
     def estimated_memory(self) -> MemoryNeed:
@@ -111,20 +106,6 @@ class Completion(ModelEngine[Plan]):
             cores=site.cores,
         )
         return (*site.launcher, *words, *self._spread_words(site))
-
-    def _spread_words(self, site: RunContext) -> tuple[str, ...]:
-        if site.spread is None:
-            return ()
-        words = site.spread.words(site.servers)
-        if site.spread.split == "layer":
-            return words
-        if not offers(self._binary.path, _TENSOR_SPLIT):
-            raise UsageError(
-                f"--split tensor: {self._binary.program} of this llama.cpp cannot do that.",
-                "Omit --source, or use --split layer.",
-            )
-        # It requires flash attention.
-        return words if self.plan.flash_attention else (*words, "-fa", "on")
 
     @staticmethod
     def read(job: Job, folder: Path) -> Output:

@@ -184,7 +184,7 @@ def answer_items(
         ArmloadError: a run could not be started, or brought no answer.
         KeyboardInterrupt: after what is there was kept.
     """
-    with session(request, (SCORER,), progress) as where:
+    with session(request, (SCORER,), progress, takes_groups=True) as where:
         return answer_items_there(where, model, items, settings, progress, new=request.new)
 
 
@@ -204,7 +204,7 @@ def answer_items_there(
     """
     # The rest alone might need less, but is to be asked in the same way.
     settings = settings.model_copy(update={"context_tokens": settings.context_for(items, model)})
-    board, scorer = where.connection.board.name, where.binaries[SCORER]
+    board, scorer = where.board.name, where.binaries[SCORER]
     # Runs share it if their answers are to the same items, computed alike.
     alike = (board, scorer.sha256, model.sha256, settings.model_dump_json(), json.dumps(items))
     name = f"items-{fingerprint_of(alike)}"

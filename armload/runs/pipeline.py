@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from armload.analysis.energy import FILE_NAME as POWER_FILE
@@ -55,6 +55,7 @@ class Underway:
         job: the run's, where this command started it.
         idle: what the board's power meter showed before it.
         helpers: that compute a part of it; none where it was found.
+        helping: ends them with the block, unless it is taken over.
     """
 
     connection: Connection
@@ -62,6 +63,7 @@ class Underway:
     job: Job | None = None
     idle: tuple[PowerLine, ...] = ()
     helpers: Helpers | None = None
+    helping: ExitStack = field(default_factory=ExitStack)
 
     @property
     def was_running(self) -> bool:
@@ -169,7 +171,8 @@ def underway(
             engine = checked_memory(session, engine, found, progress)
             prediction = foresee(found, engine.memory)
         prepared = put_ready(session, engine, progress)
-        helpers = block.enter_context(
+        helped = block.enter_context(ExitStack())
+        helpers = helped.enter_context(
             helping(session, engine, spread, prepared.site, leases, progress)
         )
         # A service waits for requests; a load on it has an idle board of its own.
@@ -183,7 +186,14 @@ def underway(
         block.enter_context(stoppable(connection, folder, job, lease, progress, helpers.end))
         set_off(session, engine, prepared, job, folder, lease)
         helpers.guard(connection, folder)
-        yield Underway(connection=connection, folder=folder, job=job, idle=idle, helpers=helpers)
+        yield Underway(
+            connection=connection,
+            folder=folder,
+            job=job,
+            idle=idle,
+            helpers=helpers,
+            helping=helped,
+        )
 
 
 def execute(

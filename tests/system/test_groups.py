@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from armload.core.errors import RunError, UsageError
 from tests.person import Person
 from tests.servers import openssh
 from tests.services import is_listening
+from tests.system.serving import serving
 from tests.waiting import wait_until
 
 STORIES = Path(__file__).parents[3] / "shared" / "data" / "stories260K.gguf"
@@ -28,6 +30,7 @@ MODEL = ("--model", str(STORIES))
 @pytest.fixture(scope="module")
 def ann(tmp_path_factory: pytest.TempPathFactory) -> Person:
     person = Person(tmp_path_factory.mktemp("ann"))
+    person.environment["XDG_STATE_HOME"] = str(person.folder / "state")
     for name in ("one", "two"):
         person.add_emulated(name)
     person.add_board("both", "members: [two, one]\n")
@@ -83,6 +86,36 @@ def test_a_single_board_cannot_split_a_model(ann: Person) -> None:
     assert "--split layer: one is a single board." in done.stderr
 
 
+ONE_QUESTION = ("--task", "word-problems", "--limit", "1", "--budget", "24", "--threads", "1")
+
+
+def test_a_group_answers_a_questionnaire_as_one_board_does(ann: Person) -> None:
+    graded = []
+    for board in ("one", "both"):
+        words = ("--board", board, "--model", "word-problems:Q8_0", *ONE_QUESTION)
+        ann.types("eval", *words)
+        path = max(ann.folder.glob("evaluations/*/answers-*.jsonl"))
+        graded.append([json.loads(line)["text"] for line in path.read_text().splitlines()])
+    assert graded[0] == graded[1] != []
+    assert not servers(ann)
+
+
+def test_a_group_serves_until_ctrl_c_and_cannot_be_left_alone(ann: Person) -> None:
+    small = ("--model", "word-problems:Q8_0", "--threads", "1", "--slots", "1", "--context", "256")
+    with serving(ann, *small, board="both") as service:
+        assert service.about["board"] == "both"
+        assert service.complete("Ann has 3 apples.", 8)["usage"]["completion_tokens"] == 8
+        assert len(servers(ann)) == 1
+        service.process.send_signal(signal.SIGINT)
+        service.ends(0)
+    run = json.loads((ann.runs / service.about["run"] / "run.json").read_text())
+    assert run["exit"]["kind"] == "done"
+    assert run["members"][0]["sent_bytes"] > 100_000
+    assert not servers(ann)
+    done = ann.types("serve", "--board", "both", *small, "--detach", status=UsageError.exit_status)
+    assert "--detach: both is a group of boards" in done.stderr
+
+
 def test_fit_says_how_a_group_would_divide_a_model(ann: Person) -> None:
     found = json.loads(ann.types("fit", "--board", "both", *MODEL, "--json").stdout)
     (model,) = found["models"]
@@ -104,9 +137,8 @@ def test_what_does_not_fit_on_a_group_is_said_and_not_begun(ann: Person) -> None
     [
         ("board.probe",),
         ("deploy", *MODEL),
-        ("eval", "--task", "word-problems", "--template", "none", *MODEL),
         ("pull",),
-        ("serve", *MODEL),
+        ("serve.list",),
         ("tune", *MODEL),
         ("watch", "--", "true"),
     ],

@@ -11,11 +11,18 @@ from pathlib import Path
 import psutil
 import pytest
 
+import armload.runs.session
+from armload.bench.single import bench
+from armload.boards.board import SshAddress
+from armload.boards.ssh import SshHost
 from armload.core.errors import RunError, UsageError
+from armload.core.progress import Silent
+from armload.engines.plan import Plan
+from armload.runs.request import Request
 from tests.person import Person
 from tests.servers import openssh
 from tests.services import is_listening
-from tests.system.serving import serving
+from tests.system.serving import in_place_of, serving
 from tests.waiting import wait_until
 
 STORIES = Path(__file__).parents[3] / "shared" / "data" / "stories260K.gguf"
@@ -24,6 +31,7 @@ pytestmark = [
     pytest.mark.skipif(not STORIES.is_file(), reason=f"{STORIES.name} is not there"),
 ]
 
+LAUNCHER = ("qemu-aarch64", "-cpu", "cortex-a76")
 MODEL = ("--model", str(STORIES))
 
 
@@ -150,27 +158,43 @@ def test_verbs_that_do_not_take_groups_say_so(ann: Person, words: tuple[str, ...
     assert "both is a group of boards, and this command takes only single boards." in done.stderr
 
 
+class EmulatedSsh(SshHost):
+    """This machine behind SSH, running programs for ARM."""
+
+    @property
+    def launcher(self) -> tuple[str, ...]:
+        return LAUNCHER
+
+
 def test_members_that_are_reached_by_ssh_write_the_same_and_no_port_stays_open(
-    ann: Person, tmp_path: Path
+    ann: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with ExitStack() as stack:
+    addresses: dict[str, SshAddress] = {}
+    monkeypatch.setattr(
+        armload.runs.session,
+        "connect",
+        lambda board, _progress: EmulatedSsh(addresses[board.name], board.name),
+    )
+    plan = Plan(prompt="Once", n_predict=24, threads=1)
+    with in_place_of(ann), ExitStack() as stack:
         for name in ("first", "second"):
-            server = stack.enter_context(openssh(tmp_path / name))
+            addresses[name] = stack.enter_context(openssh(tmp_path / name))
             ann.add_board(
                 name,
-                f"target: host\nworkdir: {tmp_path / name / 'board'}\nreach:\n  kind: ssh\n"
-                f"  host: 127.0.0.1\n  port: {server.port}\n  key: {server.key}\n",
+                f"target: rk3568\nworkdir: {tmp_path / name / 'board'}\n"
+                "reach: {kind: ssh, host: 127.0.0.1}\n",
             )
-            ann.types("board.trust", "--board", name, "--yes")
         ann.add_board("lab", "members: [first, second]\n")
-        alone = ann.benches(*MODEL, "-n", "24", board="first")
-        run = ann.benches(*MODEL, "-n", "24", board="lab")
-        assert run["text"] == alone["text"]
-        (other,) = run["members"]
-        assert other["sent_bytes"] > other["received_bytes"] > 24 * 512 * 4
-        (servers_port,) = re.findall(r"--rpc 127.0.0.1:(\d+)", " ".join(run["command"]))
-        assert not is_listening(int(servers_port))
-        assert not servers(ann)
+        alone, _ = bench(Request(board="first"), str(STORIES), plan, Silent())
+        run, _ = bench(Request(board="lab"), str(STORIES), plan, Silent())
+    assert run.text == alone.text
+    (other,) = run.members
+    assert other.sent_bytes is not None
+    assert other.received_bytes is not None
+    assert other.sent_bytes > other.received_bytes > 24 * 512 * 4
+    (port,) = re.findall(r"--rpc 127\.0\.0\.1:(\d+)", " ".join(run.command))
+    assert not is_listening(int(port))
+    assert not servers(ann)
 
 
 @pytest.mark.exhaustive(covers=["armload/runs", "armload/boards/forward.py", "deploy/run"])

@@ -218,11 +218,15 @@ def verdict_line(run: Run) -> str:
 
 def causes_of(run: Run) -> dict[int, Cause]:
     """Return the cause of each slow token, by the number of its step."""
-    return causes(
+    found = causes(
         run.steps,
         used_cores(run),
         storage_read_bytes_per_s=run.board.storage_read_bytes_per_s,
     )
+    if run.spread is None:
+        return found
+    # The first member's threads also pause for the others.
+    return {step: "unexplained" if each == "contention" else each for step, each in found.items()}
 
 
 def used_cores(run: Run) -> Cores:

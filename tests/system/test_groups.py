@@ -213,8 +213,8 @@ def test_members_of_one_network_reach_each_other_without_this_machine(ann: Perso
     assert run["spread"]["is_direct"]
     assert run["members"][0]["sent_bytes"] is None
     ann.add_board("far", "members: [two, one]\nlisten: 172.31.255.0/30\n")
-    words = ("--board", "far", *MODEL, "--repeats", "1")
-    done = ann.types("bench", *words, status=BoardError.exit_status)
+    away = ("--board", "far", *MODEL, "--repeats", "1")
+    done = ann.types("bench", *away, status=BoardError.exit_status)
     assert "one: it has no address in 172.31.255.0/30" in done.stderr
     assert not servers(ann)
 

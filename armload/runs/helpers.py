@@ -41,6 +41,9 @@ _UNREACHABLE_AFTER_S = 30.0
 _LISTENS_WITHIN_S = 60.0
 _LOOK_EVERY_S = 0.2
 
+_CUTS: Mapping[str, bytes] = {"lost": b"lost", "restart": b"restart", "gone": b"restart"}
+"""What a server's condition says of one that left no exit status."""
+
 
 def spread_over(session: Session, engine: Engine, progress: Progress) -> Spread | None:
     """Divide an engine's model between a group's members; return none for a board by itself.
@@ -291,26 +294,25 @@ class Server:
         self._attendant.join()
         host, name = self.connection.host, self.connection.board.name
         folder = member_folder(local, name) if local else None
-        if folder is not None:
-            write_whole(folder / JOB_FILE, self._job.model_dump_json(indent=1).encode())
-            if self.link is not None:
-                link = Link(
-                    sent_bytes=self.link.sent_bytes, received_bytes=self.link.received_bytes
-                )
-                write_whole(folder / LINK_FILE, link.model_dump_json().encode())
         try:
-            now = host_attention(host, self._folder, is_away=self._is_away)
+            if folder is not None:
+                self._note(folder)
+            now = _asked(host, self._folder, is_away=self._is_away)
             if now.condition == "running":
                 stop(host, self._folder, finished=True)
             if folder is not None:
                 collect(host, self._folder, folder)
-                if now.condition == "lost":
-                    write_whole(folder / CUT_FILE, b"lost")
-                elif now.condition in ("restart", "gone"):
-                    write_whole(folder / CUT_FILE, b"restart")
+                if now.condition in _CUTS:
+                    write_whole(folder / CUT_FILE, _CUTS[now.condition])
             delete_folders(host, [self._folder])
-        except ArmloadError as error:
-            progress.say(f"{error.message} {RPC_SERVER} ends there by itself within a minute.")
+        except (ArmloadError, OSError) as error:
+            progress.say(f"{error} If {RPC_SERVER} still runs on {name}, it ends within a minute.")
+
+    def _note(self, folder: Path) -> None:
+        write_whole(folder / JOB_FILE, self._job.model_dump_json(indent=1).encode())
+        if self.link is not None:
+            link = Link(sent_bytes=self.link.sent_bytes, received_bytes=self.link.received_bytes)
+            write_whole(folder / LINK_FILE, link.model_dump_json().encode())
 
     def _attend(self) -> None:
         heard_s = time.monotonic()
@@ -339,7 +341,7 @@ class Server:
                 host.close()
 
 
-def host_attention(host: Host, folder: PurePosixPath, *, is_away: bool) -> Attention:
+def _asked(host: Host, folder: PurePosixPath, *, is_away: bool) -> Attention:
     """Ask how a server is; of a board that was away for long, only once.
 
     Raises:

@@ -17,6 +17,7 @@ from armload.boards.ports import free_port, is_listening
 from armload.core.errors import ArmloadError, BoardError, RunError, UsageError
 from armload.core.files import write_whole
 from armload.core.progress import Progress
+from armload.core.shell import join
 from armload.deploy.clean import delete_folders
 from armload.deploy.collect import collect
 from armload.deploy.exit_record import CUT_FILE
@@ -266,7 +267,9 @@ class Server:
                 return
             now = patiently(lambda: attend(host, self._folder))
             if now.condition != "running":
-                last = host.run(f"cat {self._folder}/stderr {self._folder}/stdout").text
+                last = host.run(
+                    f"cat {join([self._folder / 'stderr', self._folder / 'stdout'])}"
+                ).text
                 said = last.strip().splitlines()[-1:] or ["it gave no reason"]
                 raise RunError(f"{name}: {RPC_SERVER} ended before it listened: {said[0]}")
             time.sleep(_LOOK_EVERY_S)

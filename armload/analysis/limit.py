@@ -15,6 +15,7 @@ from armload.analysis.columns import (
 from armload.analysis.limit_figures import (
     BandwidthLimit,
     ComputeLimit,
+    GroupLimit,
     IdleThreads,
     LimitFigures,
     NothingDecoded,
@@ -28,6 +29,7 @@ from armload.analysis.summary import generating
 from armload.boards.conditions import Conditions
 from armload.engines.job import BoardRecord, ModelRecord
 from armload.engines.plan import cpu_numbers
+from armload.engines.spread import Spread
 from armload.engines.trace import Step, Trace, Weights
 
 BUSY_FROM = 0.80
@@ -57,16 +59,20 @@ def find_limit(
     board: BoardRecord,
     before: Conditions,
     cpus: str | None = None,
+    spread: Spread | None = None,
 ) -> LimitFigures:
     """Return what limited the generating steps.
 
     Args:
         header: of its trace; none when the engine ended before it began one.
         cpus: the cores that the engine was kept to; none for all.
+        spread: over the members of a group; none on a board by itself.
     """
     decode = [step for step in generating(steps) if step.duration_s > 0]
     if header is None or not decode:
         return _nothing_decoded(header)
+    if spread is not None:
+        return _of_a_group(decode, header.threads or 1, spread, model, before)
     rate = storage_rate(decode, board.storage_read_bytes_per_s)
     reading = median(storage_s(step, rate) / step.duration_s for step in decode)
     if reading >= STORAGE_LIMITS_FROM:
@@ -168,4 +174,21 @@ def _waiting(decode: Sequence[Step], threads: int, read: StorageReads) -> IdleTh
         busy_share=busy_share(decode, threads),
         reads=read,
         switches_per_token=switches_per_token(decode),
+    )
+
+
+def _of_a_group(
+    decode: Sequence[Step], threads: int, spread: Spread, model: ModelRecord, before: Conditions
+) -> GroupLimit:
+    first, *others = spread.shares
+    token_s = median(step.duration_s for step in decode)
+    own_s = min(token_s, median(step.cpu_ns / 1e9 / threads for step in decode))
+    fits = (model.size_bytes or 0) < ROOM_TO_STAY * before.memory_available_bytes
+    whole = sum(share.weights_bytes for share in spread.shares)
+    return GroupLimit(
+        first=first.board,
+        others=tuple(share.board for share in others),
+        token_s=token_s,
+        own_s=own_s,
+        alone_s=own_s * whole / first.weights_bytes if fits else None,
     )

@@ -130,6 +130,26 @@ class OtherProgram(Value):
     reads: StorageReads
 
 
+class GroupLimit(Value):
+    """A model is spread over several boards.
+
+    Attributes:
+        first, others: names of the members.
+        token_s: median.
+        own_s: of it, what the first member computed.
+        alone_s: what computing all of the model would take it, from that; none where the model
+            does not fit into its memory.
+    """
+
+    cause: ClassVar[LimitCause] = "unknown"
+    kind: Literal["group"] = "group"
+    first: str
+    others: tuple[str, ...]
+    token_s: float
+    own_s: float
+    alone_s: float | None
+
+
 LimitFigures = Annotated[
     NothingDecoded
     | StorageLimit
@@ -137,6 +157,7 @@ LimitFigures = Annotated[
     | ComputeLimit
     | UnknownBandwidth
     | IdleThreads
-    | OtherProgram,
+    | OtherProgram
+    | GroupLimit,
     Field(discriminator="kind"),
 ]

@@ -16,7 +16,7 @@ from armload.analysis.speculation import SpeculationResult, WithoutSpeculation
 from armload.boards.conditions import Conditions
 from armload.core.values import Value
 from armload.deploy.exit_reason import Exit
-from armload.engines.job import Job
+from armload.engines.job import BoardRecord, Job
 from armload.engines.output import EngineTimes, Memory
 from armload.engines.trace import Step, Trace
 
@@ -139,6 +139,26 @@ class Verdict(Value):
         )
 
 
+class Member(Value):
+    """A board of a group on which an RPC server computed a part of the model.
+
+    Attributes:
+        before, after: the run, how it was; nothing after it where it was lost.
+        memory: the peak of its RPC server.
+        exit: how that ended.
+        sent_bytes, received_bytes: by the first member, to and from it; none where they did not
+            pass this machine.
+    """
+
+    board: BoardRecord
+    before: Conditions
+    after: Conditions | None
+    memory: Memory | None
+    exit: Exit
+    sent_bytes: int | None = None
+    received_bytes: int | None = None
+
+
 class Run(Job):
     """One run, as kept in ``run.json``.
 
@@ -155,6 +175,8 @@ class Run(Job):
         reference: how its text compares with a reference run's; none without one.
         without_speculation: how a run with speculation compares with those without; none where
             there was no such run on this machine.
+        members: of a group, on which RPC servers ran; all other figures are of the first member,
+            on which one ran only if the model was split by tensors.
         result: what an engine measured that has no tokens; else none.
         notes: what a reader should know of the figures, though none of them is wrong.
         is_excerpt: it is what was published of a run: names, and perhaps prompt and text, are left
@@ -179,6 +201,7 @@ class Run(Job):
     energy: Energy | None = None
     reference: Departure | None = None
     without_speculation: WithoutSpeculation | None = None
+    members: tuple[Member, ...] = ()
     result: dict[str, JsonValue] | None = None
     notes: tuple[str, ...] = ()
     is_excerpt: bool = False

@@ -80,7 +80,8 @@ def doubts_about_speed(
         found += _doubts_about_frequency(steps, cores)
         if _ARM & set(job.board.cpu_features):  # elsewhere the maximum is that of one core alone
             found += _doubts_from_the_start(steps, job.before, around, cores)
-    if output.header is not None:
+    # In a group, the first member's threads pause for the others.
+    if output.header is not None and job.spread is None:
         found += _doubts_about_the_cpu(steps, output.header, process, job.board)
     if measures_tokens:
         found += _doubts_about_spread(job, output, process)

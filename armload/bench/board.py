@@ -89,7 +89,7 @@ class ConnectedBoard:
         progress: Progress,
         reference: Run | None,
     ) -> None:
-        self.name = where.connection.board.name
+        self.name = where.board.name
         self.engines: Sequence[Completion] = [cell.engine(where.binaries) for cell in cells]
         self._where = where
         self._progress = progress
@@ -155,7 +155,9 @@ def connected_board(
         binaries: that were built elsewhere; none to build them.
     """
     settings = [settings_of(cell.plan) for cell in cells]
-    programs = programs_of(cells) if binaries is None else ()
-    with session(request, programs, progress, settings=settings) as where:
+    builds = binaries is None
+    programs = programs_of(cells) if builds else ()
+    # What was built elsewhere has no server for members of a group.
+    with session(request, programs, progress, settings=settings, takes_groups=builds) as where:
         there = where if binaries is None else replace(where, binaries=binaries)
         yield ConnectedBoard(there, cells, progress, reference)

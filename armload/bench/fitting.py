@@ -7,21 +7,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
+from armload.analysis.shares import MemberGives, layer_sizes, spread
 from armload.analysis.wording.predictions import (
     FittedModel,
     fitted,
     recommendation,
     shortlist,
 )
-from armload.boards.board import Board, RealReach, load_board
+from armload.boards.board import Board, RealReach, is_group, load_board
 from armload.boards.connect import connect
 from armload.boards.hardware import ChosenHardware, all_hardware, load_hardware
 from armload.conversion.quantising import quantised_for
-from armload.core.errors import ConnectError, UsageError
+from armload.core.errors import BoardError, ConnectError, UsageError
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.deploy.retry import Retry, patiently
-from armload.engines.completion import PROGRAM, settings_of
+from armload.engines.completion import PROGRAM, memory_need, settings_of
 from armload.engines.llama_cpp import check_architecture
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
@@ -31,9 +32,15 @@ from armload.models.model import Model, check_generates
 from armload.models.outline import listed_models
 from armload.models.quant_mix import foreseen
 from armload.models.whole_header import WholeHeader, whole_header
-from armload.runs.predicting import predict_from_facts, predict_there, predict_without_runs
+from armload.runs.helpers import given
+from armload.runs.predicting import (
+    predict_from_facts,
+    predict_group,
+    predict_there,
+    predict_without_runs,
+)
 from armload.runs.request import Request
-from armload.runs.session import Session, session
+from armload.runs.session import Session, leased_boards, session
 
 PATIENCE_S = 5.0
 """How long a board may not answer before its file is used instead."""
@@ -95,6 +102,8 @@ def fit(
         UsageError: there is no such board or model, or a context is too long for a model.
         ArmloadError: a model's header cannot be read, or the engine cannot be built.
     """
+    if is_group(request.board):
+        return fit_group(request, model_names, plan, progress, file_types=file_types)
     board = load_board(request.board)
     outlined = _all_outlined(request, model_names, file_types, progress)
     unreachable = ""
@@ -129,6 +138,53 @@ def fit(
         models=models,
         recommendation=recommendation(board.name, models),
     )
+
+
+def fit_group(
+    request: Request,
+    model_names: Sequence[str],
+    plan: Plan,
+    progress: Progress,
+    *,
+    file_types: Sequence[str] = (),
+) -> Fit:
+    """Do what ``fit`` does for a group of boards, which must answer.
+
+    Raises:
+        UsageError: no model is named, or file types are.
+        ArmloadError: as for ``fit``, or a member does not answer.
+    """
+    if not model_names or file_types:
+        raise UsageError(
+            f"{request.board} is a group of boards, for which --model is needed, without --type.",
+            "Name models as files, or on the hub.",
+        )
+    outlined = _all_outlined(request, model_names, (), progress)
+    needed = [settings_of(plan)]
+    with (
+        session(request, (PROGRAM,), progress, settings=needed, takes_groups=True) as where,
+        leased_boards(where, progress),
+    ):
+        members = given(where, progress)
+        models = tuple(_on_group(where, name, model, plan, members) for name, model, _ in outlined)
+    name = where.board.name
+    return Fit(board=name, models=models, recommendation=recommendation(name, models))
+
+
+def _on_group(
+    where: Session, name: str, model: Model, plan: Plan, members: Sequence[MemberGives]
+) -> FittedModel:
+    check_architecture(where.binaries[PROGRAM], model)
+    board, sizes = where.board.name, layer_sizes(model.path)
+    try:
+        found = spread(members, sizes, memory_need(plan, model), "layer")
+    except (BoardError, UsageError) as error:
+        prediction = predict_group(where, None, model, plan, members)
+        sentence = f"{name} cannot run on {board}: {error.message} {error.remedy}"
+        return fitted(name, board, model, prediction).model_copy(update={"sentence": sentence})
+    parts = ", ".join(f"{share.board} {share.layers}" for share in found.shares)
+    one = fitted(name, board, model, predict_group(where, found, model, plan, members))
+    return one.model_copy(update={"sentence": f"{one.sentence} Layers: {parts}."})
 
 
 def fit_hardware(

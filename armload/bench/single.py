@@ -11,7 +11,7 @@ from armload.analysis.run import Run
 from armload.bench.board import CONNECTED, BenchBoard, BenchBoards
 from armload.bench.combination import Combination, combination
 from armload.bench.sweep import SweepEntry, SweepFolder, new_sweep, resume_or_begin
-from armload.boards.board import load_board
+from armload.boards.naming import boards_called
 from armload.core.progress import Progress
 from armload.core.workspace import runs_folder
 from armload.engines.job import SweepPoint
@@ -104,7 +104,7 @@ def bench_until_known(
 
 
 def _checked(request: Request, model_name: str, plan: Plan, progress: Progress) -> Combination:
-    load_board(request.board)  # a wrong name is reported before a model is made or downloaded
+    boards_called([request.board])  # a wrong name is reported before a model is made or downloaded
     return combination(model_called(model_name, progress), plan, progress)
 
 

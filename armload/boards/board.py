@@ -13,7 +13,7 @@ from armload.boards.specs import DeclaredSpecs
 from armload.core.errors import UsageError
 from armload.core.values import ByteCount, Value
 from armload.core.workspace import cache_folder, data_names
-from armload.core.yamlfile import load_named
+from armload.core.yamlfile import has_key, load_named
 
 
 class SshAddress(Value):
@@ -228,17 +228,31 @@ class Board(Value):
         return facts.model_copy(update=made)
 
 
+def is_group(name: str) -> bool:
+    """Say whether a file in ``boards/`` describes several boards that run one model together.
+
+    Raises:
+        UsageError, DataError: as for ``load_board``.
+    """
+    return has_key("boards", name, "members", Board)
+
+
 def load_board(name: str) -> Board:
     """Read the board called ``name``.
 
     Raises:
-        UsageError: there is none, or several are named.
+        UsageError: there is none, it is a group, or several are named.
         DataError: its file is malformed.
     """
     if "," in name:
         raise UsageError(
             f"{name!r} names several boards; this command takes only one.",
             "Repeat the command for each board.",
+        )
+    if is_group(name):
+        raise UsageError(
+            f"{name} is a group of boards, and this command takes only single boards.",
+            f"Name one of its members instead: see boards/{name}.yaml.",
         )
     board = load_named("boards", name, Board)
     if isinstance(board.reach, LocalReach):

@@ -218,6 +218,15 @@ class DeviceHost:
         """Let programs of this machine reach a port on the board's loopback."""
         return relayed(lambda: DeviceForward(self._tool, self._name, port), self._name, local_port)
 
+    def reverse_forwarded(self, local_port: int) -> contextlib.AbstractContextManager[int]:
+        """Refuse."""
+        del local_port
+        raise BoardError(
+            f"{self._name}: a board that is reached by {self._tool.name} cannot reach ports of "
+            "this machine.",
+            "Reach it by SSH.",
+        )
+
     def close(self) -> None:
         """Remove what lies on the board for the sake of this connection."""
         if self._made is not None:

@@ -94,8 +94,29 @@ def relayed(
             relay.close()
 
 
+class LocalTunnel:
+    """A passage to a port of this machine."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def dial(self) -> Endpoint | None:
+        """Connect to the port."""
+        try:
+            return socket.create_connection((LOOPBACK, self._port))
+        except OSError:
+            return None
+
+    def close(self) -> None:
+        """Do nothing: nothing carries the clients."""
+
+
 class Proxy:
-    """What ``relayed`` gives; see ``Forward``."""
+    """What ``relayed`` gives; see ``Forward``.
+
+    Attributes:
+        sent_bytes, received_bytes: by all clients so far.
+    """
 
     def __init__(self, listener: socket.socket, make_passage: Callable[[], Tunnel]) -> None:
         self.port: int = listener.getsockname()[1]
@@ -105,6 +126,7 @@ class Proxy:
         self._renewing = threading.Lock()
         self._failure: ArmloadError | None = None
         self._failed_at = 0.0
+        self.sent_bytes = self.received_bytes = 0
         self._closed = threading.Event()
         self._ends: set[Endpoint] = set()
         self._clients: set[threading.Thread] = set()
@@ -135,6 +157,14 @@ class Proxy:
         for client in clients:
             client.join()
 
+    def _count_sent(self, size_bytes: int) -> None:
+        with self._changing:
+            self.sent_bytes += size_bytes
+
+    def _count_received(self, size_bytes: int) -> None:
+        with self._changing:
+            self.received_bytes += size_bytes
+
     def _accept(self) -> None:
         while not self._closed.is_set():
             try:
@@ -162,10 +192,7 @@ class Proxy:
                     return
                 _send_at_once(client)
                 _send_at_once(board)
-                upwards = threading.Thread(target=_copy, args=(client, board), daemon=True)
-                upwards.start()
-                _copy(board, client)
-                upwards.join()
+                _exchange(client, board, self._count_sent, self._count_received)
         finally:
             for end in (client, board):
                 if end is not None:
@@ -213,11 +240,39 @@ class Proxy:
             return self._passage
 
 
-def _copy(source: Endpoint, sink: Endpoint) -> None:
+def pass_on(client: Endpoint, local_port: int) -> None:
+    """Pass a client on to a loopback port of this machine, until either side hangs up."""
+    with (
+        contextlib.closing(client),
+        contextlib.suppress(OSError),
+        socket.create_connection((LOOPBACK, local_port)) as service,
+    ):
+        _send_at_once(service)
+        _exchange(client, service)
+
+
+def _uncounted(_size_bytes: int) -> None:
+    pass
+
+
+def _exchange(
+    client: Endpoint,
+    service: Endpoint,
+    sent: Callable[[int], None] = _uncounted,
+    received: Callable[[int], None] = _uncounted,
+) -> None:
+    upwards = threading.Thread(target=_copy, args=(client, service, sent), daemon=True)
+    upwards.start()
+    _copy(service, client, received)
+    upwards.join()
+
+
+def _copy(source: Endpoint, sink: Endpoint, passed: Callable[[int], None]) -> None:
     """Pass bytes on to their end, and the end, too; hang up on both when either breaks."""
     try:
         while data := source.recv(_BLOCK_BYTES):
             sink.sendall(data)
+            passed(len(data))
         sink.shutdown(socket.SHUT_WR)
     except (OSError, EOFError):
         _hang_up(source)

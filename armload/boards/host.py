@@ -157,5 +157,18 @@ class Host(Protocol):
             BoardError: the board's server forbids it.
         """
 
+    def reverse_forwarded(self, local_port: int) -> AbstractContextManager[int]:
+        """Let programs on the board reach a port of this machine's loopback, until the block ends.
+
+        Clients are disconnected when the connection drops, and so are those that come later.
+
+        Returns:
+            The port of the board's loopback that leads here.
+
+        Raises:
+            ConnectError: the board does not answer.
+            BoardError: the board's server forbids it, or the board is reached in a way that cannot.
+        """
+
     def close(self) -> None:
         """End the connection; harmless when it has ended."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -16,7 +15,7 @@ from typing import IO, cast
 
 from armload.boards.bulk import PIECE_BYTES, NotBegunError, StreamProcess, pieces
 from armload.boards.failures import SlowCommandError
-from armload.boards.forward import LOOPBACK, Endpoint, relayed
+from armload.boards.forward import LocalTunnel, relayed
 from armload.boards.framing import READING, after_mark, marked, receiving, to_be_read
 from armload.boards.host import Completed, Forward, Piece, TransportChoice
 from armload.core.children import known
@@ -34,23 +33,6 @@ class _SamePort:
 
     def check(self) -> None:
         """Return: nothing lies between."""
-
-
-class _Here:
-    """A passage to a port of this machine."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-
-    def dial(self) -> Endpoint | None:
-        """Connect to the port."""
-        try:
-            return socket.create_connection((LOOPBACK, self._port))
-        except OSError:
-            return None
-
-    def close(self) -> None:
-        """Do nothing: nothing carries the clients."""
 
 
 class LocalHost:
@@ -139,8 +121,13 @@ class LocalHost:
         if local_port in (0, port):
             yield _SamePort(port=port)
             return
-        with relayed(lambda: _Here(port), self._name, local_port) as relay:
+        with relayed(lambda: LocalTunnel(port), self._name, local_port) as relay:
             yield relay
+
+    @contextlib.contextmanager
+    def reverse_forwarded(self, local_port: int) -> Iterator[int]:
+        """Give the port itself."""
+        yield local_port
 
     def close(self) -> None:
         """Do nothing: there is no connection."""

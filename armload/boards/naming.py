@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from armload.boards.board import load_board
+from armload.boards.board import is_group, load_board
+from armload.boards.group import load_group
 from armload.core.errors import UsageError
 from armload.core.validation_messages import did_you_mean
 from armload.core.workspace import data_names
@@ -26,7 +27,7 @@ def boards_called(words: Sequence[str]) -> tuple[str, ...]:
 
     Args:
         words: names, ``@LABEL`` for all boards with that label, and patterns such as ``rk*``. A
-            board that several labels or patterns match counts once.
+            board that several labels or patterns match counts once; they match no group.
 
     Raises:
         UsageError: no board matches, there is no word, or one is repeated.
@@ -61,8 +62,8 @@ def _meant(word: str) -> list[str]:
     if word.startswith(LABEL):
         return _labelled(word.removeprefix(LABEL))
     if is_name(word):
-        return [load_board(word).name]
-    names = data_names("boards")
+        return [load_group(word).name if is_group(word) else load_board(word).name]
+    names = _single_boards()
     found = [name for name in names if fnmatchcase(name, word)]
     if not found:
         raise UsageError(f"{word}: no board matches.", f"Boards: {', '.join(names)}.")
@@ -70,7 +71,7 @@ def _meant(word: str) -> list[str]:
 
 
 def _labelled(label: str) -> list[str]:
-    labels = {name: load_board(name).labels for name in data_names("boards")}
+    labels = {name: load_board(name).labels for name in _single_boards()}
     found = [name for name, its in labels.items() if label in its]
     if not found:
         known = sorted({each for its in labels.values() for each in its})
@@ -80,3 +81,7 @@ def _labelled(label: str) -> list[str]:
             f"{did_you_mean(label, known)}{has} Add it under 'labels' in a board's file.",
         )
     return found
+
+
+def _single_boards() -> list[str]:
+    return [name for name in data_names("boards") if not is_group(name)]

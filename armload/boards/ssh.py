@@ -12,6 +12,7 @@ from armload.boards.failures import translated
 from armload.boards.forward import Proxy, Tunnel, relayed
 from armload.boards.framing import appending, cutting, reason, receiving, size_of
 from armload.boards.host import TransportChoice
+from armload.boards.ports import free_port
 from armload.boards.ssh_commands import (
     LONGEST_COMMAND_BYTES,
     SshCommands,
@@ -21,7 +22,7 @@ from armload.boards.ssh_commands import (
 )
 from armload.boards.ssh_connection import AnyConnection
 from armload.boards.ssh_master import MasterConnection
-from armload.boards.system_ssh import SystemSsh, open_passage
+from armload.boards.system_ssh import SystemSsh, open_passage, open_reverse_passage
 from armload.boards.transport import CipherChoice, choose_ciphers, features_here, features_in
 from armload.core.errors import BoardError
 from armload.core.shell import quote
@@ -158,6 +159,17 @@ class SshHost(SshCommands):
     def forwarded(self, port: int, local_port: int = 0) -> contextlib.AbstractContextManager[Proxy]:
         """Let programs of this machine reach a port on the board's loopback."""
         return relayed(lambda: self._passage(port), self._name, local_port)
+
+    @contextlib.contextmanager
+    def reverse_forwarded(self, local_port: int) -> Iterator[int]:
+        """Let programs on the board reach a port of this machine's loopback."""
+        with self._explained_if_off():
+            port = free_port(self)
+            passage = open_reverse_passage(
+                *(self._address, self._name, port, local_port), self._ciphers().order
+            )
+        with passage:
+            yield port
 
     def close(self) -> None:
         """End the connection; harmless when it has ended."""

@@ -16,18 +16,19 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armload.boards.board import SshAddress
 from armload.boards.bulk import NotBegunError, StreamProcess
-from armload.boards.failures import CONNECT_TIMEOUT_S, translated
-from armload.boards.forward import Endpoint, Tunnel
+from armload.boards.failures import CONNECT_TIMEOUT_S, FORBIDDEN_FORWARDING, translated
+from armload.boards.forward import Endpoint, Tunnel, pass_on
 from armload.boards.framing import marked, shell_line
 from armload.boards.ssh_connection import AnyConnection, SshConnection, open_connection
 from armload.boards.ssh_master import NAME, MasterConnection, cipher_in
-from armload.core.errors import ConnectError
+from armload.core.errors import BoardError, ConnectError
 
 if TYPE_CHECKING:
     import fabric
@@ -103,9 +104,19 @@ class SystemSsh:
         It does so while its command runs, which ends when its standard input does.
         """
         path = Path(self._folder.name, "forward")
+        return path, self._forwarding("-L", f"{path}:127.0.0.1:{port}")
+
+    def reverse_forwarder(self, port: int, local_port: int) -> StreamProcess:
+        """Return what makes a port of the board's loopback lead to one of this machine's.
+
+        It does so as long as what ``forwarder`` returns.
+        """
+        return self._forwarding("-R", f"127.0.0.1:{port}:127.0.0.1:{local_port}")
+
+    def _forwarding(self, *words: str) -> StreamProcess:
         options = ("ClearAllForwardings=no", "ExitOnForwardFailure=yes")
-        words = [word for option in options for word in ("-o", option)]
-        return path, self._carrier("exec cat", *words, "-L", f"{path}:127.0.0.1:{port}")
+        spelt = [word for option in options for word in ("-o", option)]
+        return self._carrier("exec cat", *spelt, *words)
 
     def negotiated_cipher(self) -> str:
         """Log in for a trial; return the cipher that was agreed on, empty where nobody tells.
@@ -251,3 +262,60 @@ class _BySystemSsh:
     def close(self) -> None:
         self._started.close()
         self._kept.close()
+
+
+@contextlib.contextmanager
+def open_reverse_passage(
+    address: SshAddress, board_name: str, port: int, local_port: int, ciphers: Sequence[str]
+) -> Iterator[None]:
+    """Log in, and let a port of the board's loopback lead to this machine's until the block ends.
+
+    Args:
+        port: on the board, where nothing listens.
+        local_port, ciphers: of this machine; for the system's ssh.
+
+    Raises:
+        BoardError: the server forbids it.
+        ConnectError: as ``open_connection``.
+    """
+    with contextlib.ExitStack() as stack:
+        connection = open_connection(address, board_name)
+        stack.callback(connection.close)
+        try:
+            ssh = SystemSsh(connection, board_name, ciphers)
+            stack.callback(ssh.close)
+            forwarder = ssh.reverse_forwarder(port, local_port)
+            stack.enter_context(forwarder.started(subprocess.PIPE))
+        except NotBegunError as error:
+            if isinstance(connection, MasterConnection):
+                raise BoardError(
+                    f"{board_name}: the board cannot reach ports of this machine: {error}.",
+                    FORBIDDEN_FORWARDING,
+                ) from error
+            stack.enter_context(_by_connection_back(connection, board_name, port, local_port))
+        yield
+
+
+@contextlib.contextmanager
+def _by_connection_back(
+    connection: SshConnection, board_name: str, port: int, local_port: int
+) -> Iterator[None]:
+    """Do it over an open connection, in Python."""
+    import paramiko
+
+    def passed_on(channel: paramiko.Channel, _origin: object, _server: object) -> None:
+        threading.Thread(target=pass_on, args=(channel, local_port), daemon=True).start()
+
+    transport = connection.hosts[0].transport
+    try:
+        transport.request_port_forward("127.0.0.1", port, passed_on)
+    except paramiko.SSHException as error:
+        raise BoardError(
+            f"{board_name}: the board's SSH server forbids port forwarding ({error}).",
+            FORBIDDEN_FORWARDING,
+        ) from error
+    try:
+        yield
+    finally:
+        with contextlib.suppress(Exception):
+            transport.cancel_port_forward("127.0.0.1", port)

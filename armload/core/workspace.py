@@ -28,7 +28,7 @@ _ONE_OF = {
 
 
 _OWN_KEYS = {
-    "boards": re.compile(rb"^(?:reach|workdir|extends)[ \t]*:", re.MULTILINE),
+    "boards": re.compile(rb"^(?:reach|workdir|members|extends)[ \t]*:", re.MULTILINE),
     "toolchains": re.compile(rb"^(?:cpu|extends)[ \t]*:", re.MULTILINE),
     "toolchains/sources": re.compile(rb"^(?:project|extends)[ \t]*:", re.MULTILINE),
 }

@@ -49,6 +49,16 @@ def load_named(kind: str, name: str, model: type[Model]) -> Model:
     return _validated(model, content, files)
 
 
+def has_key(kind: str, name: str, key: str, model: type[BaseModel]) -> bool:
+    """Say whether ``<kind>/<name>.yaml``, or a file that it extends, has a key.
+
+    Raises:
+        UsageError, DataError, DiskError: as for ``load_named``.
+    """
+    content, _ = _read_extended(kind, data_file(kind, name), (), model)
+    return key in content
+
+
 def load_file(path: Path, model: type[Model]) -> Model:
     """Read a YAML file, wherever it lies, into ``model``.
 

@@ -33,6 +33,7 @@ ExitKind = Literal[
     "restart",
     "lost",
     "no lease",
+    "member lost",
 ]
 """Every way in which a program can end."""
 

@@ -77,13 +77,15 @@ class ServiceOptions(Value):
             dropped connection must not last as long.
         log_every_s: how often the length of its standard error is looked at.
         log_limit_bytes: when its standard error has grown so long, it becomes ``stderr.1``.
-        secret: a file that is deleted when it ends.
+        secret: a file that is deleted when it ends; none without one.
+        keeps_board: it lasts until a person stops it, so that nobody waits for the board.
     """
 
     patience_s: int = 25
     log_every_s: int = 60
     log_limit_bytes: int = 4 << 20
-    secret: PurePosixPath
+    secret: PurePosixPath | None = None
+    keeps_board: bool = True
 
 
 def launch(
@@ -133,7 +135,9 @@ def launch(
         {
             "folder": run_folder,
             "program_folder": PROGRAM_FOLDER,
-            "holds": f"{run_folder.name} {SERVING}" if upkeep else run_folder.name,
+            "holds": f"{run_folder.name} {SERVING}"
+            if upkeep and upkeep.keeps_board
+            else run_folder.name,
             "argv": list(argv),
             "environment": dict(environment or {}),
             "program": program or argv[0],

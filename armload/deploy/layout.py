@@ -55,6 +55,11 @@ class Layout(Value):
         """The key of the service that runs there."""
         return self.workdir / "api-key"
 
+    @property
+    def rpc_tensors(self) -> PurePosixPath:
+        """Where ggml's RPC server keeps tensors; it gives the folder its last name itself."""
+        return self.workdir / _MODELS / "rpc"
+
     def program(self, sha256: str, name: str) -> PurePosixPath:
         """Return where a program with this checksum lies."""
         return self.workdir / _PROGRAMS / sha256[:_DIGITS] / name

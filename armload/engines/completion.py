@@ -25,6 +25,7 @@ from armload.engines.model_program import (
 from armload.engines.output import Output
 from armload.engines.plan import MICRO_BATCH_TOKENS, Plan
 from armload.engines.prediction import Sequences
+from armload.engines.spread import Split
 from armload.engines.trace import read_trace
 from armload.models.model import Model
 
@@ -76,6 +77,11 @@ class Completion(ModelEngine[Plan]):
         return settings_of(self.plan)
 
     @property
+    def split(self) -> Split | None:
+        """As planned."""
+        return self.plan.split
+
+    @property
     def estimated_memory(self) -> MemoryNeed:
         """The model's file, and the KV cache with the engine's buffers."""
         return memory_need(self.plan, self.model)
@@ -99,7 +105,7 @@ class Completion(ModelEngine[Plan]):
             streamed=self._are_streamed(site),
             cores=site.cores,
         )
-        return (*site.launcher, *words)
+        return (*site.launcher, *words, *self._spread_words(site))
 
     @staticmethod
     def read(job: Job, folder: Path) -> Output:

@@ -22,6 +22,7 @@ from armload.engines.job import Job, RunSpec
 from armload.engines.output import Output
 from armload.engines.plan import cpu_words
 from armload.engines.prediction import Sequences
+from armload.engines.spread import Split, Spread
 from armload.models.context_memory import KvCache
 
 
@@ -126,6 +127,8 @@ class RunContext(Value):
         launcher: words that go before a program that was built for the board: what pins it to
             cores, and the emulator where there is one.
         helpers: where armload's own programs for the board's shell lie.
+        spread: over the members of a group; none on a board by itself.
+        servers: ``HOST:PORT`` of the members' RPC servers, as this board reaches them.
     """
 
     layout: Layout
@@ -133,6 +136,22 @@ class RunContext(Value):
     cores: str | None = None
     launcher: tuple[str, ...] = ()
     helpers: Mapping[str, PurePosixPath] = {}
+    spread: Spread | None = None
+    servers: tuple[str, ...] = ()
+
+
+class Spreadable(Value):
+    """What members of a group can compute a part of.
+
+    Attributes:
+        model: on this machine.
+        split: as planned; none for whole layers.
+        threads: of the program; none where it chooses.
+    """
+
+    model: Path
+    split: Split | None = None
+    threads: int | None = None
 
 
 class Simulation(Value):
@@ -209,6 +228,11 @@ class Engine(ABC):
     @property
     def memory(self) -> MemoryNeed | None:
         """What it takes of the board's memory; none where nobody knows."""
+        return None
+
+    @property
+    def spreadable(self) -> Spreadable | None:
+        """What members of a group can compute a part of; none for programs of one board."""
         return None
 
     def simulation(self, site: RunContext) -> Simulation | None:

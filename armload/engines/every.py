@@ -7,6 +7,7 @@ from armload.engines.completion import Completion
 from armload.engines.engine import Engine
 from armload.engines.importance import Importance
 from armload.engines.quantise import Quantising
+from armload.engines.rpc_server import RpcServer
 from armload.engines.scorer import Scoring
 from armload.engines.server import Serving
 from armload.engines.speculation import Speculation
@@ -14,6 +15,7 @@ from armload.engines.watched.engine import WatchedProgram
 
 ENGINES: tuple[type[Engine], ...] = (
     *(Completion, Speculation, Scoring, Serving, Quantising, Importance, WatchedProgram),
+    RpcServer,
 )
 
 RESULTS = tuple(name for engine in ENGINES for name in engine.results)

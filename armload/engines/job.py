@@ -11,7 +11,11 @@ from armload.boards.conditions import Conditions
 from armload.core.values import Value
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
+from armload.engines.spread import Spread
 from armload.models.context_memory import ContextMemory
+
+JOB_FILE = "job.json"
+"""The job lies under this name in the run's folder, on the board and on this machine."""
 
 RateKind = Literal["declared", "measured"]
 """Whether the board's file says it, or a program of ours found it out in that boot."""
@@ -182,6 +186,7 @@ class Job(RunSpec):
         command: the words that start it on the board.
         environment: variables that it is started with.
         before: the board's state.
+        spread: over the members of a group; none on a board by itself.
         prediction: what was expected before it began; none where nothing was.
         subtracts_idle: its energy is to be without what the idle board draws.
     """
@@ -197,5 +202,6 @@ class Job(RunSpec):
     environment: Mapping[str, str] = {}
     board: BoardRecord
     before: Conditions
+    spread: Spread | None = None
     prediction: Prediction | None = None
     subtracts_idle: bool = False

@@ -12,13 +12,21 @@ from armload.boards.board import Board
 from armload.boards.host import Host
 from armload.boards.probe import Probe
 from armload.build.binary import Binary
+from armload.core.errors import UsageError
 from armload.core.ids import fingerprint_of
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.deploy.deployment import check_fit
 from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
-from armload.engines.engine import Engine, MemoryNeed, RunContext, Settings, Simulation
+from armload.engines.engine import (
+    Engine,
+    MemoryNeed,
+    RunContext,
+    Settings,
+    Simulation,
+    Spreadable,
+)
 from armload.engines.footprint import FOOTPRINT_VARIABLE, Footprint
 from armload.engines.job import BinaryRecord, ModelRecord, RunSpec
 from armload.engines.llama_cpp import (
@@ -34,6 +42,7 @@ from armload.engines.llama_cpp import (
 from armload.engines.output import Memory
 from armload.engines.plan import DEFAULT_TIME_LIMIT_S, MICRO_BATCH_TOKENS
 from armload.engines.prediction import Sequences
+from armload.engines.spread import Split
 from armload.engines.trace import Step
 from armload.engines.weights import WeightsSettings, are_streamed, environment
 from armload.models.context_memory import KvCache
@@ -120,6 +129,9 @@ BYTES_PER_VOCABULARY_ENTRY = 160
 """Of the engine itself beside weights, cache and buffers, with some to spare; measured with
 vocabularies of 32,000 and 152,000 tokens."""
 
+_TENSOR_SPLIT = "{none,layer,row,tensor}"
+"""What a program says of ``--split-mode`` if it has that one."""
+
 _ONE = Sequences()
 
 
@@ -159,6 +171,16 @@ class ModelEngine(ModelProgram[AnyPlan]):
             measure_rates=True,
             prefers_fast=self.plan.numa is None,
         )
+
+    @property
+    def split(self) -> Split | None:
+        """How a group is to divide the model; none for whole layers."""
+        return None
+
+    @property
+    def spreadable(self) -> Spreadable | None:
+        """The model."""
+        return Spreadable(model=self.model.path, split=self.split, threads=self.plan.threads)
 
     @property
     @abstractmethod
@@ -214,7 +236,28 @@ class ModelEngine(ModelProgram[AnyPlan]):
             words += ["--poll", "0"]
         return words
 
+    def _spread_words(self, site: RunContext) -> tuple[str, ...]:
+        """Return the options for the members of a group; none on a board by itself.
+
+        Raises:
+            UsageError: the program cannot divide a model so.
+        """
+        if site.spread is None:
+            return ()
+        words = site.spread.words(site.servers)
+        if site.spread.split == "layer":
+            return words
+        if not offers(self._binary.path, _TENSOR_SPLIT):
+            raise UsageError(
+                f"--split tensor: {self._binary.program} of this llama.cpp cannot do that.",
+                "Omit --source, or use --split layer.",
+            )
+        # It requires flash attention.
+        return words if self.plan.flash_attention else (*words, "-fa", "on")
+
     def _are_streamed(self, site: RunContext) -> bool:
+        if site.spread is not None:
+            return False  # the first member's part fits into its memory
         now = site.found.conditions
         return are_streamed(self.plan, self._binary.path, self.memory, now)
 

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from armload.core.options import Option, OptionGroup
 from armload.core.values import ByteCount
+from armload.engines.spread import Split
 
 HIGHEST_CPU = 1023
 
@@ -265,6 +266,7 @@ class Plan(Computation):
         micro_batch_tokens: tokens that go through the model at a time.
         speculate: ``ngram``: tokens are guessed from the text so far; ``mtp``: by the model's own
             layers for it; ``draft:MODEL``: by that model; none without.
+        split: how a group divides the model; none on a board by itself, or for whole layers.
         extra: further arguments for the engine.
         temperature: 0 is greedy.
         seed: of the sampler.
@@ -316,6 +318,16 @@ class Plan(Computation):
             "family)",
             "HOW",
             "none",
+            "commas",
+        ),
+    ] = None
+    split: Annotated[
+        Split | None,
+        Option(
+            "on a group of boards: layer gives each member whole layers, one after the other; "
+            "tensor a part of every layer, which all compute at once",
+            "LAYER|TENSOR",
+            "layer",
             "commas",
         ),
     ] = None

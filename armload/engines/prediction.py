@@ -110,6 +110,7 @@ PredictionNoteKind = Literal[
     "memory unknown",
     "lower bound",
     "read by row",
+    "group",
 ]
 
 

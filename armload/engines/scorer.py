@@ -154,7 +154,8 @@ class Scoring(ModelEngine[ScoringPlan]):
         words += ["-c", str(plan.context_tokens), "-np", str(plan.parallel)]
         words += settings_words(plan, program, site.cores)
         words += self._memory_words(site)
-        return (*site.launcher, *words, *if_offered(program, "--offline"))
+        words += [*self._spread_words(site), *if_offered(program, "--offline")]
+        return (*site.launcher, *words)
 
     def progress(self, now: ProgressUpdate) -> int:
         """Return the number of answers."""

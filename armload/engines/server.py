@@ -177,7 +177,7 @@ class Serving(ModelEngine[ServingPlan]):
         words += ["--temp", f"{plan.temperature:g}", "--metrics", "--no-context-shift"]
         words += self._prompt_cache_words(program)
         words += self._embedding_words()
-        words += self._memory_words(site)
+        words += [*self._memory_words(site), *self._spread_words(site)]
         if self._are_streamed(site):
             words.append("--no-warmup")  # it would read all weights once more
         words += ["--log-timestamps", "--log-prefix", *if_offered(program, "--log-colors", "off")]

@@ -95,6 +95,11 @@ class Speculation(Completion):
         return tuple(dict.fromkeys((*super().payload, Payload.of_model(self._draft))))
 
     @property
+    def spreadable(self) -> None:
+        """Nothing: guesses are made and verified on one board."""
+        return
+
+    @property
     def total(self) -> None:
         """Nobody knows how many steps it takes."""
         return

@@ -71,7 +71,7 @@ def say_duration(
         about = "at least" if any(time.is_bound for time in known) else "about"
         said = f"{longest} take {about} {_words(sum(time.s for time in known))}{condition}."
     elif max_time_s is None:
-        board = where.connection.board.name
+        board = where.board.name
         said = (
             f"How long {longest} take cannot be estimated: the file of {board} does not say how "
             "fast it computes (facts: clusters with max_mhz)."
@@ -144,7 +144,7 @@ def evaluate_on(
     """
     evaluated = prepared.evaluated
     harvest(evaluated, progress)
-    with session(request, (SCORER,), progress) as where:
+    with session(request, (SCORER,), progress, takes_groups=True) as where:
         asked = [
             (_engine(where, prepared, number, settings, missing, note), part.max_tokens)
             for number, part in enumerate(evaluated.evaluation.parts)
@@ -169,7 +169,7 @@ def evaluate_there(
     Args:
         new: start another run, even if an interrupted command left the same one on the board.
     """
-    evaluated, board = prepared.evaluated, where.connection.board.name
+    evaluated, board = prepared.evaluated, where.board.name
 
     def ask(part: int, missing: Sequence[Question]) -> tuple[Run, bool]:
         engine = _engine(where, prepared, part, settings, missing, note)
@@ -237,7 +237,7 @@ def _engine(
     evaluated, model = prepared.evaluated, prepared.models[part]
     parts = evaluated.evaluation.parts
     items = items_of(prepared.task, parts[part], questions)
-    board = where.connection.board.name
+    board = where.board.name
     path = write_items(items, evaluated.folder / "items" / f"{part}-{board}.jsonl")
     note(part, evaluated.answers(part))
     return TimedScoring(

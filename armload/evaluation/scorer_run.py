@@ -25,12 +25,12 @@ from armload.core.values import ValueList, as_json, counted
 from armload.core.workspace import runs_folder
 from armload.deploy.follow import ProgressUpdate
 from armload.engines.answers import Answer, parse_answers, read_answers
-from armload.engines.job import SweepPoint
+from armload.engines.job import JOB_FILE, SweepPoint
 from armload.engines.scorer import ANSWERS, SCORER, Scoring, ScoringPlan
 from armload.evaluation.items import write_items
 from armload.evaluation.scorer_settings import ScorerSettings, one_continuation
 from armload.models.model import Model
-from armload.runs.assemble import FILE_NAME, read_job
+from armload.runs.assemble import read_job
 from armload.runs.pipeline import execute
 from armload.runs.predicting import foresight_of
 from armload.runs.request import Request
@@ -140,7 +140,7 @@ def ask_all(
 def _kept(folder: Path) -> tuple[str, int]:
     # A run's name says when it began, in seconds; two of one second were kept one after the other.
     try:
-        kept_ns = (folder / FILE_NAME).stat().st_mtime_ns
+        kept_ns = (folder / JOB_FILE).stat().st_mtime_ns
     except OSError:
         kept_ns = 0
     return folder.name.partition("-")[0], kept_ns
@@ -159,7 +159,7 @@ def placed_runs(sweep: str, *, since: str = "") -> Iterator[tuple[Path, SweepPoi
     for folder in sorted(folders, key=_kept):
         try:
             # Most runs belong to something else, and a job takes long to read.
-            if sweep.encode() not in (folder / FILE_NAME).read_bytes():
+            if sweep.encode() not in (folder / JOB_FILE).read_bytes():
                 continue
             place = read_job(folder).place
         except (OSError, ArmloadError):
@@ -184,7 +184,7 @@ def answer_items(
         ArmloadError: a run could not be started, or brought no answer.
         KeyboardInterrupt: after what is there was kept.
     """
-    with session(request, (SCORER,), progress) as where:
+    with session(request, (SCORER,), progress, takes_groups=True) as where:
         return answer_items_there(where, model, items, settings, progress, new=request.new)
 
 
@@ -204,7 +204,7 @@ def answer_items_there(
     """
     # The rest alone might need less, but is to be asked in the same way.
     settings = settings.model_copy(update={"context_tokens": settings.context_for(items, model)})
-    board, scorer = where.connection.board.name, where.binaries[SCORER]
+    board, scorer = where.board.name, where.binaries[SCORER]
     # Runs share it if their answers are to the same items, computed alike.
     alike = (board, scorer.sha256, model.sha256, settings.model_dump_json(), json.dumps(items))
     name = f"items-{fingerprint_of(alike)}"

@@ -141,6 +141,28 @@ def what_ran(run: Run) -> str:
     return ": ".join(filter(None, (run.binary.program, model))) if run.plan is None else model
 
 
+def member_lines(run: Run) -> list[str]:
+    """Say what each member of a group computed, and what passed between it and the first."""
+    if run.spread is None:
+        return []
+    found = {member.board.name: member for member in run.members}
+    lines = []
+    for share in run.spread.shares:
+        parts = [
+            f"{share.board}: {counted(share.layers, 'layer')}",
+            f"{size(share.weights_bytes)} of weights",
+        ]
+        member = found.get(share.board)
+        if member is not None and member.memory is not None:
+            parts.append(f"peak RSS {size(member.memory.max_rss_bytes)}")
+        if member is not None and member.sent_bytes is not None:
+            parts.append(f"received {size(member.sent_bytes)}, sent {size(member.received_bytes)}")
+        if member is not None and member.after is not None and member.after.celsius is not None:
+            parts.append(f"{member.after.celsius:.0f} °C")
+        lines.append(", ".join(parts))
+    return lines
+
+
 def model_line(run: Run) -> str:
     """Describe the model; nothing if a watched program has none."""
     model = run.model
@@ -196,11 +218,15 @@ def verdict_line(run: Run) -> str:
 
 def causes_of(run: Run) -> dict[int, Cause]:
     """Return the cause of each slow token, by the number of its step."""
-    return causes(
+    found = causes(
         run.steps,
         used_cores(run),
         storage_read_bytes_per_s=run.board.storage_read_bytes_per_s,
     )
+    if run.spread is None:
+        return found
+    # The first member's threads also pause for the others.
+    return {step: "unexplained" if each == "contention" else each for step, each in found.items()}
 
 
 def used_cores(run: Run) -> Cores:

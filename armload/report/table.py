@@ -137,6 +137,7 @@ def _details(run: Run) -> Details:
         ("run", whole(run.id)),
         ("imported", _IMPORTED if run.is_excerpt else ""),
         ("board", words.board_line(run)),
+        ("members", "\n".join(words.member_lines(run))),
         ("model", words.model_line(run)),
         ("weights", weights_line(run)),
         ("binary", words.binary_line(run)),

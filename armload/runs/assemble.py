@@ -38,15 +38,13 @@ from armload.deploy.exit_reason import Exit, explain
 from armload.deploy.exit_record import read_cut, read_peaks
 from armload.engines.engine import Engine, RunContext
 from armload.engines.every import engine_called
-from armload.engines.job import BoardRecord, Job, SweepPoint, Workstation
+from armload.engines.job import JOB_FILE, BoardRecord, Job, SweepPoint, Workstation
 from armload.engines.output import Memory, Output
 from armload.engines.prediction import Prediction
 from armload.runs.baseline import read_without
+from armload.runs.members import read_members, with_lost_member
 from armload.runs.reference import read_departure
 from armload.runs.selection import model_in_id
-
-FILE_NAME = "job.json"
-"""The job lies under this name in the run's folder, on the board and on this machine."""
 
 
 def board_record(board: Board, probe: Probe) -> BoardRecord:
@@ -102,6 +100,7 @@ def new_job(
         environment=dict(engine.environment(site)),
         board=board_record(board, site.found),
         before=site.found.conditions,
+        spread=site.spread,
         prediction=prediction,
         subtracts_idle=subtracts_idle,
     )
@@ -128,7 +127,7 @@ def read_job(folder: Path) -> Job:
     Raises:
         DataError: it is missing or malformed.
     """
-    path = folder / FILE_NAME
+    path = folder / JOB_FILE
     try:
         return Job.model_validate(parse_json(path.read_bytes()))
     except ValueError as error:
@@ -151,7 +150,8 @@ def assemble(job: Job, folder: Path) -> Run:
     """
     output = engine_called(job.engine_name).read(job, folder)
     header, steps = output.header, output.steps
-    ended = _ended(job, folder)
+    members = read_members(job, folder)
+    ended = with_lost_member(_ended(job, folder), members, folder)
     around = Around(
         after=read_after(folder, job.before),
         cache=read_cache(folder),
@@ -196,11 +196,13 @@ def assemble(job: Job, folder: Path) -> Run:
                 board=job.board,
                 before=job.before,
                 cpus=job.plan.cpus if job.plan else None,
+                spread=job.spread,
             )
         ),
         verdict=findings.verdict(judge(job, output, ended, around, found)),
         reference=found,
         without_speculation=read_without(job, summary, output.text or "", folder),
+        members=members,
         result=output.result,
         notes=(
             *output.notes,

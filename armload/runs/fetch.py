@@ -22,9 +22,9 @@ from armload.deploy.collect import collect
 from armload.deploy.exit_record import CUT_FILE, Cut
 from armload.deploy.follow import SEEN_TEXT, SEEN_TRACE, end_orphan, whole_lines
 from armload.engines.every import RESULTS
-from armload.engines.job import Job
+from armload.engines.job import JOB_FILE, Job
 from armload.runs import store
-from armload.runs.assemble import FILE_NAME, assemble, read_job
+from armload.runs.assemble import assemble, read_job
 from armload.runs.baseline import keep_plain
 from armload.runs.keys import forget_key
 from armload.runs.reference import keep_reference
@@ -61,7 +61,7 @@ def fetch(
     local = runs_folder() / on_board.name
     try:
         if job is not None:
-            write_whole(local / FILE_NAME, job.model_dump_json(indent=1).encode())
+            write_whole(local / JOB_FILE, job.model_dump_json(indent=1).encode())
         if reference is not None:
             keep_reference(reference, local)
         keep_plain(plain, local)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from armload.core.errors import ArmloadError, BoardError, DataError, TransferError
 from armload.core.ids import begun
 from armload.core.progress import Progress
+from armload.core.workspace import runs_folder
 from armload.deploy.board_runs import StoredRun, list_runs
 from armload.deploy.follow import stop
 from armload.deploy.layout import Layout
@@ -29,8 +30,13 @@ def stoppable(
     job: Job | None,
     lease: Lease | None,
     progress: Progress,
+    ended: Callable[[Path, Progress], None] = lambda _folder, _progress: None,
 ) -> Iterator[None]:
-    """Let Ctrl-C end a run on the board, and fetch what it has done."""
+    """Let Ctrl-C end a run on the board, and fetch what it has done.
+
+    Args:
+        ended: is called with the run's folder on this machine before that is assembled.
+    """
     try:
         yield
     except KeyboardInterrupt:
@@ -43,6 +49,7 @@ def stoppable(
             if lease is not None and not _goes_on(connection, on_board):
                 # It may not have begun. If it still does, it finds no lease, and ends at once.
                 lease.take_back()
+            ended(runs_folder() / on_board.name, progress)
             fetch(connection.host, connection.board, on_board, progress, job=job)
             tell_it_is_fetched(connection.host, on_board)
             progress.say(f"The partial run is kept: armload show {on_board.name}")

@@ -3,7 +3,8 @@
 build, reach: ``session.session``, once for all runs of a command. A board is reached before
 anything is built, so that what is wrong with it is said at once.
 
-lease, deploy, prepare, launch: ``underway``.
+lease, deploy, prepare, launch: ``underway``, the last three with the functions of ``starting``. The
+other members of a group are brought under way between prepare and launch (``helpers``).
 
 follow, collect, assemble, keep: ``execute``. The last three are ``fetch``, by which runs that
 others have followed, or nobody, are fetched as well.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from armload.analysis.energy import FILE_NAME as POWER_FILE
@@ -24,10 +25,9 @@ from armload.boards.probe import probe
 from armload.core.errors import RunError
 from armload.core.progress import Progress
 from armload.core.workspace import runs_folder
-from armload.deploy.deployment import check_folder, deploy
+from armload.deploy.deployment import check_folder
 from armload.deploy.exit_record import Cut
 from armload.deploy.follow import CutShortError, ProgressUpdate, follow, stop
-from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
 from armload.deploy.retry import patiently
 from armload.engines.engine import Engine
@@ -35,10 +35,11 @@ from armload.engines.job import Job, SweepPoint
 from armload.runs.assemble import new_job
 from armload.runs.fetch import fetch, tell_it_is_fetched
 from armload.runs.footprint import checked_memory
+from armload.runs.helpers import Helpers, helping, spread_over
 from armload.runs.interruption import find_left, stoppable
 from armload.runs.power import idle_power, power_recorded
-from armload.runs.prepare import prepare
-from armload.runs.session import Connection, Foresee, Session, leased_board
+from armload.runs.session import Connection, Foresee, Session, leased_boards
+from armload.runs.starting import put_ready, set_off
 
 Heard = Callable[[str], None]
 """Called with what a program has written, up to now."""
@@ -53,12 +54,16 @@ class Underway:
         folder: of the run there.
         job: the run's, where this command started it.
         idle: what the board's power meter showed before it.
+        helpers: that compute a part of it; none where it was found.
+        helping: ends them with the block, unless it is taken over.
     """
 
     connection: Connection
     folder: PurePosixPath
     job: Job | None = None
     idle: tuple[PowerLine, ...] = ()
+    helpers: Helpers | None = None
+    helping: ExitStack = field(default_factory=ExitStack)
 
     @property
     def was_running(self) -> bool:
@@ -144,12 +149,15 @@ def underway(
     host, board = connection.host, connection.board
     layout = Layout(workdir=board.workdir)
     found = session.found
+    # What a group computes ends with the command that forwards between its members.
+    new = new or session.group is not None
     left = None if new else find_left(connection, engine, progress)
     with ExitStack() as block:
         if left is None:
             check_folder(board, found)
             patiently(lambda: engine.check(host, board, found, progress))
-            lease = block.enter_context(leased_board(session, progress))
+            leases = block.enter_context(leased_boards(session, progress))
+            lease = leases[board.name]
             if lease.waited:
                 left = None if new else find_left(connection, engine, progress)
                 found = found if left else probe(host, board)
@@ -158,39 +166,34 @@ def underway(
             yield Underway(connection=connection, folder=left.folder)
             return
         prediction = None
-        if foresee is not None:
+        spread = spread_over(session, engine, progress)
+        if foresee is not None and spread is None:
             engine = checked_memory(session, engine, found, progress)
             prediction = foresee(found, engine.memory)
-        deployment = deploy(host, board, engine.payload, progress)
-        prepared = prepare(host, board, engine, session.request.state, deployment, progress)
-        upkeep = engine.upkeep(layout)
+        prepared = put_ready(session, engine, progress)
+        helped = block.enter_context(ExitStack())
+        helpers = helped.enter_context(
+            helping(session, engine, spread, prepared.site, leases, progress)
+        )
         # A service waits for requests; a load on it has an idle board of its own.
-        idle = idle_power(connection, progress) if upkeep is None else ()
+        idle = idle_power(connection, progress) if engine.upkeep(layout) is None else ()
         job = new_job(
-            *(engine, board, prepared.site, place),
+            *(engine, session.board, helpers.site, place),
             prediction=prediction,
             subtracts_idle=session.request.subtract_idle,
         )
         folder = layout.run(job.id)
-        block.enter_context(stoppable(connection, folder, job, lease, progress))
-        engine.place_secret(host, layout)
-        with lease.handed_to_run():
-            launch(
-                host,
-                run_folder=folder,
-                argv=job.command,
-                environment=job.environment,
-                trace=True,
-                time_limit_s=engine.time_limit_s,
-                job=job.model_dump_json().encode(),
-                fingerprint=job.fingerprint,
-                lease=lease,
-                uses=prepared.uses,
-                beforehand=prepared.beforehand,
-                program=engine.program(prepared.site),
-                upkeep=upkeep,
-            )
-        yield Underway(connection=connection, folder=folder, job=job, idle=idle)
+        block.enter_context(stoppable(connection, folder, job, lease, progress, helpers.end))
+        set_off(session, engine, prepared, job, folder, lease)
+        helpers.guard(connection, folder)
+        yield Underway(
+            connection=connection,
+            folder=folder,
+            job=job,
+            idle=idle,
+            helpers=helpers,
+            helping=helped,
+        )
 
 
 def execute(
@@ -223,6 +226,8 @@ def execute(
         power = runs_folder() / it.folder.name / POWER_FILE
         with power_recorded(it.connection, power, progress, idle=it.idle):
             cut = it.follow(engine, progress, heard)
+        if it.helpers is not None:
+            it.helpers.end(runs_folder() / it.folder.name, progress)
         run, folder = fetch(
             *(it.connection.host, it.connection.board, it.folder, progress),
             job=it.job,

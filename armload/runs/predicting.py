@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from armload.analysis.compute import Compute
 from armload.analysis.prediction import BoardGives, MeasuredHits, Rate, Streaming, predict
 from armload.analysis.roofline import from_facts
+from armload.analysis.shares import MemberGives
 from armload.analysis.wording.prediction_notes import note
 from armload.analysis.wording.predictions import refusal, remedy, said_beforehand
 from armload.boards.board import Board, LocalReach, VirtualReach
@@ -21,7 +23,8 @@ from armload.engines.completion import PROGRAM, Completion, memory_need
 from armload.engines.engine import MemoryNeed
 from armload.engines.llama_cpp import context_tokens
 from armload.engines.plan import Plan
-from armload.engines.prediction import Prediction, PredictionNote
+from armload.engines.prediction import Expected, MemoryParts, Prediction, PredictionNote
+from armload.engines.spread import Spread
 from armload.engines.weights import BoardMemory
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
@@ -111,6 +114,58 @@ def predict_from_facts(facts: DeclaredSpecs, model: Model, plan: Plan) -> Predic
         else note("memory unknown")
     ]
     return found.model_copy(update={"notes": (*notes, *found.notes)})
+
+
+def predict_group(
+    where: Session,
+    spread: Spread | None,
+    model: Model,
+    plan: Plan,
+    members: Sequence[MemberGives],
+) -> Prediction:
+    """Predict a run on a group, from what is known of each member.
+
+    Args:
+        spread: over the members; none where the model does not fit.
+        members: what each gives.
+
+    Raises:
+        UsageError: the plan does not suit the model.
+    """
+    need, boards = memory_need(plan, model), (where, *where.helpers)
+    memory = [BoardMemory.of(each.found.conditions) for each in boards]
+    taken_bytes = sum(share.memory_bytes for share in spread.shares) if spread else 0
+    beside_bytes = taken_bytes - need.weights_bytes - need.kv_bytes
+    base = Prediction(
+        verdict="fits" if spread else "cannot run",
+        context_tokens=need.context_tokens,
+        prompt_tokens=_prompt_tokens(plan),
+        memory=MemoryParts(
+            weights_bytes=need.weights_bytes,
+            kv_bytes=need.kv_bytes,
+            program_bytes=beside_bytes if spread else len(boards) * need.program_bytes,
+            window_bytes=0,
+            reserve_bytes=sum(each.reserve_bytes for each in memory),
+            available_bytes=sum(each.available_bytes for each in memory),
+        ),
+        notes=(note("group"),),
+    )
+    computes = []
+    for each, its in zip(boards, members, strict=True):
+        rate = _rate(its.memory_bytes_per_s, None)
+        gives = given_by(each.connection.board, each.found.conditions, each.found.rates)
+        gives = gives.model_copy(update={"memory_rate": rate})
+        known = known_compute(each, model, plan)
+        facts = _facts(each.connection.board, each.found)
+        computes.append(known[0] if known else _roofline(facts, model, gives, plan))
+    if spread is None or any(each is None for each in computes):
+        return base
+    whole = sum(share.weights_bytes for share in spread.shares)
+    token_s = Expected.nothing()
+    for compute, share in zip(computes, spread.shares, strict=True):
+        if compute is not None:
+            token_s += compute.token_s * (share.weights_bytes / whole)
+    return base.model_copy(update={"token_s": token_s, "compute": "roofline"})
 
 
 _BEFORE_GUESSES = "That is one pass over the weights; accepted guesses make it several tokens."

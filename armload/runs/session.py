@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
-from armload.boards.board import Board, load_board
+from armload.boards.board import Board, is_group, load_board
 from armload.boards.connect import connect
+from armload.boards.group import Group, load_group
 from armload.boards.host import Host
 from armload.boards.probe import Probe, probe
 from armload.build.binary import Binary
@@ -20,6 +21,7 @@ from armload.deploy.lease import Lease, leased
 from armload.deploy.retry import FIRST_ANSWER_S, Retry, patiently
 from armload.engines.engine import MemoryNeed, Settings
 from armload.engines.prediction import Prediction
+from armload.engines.rpc_server import RPC_SERVER
 from armload.runs.prepare import check_cores, check_state
 from armload.runs.request import Request
 
@@ -72,12 +74,25 @@ class Session:
         connection: to the board.
         found: what the board reported when it was reached, as programs see it.
         binaries: by the names of the programs.
+        group: that the board runs a program for; none for itself alone.
+        helpers: the group's other boards, with the program that computes for this one.
     """
 
     request: Request
     connection: Connection
     found: Probe
     binaries: Mapping[str, Binary]
+    group: Group | None = None
+    helpers: tuple[Session, ...] = ()
+
+    @property
+    def board(self) -> Board:
+        """What runs are said to run on: the board, under its group's name if it has one."""
+        board = self.connection.board
+        if self.group is None:
+            return board
+        known = {"name": self.group.name, "description": self.group.description}
+        return board.model_copy(update={**known, "hardware": "", "labels": ()})
 
 
 @contextmanager
@@ -87,6 +102,7 @@ def session(
     progress: Progress,
     *,
     settings: Sequence[Settings] = (),
+    takes_groups: bool = False,
 ) -> Iterator[Session]:
     """Reach a board, start it when it is a virtual one, and build what is missing.
 
@@ -94,12 +110,14 @@ def session(
         request: where, and from which source.
         programs: of llama.cpp, that are needed; may be none.
         settings: that runs will ask for there.
+        takes_groups: in place of a board, a group may be named: all its members are reached.
 
     Raises:
         UsageError, BoardError: the board does not meet the requirements; nothing was built then.
         ArmloadError: any of its kinds; whatever was done stays done.
     """
-    board = load_board(request.board)
+    group = load_group(request.board) if takes_groups and is_group(request.board) else None
+    board, *others = group.boards if group else (load_board(request.board),)
     if request.subtract_idle and board.power is None:
         progress.say(f"--subtract-idle has no effect: {board.name} has no power meter.")
     target = load_target(board.target)
@@ -112,23 +130,52 @@ def session(
             )
             if not request.on:
                 where.compiler(target)  # a missing one is reported before a board boots
-        connection = stack.enter_context(closing(Connection(board, progress)))
         # Minutes of compiling are no time to learn what the board says at once.
-        found = patiently(lambda: probe(connection.host, board, progress), Retry(FIRST_ANSWER_S))
-        check_state(connection.host, connection.board, request.state, found)
-        for each in settings:
-            check_cores(each, board, found)
+        connection, found = _reached(board, request, settings, stack, progress)
+        reached = [_reached(each, request, (), stack, progress) for each in others]
         binaries = (
             build(target, programs=programs, source=source, workshop=where, progress=progress)
             if programs
             else ()
         )
+        server: Mapping[str, Binary] = {}
+        if group is not None:
+            (one,) = build(
+                target, programs=(RPC_SERVER,), source=source, workshop=where, progress=progress
+            )
+            server = {RPC_SERVER: one}  # whatever an older source calls it
         yield Session(
             request=request,
             connection=connection,
             found=found,
-            binaries=dict(zip(sorted(programs), binaries, strict=True)),  # as they are built
+            # As they are built.
+            binaries={**dict(zip(sorted(programs), binaries, strict=True)), **server},
+            group=group,
+            helpers=tuple(
+                Session(
+                    request=request.model_copy(update={"board": its.board.name}),
+                    connection=its,
+                    found=as_found,
+                    binaries=server,
+                )
+                for its, as_found in reached
+            ),
         )
+
+
+def _reached(
+    board: Board,
+    request: Request,
+    settings: Sequence[Settings],
+    stack: ExitStack,
+    progress: Progress,
+) -> tuple[Connection, Probe]:
+    connection = stack.enter_context(closing(Connection(board, progress)))
+    found = patiently(lambda: probe(connection.host, board, progress), Retry(FIRST_ANSWER_S))
+    check_state(connection.host, board, request.state, found)
+    for each in settings:
+        check_cores(each, board, found)
+    return connection, found
 
 
 def built(request: Request, programs: Sequence[str], progress: Progress) -> Mapping[str, Binary]:
@@ -156,3 +203,18 @@ def leased_board(session: Session, progress: Progress) -> AbstractContextManager
         wait_s=session.request.wait_s,
         beside=connection.beside,
     )
+
+
+@contextmanager
+def leased_boards(session: Session, progress: Progress) -> Iterator[Mapping[str, Lease]]:
+    """Have a board and its helpers to oneself within the block; return their leases by name.
+
+    Every command takes them in the same order, so that no two wait for each other. The errors are
+    those of ``leased``.
+    """
+    boards = {each.connection.board.name: each for each in (session, *session.helpers)}
+    with ExitStack() as stack:
+        yield {
+            name: stack.enter_context(leased_board(boards[name], progress))
+            for name in sorted(boards)
+        }

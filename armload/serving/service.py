@@ -16,6 +16,7 @@ from armload.analysis.run import Run
 from armload.boards.host import Forward
 from armload.core.errors import RunError
 from armload.core.progress import Progress, Silent
+from armload.core.workspace import runs_folder
 from armload.deploy.exit_record import Cut
 from armload.deploy.follow import stop
 from armload.deploy.heartbeat import Attention, note_port
@@ -60,7 +61,7 @@ class Service:
         self._forward: Forward | None = None
         self._ended: tuple[Run, Path] | None = None
         self.run = it.folder.name
-        self.board = it.connection.board.name
+        self.board = it.job.board.name if it.job else it.connection.board.name
         self.model = engine.model.name
         self.plan: ServingPlan = engine.plan
         self.api_key = api_key
@@ -207,6 +208,8 @@ class Service:
         elif condition in ("restart", "gone"):
             cut = "restart"
         host, board = self._connection.host, self._connection.board
+        if self._it.helpers is not None:
+            self._it.helpers.end(runs_folder() / self.run, _SILENT)
         return fetch_once(host, board, self._it.folder, _SILENT, job=self._it.job, cut=cut)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from armload.boards.board import load_board
+from armload.boards.board import is_group
 from armload.boards.forward import listening_on
+from armload.boards.naming import boards_called
 from armload.boards.probe import Probe
-from armload.core.errors import ConnectError
+from armload.core.errors import ConnectError, UsageError
 from armload.core.progress import Progress
 from armload.engines.engine import MemoryNeed, Settings
 from armload.engines.plan import Plan
@@ -55,12 +56,17 @@ def served(
             raised by ``Service.check``.
         ArmloadError: any of its kinds.
     """
-    board = load_board(request.board)
-    listening_on(port, board.name).close()  # a port that is taken is reported before minutes pass
+    (board,) = boards_called([request.board])
+    if detach and is_group(board):
+        raise UsageError(
+            f"--detach: {board} is a group of boards, which this command keeps connected.",
+            "Omit --detach, and let the command run.",
+        )
+    listening_on(port, board).close()  # a port that is taken is reported before minutes pass
     model = model_called(model_name, progress)
     settings = [Settings(cpus=plan.cpus, threads=plan.threads)] if plan else []
     with (
-        session(request, (SERVER,), progress, settings=settings) as where,
+        session(request, (SERVER,), progress, settings=settings, takes_groups=True) as where,
         served_there(
             *(where, model, plan, progress),
             new=request.new,
@@ -97,6 +103,7 @@ def served_there(
         with ExitStack() as reaching:
             foresee = _foresight(where, engine, progress)
             it = reaching.enter_context(underway(where, engine, progress, new=new, foresee=foresee))
+            stack.push(it.helping.pop_all())
             if it.was_running:
                 key = key_on_board(connection.host, connection.board.workdir)
             boot_id = where.found.conditions.boot_id

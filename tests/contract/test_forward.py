@@ -14,12 +14,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from armload.boards import ports
 from armload.boards.adb import AdbHost
 from armload.boards.device import DeviceHost
 from armload.boards.host import Host
 from armload.boards.local import LocalHost
 from armload.boards.ssh import SshHost
 from armload.boards.virtual.process import free_port
+from armload.core.errors import BoardError
 from tests.contract.conftest import KINDS, reached
 from tests.faults import end_sessions
 from tests.services import (
@@ -190,6 +192,36 @@ def test_nothing_but_the_loopback_listens_and_nothing_is_left_in_the_end(host: H
         ).stdout.strip()
     elif isinstance(host, DeviceHost):
         assert not list(Path(host._tool._program).parent.glob("rule-*"))
+
+
+def test_programs_on_the_board_reach_a_port_of_this_machine(host: Host) -> None:
+    host.close()
+    before = resources()
+    data = os.urandom(2_000_000)
+    with service(Digest) as port:
+        if isinstance(host, DeviceHost):
+            with pytest.raises(BoardError, match="cannot reach ports of this machine") as caught:
+                host.reverse_forwarded(port)
+            assert caught.value.remedy == "Reach it by SSH."
+            return
+        with host.reverse_forwarded(port) as there:
+            for _ in range(2):
+                with client(there) as line:
+                    assert exchanged(line, data) == hashlib.sha256(data).hexdigest().encode()
+            assert ports.is_listening(host, there)
+            if not isinstance(host, LocalHost):
+                assert not is_listening(there, "127.0.0.2")
+        if not isinstance(host, LocalHost):
+            wait_until(lambda: not ports.is_listening(host, there), within_s=10)
+        host.close()
+    wait_until(lambda: resources() <= before, within_s=10)
+
+
+def test_a_free_port_of_the_board_is_one_that_nothing_listens_on(host: Host) -> None:
+    port = ports.free_port(host)
+    assert not ports.is_listening(host, port)
+    with service(Echo, port):
+        assert ports.is_listening(host, port)
 
 
 def resources() -> set[object]:

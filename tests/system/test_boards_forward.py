@@ -51,7 +51,8 @@ def children() -> list[str]:
     [
         pytest.param(lambda folder: openssh(folder, extra="AllowTcpForwarding no\n"), id="openssh"),
         pytest.param(
-            lambda folder: dropbear(folder, shell="mksh", tools="toybox", extra="-j"), id="dropbear"
+            lambda folder: dropbear(folder, shell="mksh", tools="toybox", extra="-j -k"),
+            id="dropbear",
         ),
     ],
 )
@@ -69,6 +70,11 @@ def test_a_server_that_forbids_forwarding_is_told_before_anything_listens(
                 pass
             assert "AllowTcpForwarding yes" in caught.value.remedy
             assert "-j" in caught.value.remedy
+        with (
+            pytest.raises(BoardError, match="SSH server forbids port forwarding"),
+            host.reverse_forwarded(free_port()),
+        ):
+            pass
         way = way_of(host)
         assert way.chosen == "none"
         assert "forbids port forwarding" in way.reason

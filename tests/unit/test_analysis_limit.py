@@ -8,6 +8,7 @@ from armload.analysis.limit import find_limit
 from armload.analysis.limit_figures import (
     BandwidthLimit,
     ComputeLimit,
+    GroupLimit,
     IdleThreads,
     LimitFigures,
     NothingDecoded,
@@ -15,7 +16,9 @@ from armload.analysis.limit_figures import (
     StorageReads,
     UnknownBandwidth,
 )
+from armload.analysis.wording import limits
 from armload.engines.job import BoardRecord, ModelRecord, RateKind
+from armload.engines.spread import Share, Spread
 from armload.engines.trace import Step
 from tests.unit.samples import (
     board_record,
@@ -32,6 +35,7 @@ def limit_of(
     board: BoardRecord | None = None,
     available: int = 1_800_000_000,
     cpus: str | None = None,
+    spread: Spread | None = None,
 ) -> LimitFigures:
     return find_limit(
         steps,
@@ -40,6 +44,7 @@ def limit_of(
         board=board or board_record(),
         before=conditions(available=available),
         cpus=cpus,
+        spread=spread,
     )
 
 
@@ -194,3 +199,37 @@ def test_threads_that_wait_are_told_from_threads_that_work() -> None:
 
 def test_a_run_without_tokens_has_no_limit() -> None:
     assert limit_of([]) == NothingDecoded(lacking="tokens")
+
+
+def spread(*weights_bytes: int) -> Spread:
+    shares = [
+        Share(board=name, layers=4, weights_bytes=each, memory_bytes=2 * each)
+        for name, each in zip("abc", weights_bytes, strict=False)
+    ]
+    return Spread(split="layer", shares=tuple(shares))
+
+
+def test_of_a_group_it_is_told_who_computed_and_whether_the_first_alone_would_be_faster() -> None:
+    steps = [step(n, duration_s=0.1, busy_threads=0.4, involuntary_switches=40) for n in range(9)]
+    limit = limit_of(steps, spread=spread(100, 200, 100))
+    assert isinstance(limit, GroupLimit)
+    assert (limit.first, limit.others) == ("a", ("b", "c"))
+    assert (limit.token_s, limit.own_s) == pytest.approx((0.1, 0.02))
+    assert limit.alone_s == pytest.approx(0.08)
+    found = limits.limit(limit)
+    assert "of 0.1 s per token, a computed for 0.02 s and waited 0.08 s for b and c" in (
+        found.sentence
+    )
+    assert "The model fits on a alone" in found.advice
+
+
+def test_of_a_group_whose_model_exceeds_the_first_nothing_is_said_of_it_alone() -> None:
+    steps = [step(n, duration_s=0.1, busy_threads=0.4) for n in range(9)]
+    limit = limit_of(steps, available=1_000_000, spread=spread(100, 300))
+    assert isinstance(limit, GroupLimit)
+    assert limit.alone_s is None
+    assert "'listen'" in limits.limit(limit).advice
+    busy = [step(n, duration_s=0.1, busy_threads=1.4) for n in range(9)]
+    slower_alone = limit_of(busy, spread=spread(100, 300))
+    assert isinstance(slower_alone, GroupLimit)
+    assert limits.limit(slower_alone).advice == ""

@@ -29,6 +29,7 @@ from armload.deploy.exit_reason import Exit
 from armload.engines.job import Watched
 from armload.engines.output import Output
 from armload.engines.plan import Plan
+from armload.engines.spread import Spread
 from armload.engines.trace import Step, Trace
 from armload.runs.reference import keep_reference, read_departure
 from tests.unit.findings import USE_MORE
@@ -55,6 +56,7 @@ def reasons(
     swap_after: int = 0,
     full: bool = False,
     header: Trace | None = None,
+    spread: Spread | None = None,
 ) -> list[Figures]:
     return judge(
         quick_run().model_copy(
@@ -62,6 +64,7 @@ def reasons(
                 "plan": Plan(n_predict=n_predict),
                 "board": board_record(),
                 "before": conditions(),
+                "spread": spread,
             }
         ),
         Output(header=header or trace(), steps=steps, text=text),
@@ -211,6 +214,9 @@ def test_a_run_whose_threads_were_preempted_is_not_valid() -> None:
     assert isinstance(reason, Contended)
     assert (reason.threads, reason.switches, reason.per) == (2, 40, "token")
     assert reason.busy_share == pytest.approx(0.47)
+    # The threads of a group's first member wait for the others.
+    group = Spread(split="layer", shares=())
+    assert reasons((prompt, *steps), n_predict=21, spread=group) == []
 
 
 def test_threads_that_wait_for_storage_are_not_called_preempted() -> None:

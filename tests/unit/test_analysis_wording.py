@@ -10,6 +10,7 @@ from armload.analysis.findings import Figures
 from armload.analysis.limit_figures import (
     BandwidthLimit,
     ComputeLimit,
+    GroupLimit,
     IdleThreads,
     LimitFigures,
     NothingDecoded,
@@ -200,6 +201,22 @@ LIMITS: tuple[tuple[LimitFigures, str, str], ...] = (
             "storage; memory and compute limits can be told apart only for armload's own engine."
         ),
         "Try more threads if the program has an option for it.",
+    ),
+    (
+        GroupLimit(first="a", others=("b", "c"), token_s=0.5, own_s=0.1, alone_s=0.3),
+        (
+            "Spread over a group: of 0.5 s per token, a computed for 0.1 s and waited 0.4 s for b "
+            "and c and the connections between them."
+        ),
+        "The model fits on a alone, where a token should take about 0.3 s.",
+    ),
+    (
+        GroupLimit(first="a", others=("b", "c"), token_s=0.5, own_s=0.2, alone_s=0.6),
+        (
+            "Spread over a group: of 0.5 s per token, a computed for 0.2 s and waited 0.3 s for b "
+            "and c and the connections between them."
+        ),
+        "",
     ),
     (
         NothingDecoded(lacking="trace"),

@@ -11,6 +11,7 @@ from armload.analysis.limit import (
 from armload.analysis.limit_figures import (
     BandwidthLimit,
     ComputeLimit,
+    GroupLimit,
     IdleThreads,
     LimitFigures,
     NothingDecoded,
@@ -61,6 +62,8 @@ def limit(found: LimitFigures) -> Limit:
             has_idle_cores = found.busy_cores < BUSY_FROM * found.cores
             advice = "Try more threads if the program has an option for it."
             advice = advice if has_idle_cores else ""
+        case GroupLimit():
+            sentence, advice = _group(found)
     return Limit(cause=found.cause, figures=found, sentence=sentence, advice=advice)
 
 
@@ -159,6 +162,27 @@ def _idle(found: IdleThreads) -> tuple[str, str]:
             "involuntary context switches per token)."
         ),
         f"Check for other programs on the board{fewer}.",
+    )
+
+
+def _group(found: GroupLimit) -> tuple[str, str]:
+    waiting_s = found.token_s - found.own_s
+    sentence = (
+        f"Spread over a group: of {found.token_s:.2g} s per token, {found.first} computed for "
+        f"{found.own_s:.2g} s and waited {waiting_s:.2g} s for {' and '.join(found.others)} and "
+        "the connections between them."
+    )
+    if found.alone_s is not None and found.alone_s < found.token_s:
+        return sentence, (
+            f"The model fits on {found.first} alone, where a token should take about "
+            f"{found.alone_s:.2g} s."
+        )
+    slower = found.own_s < waiting_s / len(found.others)
+    return sentence, (
+        "If the network is slow, set 'listen' in the group's file: the members then reach each "
+        "other directly."
+        if slower
+        else ""
     )
 
 

@@ -55,3 +55,9 @@ def _sentence(kind: PredictionNoteKind, subject: str, reason: str) -> str:
                 "The size of this architecture's KV cache is only known to be this large or "
                 "larger, so the run is not refused; it may not fit."
             )
+        case "group":
+            return (
+                "The time of a group is what its members compute, without the connections between "
+                "them. Loading is not predicted: each member stores its part after the first run, "
+                "which transfers it."
+            )

@@ -29,7 +29,8 @@ def list_boards(options: OutputOptions) -> None:
 
     Example: armload board.list
     """
-    from armload.boards.board import Board, load_board
+    from armload.boards.board import Board, is_group, load_board
+    from armload.boards.group import load_group
     from armload.cli import terminal
     from armload.cli.streams import show_document
     from armload.core.errors import ArmloadError
@@ -40,7 +41,11 @@ def list_boards(options: OutputOptions) -> None:
     boards = []
     for name in data_names("boards"):
         try:
-            boards.append(load_board(name))
+            if is_group(name):
+                members = ", ".join(load_group(name).members)
+                terminal.progress().say(f"{name} is a group: {members}.")
+            else:
+                boards.append(load_board(name))
         except ArmloadError as error:
             terminal.progress().say(f"skipped: {error}")
     if options.as_json:

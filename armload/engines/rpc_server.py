@@ -1,0 +1,111 @@
+"""ggml's RPC server: a board that computes a part of a model for another one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from armload.boards.board import Board
+from armload.boards.host import Host
+from armload.boards.probe import Probe
+from armload.build.binary import Binary
+from armload.core.ids import fingerprint_of
+from armload.core.progress import Progress
+from armload.core.values import Value
+from armload.deploy.deployment import check_fit
+from armload.deploy.launch import ServiceOptions
+from armload.deploy.layout import Layout
+from armload.deploy.payload import Payload
+from armload.engines.engine import Engine, RunContext, Settings
+from armload.engines.job import Job, ModelRecord, RunSpec
+from armload.engines.model_program import binary_record
+from armload.engines.output import Output
+from armload.engines.plan import LONGEST_RUN_S, cpu_numbers
+
+RPC_SERVER = "ggml-rpc-server"
+"""The program; older releases call it ``rpc-server``."""
+
+
+class RpcServerPlan(Value):
+    """How a server is started.
+
+    Attributes:
+        address, port: that it listens on.
+        threads: none for all cores that it may use.
+    """
+
+    address: str
+    port: int
+    threads: int | None = None
+
+
+class RpcServer(Engine):
+    """A server that keeps the tensors that it receives on the board's storage.
+
+    Args:
+        binary: of ``RPC_SERVER``, built for the board's target.
+    """
+
+    name = RPC_SERVER
+
+    def __init__(self, plan: RpcServerPlan, binary: Binary) -> None:
+        self.plan = plan
+        self._binary = binary
+
+    @property
+    def fingerprint(self) -> str:
+        """A checksum over plan and program."""
+        return fingerprint_of((self.plan.model_dump_json(), self._binary.sha256))
+
+    @property
+    def subject(self) -> RunSpec:
+        """The plan and the program; it gets to know no model's name."""
+        return RunSpec(
+            arguments=self.plan.model_dump(mode="json"),
+            binary=binary_record(self._binary),
+            model=ModelRecord(name="", sha256="", size_bytes=None),
+        )
+
+    @property
+    def payload(self) -> tuple[Payload, ...]:
+        """The program."""
+        binary = self._binary
+        return (Payload.of_file(binary.path, sha256=binary.sha256, executable=True),)
+
+    @property
+    def time_limit_s(self) -> float:
+        """As long as a shell can count: it is stopped."""
+        return LONGEST_RUN_S
+
+    @property
+    def settings(self) -> Settings:
+        """On the fast cores of a board with two kinds."""
+        return Settings(threads=self.plan.threads, prefers_fast=True)
+
+    def upkeep(self, layout: Layout) -> ServiceOptions:
+        """End it when nobody attends it."""
+        del layout
+        return ServiceOptions(keeps_board=False)
+
+    def check(self, host: Host, board: Board, found: Probe, progress: Progress) -> None:
+        """Refuse a board whose CPU lacks what the program uses."""
+        del progress
+        check_fit(board, self._binary, found, emulated=bool(host.launcher))
+
+    def command(self, site: RunContext) -> tuple[str, ...]:
+        """Return the words that start it there."""
+        program = self.payload[0].items(site.layout)[0].remote
+        cores = len(cpu_numbers(site.cores)) if site.cores else site.found.cores
+        words = [str(program), "-H", self.plan.address, "-p", str(self.plan.port)]
+        words += ["-t", str(self.plan.threads or cores), "-c"]
+        return (*site.launcher, *words)
+
+    def environment(self, site: RunContext) -> Mapping[str, str]:
+        """Keep its tensors where ``clean`` finds them."""
+        return {"LLAMA_CACHE": str(site.layout.rpc_tensors.parent)}
+
+    @staticmethod
+    def read(job: Job, folder: Path) -> Output:
+        """Read nothing: it says nothing of what it computes."""
+        del job, folder
+        return Output()

@@ -1,0 +1,355 @@
+"""The other members of a group: each computes its part of a model while a run lasts."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
+from ipaddress import IPv4Network
+from pathlib import Path, PurePosixPath
+
+from armload.analysis.shares import MemberGives, layer_sizes, spread
+from armload.boards.forward import LOOPBACK, LocalTunnel, Proxy, relayed
+from armload.boards.group import address_in
+from armload.boards.host import Host
+from armload.boards.ports import free_port, is_listening
+from armload.core.errors import ArmloadError, BoardError, RunError, UsageError
+from armload.core.files import write_whole
+from armload.core.progress import Progress
+from armload.core.shell import join
+from armload.deploy.clean import delete_folders
+from armload.deploy.collect import collect
+from armload.deploy.exit_record import CUT_FILE
+from armload.deploy.follow import stop
+from armload.deploy.heartbeat import Attention, attend
+from armload.deploy.layout import Layout
+from armload.deploy.lease import Lease
+from armload.deploy.rates import measured_rates
+from armload.deploy.retry import patiently
+from armload.engines.engine import Engine, RunContext
+from armload.engines.job import JOB_FILE, Job
+from armload.engines.rpc_server import RPC_SERVER, RpcServer, RpcServerPlan
+from armload.engines.spread import Spread
+from armload.engines.weights import BoardMemory
+from armload.runs.assemble import new_job
+from armload.runs.members import LINK_FILE, Link, member_folder
+from armload.runs.session import Connection, Session
+from armload.runs.starting import put_ready, set_off
+
+_ATTEND_EVERY_S = 4.0
+_UNREACHABLE_AFTER_S = 30.0
+_LISTENS_WITHIN_S = 60.0
+_LOOK_EVERY_S = 0.2
+
+_CUTS: Mapping[str, bytes] = {"lost": b"lost", "restart": b"restart", "gone": b"restart"}
+"""What a server's condition says of one that left no exit status."""
+
+
+def spread_over(session: Session, engine: Engine, progress: Progress) -> Spread | None:
+    """Divide an engine's model between a group's members; return none for a board by itself.
+
+    The caller has the boards to itself.
+
+    Raises:
+        UsageError: the engine does not run on groups.
+        BoardError: the model does not fit.
+        ConnectError: a member does not answer.
+    """
+    wanted, need = engine.spreadable, engine.memory
+    if session.group is None:
+        if wanted is not None and wanted.split is not None:
+            raise UsageError(
+                f"--split {wanted.split}: {session.board.name} is a single board.",
+                "Omit --split, or name a group of boards.",
+            )
+        return None
+    if wanted is None or need is None:
+        raise UsageError(
+            f"{session.group.name} is a group of boards, on which {engine.name} cannot run.",
+            "Name one of its members.",
+        )
+    found = spread(
+        given(session, progress), layer_sizes(wanted.model), need, wanted.split or "layer"
+    )
+    return found.model_copy(update={"is_direct": session.group.listen is not None})
+
+
+def given(session: Session, progress: Progress) -> list[MemberGives]:
+    """Return what the members of a group give, the first of them first; rates are measured.
+
+    Raises:
+        ConnectError: a member does not answer.
+    """
+    return [_gives(each, progress) for each in (session, *session.helpers)]
+
+
+def _gives(member: Session, progress: Progress) -> MemberGives:
+    connection, found = member.connection, member.found
+    rates = measured_rates(connection.host, connection.board, found, progress)
+    memory = BoardMemory.of(found.conditions)
+    return MemberGives(
+        board=connection.board.name,
+        free_bytes=memory.available_bytes - memory.reserve_bytes,
+        memory_bytes_per_s=rates.memory_bytes_per_s or connection.board.facts.memory_bytes_per_s,
+    )
+
+
+class Helpers:
+    """The servers on the other members, as long as they run.
+
+    Attributes:
+        site: the first member, with the servers as it reaches them.
+    """
+
+    def __init__(self, site: RunContext, servers: list[Server]) -> None:
+        self.site = site
+        self._servers = servers
+
+    def guard(self, connection: Connection, folder: PurePosixPath) -> None:
+        """End a run on the first member as soon as a server has ended, or its board is away.
+
+        The program may not notice by itself that the power of another board has failed.
+        """
+
+        def end() -> None:
+            with suppress(ArmloadError), closing(connection.beside()) as beside:
+                stop(beside, folder)
+
+        for server in self._servers:
+            server.when_lost(end)
+
+    def end(self, local: Path, progress: Progress) -> None:
+        """Stop the servers, and keep what they left in the folder of the run that they helped."""
+        for server in self._servers:
+            server.end(local, progress)
+
+
+@contextmanager
+def helping(
+    session: Session,
+    engine: Engine,
+    spread: Spread | None,
+    site: RunContext,
+    leases: Mapping[str, Lease],
+    progress: Progress,
+) -> Iterator[Helpers]:
+    """Start a server on each of a board's helpers, and stop them with the block.
+
+    Args:
+        spread: as ``spread_over`` gives it.
+        site: the board itself, ready for the engine.
+        leases: of all the boards, by name.
+
+    Raises:
+        RunError: a server ended before it listened.
+        BoardError: a board forbids what the connection needs, or has no address in the network.
+        ArmloadError: as for any run.
+    """
+    with ExitStack() as stack:
+        servers: list[Server] = []
+        endpoints = []
+        # For a part of every layer, the board itself needs a server, too, beside its program.
+        own = (session,) if spread is not None and spread.split == "tensor" else ()
+        for member in (*own, *session.helpers):
+            lease = None if member is session else leases[member.connection.board.name]
+            server = _started(session, member, engine, lease, progress)
+            stack.callback(server.end, None, progress)
+            servers.append(server)
+            server.wait()
+            endpoints.append(_endpoint(session, server, stack))
+        if spread is not None:
+            _tell(session, spread, progress)
+        yield Helpers(
+            site.model_copy(update={"spread": spread, "servers": tuple(endpoints)}), servers
+        )
+
+
+def _started(
+    session: Session, helper: Session, engine: Engine, lease: Lease | None, progress: Progress
+) -> Server:
+    host, board = helper.connection.host, helper.connection.board
+    listen = session.group.listen if session.group is not None and helper is not session else None
+    address = LOOPBACK if listen is None else _own_address(host, listen)
+    asked = engine.spreadable.threads if engine.spreadable else None
+    threads = asked if asked is not None and asked <= helper.found.cores else None
+    plan = RpcServerPlan(address=address, port=free_port(host), threads=threads)
+    server = RpcServer(plan, helper.binaries[RPC_SERVER])
+    server.check(host, board, helper.found, progress)
+    prepared = put_ready(helper, server, progress)
+    layout = Layout(workdir=board.workdir)
+    prepared = prepared.model_copy(update={"uses": (*prepared.uses, layout.rpc_tensors)})
+    job = new_job(server, board, prepared.site)
+    folder = layout.run(job.id)
+    set_off(helper, server, prepared, job, folder, lease)
+    return Server(helper.connection, plan, job, folder)
+
+
+def _own_address(host: Host, network: IPv4Network) -> str:
+    found = address_in(network, host.run("cat /proc/net/fib_trie").text)
+    if found is None:
+        raise BoardError(
+            f"{host.name}: it has no address in {network}, where its RPC server is to listen.",
+            "Correct 'listen' in the group's file, or remove it: armload then forwards.",
+        )
+    return str(found)
+
+
+def _endpoint(session: Session, server: Server, stack: ExitStack) -> str:
+    """Return where the first member reaches a server, for as long as a stack is open."""
+    plan = server.plan
+    if plan.address != LOOPBACK or server.connection is session.connection:
+        return f"{plan.address}:{plan.port}"
+    to_server = stack.enter_context(closing(server.connection.beside()))
+    forward = stack.enter_context(to_server.forwarded(plan.port))
+    counting = stack.enter_context(
+        relayed(lambda: LocalTunnel(forward.port), server.connection.board.name)
+    )
+    server.link = counting
+    here = stack.enter_context(closing(session.connection.beside()))
+    return f"{LOOPBACK}:{stack.enter_context(here.reverse_forwarded(counting.port))}"
+
+
+def _tell(session: Session, spread: Spread, progress: Progress) -> None:
+    parts = ", ".join(f"{share.board} {share.layers}" for share in spread.shares)
+    progress.say(
+        f"{session.board.name}: layers are divided by memory and speed: {parts}."
+        if spread.split == "layer"
+        else f"{session.board.name}: every layer is computed by all members."
+    )
+    if spread.is_direct:
+        progress.say(
+            "The members reach each other directly. Until the run ends, everybody in their network "
+            "can use ggml's RPC servers, which have no authentication."
+        )
+    else:
+        progress.say(
+            "This machine forwards between the members: the run fails if it loses one of them."
+        )
+
+
+class Server:
+    """An RPC server on a board, which ends when this does not ask for it any more.
+
+    Attributes:
+        connection: to its board.
+        plan: how it listens.
+        link: what its clients' bytes pass through; none where they do not pass this machine.
+    """
+
+    def __init__(
+        self, connection: Connection, plan: RpcServerPlan, job: Job, folder: PurePosixPath
+    ) -> None:
+        self.connection = connection
+        self.plan = plan
+        self.link: Proxy | None = None
+        self._job = job
+        self._folder = folder
+        self._lost: Callable[[], None] | None = None
+        self._is_lost = False
+        self._is_away = False
+        self._ended = threading.Event()
+        self._changing = threading.Lock()
+        self._attendant = threading.Thread(target=self._attend, daemon=True)
+        self._attendant.start()
+
+    def wait(self) -> None:
+        """Wait until it listens.
+
+        Raises:
+            RunError: it ended first, or does not.
+            ConnectError: its board does not answer.
+        """
+        host, name = self.connection.host, self.connection.board.name
+        until_s = time.monotonic() + _LISTENS_WITHIN_S
+        while time.monotonic() < until_s:
+            if patiently(lambda: is_listening(host, self.plan.port)):
+                return
+            now = patiently(lambda: attend(host, self._folder))
+            if now.condition != "running":
+                last = host.run(
+                    f"cat {join([self._folder / 'stderr', self._folder / 'stdout'])}"
+                ).text
+                said = last.strip().splitlines()[-1:] or ["it gave no reason"]
+                raise RunError(f"{name}: {RPC_SERVER} ended before it listened: {said[0]}")
+            time.sleep(_LOOK_EVERY_S)
+        raise RunError(
+            f"{name}: {RPC_SERVER} does not listen on {self.plan.address}:{self.plan.port}."
+        )
+
+    def when_lost(self, lost: Callable[[], None]) -> None:
+        """Call a function as soon as it has ended by itself, or its board is away."""
+        with self._changing:
+            self._lost = lost
+            if not self._is_lost:
+                return
+        lost()
+
+    def end(self, local: Path | None, progress: Progress) -> None:
+        """Stop it, and keep what it left; what was ended before is left alone.
+
+        Args:
+            local: the folder of the run that it helped; none keeps nothing.
+        """
+        if self._ended.is_set():
+            return
+        self._ended.set()
+        self._attendant.join()
+        host, name = self.connection.host, self.connection.board.name
+        folder = member_folder(local, name) if local else None
+        try:
+            if folder is not None:
+                self._note(folder)
+            now = _asked(host, self._folder, is_away=self._is_away)
+            if now.condition == "running":
+                stop(host, self._folder, finished=True)
+            if folder is not None:
+                collect(host, self._folder, folder)
+                if now.condition in _CUTS:
+                    write_whole(folder / CUT_FILE, _CUTS[now.condition])
+            delete_folders(host, [self._folder])
+        except (ArmloadError, OSError) as error:
+            progress.say(f"{error} If {RPC_SERVER} still runs on {name}, it ends within a minute.")
+
+    def _note(self, folder: Path) -> None:
+        write_whole(folder / JOB_FILE, self._job.model_dump_json(indent=1).encode())
+        if self.link is not None:
+            link = Link(sent_bytes=self.link.sent_bytes, received_bytes=self.link.received_bytes)
+            write_whole(folder / LINK_FILE, link.model_dump_json().encode())
+
+    def _attend(self) -> None:
+        heard_s = time.monotonic()
+        host: Host | None = None
+        try:
+            while not self._ended.wait(_ATTEND_EVERY_S):
+                try:
+                    host = host or self.connection.beside()
+                    now = attend(host, self._folder)
+                except ArmloadError:
+                    if time.monotonic() - heard_s < _UNREACHABLE_AFTER_S:
+                        continue
+                    self._is_away = True
+                else:
+                    heard_s = time.monotonic()
+                    if now.condition == "running":
+                        continue
+                with self._changing:
+                    self._is_lost = True
+                    lost = self._lost
+                if lost is not None:
+                    lost()
+                return
+        finally:
+            if host is not None:
+                host.close()
+
+
+def _asked(host: Host, folder: PurePosixPath, *, is_away: bool) -> Attention:
+    """Ask how a server is; of a board that was away for long, only once.
+
+    Raises:
+        ConnectError: the board does not answer.
+    """
+    if is_away:
+        return attend(host, folder, look_only=True)
+    return patiently(lambda: attend(host, folder, look_only=True))

@@ -1,0 +1,247 @@
+"""One model over two boards, which here are this machine twice."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from contextlib import ExitStack
+from pathlib import Path
+
+import psutil
+import pytest
+
+import armload.runs.session
+from armload.bench.single import bench
+from armload.boards.board import SshAddress
+from armload.boards.group import PRIVATE, address_in
+from armload.boards.ssh import SshHost
+from armload.core.errors import BoardError, RunError, UsageError
+from armload.core.progress import Silent
+from armload.engines.plan import Plan
+from armload.runs.request import Request
+from tests.person import Person
+from tests.servers import openssh
+from tests.services import is_listening
+from tests.system.serving import in_place_of, serving
+from tests.waiting import wait_until
+
+STORIES = Path(__file__).parents[3] / "shared" / "data" / "stories260K.gguf"
+pytestmark = [
+    pytest.mark.build,
+    pytest.mark.skipif(not STORIES.is_file(), reason=f"{STORIES.name} is not there"),
+]
+
+LAUNCHER = ("qemu-aarch64", "-cpu", "cortex-a76")
+MODEL = ("--model", str(STORIES))
+
+
+@pytest.fixture(scope="module")
+def ann(tmp_path_factory: pytest.TempPathFactory) -> Person:
+    person = Person(tmp_path_factory.mktemp("ann"))
+    person.environment["XDG_STATE_HOME"] = str(person.folder / "state")
+    for name in ("one", "two"):
+        person.add_emulated(name)
+    person.add_board("both", "members: [two, one]\n")
+    return person
+
+
+def servers(person: Person) -> list[psutil.Process]:
+    """Return the RPC servers that run in a person's folder."""
+    return [
+        each
+        for each in psutil.process_iter(["cmdline"])
+        if any(
+            word.startswith(str(person.folder)) and word.endswith("/ggml-rpc-server")
+            for word in each.info["cmdline"] or ()
+        )
+    ]
+
+
+def test_a_group_writes_what_one_board_writes_and_leaves_nothing_running(ann: Person) -> None:
+    alone = ann.benches(*MODEL, "-n", "24", board="one")
+    run = ann.benches(*MODEL, "-n", "24", board="both")
+    assert run["text"] == alone["text"]
+    assert run["exit"]["meaning"] == "done"
+    assert run["board"]["name"] == "both"
+    assert [share["board"] for share in run["spread"]["shares"]] == ["two", "one"]
+    assert sum(share["layers"] for share in run["spread"]["shares"]) == 5
+    assert len(run["steps"]) == len(alone["steps"])
+    (other,) = run["members"]
+    assert other["board"]["name"] == "one"
+    assert other["exit"]["kind"] == "done"
+    assert other["memory"]["max_rss_bytes"] > 1_000_000
+    assert other["sent_bytes"] > other["received_bytes"] > 24 * 512 * 4
+    assert not servers(ann)
+    for name in ("one", "two"):
+        assert not list((ann.folder / f"{name}-board" / "lease").glob("*.*.*"))
+    ann.types("pull", "--board", "one")
+    assert len(list(ann.runs.glob("*/run.json"))) == 2
+
+
+def test_a_part_of_every_layer_gives_the_same_text(ann: Person) -> None:
+    alone = ann.benches(*MODEL, "-n", "16", board="one")
+    run = ann.benches(*MODEL, "-n", "16", "--split", "tensor", board="both")
+    assert run["text"] == alone["text"]
+    assert run["exit"]["kind"] == "done"
+    assert run["spread"]["split"] == "tensor"
+    assert [member["board"]["name"] for member in run["members"]] == ["two", "one"]
+    assert not servers(ann)
+
+
+def test_a_single_board_cannot_split_a_model(ann: Person) -> None:
+    words = ("--board", "one", *MODEL, "--split", "layer", "--repeats", "1")
+    done = ann.types("bench", *words, status=UsageError.exit_status)
+    assert "--split layer: one is a single board." in done.stderr
+
+
+ONE_QUESTION = ("--task", "word-problems", "--limit", "1", "--budget", "24", "--threads", "1")
+
+
+def test_a_group_answers_a_questionnaire_as_one_board_does(ann: Person) -> None:
+    graded = []
+    for board in ("one", "both"):
+        words = ("--board", board, "--model", "word-problems:Q8_0", *ONE_QUESTION)
+        ann.types("eval", *words)
+        path = max(ann.folder.glob("evaluations/*/answers-*.jsonl"))
+        graded.append([json.loads(line)["text"] for line in path.read_text().splitlines()])
+    assert graded[0] == graded[1] != []
+    assert not servers(ann)
+
+
+def test_a_group_serves_until_ctrl_c_and_cannot_be_left_alone(ann: Person) -> None:
+    small = ("--model", "word-problems:Q8_0", "--threads", "1", "--slots", "1", "--context", "256")
+    with serving(ann, *small, board="both") as service:
+        assert service.about["board"] == "both"
+        assert service.complete("Ann has 3 apples.", 8)["usage"]["completion_tokens"] == 8
+        assert len(servers(ann)) == 1
+        service.process.send_signal(signal.SIGINT)
+        service.ends(0)
+    run = json.loads((ann.runs / service.about["run"] / "run.json").read_text())
+    assert run["exit"]["kind"] == "done"
+    assert run["members"][0]["sent_bytes"] > 100_000
+    assert not servers(ann)
+    done = ann.types("serve", "--board", "both", *small, "--detach", status=UsageError.exit_status)
+    assert "--detach: both is a group of boards" in done.stderr
+
+
+def test_fit_says_how_a_group_would_divide_a_model(ann: Person) -> None:
+    found = json.loads(ann.types("fit", "--board", "both", *MODEL, "--json").stdout)
+    (model,) = found["models"]
+    assert found["board"] == "both"
+    assert model["prediction"]["verdict"] == "fits"
+    assert "Layers: two 3, one 2." in model["sentence"]
+    assert [note["kind"] for note in model["prediction"]["notes"]] == ["group"]
+
+
+def test_what_does_not_fit_on_a_group_is_said_and_not_begun(ann: Person) -> None:
+    words = ("--board", "both", "--model", "like:qwen3.5-35b-a3b:F16")
+    found = json.loads(ann.types("fit", *words, "--json").stdout)
+    assert found["models"][0]["prediction"]["verdict"] == "cannot run"
+    assert "exceeds what is free: two " in found["models"][0]["sentence"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("board.probe",),
+        ("deploy", *MODEL),
+        ("pull",),
+        ("serve.list",),
+        ("tune", *MODEL),
+        ("watch", "--", "true"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_verbs_that_do_not_take_groups_say_so(ann: Person, words: tuple[str, ...]) -> None:
+    rest = words[1:]
+    done = ann.types(words[0], "--board", "both", *rest, status=UsageError.exit_status)
+    assert "both is a group of boards, and this command takes only single boards." in done.stderr
+
+
+class EmulatedSsh(SshHost):
+    """This machine behind SSH, running programs for ARM."""
+
+    @property
+    def launcher(self) -> tuple[str, ...]:
+        return LAUNCHER
+
+
+def test_members_that_are_reached_by_ssh_write_the_same_and_no_port_stays_open(
+    ann: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addresses: dict[str, SshAddress] = {}
+    monkeypatch.setattr(
+        armload.runs.session,
+        "connect",
+        lambda board, _progress: EmulatedSsh(addresses[board.name], board.name),
+    )
+    plan = Plan(prompt="Once", n_predict=24, threads=1)
+    with in_place_of(ann), ExitStack() as stack:
+        for name in ("first", "second"):
+            addresses[name] = stack.enter_context(openssh(tmp_path / name))
+            ann.add_board(
+                name,
+                f"target: rk3568\nworkdir: {tmp_path / name / 'board'}\n"
+                "reach: {kind: ssh, host: 127.0.0.1}\n",
+            )
+        ann.add_board("lab", "members: [first, second]\n")
+        alone, _ = bench(Request(board="first"), str(STORIES), plan, Silent())
+        run, _ = bench(Request(board="lab"), str(STORIES), plan, Silent())
+    assert run.text == alone.text
+    (other,) = run.members
+    assert other.sent_bytes is not None
+    assert other.received_bytes is not None
+    assert other.sent_bytes > other.received_bytes > 24 * 512 * 4
+    (port,) = re.findall(r"--rpc 127\.0\.0\.1:(\d+)", " ".join(run.command))
+    assert not is_listening(int(port))
+    assert not servers(ann)
+
+
+def test_members_of_one_network_reach_each_other_without_this_machine(ann: Person) -> None:
+    addresses = Path("/proc/net/fib_trie").read_text()
+    own = next(filter(None, (address_in(each, addresses) for each in PRIVATE)), None)
+    if own is None:
+        pytest.skip("this machine has no private address")
+    ann.add_board("near", f"members: [two, one]\nlisten: {own}\n")
+    words = ("--board", "near", *MODEL, "-n", "8", "-t", "1", "--repeats", "1", "--json")
+    done = ann.types("bench", *words)
+    assert "which have no authentication" in done.stderr
+    run = json.loads(done.stdout)
+    assert run["exit"]["kind"] == "done"
+    assert f"--rpc {own}:" in " ".join(run["command"])
+    assert run["spread"]["is_direct"]
+    assert run["members"][0]["sent_bytes"] is None
+    ann.add_board("far", "members: [two, one]\nlisten: 172.31.255.0/30\n")
+    away = ("--board", "far", *MODEL, "--repeats", "1")
+    done = ann.types("bench", *away, status=BoardError.exit_status)
+    assert "one: it has no address in 172.31.255.0/30" in done.stderr
+    assert not servers(ann)
+
+
+@pytest.mark.exhaustive(covers=["armload/runs", "armload/boards/forward.py", "deploy/run"])
+def test_a_member_that_is_lost_is_named_and_the_tokens_before_are_kept(ann: Person) -> None:
+    words = ("--model", str(STORIES), "-n", "450", "-t", "1", "--repeats", "1", "--json")
+    before = {*ann.runs.glob("*")}
+    process = ann.start("bench", "--board", "both", *words)
+    wait_until(lambda: trace_steps(ann) > 20, within_s=60)
+    (server,) = servers(ann)
+    server.kill()
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == RunError.exit_status
+    assert "both: member one was lost: killed from outside (SIGKILL)" in err
+    (kept,) = {*ann.runs.glob("*")} - before
+    run = json.loads((kept / "run.json").read_text())
+    assert run["exit"]["kind"] == "member lost"
+    assert not run["verdict"]["valid"]
+    assert 20 < len(run["steps"]) < 450
+    assert len(run["text"]) > 20
+    assert not servers(ann)
+    for name in ("one", "two"):
+        assert not list((ann.folder / f"{name}-board" / "lease").glob("*.*.*"))
+
+
+def trace_steps(person: Person) -> int:
+    """Return how many steps the run that is under way on the first member has traced."""
+    traces = (person.folder / "two-board" / "runs").glob("*/trace.jsonl")
+    return max((path.read_bytes().count(b'"step"') for path in traces), default=0)

@@ -15,7 +15,7 @@ from typing import Literal
 from armload import __version__
 from armload.analysis.bisection import EndsError, Found, Judged, Sample, Wanted, search
 from armload.analysis.run import Run
-from armload.bench.single import Combination, combination
+from armload.bench.combination import Combination, combination
 from armload.boards.board import load_board
 from armload.build.binary import Binary
 from armload.build.commit import Commit

@@ -9,9 +9,8 @@ from datetime import timedelta
 from armload.core.errors import ArmloadError
 from armload.core.ids import begun
 from armload.core.workspace import runs_folder
-from armload.engines.job import SweepPoint
+from armload.engines.job import JOB_FILE, SweepPoint
 from armload.runs import store
-from armload.runs.assemble import FILE_NAME
 from armload.runs.selection import RunSelection
 
 _CLOCKS_DIFFER = timedelta(minutes=10)
@@ -53,7 +52,7 @@ class SweptRuns:
         for folder in store.run_folders(selection):
             # A job is read in a hundredth of the time that the run with all its tokens takes.
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-                place = json.loads((folder / FILE_NAME).read_bytes())["place"]
+                place = json.loads((folder / JOB_FILE).read_bytes())["place"]
                 if place["sweep"] == sweep:
                     found.append((SweepPoint.model_validate(place), folder.name))
         return found

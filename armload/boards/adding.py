@@ -13,7 +13,7 @@ from armload.boards.board import USUAL_FOLDERS, Board, SshReach, load_board
 from armload.boards.hardware import ChosenHardware, load_hardware, recognised
 from armload.boards.host import Host
 from armload.boards.probe import Probe, clusters_of, probe
-from armload.core.errors import BoardError, DataError, DiskError, UsageError
+from armload.core.errors import ArmloadError, BoardError, UsageError
 from armload.core.files import write_whole
 from armload.core.progress import Progress
 from armload.core.workspace import data_names, workspace
@@ -48,7 +48,7 @@ def check_new(name: str) -> Path:
 def added_before(reach: SshReach) -> Board | None:
     """Return the workspace's board that is reached so; none where there is none."""
     for path in sorted((workspace() / "boards").glob("*.yaml")):
-        with contextlib.suppress(DataError, DiskError):
+        with contextlib.suppress(ArmloadError):
             board = load_board(path.stem)
             if board.reach == reach:
                 return board

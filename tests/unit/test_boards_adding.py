@@ -149,6 +149,7 @@ def test_a_board_is_recognised_by_its_address(workspace: Path) -> None:
     assert added_before(REACH) is None
     (workspace / "boards").mkdir()
     (workspace / "boards" / "broken.yaml").write_text("reach: [")
+    (workspace / "boards" / "a,b.yaml").write_text("extends: virtual\n")
     (workspace / "boards" / "oven.yaml").write_text(
         "target: rk3568\nreach: {kind: ssh, host: 192.168.1.50, user: pi}\n"
     )

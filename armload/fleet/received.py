@@ -51,12 +51,12 @@ def receive(file: SentFile, offset: int, chunk: bytes, chunk_sha256: str) -> int
             return file.size_bytes
         part = _part(path)
         size = part.stat().st_size if part.is_file() else 0
-        if size != offset:
-            return min(size, file.size_bytes - 1)
-        with part.open("ab") as out:
-            out.write(chunk)
-        if size + len(chunk) < file.size_bytes:
-            return size + len(chunk)
+        if size == offset:
+            with part.open("ab") as out:
+                out.write(chunk)
+            size += len(chunk)
+        if size < file.size_bytes:
+            return size
         part.replace(path)
         # The checksum of a model is needed again, and remembered.
         if cached_sha256(path, Silent()) != file.sha256:

@@ -100,6 +100,19 @@ def test_a_file_comes_in_chunks_and_continues_where_it_stopped(cache: Path) -> N
     assert received_path(file).read_bytes() == content
 
 
+def test_a_file_that_was_whole_when_the_gateway_was_killed_is_taken(cache: Path) -> None:
+    content = bytes(range(256))
+    file = sent_file(content)
+    part = received_path(file).with_name(f"{file.name}.part")
+    part.parent.mkdir(parents=True)
+    part.write_bytes(content)
+    done = bytes_here(file)
+    assert done < len(content)
+    chunk = content[done:]
+    assert receive(file, done, chunk, hashlib.sha256(chunk).hexdigest()) == len(content)
+    assert received_path(file).read_bytes() == content
+
+
 def test_a_file_that_arrives_damaged_is_not_kept(cache: Path) -> None:
     content = b"weights" * 9
     file = sent_file(content)

@@ -182,25 +182,32 @@ class AddOptions(OutputOptions):
     name: Annotated[str, Option("what to call the board", is_argument=True, heading="Board")]
     host: Annotated[
         str,
-        Option("name, address, or alias from ~/.ssh/config, of its SSH server", heading="Board"),
+        Option(
+            "its SSH server: a name, an address, or an alias from ~/.ssh/config", heading="Board"
+        ),
     ]
     port: Annotated[
         Annotated[int, Field(ge=1, le=65535)] | None,
-        Option("of the SSH server", "PORT", "22, or as ~/.ssh/config says", heading="Board"),
+        Option("of the SSH server", "PORT", "22, or as in ~/.ssh/config", heading="Board"),
     ] = None
     user: Annotated[
         str | None,
-        Option("who logs in", "USER", "as ~/.ssh/config says, or your name", heading="Board"),
+        Option(
+            "user to log in as",
+            "USER",
+            "as in ~/.ssh/config, or your own user name",
+            heading="Board",
+        ),
     ] = None
     key: Annotated[
-        Path | None, Option("a private key file", "FILE", "as ssh does", heading="Board")
+        Path | None, Option("a private key file", "FILE", "those that ssh tries", heading="Board")
     ] = None
     hardware: Annotated[
         str,
         Option(
-            "what it is, in the catalogue, such as raspberry-pi-5-8gb",
+            "name of its hardware in the catalogue, such as raspberry-pi-5-8gb",
             "NAME",
-            "as the board calls itself",
+            "recognised by the board's device name",
             heading="Board",
         ),
     ] = ""
@@ -211,7 +218,7 @@ class AddOptions(OutputOptions):
 def add(options: AddOptions) -> None:
     """Probe a board and write its file to boards/.
 
-    The file names the hardware if the catalogue has it, else what the board shows of itself.
+    The file refers to the hardware in the catalogue, or else records what the probe found.
     Example: armload board.add kitchen --host 192.168.1.50 --user pi
     """
     from contextlib import closing
@@ -252,8 +259,8 @@ def add(options: AddOptions) -> None:
             AddedBoard(board=added, path=path, device=found.device, contradictions=others)
         )
         return
-    what = found.device or "a device without a name"
-    known = f"{added.hardware} of the catalogue" if hardware else "not in the catalogue"
+    what = found.device or "an unnamed device"
+    known = f"{added.hardware} in the catalogue" if hardware else "not in the catalogue"
     terminal.show(f"{options.name} is {what}: {known}, target {added.target}. Written: {path}")
     for line in contradiction_lines(others):
         terminal.say(line)
@@ -265,7 +272,7 @@ class HardwareOptions(OutputOptions):
 
 @verb(HardwareOptions)
 def hardware(options: HardwareOptions) -> None:
-    """List the catalogue of hardware, which fit --hardware and boards' files name.
+    """List the hardware catalogue, from which fit --hardware and board files take names.
 
     --json also gives the source of each figure.
     Example: armload board.hardware
@@ -376,7 +383,7 @@ class CleanOptions(OnNamedBoard, OutputOptions):
 
 @verb(CleanOptions)
 def clean(options: CleanOptions) -> None:
-    """Remove fetched runs and long unused programs and models from a board.
+    """Remove fetched runs and unused programs and models from a board.
 
     Files that are in use or being copied are never removed.
     Example: armload board.clean --board dayu200

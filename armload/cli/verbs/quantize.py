@@ -111,6 +111,6 @@ def _folder(text: str) -> Path:
     path = Path(text).expanduser()
     if not path.is_dir():
         raise UsageError(
-            f"--output {path}: there is no such folder.", "Make it first, or correct the name."
+            f"--output {path}: this folder does not exist.", "Create it first, or correct the name."
         )
     return path

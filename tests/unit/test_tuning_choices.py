@@ -283,7 +283,7 @@ def test_runs_for_energy_that_are_too_short_end_the_search_and_say_what_is_enoug
         metered(joules_per_token=1.5),
         short.model_copy(update={"summary": long}),
         failed_run().model_copy(update={"energy": short.energy}),
-        metered(samples=0, problem="the meter showed nothing: no answer"),
-        metered(samples=5, problem="the average of 3.00 W is not above the idle board's 3.10 W"),
+        metered(samples=0, problem="the meter reported nothing: no answer"),
+        metered(samples=5, problem="the average of 3.00 W does not exceed the idle board's 3.10 W"),
     ):
         require_samples(run)

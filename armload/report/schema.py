@@ -152,7 +152,7 @@ DOCUMENTS = (
     Schema(
         name="boards-fit",
         value=BoardsFit,
-        title="what is expected of models on several boards, or on hardware of the catalogue",
+        title="what is expected of models on several boards, or on hardware from the catalogue",
         verbs=("fit",),
     ),
     Schema(

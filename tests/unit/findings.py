@@ -287,8 +287,8 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
             )
         ),
         (
-            "Throttled: core 2 ran at 0.60 GHz after the run, while the kernel reported 1.40. Check "
-            "the board's supply and cooling."
+            "Throttled: core 2 ran at 0.60 GHz after the run, while the kernel reported 1.40. "
+            "Check the board's supply and cooling."
         ),
     ),
     (

@@ -56,7 +56,7 @@ def test_two_models_at_equal_latency_have_a_page() -> None:
     page = write_tradeoff_page(sides, found)
     assert page.name == "tradeoff-sums-a-b.html"
     text = page.read_text()
-    for words in (found[0].sentence, "exact McNemar test", "By one ratio of speeds"):
+    for words in (found[0].sentence, "exact McNemar test", "With a constant speed ratio"):
         assert words in text
     assert "<h1>sums: a or b</h1>" in text
 

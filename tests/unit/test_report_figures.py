@@ -146,7 +146,7 @@ def test_thread_counts_that_cannot_be_told_from_the_best_are_named() -> None:
 
 def test_the_best_is_said_to_be_the_last_tried_where_the_board_has_more_cores() -> None:
     cells = cells_of([made_run(threads=each) for each in (1, 2, 4)])
-    assert "with 4 threads, the most tried:" in said(threads(cells, "decode"))
+    assert "with 4 threads, the most that were tried:" in said(threads(cells, "decode"))
     assert "most tried" not in said(threads(SWEEP, "decode"))
 
 
@@ -306,7 +306,7 @@ def test_memory_is_drawn_over_time_beside_what_was_free() -> None:
     assert [row["last"] for row in steps].count(True) == 1
     assert rows(figure, "boards") == [{"mb": 1870.0, "text": "free: 1.9 GB"}]
     assert said(figure) == (
-        "At its peak the program took 837.1 MB, 45% of the 1.9 GB that were free before."
+        "At its peak, the program used 837.1 MB, 45% of the 1.9 GB that were free before."
     )
 
 

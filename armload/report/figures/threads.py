@@ -83,7 +83,7 @@ def _sentence(lines: dict[str, list[Cell]], measure: Measure) -> str:
 
 def _clause(best: Cell, cells: Sequence[Cell], measure: Measure) -> str:
     is_last = best is cells[-1] and (best.threads or 0) < best.runs[0].board.cores
-    tried = ", the most tried" if is_last else ""
+    tried = ", the most that were tried" if is_last else ""
     clause = f"Fastest with {_count(best)}{tried}: {_in_words(rate_of(best, measure))}"
     valid = [cell for cell in cells if cell.is_valid]
     alike = as_fast_as(best, valid, measure)

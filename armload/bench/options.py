@@ -147,7 +147,7 @@ class Options(_PlanOptions):
         Option(
             "runs of each combination of the lists",
             "N",
-            "1; without lists as --precision needs",
+            "1; without lists, as many as --precision needs",
             heading="Repeats",
         ),
     ] = None
@@ -179,7 +179,7 @@ class Options(_PlanOptions):
         cls, resident: tuple[int, ...], info: ValidationInfo
     ) -> tuple[int, ...]:
         if resident and info.data.get("weights") == ("mapped",):
-            raise ValueError("this is a part of streamed weights; do not use weights: mapped")
+            raise ValueError("this applies only to streamed weights; do not use weights: mapped")
         return resident
 
     @field_validator("*")

@@ -225,8 +225,8 @@ def verdict_line(cells: Sequence[Cell]) -> str:
         return "Do not rely on these figures: no run is valid."
     sentence = f"{runs - valid} of {runs} runs {'is' if runs - valid == 1 else 'are'} not valid"
     return (
-        f"{sentence}. Such runs are marked, and a disturbed one is excluded if the cell has an "
-        "undisturbed one."
+        f"{sentence}. Such runs are marked; disturbed ones are excluded if the same configuration "
+        "also has undisturbed runs."
     )
 
 

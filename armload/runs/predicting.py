@@ -113,7 +113,10 @@ def predict_from_facts(facts: DeclaredSpecs, model: Model, plan: Plan) -> Predic
     return found.model_copy(update={"notes": (*notes, *found.notes)})
 
 
-_BEFORE_GUESSES = "That is one pass over the weights; accepted guesses make it several tokens."
+_BEFORE_GUESSES = (
+    "That is the time of one pass over the weights, which produces several tokens when guesses are "
+    "accepted."
+)
 
 
 def foresight(where: Session, engine: Completion, progress: Progress) -> Foresee:

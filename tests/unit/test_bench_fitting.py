@@ -158,7 +158,7 @@ def test_one_hardware_without_a_model_lists_current_models() -> None:
 
 
 def test_several_without_a_model_are_refused() -> None:
-    with pytest.raises(UsageError, match="models that you name"):
+    with pytest.raises(UsageError, match="name the models"):
         compared("raspberry-pi-5-8gb", "rock-5b-8gb", models=())
 
 

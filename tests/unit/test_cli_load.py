@@ -587,7 +587,7 @@ def test_the_clients_own_limit_on_open_files_is_raised_and_else_named(tmp_path: 
         ({"rate": "1", "turns": "4", "think_time": "soon"}, "--think-time 'soon': must be"),
         ({"rate": "1", "patience": "0"}, "--patience '0': must be a number of seconds above 0"),
         ({"rate": "1", "think_time": "5"}, "--think-time, the pause between turns, needs --turns"),
-        ({"rate": "1", "prefix_share": "0.5"}, "--prefix-tokens is missing"),
+        ({"rate": "1", "prefix_share": "0.5"}, "--prefix-share needs --prefix-tokens"),
         ({"rate": "1", "prefix_tokens": "9", "prefix_share": "1.5"}, "--prefix-share: must be 1"),
         ({"rate": "1", "prefix_tokens": "0"}, "--prefix-tokens: must be 1 or more"),
         (

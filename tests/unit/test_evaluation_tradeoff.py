@@ -91,7 +91,7 @@ def test_what_not_both_have_answered_is_left_out_and_counted() -> None:
 def test_models_that_answered_no_question_in_common_are_not_compared() -> None:
     made = evaluated()
     (made.folder / "answers-1.jsonl").unlink()
-    with pytest.raises(UsageError, match="answered no question in common"):
+    with pytest.raises(UsageError, match="no answered question in common"):
         trade(*find_sides("latest", ""))
 
 

@@ -150,7 +150,7 @@ def test_a_list_in_the_file_replaces_what_would_be_searched(tmp_path: Path) -> N
 
 
 def test_an_option_that_is_not_searched_is_refused_by_its_name(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"space\.yaml: slots is not searched for decode"):
+    with pytest.raises(UsageError, match=r"slots is not a parameter of a search for decode"):
         narrowed(tmp_path, "slots: [1, 2]\n")
     with pytest.raises(DataError, match=r"space\.yaml, line 1.*thread"):
         narrowed(tmp_path, "thread: [1, 2]\n")

@@ -41,7 +41,7 @@ def work(objective: Objective, **words: str) -> Plan:
             {"rate": "6", "requests": "9", "slo": "ttft=1s"},
             "--slo cannot be combined with --for total-time",
         ),
-        ("rate", {}, "--slo is missing"),
+        ("rate", {}, "--for rate needs --slo"),
         ("rate", {"slo": "ttft=1s", "rate": "2"}, "--rate cannot be combined with --for rate"),
         ("rate", {"slo": "speed=1s"}, "is not a latency metric"),
         ("decode", {"rate": "6"}, "--rate cannot be combined with --for decode"),

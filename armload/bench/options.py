@@ -145,7 +145,7 @@ class Options(_PlanOptions):
     repeats: Annotated[
         Annotated[int, Field(ge=1, le=10_000)] | None,
         Option(
-            "runs of each combination of the lists",
+            "number of runs of each combination",
             "N",
             "1; without lists, as many as --precision needs",
             heading="Repeats",
@@ -153,7 +153,7 @@ class Options(_PlanOptions):
     ] = None
     warmups: Annotated[
         Annotated[int, Field(ge=0, le=10_000)] | None,
-        Option("runs before these that are excluded from the results", "N", "0", heading="Repeats"),
+        Option("warm-up runs before these, excluded from the results", "N", "0", heading="Repeats"),
     ] = None
 
     @field_validator("flash_attention", mode="before")

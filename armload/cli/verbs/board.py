@@ -272,7 +272,7 @@ class HardwareOptions(OutputOptions):
 
 @verb(HardwareOptions)
 def hardware(options: HardwareOptions) -> None:
-    """List the hardware catalogue, from which fit --hardware and board files take names.
+    """List the hardware catalogue: names for fit --hardware and for board files.
 
     --json also gives the source of each figure.
     Example: armload board.hardware

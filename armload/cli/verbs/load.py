@@ -279,7 +279,7 @@ class LoadOptions(
         Option(
             "number of requests to exclude from the figures at the start of each rate",
             "N",
-            "those of the first sixth of a rate's time; 0 with --requests, --concurrency, or "
+            "those in the first sixth of a rate's time; 0 with --requests, --concurrency, or "
             "--arrivals seed",
         ),
     ] = None

@@ -161,7 +161,8 @@ class ReportOptions(RunFilter, OutputOptions):
     leaderboard: Annotated[
         bool,
         Option(
-            "rank published results: RUNS are folders of what armload export --format json wrote"
+            "rank published results: RUNS are folders of files that armload export --format json "
+            "wrote"
         ),
     ] = False
     output: Annotated[str, Option("folder to write to", "PATH", "a new one in reports/")] = ""

@@ -97,7 +97,7 @@ REFUSALS = {
     "drops 'sliding_window'": "refused: `sliding_window` would be lost",
     "computes different logits": "refused: other logits",
     "cannot load": "refused: llama.cpp cannot load it",
-    "other tokens": "refused: other tokens",
+    "tokenized differently": "refused: other tokens",
 }
 
 

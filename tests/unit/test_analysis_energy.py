@@ -138,7 +138,7 @@ def test_a_meter_that_showed_nothing_says_why(tmp_path: Path) -> None:
     lines = (PowerLine(here_s=0, board_s=1), PowerLine(here_s=1, problem="no answer: refused"))
     (tmp_path / FILE_NAME).write_text("".join(f"{one.model_dump_json()}\n" for one in lines))
     found = read_energy(tmp_path, STEPS, Phase((), None), Phase((), None))
-    assert problem(found) == "the meter showed nothing: no answer: refused"
+    assert problem(found) == "the meter reported nothing: no answer: refused"
 
 
 def test_single_bad_answers_are_left_out(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_a_doubtful_cell_is_never_the_best_number_of_threads() -> None:
     cells = cells_of(
         [made_run(threads=4, throttled=True), made_run(threads=1), made_run(threads=2)]
     )
-    assert "fastest with 2 threads" in said(threads(cells, "decode"))
+    assert "Fastest with 2 threads" in said(threads(cells, "decode"))
     assert {row["threads"] for row in rows(threads(cells, "decode"), "rates")} == {1, 2}
     only = cells_of([made_run(threads=each, throttled=True) for each in (2, 4)])
     assert said(threads(only, "decode")).startswith("No decode rate is valid")

@@ -120,7 +120,7 @@ def deadline_line(each: Tradeoff, found: AtDeadline) -> str:
     return (
         f"After {words.seconds(found.deadline_s)}: {each.a.name} {percent(found.a.share)}, "
         f"{each.b.name} {percent(found.b.share)}; difference "
-        f"{100 * found.difference.difference:+.1f}  points (95% CI {100 * low:+.1f} to "
+        f"{100 * found.difference.difference:+.1f} points (95% CI {100 * low:+.1f} to "
         f"{100 * high:+.1f}); correct only for {each.a.name}: {found.mcnemar.only_a}, only for "
         f"{each.b.name}: {found.mcnemar.only_b}, p = {found.mcnemar.p_value:.3g} (exact McNemar "
         "test)."

@@ -149,5 +149,5 @@ def _json(path: Path, text: str) -> object:
         except ValueError:
             raise DataError(
                 f"{path}: this JSON document is incomplete or malformed: {error}.",
-                "Wait until the benchmark has ended; its output is incomplete before.",
+                "Wait until the benchmark has ended; until then, its output is incomplete.",
             ) from error

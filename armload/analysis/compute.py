@@ -78,7 +78,7 @@ def from_operations(
     timed = [each for each, share in zip(found.graphs, shares, strict=True) if share >= LEAST_TIMED]
     tokens = [each for each in timed if each.tokens == 1]
     if not tokens:
-        raise DataError(f"only {max(shares):.0%} of what the model computes was timed")
+        raise DataError(f"only {max(shares):.0%} of the model's computation was timed")
     prompts = [each for each in timed if each.tokens > 1] or tokens
     token_s, growth_s = _line(tokens, [_sum_s(found, each, times) for each in tokens])
     token_s = WHOLE_TOKEN * (token_s + depth * growth_s)

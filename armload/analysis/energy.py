@@ -202,7 +202,7 @@ def metered(
         why = (
             "the power of the idle board is unknown, so it cannot be subtracted"
             if idle_w is None
-            else f"the average of {average_w:.2f} W is not above the idle board's {idle_w:.2f} W"
+            else f"the average of {average_w:.2f} W does not exceed the idle board's {idle_w:.2f} W"
         )
         return found.model_copy(update={"problem": why})
     return found.model_copy(
@@ -280,7 +280,7 @@ def _problem(
     because = f": {failures[0]}" if failures else ""
     meters = {(each.reading.source, each.reading.sees) for each in lines if each.reading}
     if not samples:
-        return f"the meter showed nothing{because}"
+        return f"the meter reported nothing{because}"
     if len(meters) > 1:
         return f"different meters were read: {', '.join(sorted(source for source, _ in meters))}"
     if len(within) < FEWEST_SAMPLES:
@@ -290,5 +290,5 @@ def _problem(
     if gap_s > _LONGEST_GAP_S:
         return f"no samples for {gap_s:.0f} s{because}"
     if len(within) >= _STUCK_SAMPLES and len({watts for _, watts in within}) == 1:
-        return f"the meter showed {within[0][1]:g} W all the time"
+        return f"the meter reported a constant {within[0][1]:g} W"
     return ""

@@ -170,8 +170,8 @@ def require_same_questions(a: Answers, b: Answers) -> None:
     raise UsageError(
         f"{a.name} and {b.name} did not answer the same questions: {len(only_a)} were answered by "
         f"{a.name} alone, {len(only_b)} by {b.name} alone.",
-        "Evaluate both with the same --task, --data and --limit. If they are, some questions have "
-        "no answer: armload show EVALUATION says why.",
+        "Evaluate both with the same --task, --data and --limit. If you did, some questions have "
+        "no answer: armload show EVALUATION shows why.",
     )
 
 

@@ -227,7 +227,7 @@ def check_compares(boards: int, model_names: Sequence[str]) -> None:
     """
     if boards > 1 and not model_names:
         raise UsageError(
-            "Several boards are compared for the models that you name.",
+            "To compare several boards, name the models.",
             "Use --model, or name one board or --hardware to list the current models for it.",
         )
 

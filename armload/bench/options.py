@@ -145,15 +145,15 @@ class Options(_PlanOptions):
     repeats: Annotated[
         Annotated[int, Field(ge=1, le=10_000)] | None,
         Option(
-            "runs of each combination of the lists",
+            "number of runs of each combination",
             "N",
-            "1; without lists as --precision needs",
+            "1; without lists, as many as --precision needs",
             heading="Repeats",
         ),
     ] = None
     warmups: Annotated[
         Annotated[int, Field(ge=0, le=10_000)] | None,
-        Option("runs before these that are excluded from the results", "N", "0", heading="Repeats"),
+        Option("warm-up runs before these, excluded from the results", "N", "0", heading="Repeats"),
     ] = None
 
     @field_validator("flash_attention", mode="before")
@@ -179,7 +179,7 @@ class Options(_PlanOptions):
         cls, resident: tuple[int, ...], info: ValidationInfo
     ) -> tuple[int, ...]:
         if resident and info.data.get("weights") == ("mapped",):
-            raise ValueError("this is a part of streamed weights; do not use weights: mapped")
+            raise ValueError("this applies only to streamed weights; do not use weights: mapped")
         return resident
 
     @field_validator("*")

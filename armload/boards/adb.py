@@ -45,7 +45,7 @@ class AdbTool(DeviceTool):
         if any(map(self.is_failure, self.lines(answer))):
             raise self._not_copied(answer, remote)
         if not local.is_file() or local.stat().st_size != size:
-            raise ConnectError(f"{self._name}: adb fetched only a part of {remote}.")
+            raise ConnectError(f"{self._name}: adb fetched only part of {remote}.")
 
     def forward(self, local_port: int, port: int) -> bool:
         """See ``DeviceTool``."""
@@ -93,7 +93,7 @@ class AdbTool(DeviceTool):
             )
         if "permissions" in message:
             return ConnectError(
-                f"{self._name}: this user may not use the device: {message}.",
+                f"{self._name}: this user has no permission to use the device: {message}.",
                 "Install the udev rules for Android devices (Debian: "
                 "android-sdk-platform-tools-common), or restart adb as root.",
             )

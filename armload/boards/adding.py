@@ -105,7 +105,7 @@ def probe_new(host: Host, board: Board, progress: Progress) -> tuple[Board, Prob
             return there, found
     raise BoardError(
         f"{board.name}: programs cannot be written and run in {', '.join(map(str, tried))}.",
-        f"Write boards/{board.name}.yaml by hand, with a workdir where they can.",
+        f"Write boards/{board.name}.yaml by hand, with a workdir where they can be.",
     )
 
 

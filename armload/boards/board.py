@@ -209,8 +209,8 @@ class Board(Value):
             raise ValueError(f"'{workdir}' must be an absolute path on the board")
         if isinstance(reach, AdbReach) and workdir.parts[1:2] in (("sdcard",), ("storage",)):
             raise ValueError(
-                f"'{workdir}' is shared storage, from which Android runs no programs; "
-                "use a folder of /data/local/tmp"
+                f"'{workdir}' is shared storage, where Android does not run programs; use a folder "
+                "in /data/local/tmp"
             )
         return workdir
 

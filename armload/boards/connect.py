@@ -56,7 +56,9 @@ def _mention_ignored(progress: Progress) -> None:
     for line in ignored_lines():
         if line not in _mentioned:
             _mentioned.add(line)
-            progress.say(f"{line} (ignored: only OpenSSH's ssh reads that, and it is not in PATH)")
+            progress.say(
+                f"{line} (ignored: only OpenSSH's ssh supports it, and ssh is not in PATH)"
+            )
 
 
 def start(board: Board, progress: Progress) -> SshAddress:
@@ -128,6 +130,6 @@ def _went_off(board: Board, reached: SshAddress) -> SwitchedOffError | None:
             f"Start it, then repeat the command: armload board.up --board {board.name}",
         )
     return SwitchedOffError(
-        f"The virtual board {board.name!r} was restarted meanwhile.",
+        f"The virtual board {board.name!r} was restarted in the meantime.",
         "Repeat the command.",
     )

@@ -61,7 +61,7 @@ def cool_down(
                     f"{host.name} is still at {now.celsius:.1f} °C ({now.name}) after "
                     f"{limit_s:.0f} s; the target was {to_celsius:g} °C.",
                     "End other programs on the board, add a fan, or use a higher --cool-to. If "
-                    f"{now.name} is no sensor of the CPU, list others as 'sensors' in "
+                    f"{now.name} is not a CPU sensor, list others as 'sensors' in "
                     f"boards/{board.name}.yaml.",
                 )
             else:
@@ -109,8 +109,8 @@ def need_sensor(board: Board, sensors: Sequence[Sensor]) -> Sensor:
     names = ", ".join(dict.fromkeys(each.name for each in sensors))
     if board.sensors:
         raise BoardError(
-            f"{board.name}: none of its sensors is called {' or '.join(board.sensors)}, as "
-            f"'sensors' in boards/{board.name}.yaml says, or they do not answer.",
+            f"{board.name}: no working sensor is called {' or '.join(board.sensors)}, as in "
+            f"'sensors' of boards/{board.name}.yaml.",
             f"Available: {names}.",
         )
     raise BoardError(

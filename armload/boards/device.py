@@ -128,7 +128,7 @@ class DeviceHost:
             TransportChoice(
                 purpose="port forwarding",
                 chosen=tool.forwarding,
-                reason=f"it is {tool.name}'s own; it passes no half-closed connections on",
+                reason=f"it is {tool.name}'s own; it does not pass on half-closed connections",
             ),
         )
 
@@ -295,7 +295,7 @@ class DeviceHost:
             size = answer[0].strip() if len(answer) == 1 else ""
             if not size.isdecimal():
                 said = " ".join(answer) or "no answer"
-                raise BoardError(f"{self._name}: {remote} is not on the board any more: {said}.")
+                raise BoardError(f"{self._name}: {remote} is no longer on the board: {said}.")
             if int(size) == 0:
                 return
             self._tool.receive(remote, local, int(size))

@@ -69,8 +69,8 @@ class SlowCommandError(LastingConnectError):
     def __init__(self, board_name: str, timeout_s: float) -> None:
         super().__init__(
             f"{board_name}: a command took longer than {timeout_s:g} s.",
-            "The board answers, so it is overloaded or its storage is slow; the command may still "
-            "be running there. Repeat yours when it has ended.",
+            "The board answers, so it is overloaded or its storage is slow; the command may "
+            "still be running there. Repeat the command when it has ended.",
         )
 
 

@@ -181,7 +181,7 @@ def load_hardware(name: str) -> ChosenHardware:
     hardware = load_named(KIND, name, Hardware)
     if len(hardware.memory_sizes) > 1:
         raise UsageError(
-            f"{hardware.description} has several sizes of memory.",
+            f"{hardware.description} comes with several sizes of memory.",
             f"Name one of them: {', '.join(hardware.names)}.",
         )
     return ChosenHardware(

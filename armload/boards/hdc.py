@@ -46,7 +46,7 @@ class HdcTool(DeviceTool):
         words = ("file", "recv", str(remote), str(local))
         self._check_copied(self._transfer(words, patience_while_growing(local)), words, size)
         if not local.is_file() or local.stat().st_size != size:
-            raise ConnectError(f"{self._name}: hdc fetched only a part of {remote}.")
+            raise ConnectError(f"{self._name}: hdc fetched only part of {remote}.")
 
     def forward(self, local_port: int, port: int) -> bool:
         """See ``DeviceTool``."""

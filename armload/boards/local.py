@@ -60,7 +60,7 @@ class LocalHost:
             TransportChoice(
                 purpose="long commands",
                 chosen="a shell's standard input",
-                reason=f"the kernel takes no argument longer than {LONGEST_COMMAND_BYTES} bytes",
+                reason=f"the kernel accepts no argument longer than {LONGEST_COMMAND_BYTES} bytes",
             ),
             TransportChoice(purpose="bulk data", chosen="cat", reason=own),
             TransportChoice(purpose="port forwarding", chosen="the port itself", reason=own),

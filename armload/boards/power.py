@@ -196,7 +196,7 @@ def _of_hwmon(meter: HwmonMeter, host: Host, complaint: str) -> float:
         return volts * amperes / 1e6
     if "chip" in said:
         raise BoardError(
-            f"{complaint}: the chip has no power on that channel.",
+            f"{complaint}: the chip reports no power on that channel.",
             "List its files on the board: ls /sys/class/hwmon/*/",
         )
     raise BoardError(
@@ -217,7 +217,7 @@ def _of_pmic(meter: PmicMeter, host: Host, complaint: str) -> float:
     if not parts:
         said = (done.stderr.decode("utf-8", "replace").strip() or done.text or "nothing").strip()
         raise BoardError(
-            f"{complaint}: vcgencmd pmic_read_adc said: {said.splitlines()[0]}.",
+            f"{complaint}: vcgencmd pmic_read_adc printed: {said.splitlines()[0]}.",
             "Only a Raspberry Pi 5 has this chip; its user must be in the group video.",
         )
     return sum(parts) * _PMIC_FACTOR + _PMIC_OFFSET_W if meter.corrected else sum(parts)

@@ -74,7 +74,7 @@ class SshHost(SshCommands):
             TransportChoice(
                 purpose="long commands",
                 chosen="a shell's standard input",
-                reason=f"small servers take no command longer than {LONGEST_COMMAND_BYTES} bytes",
+                reason=f"small servers accept no command longer than {LONGEST_COMMAND_BYTES} bytes",
             ),
             TransportChoice(purpose="bulk data", chosen=chosen, reason=why),
             self._encryption_way(connection, negotiated, by_program=by_system_ssh),
@@ -86,7 +86,7 @@ class SshHost(SshCommands):
     ) -> TransportChoice:
         if isinstance(connection, MasterConnection):
             return TransportChoice(
-                purpose="encryption", chosen=negotiated, reason="as ssh and its configuration say"
+                purpose="encryption", chosen=negotiated, reason="as configured for ssh"
             )
         return self._ciphers().way(negotiated, by_program=by_program)
 

@@ -169,7 +169,7 @@ def _by_openssh(
         raise ConnectError(
             f"{board_name}: the SSH configuration could not be read within "
             f"{2 * CONNECT_TIMEOUT_S:g} s.",
-            f"A 'Match exec' may hang, or a name server be silent. Try: ssh -G {join([host])}",
+            f"A 'Match exec' may hang, or a name server may not answer. Try: ssh -G {join([host])}",
         ) from error
     values: dict[str, list[str]] = {}
     for line in done.stdout.decode("utf-8", "surrogateescape").splitlines():

@@ -283,7 +283,7 @@ def _shown(address: SshAddress, board_name: str) -> ServerKey:
         )
     finally:
         SshConnection(connection, board_name).close()
-    raise ConnectError(f"{board_name}: {connection.host} showed no key.")
+    raise ConnectError(f"{board_name}: {connection.host} presented no host key.")
 
 
 def _opened(address: SshAddress, board_name: str) -> SshConnection:
@@ -317,7 +317,7 @@ def _hops(connection: fabric.Connection) -> Iterator[fabric.Connection]:
 def _prepared(address: SshAddress, board_name: str) -> fabric.Connection:
     if address.key is not None and not address.key.expanduser().is_file():
         raise DataError(
-            f"{board_name}: no key file {address.key}.",
+            f"{board_name}: there is no key file {address.key}.",
             f"Correct 'key' under 'reach' in boards/{board_name}.yaml.",
         )
     named = JumpHost(host=address.host, port=address.port, user=address.user)

@@ -81,7 +81,8 @@ def choose_ciphers(board: Collection[str], here: Collection[str]) -> CipherChoic
         return CipherChoice(order=(*_CHACHA20, *_GCM, *_CTR), reason=reason)
     reason = "the CPUs of both ends have instructions for AES-GCM"
     if not (board and here):
-        reason = f"what the CPU {'here' if board else 'of the board'} can do is unknown"
+        whose = "this machine's" if board else "the board's"
+        reason = f"the features of {whose} CPU are unknown"
     return CipherChoice(order=(*_GCM, *_CHACHA20, *_CTR), reason=reason)
 
 

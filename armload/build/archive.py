@@ -43,7 +43,7 @@ def unpacked(wanted: Wanted, place: Path, progress: Progress) -> Path:
     """
     if place.is_dir():
         return place
-    words = f"Another command fetches {wanted.project} {wanted.version}."
+    words = f"Another command is fetching {wanted.project} {wanted.version}."
     lock = place.with_name(f"{place.name}.lock")
     with locked(lock, progress, waiting=words):
         try:

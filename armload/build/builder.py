@@ -171,7 +171,8 @@ def build(
         _ask_versions_again(place, lock)
     else:
         waiting = (
-            "Another armload is building from the same source for the same CPU. Waiting for it."
+            "Another armload process is building from the same source for the same CPU. Waiting "
+            "for it."
         )
         with written_in(place.parent), locked(lock, progress, waiting=waiting) as held:
             binaries = _finished(place, programs) or _Build(

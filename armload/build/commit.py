@@ -50,7 +50,7 @@ class Commit(Value):
         place = compiling_folder("sources") / "git" / f"llama.cpp-{self.commit}"
         if place.is_dir():
             return place
-        waiting = f"Another armload is fetching from {self.address.shown}; waiting for it."
+        waiting = f"Another armload process is fetching from {self.address.shown}; waiting for it."
         with (
             locked(Path(f"{place}.lock"), progress, waiting=waiting) as one,
             locked(self.address.folder / "lock", progress, waiting=waiting) as other,

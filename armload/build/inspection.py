@@ -123,17 +123,17 @@ def check(inspection: Inspection, target: Target) -> None:
                 f"{path}: {use.count - use.guarded_count} instructions need the CPU feature "
                 f"{use.feature!r}, the first {place} ({use.mnemonic}), and the target "
                 f"{target.name!r} does not have it.",
-                f"If that CPU has it, add it to 'features' in toolchains/{target.name}.yaml. Else "
-                f"build the program for it: armload build --target {target.name}; if it was, look "
-                "at 'cpu', 'cflags' and 'cxxflags' in that file.",
+                f"If that CPU has it, add it to 'features' in toolchains/{target.name}.yaml. "
+                "Otherwise build the program for that target: armload build --target "
+                f"{target.name}. If you did, check 'cpu', 'cflags' and 'cxxflags' in that file.",
             )
     for feature in target.must_use:
         if feature not in used:
             raise BuildError(
                 f"{path}: no instruction uses the CPU feature {feature!r}, so the engine would be "
                 f"slow on the target {target.name!r}.",
-                f"Look at 'cpu' and 'cflags' in toolchains/{target.name}.yaml: "
-                "a compiler ignores a name that it does not know.",
+                f"Check 'cpu' and 'cflags' in toolchains/{target.name}.yaml: a compiler ignores a "
+                "name that it does not know.",
             )
 
 

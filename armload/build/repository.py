@@ -171,7 +171,7 @@ def _abbreviated(refs: Mapping[str, str], ref: str) -> str | None:
 def _unknown_ref(address: Address, refs: Mapping[str, str], ref: str) -> UsageError:
     if re.fullmatch(r"[0-9a-fA-F]{7,39}", ref):
         return UsageError(
-            f"{address.shown}: no single branch or tag is a commit that begins with {ref}.",
+            f"{address.shown}: {ref} does not identify the commit of exactly one branch or tag.",
             "Give all 40 digits of the commit.",
         )
     names = [re.sub(r"^refs/(heads|tags)/", "", name) for name in refs if not name.endswith("^{}")]
@@ -210,8 +210,8 @@ def failure(address: Address, answer: GitAnswer) -> ArmloadError:
     if line := _first(_LOGIN, lines):
         return BuildError(
             f"{where}there is no such repository, or it needs a login: {line}.",
-            "Check the address. armload never asks for a password: give git one by a credential "
-            "helper or an SSH key, so that 'git ls-remote' of this address asks for none.",
+            "Check the address. armload never asks for a password: set up a credential helper or "
+            "an SSH key, so that 'git ls-remote' of this address does not ask for one.",
         )
     if _first("Host key verification failed", lines):
         return BuildError(

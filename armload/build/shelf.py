@@ -174,19 +174,19 @@ def _builds() -> Iterator[CacheItem]:
 
 
 def _own_lock(lock: Path) -> Mapping[Path, str]:
-    return {lock: "another armload is building it"}
+    return {lock: "another armload process is building it"}
 
 
 def _any_build() -> Mapping[Path, str]:
     locks = [path for path in entries("builds") if path.suffix == ".lock"]
-    return dict.fromkeys(locks, "another armload is building with it")
+    return dict.fromkeys(locks, "another armload process is building with it")
 
 
 def _any_build_or_fetch() -> Mapping[Path, str]:
     folders = entries("sources/git")
     locks = [path for path in folders if path.suffix == ".lock"]
     locks += [path / "lock" for path in folders if (path / "lock").exists()]
-    return {**_any_build(), **dict.fromkeys(locks, "another armload is fetching from git")}
+    return {**_any_build(), **dict.fromkeys(locks, "another armload process is fetching from git")}
 
 
 def _lock(folder: Path, build_id: str) -> Path:

@@ -162,7 +162,9 @@ def read_system_compiler(
     answers = machine.answers
     for word, program in (("c", words.c), ("cxx", words.cxx)):
         if word not in answers:
-            raise MissingToolError(f"{where}: there is no compiler {program}.", words.how_to_get)
+            raise MissingToolError(
+                f"{where}: the compiler {program} is not installed.", words.how_to_get
+            )
     made_for = re.sub(r"-.*", "", answers.get("machine", "unknown"))
     if made_for != target.architecture:
         raise UsageError(

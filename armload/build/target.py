@@ -67,7 +67,7 @@ class Target(Value):
                     near = difflib.get_close_matches(feature, sorted(_FEATURES), n=1)
                     meant = f"; did you mean {near[0]!r}?" if near else ""
                     raise ValueError(
-                        f"{feature!r} is not a CPU feature as /proc/cpuinfo names them{meant}"
+                        f"{feature!r} is not the name of a CPU feature in /proc/cpuinfo{meant}"
                     )
         return features
 

@@ -160,7 +160,7 @@ class RemoteWorkshop:
         for tool, how in ((self._machine.cmake, "cmake"), (self._machine.generator, "make")):
             if not tool:
                 raise MissingToolError(
-                    f"{self.name}: there is no {how}.",
+                    f"{self.name}: {how} is not installed.",
                     f"Install it there (Debian: apt install {how}).",
                 )
         return read_system_compiler(self._machine, words, target, where=self.name)

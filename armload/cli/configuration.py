@@ -205,5 +205,5 @@ def _word(file: Path, name: str, value: object) -> Word:
     if isinstance(value, list) and all(isinstance(each, str | int | float) for each in value):
         return [str(each) for each in value]
     raise DataError(
-        f"{file}: {name} must be a text, a number, true or false, or a list of these.", _EXAMPLE
+        f"{file}: {name} must be a string, a number, true or false, or a list of these.", _EXAMPLE
     )

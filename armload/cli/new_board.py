@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from armload.report.boards import AddedBoard
 
 
-HOST_HELP = (
-    "name, address, or alias from ~/.ssh/config, of its SSH server; USER@ may come before it"
-)
+HOST_HELP = "its SSH server: [USER@] and a name, an address, or an alias from ~/.ssh/config"
 HOST = Option(HOST_HELP)
 
 
@@ -31,18 +29,19 @@ class NewBoardOptions(OptionGroup):
     host: Annotated[str, HOST] = ""
     port: Annotated[
         Annotated[int, Field(ge=1, le=65535)] | None,
-        Option("of the SSH server", "PORT", "22, or as ~/.ssh/config says"),
+        Option("of the SSH server", "PORT", "22, or as in ~/.ssh/config"),
     ] = None
     user: Annotated[
-        str | None, Option("who logs in", "USER", "as ~/.ssh/config says, or your name")
+        str | None,
+        Option("user to log in as", "USER", "as in ~/.ssh/config, or your own user name"),
     ] = None
-    key: Annotated[Path | None, Option("a private key file", "FILE", "as ssh does")] = None
+    key: Annotated[Path | None, Option("a private key file", "FILE", "those that ssh tries")] = None
     hardware: Annotated[
         str,
         Option(
-            "what it is, in the catalogue, such as raspberry-pi-5-8gb",
+            "name of its hardware in the catalogue, such as raspberry-pi-5-8gb",
             "NAME",
-            "as the board calls itself",
+            "recognised by the board's device name",
         ),
     ] = ""
     yes: Annotated[bool, Option("pin an unknown host key without asking")] = False
@@ -105,8 +104,8 @@ def add_board(name: str, options: NewBoardOptions, progress: Progress) -> AddedB
 def added_sentence(added: AddedBoard) -> str:
     """Say what was added, and where its file is."""
     board = added.board
-    what = added.device or "a device without a name"
-    known = f"{board.hardware} of the catalogue" if board.hardware else "not in the catalogue"
+    what = added.device or "an unnamed device"
+    known = f"{board.hardware} in the catalogue" if board.hardware else "not in the catalogue"
     return f"{board.name} is {what}: {known}, target {board.target}. Written: {added.path}"
 
 

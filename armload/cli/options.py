@@ -141,7 +141,7 @@ def output_folder(text: str) -> Path:
         raise UsageError(f"{path} is not a folder.", "Give --output the name of a folder.")
     if path.exists() and any(path.iterdir()):
         raise UsageError(
-            f"{path} exists already and is not empty.", "Delete it, or give another --output."
+            f"{path} already exists and is not empty.", "Delete it, or give another --output."
         )
     _need_folder(path.parent)
     return path
@@ -155,5 +155,5 @@ def _need_folder(folder: Path) -> None:
     if not folder.is_dir():
         raise UsageError(
             f"There is no folder {folder}.",
-            f"Correct --output, or make the folder first: {join(['mkdir', '-p', folder])}",
+            f"Correct --output, or create the folder first: {join(['mkdir', '-p', folder])}",
         )

@@ -98,8 +98,8 @@ def regrade_and_present(reference: str, graders: Sequence[str], *, as_json: bool
         raise UsageError("--grader: more than two graders.", "Name one, or two to compare.")
     if graders and evaluated.evaluation.kind == "multiple-choice":
         raise UsageError(
-            f"--grader: {evaluated.evaluation.id} compares choices, which need no grader.",
-            f"Show it without: armload show {evaluated.evaluation.id}",
+            f"--grader: {evaluated.evaluation.id} is multiple choice, which needs no grader.",
+            f"Omit --grader: armload show {evaluated.evaluation.id}",
         )
     for name in graders:
         check_grader(name)
@@ -143,7 +143,7 @@ def _need_an_answer(points: Sequence[AccuracyPoint]) -> None:
     reasons = [reason for point in points for reason in point.failed.values()]
     if reasons and not any(point.attempts for point in points):
         raise RunError(
-            f"None of the questions has an answer, the first because of this: {reasons[0]}.",
+            f"No question was answered. The first one failed: {reasons[0]}.",
             "See armload eval --help for the options that change it.",
         )
 
@@ -241,7 +241,8 @@ def _require_close(found: Agreement, prompts: int, run_id: str) -> None:
     # A prompt that failed on both sides is missing on neither.
     if found.close < prompts or found.missing:
         raise DifferentError(
-            f"--fail-unless-close: {counted(prompts, 'prompt')} must be close. {sentence(found)}",
+            f"--fail-unless-close: not all of {counted(prompts, 'prompt')} are close. "
+            f"{sentence(found)}",
             f"Look at the run: armload show {run_id}",
         )
 
@@ -256,12 +257,16 @@ def harness_and_present(
     """
     names = [name for name in asked.task.removeprefix(PREFIX).split(",") if name]
     if not names:
-        raise UsageError(f"--task {asked.task} names no task.", "Write --task lm-eval:piqa.")
+        raise UsageError(
+            f"--task {asked.task}: the name of the task is missing.", "Write --task lm-eval:piqa."
+        )
     if len(asked.models) != 1 or len(asked.boards) != 1:
         raise UsageError(f"--task {PREFIX}… takes one model and one board.", "Name one of each.")
     folder = Path(asked.data) if asked.data else None
     if folder and not folder.is_dir():
-        raise UsageError(f"--data {folder}: no folder.", "Give a folder with the task's YAML.")
+        raise UsageError(
+            f"--data {folder}: this is not a folder.", "Give a folder with the task's YAML."
+        )
     progress = terminal.progress()
     found = evaluate_with_harness(
         request,

@@ -106,20 +106,20 @@ def check_combination(options: LoadOptions) -> None:
 def _check_varied(options: LoadOptions) -> None:
     if options.turns and (options.stages or options.replay):
         raise UsageError(
-            "--turns cannot be combined with --stages or --replay: a later turn comes when its "
-            "answer lets it, and may fall into another stage.",
+            "--turns cannot be combined with --stages or --replay: a later turn waits for the "
+            "previous answer, and could fall into another stage.",
             "Use --rate or --concurrency.",
         )
     if options.stages:
         options.refuse(
             ("duration", "requests", "repeats"),
-            "--stages, which has the length of each stage",
+            "--stages, which sets the length of each stage",
             "Remove it.",
         )
     if options.replay:
         options.refuse(
             ("data", "prompt_tokens", "n_predict", "arrivals", "repeats"),
-            "--replay, whose trace has times and lengths of its own",
+            "--replay, whose trace sets times and lengths",
             "Use --time-scale and --length-scale to change them.",
         )
     elif named := options.given(("time_scale", "length_scale")):
@@ -145,12 +145,12 @@ def _check_embeddings(options: LoadOptions) -> None:
 def _check_users(options: LoadOptions) -> None:
     if options.think_time and not options.turns:
         raise UsageError(
-            "--think-time is the pause between turns, and --turns is missing.",
+            "--think-time, the pause between turns, needs --turns.",
             "Example: --turns 4 --think-time 5",
         )
     if "prefix_share" in options.model_fields_set and options.prefix_tokens is None:
         raise UsageError(
-            "--prefix-share needs the length of the prefix: --prefix-tokens is missing.",
+            "--prefix-share needs --prefix-tokens, the length of the prefix.",
             "Example: --prefix-tokens 256 --prefix-share 0.8",
         )
 
@@ -200,8 +200,8 @@ def with_prefix(
         )
     if users.repeat_prompts and (target.settings or {}).get("prompt_cache_bytes") == 0:
         progress.say(
-            "The service caches no prompts: it processes what they repeat each time. "
-            "Serve the model with --prompt-cache to cache them."
+            "The service has no prompt cache: text that prompts repeat is processed again each "
+            "time. To cache it, serve the model with --prompt-cache."
         )
     return users
 
@@ -209,7 +209,7 @@ def with_prefix(
 def _check_find_rate(options: LoadOptions) -> None:
     options.refuse(
         ("turns", "patience"),
-        "--find-rate, whose statistics are those of requests that stand alone and are awaited",
+        "--find-rate, whose statistics assume independent requests that users never abandon",
         "Use --rate.",
     )
     options.refuse(
@@ -222,7 +222,7 @@ def _check_find_rate(options: LoadOptions) -> None:
     )
     if not options.slo:
         raise UsageError(
-            "--find-rate needs the latencies that count: --slo is missing.",
+            "--find-rate needs --slo, the latencies to meet.",
             "Example: --find-rate --slo ttft=2s,tpot=500ms",
         )
 
@@ -382,7 +382,7 @@ def _count(pace: LoadLevel, extent: StopCondition, arrivals: Arrivals, seed: int
 def _check_warmup(warmup: int, count: int, requests: str) -> None:
     if warmup >= count:
         raise UsageError(
-            f"--warmup {warmup} leaves none of {requests} to measure.",
+            f"--warmup {warmup} would exclude all of {requests}.",
             "Give more --requests, a longer --duration, or a smaller --warmup.",
         )
 
@@ -437,7 +437,7 @@ def _key_in(path: Path) -> str:
             raise unreadable(path, error) from error
         text = ""
     if not text or not text.isascii() or len(text.split()) != 1:
-        raise UsageError(f"{path}: must hold an API key, and nothing else.")
+        raise UsageError(f"{path}: must contain only an API key.")
     return text
 
 
@@ -468,17 +468,17 @@ def load_and_present(
 
 def _interruption(kept: LoadFolder | None, probe: LoadFolder | None) -> InterruptionError:
     if kept is not None:
-        again = "to search again from the start" if kept.load.finds_rate else "for a whole load"
+        again = "to start the search over" if kept.load.finds_rate else "to start over"
         return InterruptionError(
             "Interrupted. The records of all requests are kept.",
-            f"See them again: armload show {kept.load.id}. Run the command again {again}.",
+            f"To show them: armload show {kept.load.id}. Run the command again {again}.",
         )
     if probe is not None:
         return InterruptionError(
             "Interrupted. The records of the probe are kept; no rate was tried yet.",
-            f"See them: armload show {probe.load.id}. Run the command again to start over.",
+            f"To show them: armload show {probe.load.id}. Run the command again to start over.",
         )
-    return InterruptionError("Interrupted. No request of the load was sent yet.")
+    return InterruptionError("Interrupted before any request was sent.")
 
 
 def present(kept: LoadFolder, files: Sequence[Path] = (), *, as_json: bool) -> None:

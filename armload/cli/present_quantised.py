@@ -124,7 +124,7 @@ def _divergences(
     except ArmloadError as error:
         if is_asked:
             raise
-        progress.say(f"The divergence from {base.name} is not known: {error.message}")
+        progress.say(f"The KL divergence from {base.name} could not be computed: {error.message}")
         return {}
 
 
@@ -134,7 +134,7 @@ def _copy(each: Quantised, output: Path, progress: Progress) -> None:
         if target.is_file() and sha256_of(target) == each.made.sha256:
             return
         raise UsageError(
-            f"{target} exists already, and is another file.",
+            f"{target} already exists, and its content differs.",
             f"Delete it, or give another --output. The result is kept as {each.path}",
         )
     need_disk([output], target.name, each.made.size_bytes)

@@ -67,8 +67,8 @@ def serve_and_present(
         sys.stdout.flush()
         if ServiceApi(service.url, service.api_key).lacks_chat_template():
             progress.say(
-                f"{service.model} has no chat template: chats are put into ChatML, whose marks it "
-                "does not know. Use /v1/completions."
+                f"{service.model} has no chat template: chats are formatted as ChatML, whose "
+                "markers it does not know. Use /v1/completions instead."
             )
         if not detach:
             _follow(service)
@@ -104,7 +104,7 @@ def _check(service: Service) -> None:
         raise
     except ConnectError as error:
         silence = error
-    terminal.progress().say(f"{silence.message} Waiting for the board, to learn why.")
+    terminal.progress().say(f"{silence.message} Waiting for the board, to find out why.")
     until_s = time.monotonic() + RETURNS_WITHIN_S
     while time.monotonic() < until_s:
         time.sleep(_LOOK_EVERY_S)

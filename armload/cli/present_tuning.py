@@ -76,21 +76,20 @@ def requests_of(options: TuneOptions) -> TunedLoad | None:
     if objective == "total-time":
         if options.rate is None or not options.given(("duration", "requests")):
             raise UsageError(
-                "--for total-time needs the load whose time counts: --rate and --duration, or "
-                "--rate and --requests.",
+                "--for total-time needs a load: --rate with --duration or --requests.",
                 "Example: --for total-time --rate 6 --duration 250",
             )
         options.refuse(("slo",), "--for total-time", "Leave it out, or use --for rate.")
     else:
         if not options.slo:
             raise UsageError(
-                "--for rate needs the latencies that count: --slo is missing.",
+                "--for rate needs --slo, the latencies to meet.",
                 "Example: --for rate --slo ttft=2s,tpot=500ms",
             )
         options.refuse(
             ("rate", "duration"),
             "--for rate, which finds the rate",
-            "Use --requests for how many requests each trial has.",
+            "To set the number of requests in each trial, use --requests.",
         )
     if options.data and options.prompt_tokens:
         raise UsageError("--data cannot be combined with --prompt-tokens.", "Remove one.")
@@ -178,7 +177,7 @@ def tune_and_present(
                 trials = counted(done, "trial")
                 own.say(f"Resuming {tuned.tuning.id} after {trials}. (--new starts over.)")
             size = counted(tuned.tuning.space.size, "setting")
-            own.say(f"{size} may be tried. Tuning is kept in {tuned.folder}.")
+            own.say(f"The search space has {size}. Trials are kept in {tuned.folder}.")
 
         def report(entry: TuningEntry, standing: SearchStanding) -> None:
             own.say(trial_line(wish, entry, standing))
@@ -220,7 +219,9 @@ def show_tuning(tuned: TuningFolder, *, as_json: bool) -> None:
         terminal.show(settings_view(told))
         terminal.show("")
     if result is None:
-        terminal.show(f"{tuned.tuning.id} has not ended: {counted(len(tuned.entries), 'trial')}.")
+        terminal.show(
+            f"{tuned.tuning.id} is not finished: {counted(len(tuned.entries), 'trial')} so far."
+        )
         return
     terminal.show(result.sentence)
     if result.violation is not None:

@@ -183,8 +183,8 @@ def _meant(error: ParseError) -> str:
     names = (error.context.flags if error.context else ()) if is_option else namespace.task_names
     if quoted[1] == "--prompts" and error.context and error.context.name == "eval":
         return (
-            "A task's prompts are named with --prompt NAMES; for --task logits, the file of "
-            "prompts is named with --data FILE. "
+            "To choose among a task's prompts, use --prompt NAMES; for --task logits, give a file "
+            "of prompts with --data FILE. "
         )
     if meant := did_you_mean(quoted[1], names):
         return meant

@@ -45,10 +45,16 @@ class RunFilter(OptionGroup):
     model: Annotated[
         str, Option("only runs of models whose name contains this text", "TEXT", "all")
     ] = ""
-    since: Annotated[Since | None, Option(f"only runs started since then: {_WHEN}", "DATE")] = None
+    since: Annotated[
+        Since | None, Option(f"only runs started at or after this time: {_WHEN}", "DATE")
+    ] = None
     until: Annotated[
         Until | None,
-        Option("only runs started until then, as for --since; a day counts to its end", "DATE"),
+        Option(
+            "only runs started by this time, in the same forms as --since; a date "
+            "includes that day",
+            "DATE",
+        ),
     ] = None
 
     def refuse_filter(self, place: str) -> None:

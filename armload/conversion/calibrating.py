@@ -45,7 +45,7 @@ def read_calibration(path: Path, model: Model) -> Calibration:
     size_bytes = path.stat().st_size
     if size_bytes < least:
         raise UsageError(
-            f"--calibration {path}: {format_bytes(size_bytes)} of text are too short: "
+            f"--calibration {path}: {format_bytes(size_bytes)} of text is too short: "
             f"llama-imatrix needs {least} tokens or more.",
             "Give a longer text; some hundred kilobytes are usual.",
         )

@@ -73,7 +73,7 @@ class ModelSource:
 @contextmanager
 def made_alone(place: Path, progress: Progress) -> Iterator[None]:
     """Let nobody else make the same at the same time; what they have made is there then."""
-    waiting = "Another armload is making the same file. Waiting for it."
+    waiting = "Another armload process is making the same file. Waiting for it."
     with written_in(place), locked(lock_of(place), progress, waiting=waiting):
         place.mkdir(parents=True, exist_ok=True)
         yield

@@ -52,7 +52,7 @@ def need_disk(folders: Sequence[Path], name: str, wanted_bytes: int) -> None:
         there, free_bytes = free_space(folder)
         if wanted_bytes + SPARE_BYTES > free_bytes:
             raise DiskError(
-                f"No space for {name} on this machine: {format_bytes(free_bytes)} free in "
+                f"Not enough space for {name} on this machine: {format_bytes(free_bytes)} free in "
                 f"{there}, {format_bytes(wanted_bytes)} needed.",
                 "Free disk space (armload clean shows what the cache holds), or set ARMLOAD_CACHE "
                 "to another folder.",
@@ -77,7 +77,7 @@ def need_board_space(
     wanted_bytes = copied_bytes + result_bytes + SPARE_BYTES
     if space.free_bytes is not None and wanted_bytes > space.free_bytes:
         raise BoardError(
-            f"{host.name}: no space for {name}: {format_bytes(space.free_bytes)} free in "
+            f"{host.name}: not enough space for {name}: {format_bytes(space.free_bytes)} free in "
             f"{layout.workdir}; {format_bytes(copied_bytes)} to send and "
             f"{format_bytes(result_bytes)} for the result.",
             space.advice,
@@ -93,8 +93,8 @@ def need_memory(found: Probe, board: str, name: str, wanted_bytes: int) -> None:
     available_bytes = found.conditions.memory_available_bytes
     if wanted_bytes > available_bytes:
         raise BoardError(
-            f"{board}: no memory for {name}: it needs {format_bytes(wanted_bytes)}, and "
-            f"{format_bytes(available_bytes)} are available.",
+            f"{board}: not enough memory for {name}: it needs {format_bytes(wanted_bytes)}, but "
+            f"only {format_bytes(available_bytes)} are available.",
             "Stop other programs, or use another board: --on BOARD.",
         )
 

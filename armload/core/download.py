@@ -110,7 +110,7 @@ def opened(
         if is_page and not wanted.url.endswith((".html", ".htm")):
             raise ConnectError(
                 f"{wanted.label}: {wanted.host} answered with a web page instead of the file.",
-                "A proxy, a login page or a wrong address answers like that. Check the network "
+                "The cause may be a proxy, a login page or a wrong address. Check the network "
                 "and the address of the server.",
             )
         yield answer
@@ -181,7 +181,7 @@ def _busy(wanted: Remote, answer: Response) -> ConnectError:
     what = (
         "refuses further requests for now"
         if answer.status_code == HTTPStatus.TOO_MANY_REQUESTS
-        else "reports an error of its own"
+        else "reports a server error"
     )
     return ConnectError(
         f"{wanted.label}: {wanted.host} {what} (HTTP {answer.status_code}).",
@@ -257,7 +257,7 @@ def _write(wanted: Remote, answer: Response, begun: Path, step: ProgressStep) ->
     if None not in (total, wanted.size_bytes) and total != wanted.size_bytes:
         begun.unlink(missing_ok=True)
         raise TransferError(
-            f"{wanted.label}: {wanted.host} sends a file of {total} bytes, and "
+            f"{wanted.label}: {wanted.host} sends a file of {total} bytes, but "
             f"{wanted.size_bytes} were expected.",
             "Repeat the command later; if a mirror or proxy is in use, try without it.",
         )
@@ -279,15 +279,15 @@ def _check(wanted: Remote, begun: Path) -> None:
     if wanted.size_bytes not in (None, size_bytes):
         begun.unlink()
         raise TransferError(
-            f"{wanted.label}: {size_bytes} bytes arrived, and {wanted.size_bytes} were expected.",
+            f"{wanted.label}: {size_bytes} bytes arrived, but {wanted.size_bytes} were expected.",
             "They have been deleted. Repeat the command; if a mirror or proxy is in use, try "
             "without it.",
         )
     if wanted.digest and (actual := _digest(begun, wanted.digest)) != wanted.digest:
         begun.unlink()
         raise TransferError(
-            f"{wanted.label}: what arrived has the checksum {actual}, and {wanted.digest} was "
-            "expected.",
+            f"{wanted.label}: the downloaded file has the checksum {actual}, but {wanted.digest} "
+            "was expected.",
             "It was changed or damaged in transit and has been deleted. Repeat the command; if it "
             f"happens again, do not use {wanted.host}.",
         )

@@ -87,7 +87,7 @@ def _holder(path: Path) -> str:
     except (OSError, ValueError):  # it has just been taken, or let go
         return "Press Ctrl-C to cancel."
     if namespace not in ("", pid_namespace()):
-        return f"It is process {taker} of another container. Press Ctrl-C to cancel."
+        return f"It is process {taker} in another container. Press Ctrl-C to cancel."
     try:
         os.kill(taker, 0)
     except ProcessLookupError:

@@ -105,7 +105,7 @@ def _whole(text: str) -> int:
 
 def _finite(text: str) -> float:
     if not math.isfinite(value := float(text)):
-        raise ValueError(f"{text[:40]} is no number")
+        raise ValueError(f"{text[:40]} is not a number")
     return value
 
 

@@ -85,10 +85,10 @@ def collect(
         write_whole(local_folder / "job.json", job)
     if arrived.left:
         progress.say(
-            f"{counted(arrived.left, 'file')} of {run_folder.name} stay on {host.name}, in "
+            f"Not fetched: {counted(arrived.left, 'file')} of {run_folder.name} on {host.name}, in "
             f"{run_folder}: {', '.join(arrived.examples)}{_dots(arrived)}. armload fetches up to "
-            f"{MOST_FILES} files and {format_bytes(MOST_BYTES)} from the folder that a program "
-            f"works in ({PROGRAM_FOLDER}), and what it writes itself."
+            f"{MOST_FILES} files and {format_bytes(MOST_BYTES)} from the program's working folder "
+            f"({PROGRAM_FOLDER}), besides its own files."
         )
     return tuple(arrived.sizes)
 

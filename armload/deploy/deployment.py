@@ -66,7 +66,7 @@ def program_of_the_shell(
     """
     if machine not in ARCHITECTURES:
         raise BoardError(
-            f"{host.name}: its kernel is {machine}, and armload's program {name} runs on "
+            f"{host.name}: its kernel is {machine}, but armload's program {name} runs on "
             f"{' and '.join(ARCHITECTURES)} only."
         )
     return put_helper(host, layout, helper(name, progress, architecture=machine), progress)

@@ -97,13 +97,13 @@ def explain(
         return Exit(
             kind="unattended",
             status=status,
-            meaning="stopped: the command that had started it was gone",
+            meaning="stopped: the command that started it had ended",
             remedy="Start it with --detach to keep it without that command.",
         )
     if status == 0:
         return Exit(kind="done", status=0, meaning="done")
     if record.finished and not record.limit:
-        return Exit(kind="done", status=0, meaning="done: stopped after its work was done")
+        return Exit(kind="done", status=0, meaning="done: stopped after it had completed its work")
     if record.unleased and status == _NOT_STARTED_STATUS:
         return Exit(
             kind="no lease",
@@ -198,8 +198,8 @@ def _unreadable(record: ExitRecord) -> Exit:
     return Exit(
         kind="storage error",
         status=record.status,
-        meaning="the model could not be read any more: its file on the board was truncated, or "
-        "the storage reported an error",
+        meaning="the model could no longer be read: its file on the board was truncated, or the "
+        "storage reported an error",
         remedy="Check the kernel's log on the board (dmesg) for I/O errors. If there are none, run "
         "it again: the model is then copied again.",
     )

@@ -206,7 +206,7 @@ def _how_to_load(service: Claim) -> str:
     if service.owner is None or not service.owner.is_alive_here():
         return ""
     return (
-        ". Or put it under load with the address and the key file that its armload serve shows: "
+        ". Or put it under load with the address and the key file that its armload serve printed: "
         "armload load --url URL --api-key-file FILE"
     )
 

@@ -185,7 +185,7 @@ class Receiver:
             for part in inside:
                 check_name(part)
         elif name not in self._known:
-            raise ValueError(f"{name[:200]!r} is no file of a run")
+            raise ValueError(f"{name[:200]!r} is not a file of a run")
 
 
 def part_of(name: str) -> PurePosixPath:

@@ -50,10 +50,10 @@ class FreeSpace(Value):
             return
         missing = wanted_bytes + kept_bytes - self.free_bytes
         raise BoardError(
-            f"{host.name}: no space for {names}: {format_bytes(self.free_bytes)} free in "
-            f"{workdir}; {format_bytes(wanted_bytes)} to send and {format_bytes(kept_bytes)} kept "
-            f"free for the file system and the run's own files make {format_bytes(missing)} "
-            "missing.",
+            f"{host.name}: not enough space for {names}: {format_bytes(self.free_bytes)} free in "
+            f"{workdir}; {format_bytes(wanted_bytes)} to send and {format_bytes(kept_bytes)} "
+            f"reserved for the file system and the run's own files need {format_bytes(missing)} "
+            "more.",
             self.advice,
         )
 
@@ -90,7 +90,7 @@ def need_memory(
             remedy,
         )
     progress.say(
-        f"{where}: the {format_bytes(wanted_bytes)} to send take that much of it, and are lost "
+        f"{where}: the {format_bytes(wanted_bytes)} to send take up as much of it, and are lost "
         f"when the board restarts. {remedy}"
     )
 

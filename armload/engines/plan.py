@@ -192,7 +192,7 @@ class Computation(OptionGroup):
         Option(
             "run on these cores only, such as 4-7 or 0,2",
             "CORES",
-            "all, or the fast ones of a board with two kinds",
+            "all; on a board with fast and slow cores, the fast ones",
             "repeat",
             heading="Cores",
         ),
@@ -200,8 +200,8 @@ class Computation(OptionGroup):
     numa: Annotated[
         Numa | None,
         Option(
-            "placing of threads on several NUMA nodes: distribute over all, isolate on one, or "
-            "numactl to keep what it has set",
+            "how to place threads on several NUMA nodes: distribute over all, isolate on one, or "
+            "numactl to keep what the program numactl has set",
             "DISTRIBUTE|ISOLATE|NUMACTL",
             "left to the kernel",
             "commas",
@@ -314,8 +314,8 @@ class Plan(Computation):
         Speculate,
         Option(
             "guess tokens and verify several in one pass: none, ngram (from the text so far), "
-            "mtp (by the model's own layers for it) or draft:MODEL (a small model of the same "
-            "family)",
+            "mtp (by the model's own prediction layers) or draft:MODEL (a small model of the "
+            "same family)",
             "HOW",
             "none",
             "commas",

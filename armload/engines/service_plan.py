@@ -41,9 +41,7 @@ class ServiceSettings(Computation):
         embeddings: answer ``/v1/embeddings``, and how tokens are pooled into one; none for not.
     """
 
-    slots: Annotated[Slots, Option("requests to answer at a time; others wait", "N")] = (
-        DEFAULT_SLOTS
-    )
+    slots: Annotated[Slots, Option("requests to answer at once; others wait", "N")] = DEFAULT_SLOTS
     threads: Annotated[Threads | None, Option("worker threads", "N", "as many as cores")] = None
     context_tokens: Annotated[
         TokenCount,

@@ -73,7 +73,7 @@ def fitted_part(task: Task, part: Part, template: str, question: Question) -> tu
         if not rejected:
             note = (
                 f"{part.model}: its chat template rejects a system message ({words}). The task's "
-                "is put at the beginning of the user's message."
+                "system message is put at the beginning of the user's message."
             )
             return each, note if each.system_in_user else ""
         words = words or rejected

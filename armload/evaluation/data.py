@@ -94,8 +94,8 @@ def _value(task: Task, row: DataRow, field: str, key: str) -> object:
     if row.values.get(field) is None:
         raise DataError(
             f"{row.where}: there is no field {field!r}, which task {task.name} needs ({key}).",
-            f"Fields there: {', '.join(row.values) or 'none'}. Name the right one in the task's "
-            "file, or give the data that the task is for.",
+            f"Available fields: {', '.join(row.values) or 'none'}. Name the right one in the "
+            "task's file, or give the data that the task is for.",
         )
     return row.values[field]
 
@@ -125,7 +125,7 @@ def _letter(expected: str, choices: int, where: str) -> str:
     if len(expected) == 1 and expected.upper() in known:
         return expected.upper()
     raise DataError(
-        f"{where}: the right answer is {expected!r}, which is none of {choices} choices.",
+        f"{where}: the correct answer is {expected!r}, which is not one of the {choices} choices.",
         f"It must be a letter from A to {known[-1]}, or a number from 0 to {choices - 1}; set "
         "'expected' in the task's file.",
     )

@@ -73,8 +73,8 @@ def say_duration(
     elif max_time_s is None:
         board = where.board.name
         said = (
-            f"How long {longest} take cannot be estimated: the file of {board} does not say how "
-            "fast it computes (facts: clusters with max_mhz)."
+            f"The time for {longest} cannot be estimated: the file of board {board} does not state "
+            "the CPU's speed (facts: clusters with max_mhz)."
         )
     else:
         said = f"To answer: {longest}."

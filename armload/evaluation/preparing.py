@@ -64,7 +64,7 @@ def parts_of(
     if task.kind == "multiple-choice":
         if budgets or tell != "no" or conclude or template != "model":
             raise UsageError(
-                f"Task {task.name} compares choices: no answer is generated.",
+                f"Task {task.name} is multiple choice: no answer is generated.",
                 "Leave out --budget, --tell-budget, --conclude and --template.",
             )
         ways: list[dict[str, object]] = [{}]
@@ -161,7 +161,7 @@ def prepare(asked: EvaluationRequest, progress: Progress, *, new: bool) -> Prepa
         check_grader(grader)
     elif asked.grader:
         raise UsageError(
-            f"--grader {asked.grader}: task {task.name} compares choices, which need no grader.",
+            f"--grader {asked.grader}: task {task.name} is multiple choice, which needs no grader.",
             "Leave out --grader.",
         )
     questions = load_questions(task, asked.data, asked.limit, progress)
@@ -201,7 +201,7 @@ def prepare(asked: EvaluationRequest, progress: Progress, *, new: bool) -> Prepa
         done = sum(len(found.answers(part)) for part in range(len(parts)))
         progress.say(
             f"Resuming {found.evaluation.id}: {counted(done, 'answer')} of "
-            f"{len(questions) * len(parts)} are there. (--new starts over.)"
+            f"{len(questions) * len(parts)} are done. (--new starts over.)"
         )
     return PreparedEvaluation(
         evaluated=found or EvaluationFolder.begin_with(evaluation, questions),
@@ -216,7 +216,7 @@ def _template_of(name: str, model: Model) -> str:
     if not isinstance(template, str):
         raise UsageError(
             f"--model {name}: the model has no chat template.",
-            "Use --template none, which asks a base model with the plain prompt, or "
+            "Use --template none, which sends the plain prompt, as for a base model, or "
             "--template chatml.",
         )
     return template
@@ -232,8 +232,8 @@ def _refuse_doubles(models: dict[str, Model]) -> None:
         other = file_names.setdefault(model.name, name)
         if other != name:
             raise UsageError(
-                f"--model: {other} and {name} have the same file name, by which the result tells "
-                "models apart.",
-                "Rename one of the files, or evaluate each alone and compare the two: "
+                f"--model: {other} and {name} have the same file name, but the result identifies "
+                "models by it.",
+                "Rename one of the files, or evaluate each separately and compare the two: "
                 "armload tradeoff EVALUATION EVALUATION",
             )

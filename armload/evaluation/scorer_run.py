@@ -235,8 +235,8 @@ def answer_items_there(
     there = found()
     if there.answers:
         progress.say(
-            f"{len(there.answers)} of {counted(len(items), 'answer')} are there already, the "
-            f"latest in {there.folders[0].name}. (--new starts over.)"
+            f"{len(there.answers)} of {counted(len(items), 'answer')} already exist, the latest in "
+            f"{there.folders[0].name}. (--new starts over.)"
         )
     ask_all(board, "item", missing, ask, progress)
     return note_earlier(found())

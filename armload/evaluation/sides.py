@@ -104,7 +104,7 @@ def _of_model(evaluated: EvaluationFolder, model: str) -> TradeoffSide:
     evaluation = evaluated.evaluation
     if evaluation.kind != "generate":
         raise UsageError(
-            f"{evaluation.id} compares choices, which have no length to trade for time.",
+            f"{evaluation.id} is multiple choice: its answers have no length to trade for time.",
             "Use evaluations of a task whose answers are generated.",
         )
     part = next(part for part in evaluation.parts if part.model == model)

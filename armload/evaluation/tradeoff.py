@@ -195,9 +195,9 @@ def trade(
     found = [each for each in traded if each is not None]
     if not found:
         raise UsageError(
-            f"{a.model} and {b.model} have answered no question in common.",
-            "Repeat the commands of their evaluations, which ask the rest and say why questions "
-            "have no answer.",
+            f"{a.model} and {b.model} have no answered question in common.",
+            "Repeat the commands of both evaluations: they ask the remaining questions and show "
+            "why any has no answer.",
         )
     if runs is None:
         return found

@@ -206,7 +206,7 @@ def _split(reference: str) -> tuple[str, str]:
     known = [*data_names(OUTLINES), *data_names(SHAPES)]
     if name not in known:
         raise UsageError(
-            f"There is no model named {name!r} to be like.",
+            f"There is no shape named {name!r}.",
             f"{did_you_mean(name, known)}Available: {', '.join(sorted(known))}.",
         )
     if not separator:
@@ -247,14 +247,14 @@ def model_kinds() -> tuple[CacheKind, ...]:
         ),
         CacheKind(
             name="operations",
-            what="what models compute, and how long it takes on boards",
-            again="timing it on the board again",
+            what="operations of models, and their times on boards",
+            again="timing them on the board again",
             items=items_of("operations"),
         ),
         CacheKind(
             name="footprints",
-            what="memory that llama.cpp says models take",
-            again="asking it on the board again",
+            what="memory that models take, as reported by llama.cpp",
+            again="asking llama.cpp on the board again",
             items=items_of("footprints"),
         ),
         CacheKind(

@@ -366,8 +366,8 @@ class _Parser:
             offset_bytes = self._values.number("<Q")
             if offset_bytes % alignment:
                 raise self._values.bad(
-                    f"the data of tensor {name!r} begins at {offset_bytes}, "
-                    f"which is no multiple of {alignment}"
+                    f"the data of tensor {name!r} begins at {offset_bytes}, which is not a "
+                    f"multiple of {alignment}"
                 )
             relative[name] = (shape, type_name, size_bytes, offset_bytes)
         data_start = -(-self._values.at // alignment) * alignment
@@ -405,7 +405,7 @@ class _Parser:
         row = shape[0] if shape else 1
         if row % block_elements:
             raise self._values.bad(
-                f"tensor {name!r} has rows of {row} elements, which is no multiple of "
+                f"tensor {name!r} has rows of {row} elements, which is not a multiple of "
                 f"{tensor_type.name}'s {block_elements}"
             )
         return tensor_type.name, math.prod(shape) // block_elements * block_bytes
@@ -418,16 +418,16 @@ class _Parser:
         if number in _REMOVED_TYPES:
             whose = f"{_REMOVED_TYPES[number]}, which was made for an older llama.cpp"
             remedy = (
-                "Take the Q4_0 file of the same model: llama.cpp now rearranges its weights when "
+                "Use the Q4_0 file of the same model: llama.cpp now rearranges its weights when "
                 "it loads them."
             )
         elif number == _BITNET_TYPE:
             whose = "which only bitnet.cpp, a fork of llama.cpp, has"
             remedy = (
-                "Take a file that llama.cpp runs: TQ1_0 or TQ2_0 of a ternary model, or build the "
+                "Use a file that llama.cpp runs: TQ1_0 or TQ2_0 of a ternary model, or build the "
                 "fork with --source."
             )
         elif _FIRST_IK_TYPE <= number <= _LAST_IK_TYPE:
             whose = "which only ik_llama.cpp, a fork of llama.cpp, has"
-            remedy = "Take a file in one of llama.cpp's own types, such as Q4_K_M or IQ4_XS."
+            remedy = "Use a file in one of llama.cpp's own types, such as Q4_K_M or IQ4_XS."
         return DataError(f"{self._path}: tensor {name!a} has type {number}, {whose}.", remedy)

@@ -383,7 +383,7 @@ def _download(named: _Repository, commit: str, file: HubFile, progress: Progress
     blob, place = named.folder / "blobs" / content, named.place(commit, file.path)
     remote = named.site.file(named.name, named.kind, _revision(named, commit), file)
     lock = named.site.cache / ".locks" / named.folder.name / f"{content}.lock"
-    words = f"Another command downloads {remote.label}."
+    words = f"Another command is downloading {remote.label}."
     with locked(lock, progress, waiting=words):
         if not (blob.is_file() and file.size_bytes in (None, blob.stat().st_size)):
             refused = refusal(named.site, named.name, named.revision, file.path)

@@ -314,8 +314,8 @@ def _check_name(name: str, site: HubSite, repo: str) -> None:
     odd = not name or not name.isprintable() or "\\" in name or name != path.as_posix()
     if odd or path.is_absolute() or ".." in path.parts:
         raise DataError(
-            f"{site.prefix}{repo}: the hub lists a file called {name!r}, which is no name inside a "
-            "repository.",
+            f"{site.prefix}{repo}: the hub lists a file called {name!r}, which is not a valid "
+            "path in a repository.",
             "Nothing was downloaded. Do not use this repository or mirror.",
         )
 
@@ -363,7 +363,7 @@ def _login(header: str, words: str, token: str) -> Mapping[str, str]:
         return {}
     if not _TOKEN.fullmatch(token):
         raise UsageError(
-            "The token for the hub holds spaces or characters that no token has.",
+            "The token for the hub contains spaces or characters that a token cannot contain.",
             "Set it again, without quotation marks or line breaks.",
         )
     return {header: words + token}

@@ -70,8 +70,8 @@ class Metadata:
         self.architecture = self._text("general.architecture")
         if not _ARCHITECTURE.fullmatch(self.architecture):
             raise DataError(
-                f"{path}: general.architecture is {self.architecture[:64]!a}, which is no name of "
-                "an architecture.",
+                f"{path}: general.architecture is {self.architecture[:64]!a}, which is not the "
+                "name of an architecture.",
                 "The file is damaged. Download, copy or convert it again.",
             )
         self._check_kind()

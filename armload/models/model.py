@@ -279,7 +279,7 @@ def _parts(path: Path, header: Header) -> tuple[Path, ...]:
         raise DataError(
             f"{path}: this file is one of {count} parts of a split model, and the other parts "
             "are found by its name.",
-            f"Call it NAME-00001-of-{count:05}.gguf, and the others likewise.",
+            f"Rename it to NAME-00001-of-{count:05}.gguf, and the others likewise.",
         )
     if int(name["number"]) != 1:
         raise DataError(

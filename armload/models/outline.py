@@ -170,7 +170,7 @@ def outlined(outline: Outline, file_type: str) -> tuple[Model, Header]:
     """
     if file_type.upper() not in FILE_TYPES:
         raise UsageError(
-            f"How llama-quantize mixes {file_type!r} is not known here.",
+            f"The tensor types of a {file_type!r} file are unknown.",
             f"Available: {', '.join(FILE_TYPES)}.",
         )
     path = Path(f"{outline.name}-{file_type.upper()}.gguf")

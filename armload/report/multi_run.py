@@ -224,7 +224,10 @@ def verdict_line(cells: Sequence[Cell]) -> str:
     if valid == 0:
         return "Do not rely on these figures: no run is valid."
     sentence = f"{runs - valid} of {runs} runs {'is' if runs - valid == 1 else 'are'} not valid"
-    return f"{sentence}: marked as such; a disturbed one is excluded where others are not."
+    return (
+        f"{sentence}. Such runs are marked; disturbed ones are excluded if the same configuration "
+        "also has undisturbed runs."
+    )
 
 
 def table_sentence(cells: Sequence[Cell]) -> str:

@@ -98,7 +98,7 @@ def _counts(runs: Sequence[Run], found: Known | None) -> str:
     count = found.runs if found else 0
     if count == len(runs):
         return str(count)
-    return f"{len(runs)}, of which {count} count"
+    return f"{len(runs)}, {count} of them counted"
 
 
 def _width(found: Known) -> str:

@@ -154,11 +154,11 @@ DOCUMENTS = (
         title="compared searches for settings",
         verbs=("compare",),
     ),
-    Schema(name="fit", value=Fit, title="what is expected of models on a board", verbs=("fit",)),
+    Schema(name="fit", value=Fit, title="predictions for models on a board", verbs=("fit",)),
     Schema(
         name="boards-fit",
         value=BoardsFit,
-        title="what is expected of models on several boards, or on hardware of the catalogue",
+        title="predictions for models on several boards, or on hardware from the catalogue",
         verbs=("fit",),
     ),
     Schema(

@@ -159,7 +159,7 @@ def _kept(local: Path) -> Run:
         store.save(run, local)
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise DataError(
-            f"{local}: no run can be computed from these files: {type(error).__name__}: {error}.",
+            f"{local}: these files cannot be turned into a run: {type(error).__name__}: {error}.",
             "The board's storage may be damaged. If the files look right, report this with them.",
         ) from error
     for name in _SEEN.values():

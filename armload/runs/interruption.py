@@ -86,7 +86,9 @@ def find_left(connection: Connection, engine: Engine, progress: Progress) -> Sto
             tell_it_is_fetched(host, cut.folder)
         except (BoardError, DataError, TransferError) as error:
             # What a restart has spoilt must not stand in the way of every further run.
-            progress.say(f"{cut.id} of an interrupted command stays on the board: {error.message}")
+            progress.say(
+                f"{cut.id} of an interrupted command was left on the board: {error.message}"
+            )
             continue
         progress.say(f"{cut.id} of an interrupted command is kept: {run.exit.meaning}.")
     left = left_run(runs, fingerprint, datetime.now(UTC), is_service=is_service)

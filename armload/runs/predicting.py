@@ -168,7 +168,10 @@ def predict_group(
     return base.model_copy(update={"token_s": token_s, "compute": "roofline"})
 
 
-_BEFORE_GUESSES = "That is one pass over the weights; accepted guesses make it several tokens."
+_BEFORE_GUESSES = (
+    "That is the time of one pass over the weights, which produces several tokens when guesses are "
+    "accepted."
+)
 
 
 def foresight(where: Session, engine: Completion, progress: Progress) -> Foresee:

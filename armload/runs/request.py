@@ -92,7 +92,7 @@ class Metering(OptionGroup):
 
     subtract_idle: Annotated[
         bool,
-        Option("subtract the power of the idle board, measured before, from energy figures"),
+        Option("subtract the board's idle power, measured beforehand, from energy figures"),
     ] = False
 
 

@@ -159,7 +159,7 @@ def find(reference: str) -> Path:
                 f"{len(fitting)} runs fit {reference!r}: "
                 + ", ".join(folder.name for folder in fitting[-4:])
                 + ".",
-                "Write more of the id.",
+                "Give more of the id.",
             )
     raise UsageError(f"There is no run named {reference!r}.", _similar(reference, every))
 

@@ -105,7 +105,7 @@ def _unfit(what: str, text: str, schema: dict[str, Any]) -> Mismatch | None:
 
 
 def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")
 
 
 @lru_cache(maxsize=256)

@@ -239,7 +239,7 @@ class Client:
                 held_s = self.now_s() - ready_s if begun_s is None else held_s
                 answer.fail("abandoned", f"the user gave up after {patience_s:.3g} s")
             else:
-                answer.fail("timeout", f"no whole answer within {self._timeout_s:g} s")
+                answer.fail("timeout", f"no complete answer within {self._timeout_s:g} s")
         except asyncio.CancelledError:
             answer.fail("cancelled", "the load was ended")
         except aiohttp.ClientConnectorError as error:
@@ -248,7 +248,9 @@ class Client:
         except (aiohttp.ClientError, OSError) as error:
             answer.fail("dropped", f"the connection ended: {error or type(error).__name__}")
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            answer.fail("malformed", f"this is not of dialect {self._dialect.name}: {error!r}")
+            answer.fail(
+                "malformed", f"this is not an answer in dialect {self._dialect.name}: {error!r}"
+            )
         self.under_way.pop(number, None)
         end_s = self.now_s() if answer.outcome != "ok" else answer.arrived_s
         text, content = "".join(answer.parts), "".join(answer.content)
@@ -350,7 +352,7 @@ class _Answer:
         if is_ended and self.parts:
             self.finish_reason = "unknown"
         elif self.generated_tokens is None and self.ignored_lines and not self.parts:
-            self.fail("malformed", f"this is not of dialect {self._dialect.name}")
+            self.fail("malformed", f"this is not an answer in dialect {self._dialect.name}")
         elif self.generated_tokens is None:
             # Without a last event nobody knows whether an answer is whole.
             self.fail("dropped", "the stream ended before the answer")

@@ -92,8 +92,8 @@ def find_rate(
         search.done(attempt, verdict, evidence, took_s)
     if loading.kept is None:
         raise RunError(
-            f"The closed loop took {spent_s:.0f} s, and --max-time leaves none for a rate.",
-            f"Give a longer --max-time; {10 * spent_s:.0f} s is little, 3,000 times "
+            f"The closed loop took {spent_s:.0f} s, and --max-time leaves no time to try a rate.",
+            f"Give a longer --max-time; {10 * spent_s:.0f} s is a minimum, and 3,000 times "
             f"{loop.service_s:.2g} s is usual.",
         )
     return loading.kept

@@ -99,8 +99,8 @@ def stop_service(
     there = [each for each in services(board, progress) if each.run.startswith(run)]
     if not there:
         raise UsageError(
-            f"{board.name} has no service{f' of the id {run}' if run else ''}.",
-            f"See what it serves: armload serve.list --board {board.name}"
+            f"{board.name} has no service{f' with the id {run}' if run else ''}.",
+            f"List its services: armload serve.list --board {board.name}"
             if run
             else "Choose another board with --board.",
         )

@@ -109,7 +109,7 @@ def _fault(target: LoadTarget, record: RequestRecord) -> ArmloadError | None:
         record.status == _BAD and "pooling" in record.error.lower()
     ):
         return UsageError(
-            f"{target.url}: the service does not do this: {record.error}",
+            f"{target.url}: the service does not support this: {record.error}",
             "For embeddings, serve the model with --embeddings model, or with mean if the model "
             "says none.",
         )

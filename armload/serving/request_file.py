@@ -164,7 +164,7 @@ def _array(file: TextIO) -> Iterator[Any]:
             separator = text[end : end + 1]
             # A number at the end of what is read may go on.
             if not separator:
-                raise ValueError("the array has no end")
+                raise ValueError("the array is not closed")
             if separator not in ",]":
                 raise json.JSONDecodeError("expected a comma", text, end)
         except RecursionError:

@@ -124,8 +124,8 @@ def _ended(service: Service, progress: Progress) -> Iterator[None]:
                 service.end()
             except ConnectError as error:
                 progress.say(
-                    f"{error.message} The service ends by itself there when nobody attends it. "
-                    f"Fetch its run later: armload pull --board {service.board}"
+                    f"{error.message} The service stops by itself when no command keeps it "
+                    f"running. Fetch its run later: armload pull --board {service.board}"
                 )
 
 

@@ -50,7 +50,7 @@ def trace_between(
             step = _Span.model_validate(content) if "step" in content else None
         except (ValueError, TypeError) as error:
             raise DataError(
-                f"{host.name}: {run_folder / 'trace.jsonl'} holds a line that no engine writes.",
+                f"{host.name}: {run_folder / 'trace.jsonl'} contains a line that no engine writes.",
                 "The board's storage may be damaged.",
             ) from error
         if "format" in content:

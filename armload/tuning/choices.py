@@ -124,8 +124,8 @@ def listed(path: Path, objective: Objective) -> dict[str, tuple[Choice, ...]]:
             continue
         if name not in SEARCHED[objective]:
             raise UsageError(
-                f"{path}: {name} is not searched for {objective}.",
-                f"These are: {', '.join(SEARCHED[objective])}.",
+                f"{path}: {name} is not a parameter of a search for {objective}.",
+                f"The parameters are: {', '.join(SEARCHED[objective])}.",
             )
         values = getattr(options, name)
         numbers = [each for each in values if isinstance(each, int)]

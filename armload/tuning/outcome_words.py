@@ -38,7 +38,7 @@ def sentence_of(
     words, aim = words_of(leader.setting, tuning.space.defaults, core_sets), AIMS[tuning.objective]
     now = cost_words(tuning.objective, leader.cost)
     if default_cost is None:
-        return f"{now} with {words}. The defaults do not run."
+        return f"{now} with {words}. The defaults cannot run."
     if confirmation is None:
         return f"No configuration is {aim.better} than the defaults ({now})."
     speed = confirmation.speed

@@ -31,7 +31,7 @@ Report = Callable[[TuningEntry, SearchStanding], None]
 """Is called with every trial, and how the search stands after it."""
 
 _WHY: Mapping[Ended, str] = {
-    "separated": "No other configuration may be more than 2% {better}.",
+    "separated": "No other configuration can be more than 2% {better}.",
     "equal": "The best configurations have equal {merit} within noise.",
     "all tried": "All configurations were tried.",
     "trials used": "--max-trials was reached.",

@@ -128,7 +128,7 @@ def check_path(path: Path) -> None:
         raise unreadable(path, error) from error
     if not is_ours:
         raise UsageError(
-            f"{path} exists already, and was not written by armload tune.",
+            f"{path} already exists, and was not written by armload tune.",
             "Delete it, or give another name with --output.",
         )
 

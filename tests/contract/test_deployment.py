@@ -170,7 +170,7 @@ def test_storage_without_room_is_said_whatever_a_tool_calls_it(
         assert meanwhile.value.message.startswith(f"{NAME}: {board.workdir} (tmpfs) is full. ")
         assert "repeat the command to resume" in meanwhile.value.message
         assert "free other space" in meanwhile.value.remedy
-        with pytest.raises(BoardError, match=r"no space for a model\.gguf"):
+        with pytest.raises(BoardError, match=r"not enough space for a model\.gguf"):
             pushed(At(0, lambda: None))
         with pytest.raises(BoardError, match="cannot start the run in") as not_started:
             launched(emulated, board.workdir, "true")

@@ -136,10 +136,10 @@ def test_an_operation_is_timed_by_one_command_and_the_run_uses_it(workspace: Pat
         ({"lists": DIES}, "did not list what the model computes"),
         ({"lists": "echo 'ARMLOAD_OPERATIONS {}'"}, "did not list what the model computes"),
         ({"lists": "exit 1"}, "did not list what the model computes"),
-        ({"times": DIES}, "only 0% of what the model computes was timed"),
+        ({"times": DIES}, "only 0% of the model's computation was timed"),
         (
             {"times": f"""echo 'ARMLOAD_TIMED {{"number":0,"signal":{signal.SIGILL:d}}}'"""},
-            "only 0% of what the model computes was timed",
+            "only 0% of the model's computation was timed",
         ),
         ({"times": """echo 'ARMLOAD_TIMED {"number":99,"time_s":1}'"""}, "only 0%"),
         ({"lists": HANGS}, "took longer than"),

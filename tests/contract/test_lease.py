@@ -80,7 +80,8 @@ def test_a_service_of_another_terminal_here_may_be_put_under_load(
         pytest.fail("it is not free")
     assert caught.value.remedy == (
         f"Stop it: armload serve.stop --board {host.name}. Or put it under load with the address "
-        "and the key file that its armload serve shows: armload load --url URL --api-key-file FILE"
+        "and the key file that its armload serve printed: armload load --url URL --api-key-file "
+        "FILE"
     )
 
 

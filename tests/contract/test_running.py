@@ -56,7 +56,7 @@ def test_every_argument_of_a_run_arrives_unchanged(
         ("kill -ILL $$", 132, "illegal instruction"),
         ("kill -KILL $$", 137, "killed from outside"),
         ("kill -SEGV $$", 139, "SIGSEGV"),
-        ("kill -BUS $$", 135, "could not be read any more"),
+        ("kill -BUS $$", 135, "could no longer be read"),
         ("exec /no/such/program", 127, "not found"),
         ("exec /etc/passwd", 126, "cannot be run"),
         ("cat /etc/passwd >/dev/full", 1, "storage is full"),
@@ -270,7 +270,7 @@ def test_of_what_no_run_is_known_to_leave_only_so_much_is_fetched(
     fetched = [path for path in (local / PROGRAM_FOLDER).rglob("*") if path.is_file()]
     assert len(fetched) == MOST_FILES - 1
     (said,) = progress.said
-    assert f"{20_000 + 3 - len(fetched):,} files of run stay on" in said
+    assert f"{20_000 + 3 - len(fetched):,} files of run on" in said
     assert str(folder) in said
 
 

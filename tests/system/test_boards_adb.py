@@ -70,7 +70,7 @@ def test_a_board_file_needs_nothing_but_the_kind(
     assert ways["port forwarding"] == "adb forward"
     for folder in ("/sdcard/armload", "/storage/emulated/0/armload"):
         file.write_text(f"target: rk3568\nreach: {{kind: adb}}\nworkdir: {folder}\n")
-        with pytest.raises(DataError, match=r"shared storage.*use a folder of /data/local/tmp"):
+        with pytest.raises(DataError, match=r"shared storage.*use a folder in /data/local/tmp"):
             load_board("phone")
 
 

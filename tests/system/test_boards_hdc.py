@@ -72,7 +72,7 @@ def test_no_device_is_said(hdc: Hdc) -> None:
 
 def test_a_file_that_has_gone_from_the_board_is_said(hdc: Hdc) -> None:
     gone = PurePosixPath("/nowhere/file")
-    with pytest.raises(BoardError, match="/nowhere/file is not on the board any more"):
+    with pytest.raises(BoardError, match="/nowhere/file is no longer on the board"):
         list(HdcHost(reach(hdc), "my-board")._fetched(gone))
 
 

@@ -179,14 +179,14 @@ def _commands() -> list[str]:
 def test_a_build_host_without_make_says_what_to_install(answering: BuildHost) -> None:
     (answering.folder / "bin" / "make").unlink()
     done = answering.person.types(*answering.build_words(), status=4)
-    assert "builder: there is no make" in done.stderr
+    assert "builder: make is not installed" in done.stderr
     assert "apt install make" in done.stderr
 
 
 def test_a_build_host_without_the_compiler_says_what_to_install(answering: BuildHost) -> None:
     (answering.folder / "bin" / "aarch64-linux-gnu-gcc").unlink()
     done = answering.person.types(*answering.build_words(), status=4)
-    assert "builder: there is no compiler aarch64-linux-gnu-gcc" in done.stderr
+    assert "builder: the compiler aarch64-linux-gnu-gcc is not installed" in done.stderr
     assert "g++-aarch64-linux-gnu" in done.stderr
 
 
@@ -247,7 +247,7 @@ def test_a_build_host_whose_disk_is_full_says_so_and_with_room_the_build_complet
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=30m", "none", str(folder)], check=True)
     try:
         done = answering.person.types(*answering.build_words(), status=7)
-        assert "builder: no space for" in done.stderr or "is full" in done.stderr
+        assert "builder: not enough space for" in done.stderr or "is full" in done.stderr
         assert "Free disk space" in done.stderr
         subprocess.run(["mount", "-o", "remount,size=2g", str(folder)], check=True)
         done = answering.person.types(*answering.build_words())

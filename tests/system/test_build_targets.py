@@ -244,7 +244,7 @@ def test_a_missing_compiler_says_how_to_get_it(tmp_path: Path) -> None:
     person.environment["PATH"] = str(tmp_path)
     (tmp_path / "sh").symlink_to("/bin/sh")
     done = person.types("build", "--compiler", "gnu", status=4)
-    assert "this machine: there is no compiler aarch64-linux-gnu-gcc" in done.stderr
+    assert "this machine: the compiler aarch64-linux-gnu-gcc is not installed" in done.stderr
     assert "g++-aarch64-linux-gnu" in done.stderr
     assert "--compiler zig" in done.stderr
 

@@ -79,7 +79,7 @@ def test_a_model_that_does_not_fit_is_refused_before_it_is_sent(
         local = tmp_path / "large.gguf"
         with local.open("wb") as file:
             file.truncate(200_000_000)
-        with pytest.raises(BoardError, match="no space for large") as caught:
+        with pytest.raises(BoardError, match="not enough space for large") as caught:
             pushed(host, board, local)
         assert "missing" in caught.value.message
         assert "filler" in caught.value.remedy

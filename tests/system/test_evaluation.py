@@ -250,7 +250,7 @@ def test_nothing_is_lost_or_asked_twice_however_often_the_command_is_killed(
 def test_a_context_that_was_too_small_can_be_corrected(ann: Person) -> None:
     command = words("--model", MODEL, "--budget", "20", "--json", limit=2)
     failed = json.loads(ann.types(*command, "--context", "16", status=9).stdout)
-    assert "None of the questions has an answer" in failed["error"]["message"]
+    assert "No question was answered" in failed["error"]["message"]
     assert json.loads(ann.types(*command).stdout)["points"][0]["questions"] == 2
 
 

@@ -270,7 +270,7 @@ def test_a_file_name_that_leads_elsewhere_ends_the_download(
 ) -> None:
     hub.repositories[REPO] = {name: model}
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(DataError, match="is no name inside a repository"):
+    with pytest.raises(DataError, match="is not a valid path in a repository"):
         fetch(f"{prefix}{REPO}", Silent())
     assert sorted(tmp_path.rglob("*")) == before
 

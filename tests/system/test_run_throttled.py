@@ -117,7 +117,7 @@ def test_a_core_that_is_slower_than_the_kernel_shows_is_found_out(
     words = ("watch", "--board", "pi", "--json", "--", "sh", "-c", "echo word")
     run = json.loads(person.types(*words).stdout)
     found = {each["figures"]["kind"]: each["sentence"] for each in run["verdict"]["findings"]}
-    assert "while the kernel showed 9.90" in found["slower than shown"]
+    assert "while the kernel reported 9.90" in found["slower than shown"]
     before, _ = run["clocks"]
     assert 0.5e9 < 1e9 * before["cycles"] / before["ns"] < 9e9
 

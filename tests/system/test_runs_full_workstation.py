@@ -99,7 +99,7 @@ def test_the_verb_ends_with_the_status_of_what_kept_a_run_away(
 
     done = pulls()
     assert done.returncode == DiskError.exit_status, done.stderr
-    assert f"1 of 3 runs stay on my-board: {LARGE}." in done.stderr
+    assert f"1 of 3 runs on my-board could not be fetched: {LARGE}." in done.stderr
     assert "No space left on device" in done.stderr
     assert done.stderr.count("armload pull --board my-board") == 1
     assert "Nothing on" not in done.stdout

@@ -171,7 +171,7 @@ def test_models_are_predicted_for_all_boards_in_one_table(ann: Person) -> None:
     assert verdicts == [("large", "fits"), ("small", "streams")]
     assert found["recommendation"].startswith("Fastest for like:llama-3.2-3b:Q4_0: large")
     refused = ann.types("fit", "--board", "@dark", status=2)
-    assert "Several boards are compared for the models that you name." in refused.stderr
+    assert "To compare several boards, name the models." in refused.stderr
 
 
 def test_each_board_is_tuned_for_itself(ann: Person) -> None:

@@ -76,7 +76,7 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
     ),
     (
         DegenerateText(fault=TextFault(kind="loop", repeated=" of the", times=15)),
-        "The text ends in a loop: ' of the', 15 times.",
+        "The text ends in a loop: ' of the', repeated 15 times.",
     ),
     (OutputMissing(missing="The program reported no times."), "The program reported no times."),
     (
@@ -287,8 +287,8 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
             )
         ),
         (
-            "Throttled: core 2 ran at 0.60 GHz after the run, while the kernel showed 1.40. Check "
-            "the board's supply and cooling."
+            "Throttled: core 2 ran at 0.60 GHz after the run, while the kernel reported 1.40. "
+            "Check the board's supply and cooling."
         ),
     ),
     (

@@ -101,7 +101,7 @@ def test_what_was_not_timed_takes_as_long_for_each_byte() -> None:
 
 def test_a_speed_is_not_made_up_from_a_few_operations() -> None:
     times = {"attention": TIMES["attention"], "matrix": Timed(number=0, signal=4)}
-    with pytest.raises(DataError, match="only 9% of what the model computes was timed"):
+    with pytest.raises(DataError, match="only 9% of the model's computation was timed"):
         from_operations(FOUND, times, depth=256, memory_bytes_per_s=None)
 
 

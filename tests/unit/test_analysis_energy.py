@@ -131,14 +131,14 @@ def test_samples_that_are_missing_make_the_figures_invalid(tmp_path: Path) -> No
 
 
 def test_a_meter_that_is_stuck_is_not_believed(tmp_path: Path) -> None:
-    assert problem(kept(tmp_path, lambda _: 4.2)) == "the meter showed 4.2 W all the time"
+    assert problem(kept(tmp_path, lambda _: 4.2)) == "the meter reported a constant 4.2 W"
 
 
 def test_a_meter_that_showed_nothing_says_why(tmp_path: Path) -> None:
     lines = (PowerLine(here_s=0, board_s=1), PowerLine(here_s=1, problem="no answer: refused"))
     (tmp_path / FILE_NAME).write_text("".join(f"{one.model_dump_json()}\n" for one in lines))
     found = read_energy(tmp_path, STEPS, Phase((), None), Phase((), None))
-    assert problem(found) == "the meter showed nothing: no answer: refused"
+    assert problem(found) == "the meter reported nothing: no answer: refused"
 
 
 def test_single_bad_answers_are_left_out(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_run_that_draws_no_more_than_the_idle_board_has_no_energy_of_its_own(
     tmp_path: Path,
 ) -> None:
     found = kept(tmp_path, idle_w=[9.5] * 6, subtracts_idle=True)
-    assert "is not above the idle board's 9.50 W" in problem(found)
+    assert "does not exceed the idle board's 9.50 W" in problem(found)
     assert good(kept(tmp_path, idle_w=[9.5] * 6)).joules
 
 
@@ -248,6 +248,6 @@ def test_what_a_person_reads_names_the_place_and_the_samples(tmp_path: Path) -> 
     )
     stuck = run.model_copy(update={"energy": kept(tmp_path, lambda _: 4.2)})
     assert energy_line(stuck) == (
-        "not valid: the meter showed 4.2 W all the time (shelly at http://plug)"
+        "not valid: the meter reported a constant 4.2 W (shelly at http://plug)"
     )
     assert energy_line(quick_run()) == ""

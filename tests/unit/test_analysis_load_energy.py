@@ -120,6 +120,6 @@ def test_table_and_page_have_the_energy_of_each_point(
 def test_energy_that_is_not_valid_is_said_and_has_no_figure(tmp_path: Path) -> None:
     stuck = metered(OBSERVED, lambda _: 4.2)
     loaded = loaded_of(keep([stuck], tmp_path / "a", objectives=None))
-    assert "At 0.5/s, energy not valid: the meter showed 4.2 W all the time (shelly at " in (
+    assert "At 0.5/s, energy not valid: the meter reported a constant 4.2 W (shelly at " in (
         " ".join(remarks(loaded.points[0].assessed))
     )

@@ -144,7 +144,7 @@ def test_a_load_that_is_all_beginning_has_no_interval_and_says_why() -> None:
     assert found.from_scheduled.e2e.p50.low_s is None
     assert found.conversations is not None
     assert no_steady_state(found.conversations).startswith(
-        "no confidence intervals: conversations take 11 s, and began for 19.5 s only"
+        "no confidence intervals: conversations take 11 s, but new ones began for only 19.5 s"
     )
     longer = [each for number in range(80) for each in conversation(number, 0.5 * number)]
     steady = figures(longer, rate=2.0)
@@ -218,8 +218,8 @@ def test_an_abandoned_request_is_outside_the_objectives_and_its_tokens_count() -
     assert found.valid
     (said,) = about_users(found)
     assert said == (
-        "users abandoned 2 of 3 requests, 1 of them before any text had come. The latencies to "
-        "the end of an answer are of the others, which were the faster ones."
+        "users abandoned 2 of 3 requests, 1 of them before any text arrived. End-to-end latencies "
+        "cover only the other requests, which were faster."
     )
 
 

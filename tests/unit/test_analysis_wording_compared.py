@@ -105,7 +105,7 @@ REMARKS: tuple[tuple[ComparisonFigures, str], ...] = (
     ),
     (
         EnergyPerToken(a_j=3.214, b_j=2.5, a_basis=WALL, b_basis=WALL),
-        ("Energy at the wall, idle power included: 3.21 / 2.5 J per token, B takes 78% of A's."),
+        ("Energy at the wall, idle power included: 3.21 / 2.5 J per token, B uses 78% of A's."),
     ),
     (
         EnergyPerToken(a_j=3.214, b_j=1.6, a_basis=WALL, b_basis=EnergyBasis(sees="board")),
@@ -128,8 +128,8 @@ REMARKS: tuple[tuple[ComparisonFigures, str], ...] = (
     (
         EnergyMixed(side="B", basis=WALL, left_out=2),
         (
-            "Energy of B: only runs measured at the wall, idle power included count; 2 measured "
-            "otherwise cannot be compared with them."
+            "Energy of B: only runs measured at the wall, idle power included, are used; 2 "
+            "measured differently cannot be compared with them."
         ),
     ),
     (
@@ -176,7 +176,7 @@ LOADS: tuple[tuple[LoadFigures, str], ...] = (
     (
         LinesIgnored(lines=3, answers=1),
         (
-            "Ignored 3 lines in the streams of 1 answer, which are no events. Text may be missing: "
+            "Ignored 3 lines in the streams of 1 answer that are not events. Text may be missing: "
             "check the service, and any proxy in front of it."
         ),
     ),
@@ -184,7 +184,7 @@ LOADS: tuple[tuple[LoadFigures, str], ...] = (
         AnswersCutOff(cut_off=3, filled=0, answers=4),
         (
             "3 of 4 answers ended before the limit: the server generated fewer tokens than "
-            "requested and gives the length as the reason. It may have a limit of its own, or too "
+            "requested and gives the length as the reason. It may have its own limit, or too "
             "small a context."
         ),
     ),

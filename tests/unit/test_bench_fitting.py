@@ -138,7 +138,7 @@ def test_hardware_is_compared_the_fastest_first_without_any_board() -> None:
 def test_the_board_with_the_least_memory_that_holds_the_model_is_named() -> None:
     found = compared("orange-pi-5-16gb", "raspberry-pi-5-8gb", "raspberry-pi-5-4gb")
     assert "Fastest for like:llama-3.1-8b:Q4_K_M: orange-pi-5-16gb" in found.recommendation
-    assert "Least memory that holds it: raspberry-pi-5-8gb" in found.recommendation
+    assert "With the least memory that holds it: raspberry-pi-5-8gb" in found.recommendation
 
 
 def test_all_hardware_is_compared_and_unknown_speeds_come_last() -> None:
@@ -158,7 +158,7 @@ def test_one_hardware_without_a_model_lists_current_models() -> None:
 
 
 def test_several_without_a_model_are_refused() -> None:
-    with pytest.raises(UsageError, match="models that you name"):
+    with pytest.raises(UsageError, match="name the models"):
         compared("raspberry-pi-5-8gb", "rock-5b-8gb", models=())
 
 

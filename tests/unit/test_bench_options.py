@@ -36,7 +36,9 @@ def test_texts_and_lengths_of_a_plan_file_are_both_prompts() -> None:
 
 
 def test_a_text_and_a_length_cannot_both_be_typed() -> None:
-    with pytest.raises(UsageError, match="--prompt and --prompt-tokens") as caught:
+    with pytest.raises(
+        UsageError, match="--prompt cannot be combined with --prompt-tokens"
+    ) as caught:
         typed_options({"prompt": ["a"], "prompt_tokens": ["5"]})
     assert "--plan" in caught.value.remedy
 

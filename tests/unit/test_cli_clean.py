@@ -104,7 +104,7 @@ def test_a_build_that_is_under_way_stays_and_is_named(cache: Path) -> None:
         done = typed(cache, "clean", "--yes")
     assert done.returncode == 0
     assert builds(cache) == ["ba9876543210"]
-    assert "another armload is building it" in done.stderr
+    assert "another armload process is building it" in done.stderr
     assert "ba9876543210" in done.stderr
 
 

@@ -99,8 +99,8 @@ def test_a_value_that_is_not_allowed_is_said_with_its_file() -> None:
         ("[all]\nsince = '7d'", "all has no option 'since'"),
         ("[bench]\nn-predict = true", "bench.n-predict needs a value (N), not true or false."),
         ("[bench]\ncold = 'yes'", "bench.cold must be true or false."),
-        ("[bench]\nthreads = 2026-01-01", "bench.threads must be a text, a number"),
-        ("[bench]\nthreads = [[1]]", "bench.threads must be a text, a number"),
+        ("[bench]\nthreads = 2026-01-01", "bench.threads must be a string, a number"),
+        ("[bench]\nthreads = [[1]]", "bench.threads must be a string, a number"),
     ],
 )
 def test_what_no_verb_has_is_refused_by_every_verb(text: str, wrong: str) -> None:

@@ -284,7 +284,7 @@ def test_ctrl_c_keeps_every_request_with_an_outcome_and_shows_the_figures(tmp_pa
         shown, said = interrupted(tmp_path, service, *words, when=lambda: len(service.bodies) >= 10)
     assert "20/s" in shown
     kept = LoadFolder.read(the_load(tmp_path))
-    assert f"armload show {kept.load.id}. Run the command again for a whole load." in said
+    assert f"armload show {kept.load.id}. Run the command again to start over." in said
     records = kept.requests(0)
     assert len(records) == kept.load.points[0].requests > 10_000
     outcomes = [record.outcome for record in records]
@@ -359,7 +359,7 @@ def test_ctrl_c_during_a_search_shows_the_rates_that_were_tried(tmp_path: Path) 
     (point,) = kept.load.points
     assert f"{point.rate:g}/s" in shown
     assert "requests were cancelled." in " ".join(shown.split())
-    assert "Run the command again to search again from the start." in said
+    assert "Run the command again to start the search over." in said
     assert len(kept.requests(0)) == point.requests
     assert point.verdict is None
 
@@ -562,11 +562,11 @@ def test_the_clients_own_limit_on_open_files_is_raised_and_else_named(tmp_path: 
         ({"concurrency": "0"}, "--concurrency: must be 1 or more"),
         ({"rate": "1", "duration": "0"}, "--duration: must be more than 0"),
         ({"rate": "1", "requests": "0"}, "--requests: must be 1 or more"),
-        ({"rate": "1", "requests": "3", "warmup": "3"}, "leaves none of 3 requests"),
-        ({"concurrency": "1", "requests": "3", "warmup": "3"}, "leaves none of 3 requests"),
+        ({"rate": "1", "requests": "3", "warmup": "3"}, "would exclude all of 3 requests"),
+        ({"concurrency": "1", "requests": "3", "warmup": "3"}, "would exclude all of 3 requests"),
         (
             {"rate": "2", "arrivals": "constant", "duration": "1", "warmup": "500"},
-            "--warmup 500 leaves none of the 2 requests at 2 requests/s to measure.",
+            "--warmup 500 would exclude all of the 2 requests at 2 requests/s.",
         ),
         (
             {"find_rate": True, "slo": "ttft=1s", "requests": "40", "warmup": "20"},
@@ -586,17 +586,17 @@ def test_the_clients_own_limit_on_open_files_is_raised_and_else_named(tmp_path: 
         ({"rate": "1", "turns": "0"}, "--turns '0': must be a number, or a distribution."),
         ({"rate": "1", "turns": "4", "think_time": "soon"}, "--think-time 'soon': must be"),
         ({"rate": "1", "patience": "0"}, "--patience '0': must be a number of seconds above 0"),
-        ({"rate": "1", "think_time": "5"}, "--think-time is the pause between turns"),
-        ({"rate": "1", "prefix_share": "0.5"}, "--prefix-tokens is missing"),
+        ({"rate": "1", "think_time": "5"}, "--think-time, the pause between turns, needs --turns"),
+        ({"rate": "1", "prefix_share": "0.5"}, "--prefix-share needs --prefix-tokens"),
         ({"rate": "1", "prefix_tokens": "9", "prefix_share": "1.5"}, "--prefix-share: must be 1"),
         ({"rate": "1", "prefix_tokens": "0"}, "--prefix-tokens: must be 1 or more"),
         (
             {"find_rate": True, "slo": "ttft=1s", "turns": "4"},
-            "--turns cannot be combined with --find-rate, whose statistics are those of requests",
+            "--turns cannot be combined with --find-rate, whose statistics assume",
         ),
         (
             {"rate": "1", "turns": "4", "requests": "3", "warmup": "3"},
-            "--warmup 3 leaves none of 3 conversations",
+            "--warmup 3 would exclude all of 3 conversations",
         ),
         ({"concurrency": "1", "arrivals": "poisson"}, "--arrivals is an option of --rate"),
         ({"rate": "1", "data": "f", "stop_at_end": True}, "--stop-at-end is for synthetic"),

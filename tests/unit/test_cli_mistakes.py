@@ -72,8 +72,12 @@ from tests.command_line import BOUND_BY_PERMISSIONS, run
             2,
             "--cpus, --limit cannot be combined with --regrade",
         ),
-        (["eval", "--task", "logits", "--prompt", "p.txt"], 2, "Name the file of prompts with --d"),
-        (["eval", "--task", "logits", "--prompts", "p.txt"], 2, "is named with --data FILE"),
+        (["eval", "--task", "logits", "--prompt", "p.txt"], 2, "Give the file of prompts with --d"),
+        (
+            ["eval", "--task", "logits", "--prompts", "p.txt"],
+            2,
+            "a file of prompts with --data FILE",
+        ),
     ],
 )
 def test_a_mistake_gets_a_sentence_and_a_status_and_no_traceback(

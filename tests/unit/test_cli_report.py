@@ -137,7 +137,7 @@ def test_a_report_is_not_mixed_with_what_lies_in_a_folder(folder: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in kept.iterdir()}
     again = typed(folder, "report", "kitchen:Q4_0", "--output", "kept")
     assert again.returncode == 2
-    assert "kept exists already and is not empty." in again.stderr
+    assert "kept already exists and is not empty." in again.stderr
     assert {path: path.stat().st_mtime_ns for path in kept.iterdir()} == before
 
 

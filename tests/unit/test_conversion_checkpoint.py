@@ -294,7 +294,7 @@ REFUSED: dict[tuple[str, ...], tuple[int, str]] = {
     ("strange",): (2, "does not know the architecture Lama4CausalLM"),
     ("strange", "--to", "mnn"): (2, "does not know the model type lama. It knows: llama, "),
     ("cut",): (3, "1 of 3 files of weights is missing"),
-    ("pieces",): (3, "pieces/tokenizer.model: there is no such file, and the converter reads"),
+    ("pieces",): (3, "pieces/tokenizer.model: this file is missing, and the converter reads"),
     ("large",): (3, "tokens up to number 620, but config.json has 'vocab_size': 600"),
     ("hf:no", "--to", "mnn"): (2, "Write hf:ORG/REPO"),
 }
@@ -486,12 +486,12 @@ TWO_RESULTS = DifferentText(text="a b", checkpoint=(1, 5, 6), file=(1, 7))
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        (Findings(engine="missing tensor"), "llama.cpp cannot load what it became: missing tensor"),
+        (Findings(engine="missing tensor"), "cannot load the converted file: missing tensor"),
         (
             Findings(texts=19, different=(TWO_RESULTS,)),
             (
-                "1 of 19 texts have other tokens after the conversion: 'a b' is [1, 5, 6] in the "
-                "checkpoint and [1, 7] in the file"
+                "1 of 19 texts are tokenized differently after the conversion: 'a b' is [1, 5, 6] "
+                "in the checkpoint and [1, 7] in the file"
             ),
         ),
         (

@@ -97,7 +97,7 @@ def test_it_is_made_once_after_its_size_was_agreed_to(cache: Path, wheels: Path)
             ask = "import outer, inner, lonely; print(inner.value)"
             said = subprocess.check_output([held.python, "-c", ask], text=True)
             (kept,) = decide(converter_kinds())
-            assert kept.reason == "another armload converts with it"
+            assert kept.reason == "another armload process is converting with it"
             assert free(kept.item) == kept.reason
         assert said == "converted\n"
     assert len(proposals) == 2  # the second time it was there

@@ -99,7 +99,9 @@ def test_a_type_without_known_rules_is_given_room_enough(tmp_path: Path) -> None
 
 
 def test_too_little_space_or_memory_is_refused_with_figures(tmp_path: Path) -> None:
-    with pytest.raises(DiskError, match=r"No space for m\.gguf on this machine: .* free in"):
+    with pytest.raises(
+        DiskError, match=r"Not enough space for m\.gguf on this machine: .* free in"
+    ):
         need_disk([tmp_path / "not" / "yet"], "m.gguf", 1 << 60)
     need_disk([tmp_path], "m.gguf", 1)
     with pytest.raises(BoardError, match="no memory for llama-quantize: it needs 1152921504"):
@@ -131,7 +133,7 @@ REFUSED = {
     "model.quantize F16.gguf --type Q2_K --calibration none": (2, "no calibration text", "text"),
     "model.quantize F16.gguf --type Q2_K --on nowhere": (2, "no board named", "Available"),
     "model.quantize F16.gguf --type Q2_K --board nowhere": (2, "no board named", "Available"),
-    "model.quantize F16.gguf --type Q2_K --output none": (2, "no such folder", "Make it first"),
+    "model.quantize F16.gguf --type Q2_K --output none": (2, "does not exist", "Create it first"),
     "bench --model F16.gguf --type Q4KM": (2, "no type 'Q4KM'", ""),
     "bench --model F16.gguf --type Q4_K,Q4_K_M": (2, "Q4_K_M is listed twice", ""),
     "bench --model Q8_0.gguf --type Q2_K": (2, "is quantised already", "model.quantize"),

@@ -79,7 +79,7 @@ def test_what_another_process_took_since_it_was_looked_at_stays(cache: Path) -> 
     assert [decision.fate for decision in plan] == ["goes"]
     with held_elsewhere(folder.with_name("0123456789ab.lock")):
         (done,) = free_all(plan, Silent())
-    assert (done.fate, done.reason) == ("in use", "another armload is building it")
+    assert (done.fate, done.reason) == ("in use", "another armload process is building it")
     assert folder.is_dir()
 
 

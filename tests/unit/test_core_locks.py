@@ -84,7 +84,7 @@ def test_who_holds_a_lock_in_a_container_is_not_said_to_be_dead(tmp_path: Path) 
         progress = Ended(holder)
         with locked(path, progress, waiting="Another one builds."):
             (said,) = progress.said
-    assert "It is process 1 of another container." in said
+    assert "It is process 1 in another container." in said
 
 
 def test_a_lock_is_taken_at_once_or_not_at_all(tmp_path: Path) -> None:

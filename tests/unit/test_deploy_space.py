@@ -22,8 +22,8 @@ def test_the_figures_of_a_lack_of_room_add_up() -> None:
     with pytest.raises(BoardError) as caught:
         space.need(HOST, "watch (65.5 kB)", PurePosixPath("/data"), 65_536)
     assert caught.value.message == (
-        "kitchen: no space for watch (65.5 kB): 1.0 MB free in /data; 65.5 kB to send and 4.2 MB "
-        "kept free for the file system and the run's own files make 3.3 MB missing."
+        "kitchen: not enough space for watch (65.5 kB): 1.0 MB free in /data; 65.5 kB to send and "
+        "4.2 MB reserved for the file system and the run's own files need 3.3 MB more."
     )
     FreeSpace(free_bytes=5_000_000, advice="").need(HOST, "watch", PurePosixPath("/data"), 65_536)
     FreeSpace(free_bytes=None, advice="").need(HOST, "watch", PurePosixPath("/data"), 1 << 40)
@@ -66,8 +66,8 @@ def test_what_is_sent_to_a_folder_in_memory_is_said_and_must_fit_there(tmp_path:
     need_memory(board, [upload], [absent], in_memory, Saying())
     (sentence,) = said
     assert sentence == (
-        "pi: /tmp/armload is in memory (tmpfs): the 800.0 MB to send take that much of it, and are "
-        "lost when the board restarts. Set a 'workdir' on storage in boards/pi.yaml."
+        "pi: /tmp/armload is in memory (tmpfs): the 800.0 MB to send take up as much of it, and "
+        "are lost when the board restarts. Set a 'workdir' on storage in boards/pi.yaml."
     )
     short = in_memory.model_copy(update={"memory_available_bytes": 700_000_000})
     with pytest.raises(BoardError, match=r"800\.0 MB to send, but only 700\.0 MB of memory"):

@@ -84,6 +84,6 @@ def test_short_times_are_said_too(tmp_path: Path) -> None:
 
 def test_an_unknown_time_is_called_unknown_with_what_would_tell(tmp_path: Path) -> None:
     assert said_of(tmp_path) == (
-        "How long 200 questions of up to 160 tokens take cannot be estimated: the file of here "
-        "does not say how fast it computes (facts: clusters with max_mhz)."
+        "The time for 200 questions of up to 160 tokens cannot be estimated: the file of board "
+        "here does not state the CPU's speed (facts: clusters with max_mhz)."
     )

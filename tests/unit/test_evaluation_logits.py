@@ -104,7 +104,7 @@ def test_a_prompt_that_is_tokenized_otherwise_is_refused() -> None:
 def test_damaged_files_are_named(tmp_path: Path) -> None:
     run = _run(tmp_path / "run", MATRIX)
     (run / "logits.f32").write_bytes(b"1234")
-    with pytest.raises(DataError, match="shorter than its run says"):
+    with pytest.raises(DataError, match="shorter than its run states"):
         logits_of_run(run)
     folder = _saved(tmp_path / "reference", np.zeros(3))
     with pytest.raises(DataError, match=r"1\.npy: holds 1 dimensions"):
@@ -164,7 +164,7 @@ def test_a_prompt_that_failed_on_both_sides_is_not_close(
         )
 
     compare(must_be_close=False)
-    with pytest.raises(DifferentError, match="2 prompts must be close"):
+    with pytest.raises(DifferentError, match="not all of 2 prompts are close"):
         compare(must_be_close=True)
 
 

@@ -76,7 +76,7 @@ def test_models_whose_files_have_one_name_are_refused(workspace: Path) -> None:
 def test_a_grader_of_choices_is_refused(workspace: Path) -> None:
     (workspace / "choices.jsonl").write_text('{"goal": "open", "a": "push", "b": "eat"}\n' * 2)
     (workspace / "choices.yaml").write_text(CHOICES)
-    with pytest.raises(UsageError, match="compares choices, which need no grader"):
+    with pytest.raises(UsageError, match="is multiple choice, which needs no grader"):
         prepared(task="choices.yaml", grader="boxed")
     assert prepared(task="choices.yaml").evaluated.evaluation.kind == "multiple-choice"
 

@@ -62,5 +62,5 @@ def test_an_unknown_grader_is_refused_also_where_there_is_nothing_to_grade() -> 
 def test_choices_are_not_regraded() -> None:
     kind = {"kind": "multiple-choice", "parts": ()}
     EvaluationFolder.begin_with(evaluated().evaluation.model_copy(update=kind), QUESTIONS)
-    with pytest.raises(UsageError, match="compares choices"):
+    with pytest.raises(UsageError, match="is multiple choice"):
         regrade_and_present("latest", ("nonsense",), as_json=True)

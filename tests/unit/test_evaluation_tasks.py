@@ -189,8 +189,8 @@ def test_a_wrong_line_is_named(text: str, said: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ('"choices": ["a", "b"], "answer": "C"', "line 1: the right answer is 'C'"),
-        ('"choices": ["a", "b"], "answer": 2', "line 1: the right answer is '2'"),
+        ('"choices": ["a", "b"], "answer": "C"', "line 1: the correct answer is 'C'"),
+        ('"choices": ["a", "b"], "answer": 2', "line 1: the correct answer is '2'"),
         ('"choices": ["a", ""], "answer": 0', "line 1: the choices must be 2 to 26 texts"),
         ('"choices": "a", "answer": 0', "line 1: the choices must be 2 to 26 texts"),
     ],

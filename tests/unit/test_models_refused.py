@@ -98,7 +98,9 @@ def test_a_header_that_disagrees_with_its_tensors_is_damaged(
 @pytest.mark.parametrize("name", ["lla\nma", "\x1b[31mllama", "../llama", "lla ma", "", "é" * 9])
 def test_an_architecture_with_odd_characters_is_shown_escaped(tmp_path: Path, name: str) -> None:
     path = written(tmp_path / "m.gguf", architecture=name or "-")
-    with pytest.raises(DataError, match=r"general\.architecture is .*, which is no name") as caught:
+    with pytest.raises(
+        DataError, match=r"general\.architecture is .*, which is not the name"
+    ) as caught:
         read_outline(path)
     assert caught.value.message.isascii()
     assert caught.value.message.isprintable()
@@ -163,8 +165,8 @@ def test_what_belongs_to_a_model_is_no_model(
 @pytest.mark.parametrize(
     ("number", "said", "remedy"),
     [
-        (31, "Q4_0_4_4, which was made for an older llama.cpp", "Take the Q4_0 file"),
-        (33, "Q4_0_8_8, which was made for an older llama.cpp", "Take the Q4_0 file"),
+        (31, "Q4_0_4_4, which was made for an older llama.cpp", "Use the Q4_0 file"),
+        (33, "Q4_0_8_8, which was made for an older llama.cpp", "Use the Q4_0 file"),
         (36, "bitnet.cpp", "TQ2_0"),
         (137, "ik_llama.cpp", "Q4_K_M"),
         (5000, "does not know", "--upgrade"),

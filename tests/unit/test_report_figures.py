@@ -125,7 +125,7 @@ def test_a_doubtful_cell_is_never_the_best_number_of_threads() -> None:
     cells = cells_of(
         [made_run(threads=4, throttled=True), made_run(threads=1), made_run(threads=2)]
     )
-    assert "fastest with 2 threads" in said(threads(cells, "decode"))
+    assert "Fastest with 2 threads" in said(threads(cells, "decode"))
     assert {row["threads"] for row in rows(threads(cells, "decode"), "rates")} == {1, 2}
     only = cells_of([made_run(threads=each, throttled=True) for each in (2, 4)])
     assert said(threads(only, "decode")).startswith("No decode rate is valid")
@@ -146,8 +146,8 @@ def test_thread_counts_that_cannot_be_told_from_the_best_are_named() -> None:
 
 def test_the_best_is_said_to_be_the_last_tried_where_the_board_has_more_cores() -> None:
     cells = cells_of([made_run(threads=each) for each in (1, 2, 4)])
-    assert "with 4 threads, the most tried:" in said(threads(cells, "decode"))
-    assert "most tried" not in said(threads(SWEEP, "decode"))
+    assert "with 4 threads, the most that were tried:" in said(threads(cells, "decode"))
+    assert "most that were tried" not in said(threads(SWEEP, "decode"))
 
 
 def test_rates_that_are_far_apart_have_a_scale_for_both() -> None:
@@ -306,7 +306,7 @@ def test_memory_is_drawn_over_time_beside_what_was_free() -> None:
     assert [row["last"] for row in steps].count(True) == 1
     assert rows(figure, "boards") == [{"mb": 1870.0, "text": "free: 1.9 GB"}]
     assert said(figure) == (
-        "At its peak the program took 837.1 MB, 45% of the 1.9 GB that were free before."
+        "At its peak, the program used 837.1 MB, 45% of the 1.9 GB that were free before."
     )
 
 

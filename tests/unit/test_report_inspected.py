@@ -58,4 +58,4 @@ def test_a_program_that_uses_no_feature_says_so() -> None:
     console = Console(width=80, file=io.StringIO())
     console.print(inspection_table(INSPECTION.model_copy(update={"features": ()}), FITS))
     assert isinstance(console.file, io.StringIO)
-    assert "only those of every 64-bit ARM CPU" in console.file.getvalue()
+    assert "only those that every 64-bit ARM CPU has" in console.file.getvalue()

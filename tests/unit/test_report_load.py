@@ -143,7 +143,7 @@ def test_without_objectives_the_page_says_what_made_requests_slow(tmp_path: Path
     loaded = loaded_of(keep(points(SERVER), tmp_path / "a", objectives=None))
     page = Page(render(load_page(loaded))).shown
     assert "answered at most" in page
-    assert "Those that took more than twice as long" in page
+    assert "Those that took more than twice the time" in page
     assert "Requests queue: all four slots were busy" in page
 
 

@@ -84,7 +84,9 @@ def test_each_token_s_time_is_what_computing_and_waiting_make_together() -> None
         assert waiting["low"] == computing["high"]
         assert waiting["high"] == pytest.approx(STREAMED_S)
     assert tokens[0]["tokens"] == "2"
-    assert said(figure) == "Of 3.63 s per token (mean), 1.43 s or 39% passed waiting for storage."
+    assert (
+        said(figure) == "Of 3.63 s per token (mean), 1.43 s or 39% were spent waiting for storage."
+    )
 
 
 def test_waiting_that_nobody_timed_is_said_to_be_estimated() -> None:
@@ -161,7 +163,9 @@ def test_a_cache_of_fewer_bits_is_smaller_and_an_unknown_one_is_said_to_be() -> 
     assert halved[KV] == pytest.approx(256 * 32_768 * 8.5 / 16 / 1e6)
     unknown = run.model_copy(update={"command": ("llama-completion",)})
     assert KV not in memory_at_the_end(unknown)
-    assert "The size of the KV cache is not known" in said(memory_parts(cells_of([unknown])))
+    assert "The KV cache, of unknown size, is part of other" in said(
+        memory_parts(cells_of([unknown]))
+    )
 
 
 def test_several_cells_and_mapped_weights_keep_their_lines() -> None:

@@ -38,7 +38,7 @@ RESULT = Result(
     winner=setting(4),
     cost=0.205,
     interval=Interval(low=0.19, high=0.22),
-    ended="No other configuration may be more than 2% faster.",
+    ended="No other configuration can be more than 2% faster.",
     trials=len(ENTRIES),
     took_s=80.0,
     violation=Violation(setting=setting(4, "q4_0"), cost=0.05, reason="not text"),

@@ -292,7 +292,7 @@ def test_a_search_without_time_for_a_rate_says_so(tmp_path: Path) -> None:
             *("--max-time", "0.01"),
         )
     assert done.returncode == 9, done.stderr
-    assert "--max-time leaves none for a rate" in done.stdout + done.stderr
+    assert "--max-time leaves no time to try a rate" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_a_search_without_time_for_a_rate_says_so(tmp_path: Path) -> None:
         (("--rate", "1", "--slo", "ttft=1s"), "--rate cannot be combined with --find-rate"),
         (("--duration", "60", "--slo", "ttft=1s"), "--duration cannot be combined with"),
         (("--requests", "60", "--slo", "ttft=1s"), "--requests cannot be combined with"),
-        ((), "--slo is missing"),
+        ((), "--find-rate needs --slo"),
     ],
 )
 def test_a_search_that_makes_no_sense_is_refused(

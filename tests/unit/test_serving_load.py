@@ -579,13 +579,13 @@ def test_a_load_of_which_nothing_succeeds_is_an_error_with_the_services_words() 
             {"status": 501, "says": "This server does not support embeddings."},
             "openai-embeddings",
             UsageError,
-            "the service does not do this: This server does not support embeddings",
+            "the service does not support this: This server does not support embeddings",
         ),
         (
             {"status": 400, "says": "Pooling type 'none' is not OAI compatible."},
             "openai-embeddings",
             UsageError,
-            "the service does not do this: Pooling type 'none'",
+            "the service does not support this: Pooling type 'none'",
         ),
     ],
 )

@@ -48,7 +48,7 @@ def test_what_is_typed_overrides_the_file_and_leaves_the_rest(
 ) -> None:
     file = read_serving_file(plan_file)
     assert (file.board, file.model) == ("kitchen", "m.gguf")
-    assert "a service has no engine_args" in capfd.readouterr().err
+    assert "do not apply to a service: engine_args" in capfd.readouterr().err
     plan = serving_plan(
         ServeOptions.typed({"slots": "4", "threads": ""}).part(ServingPlan), file.fields
     )

@@ -150,7 +150,7 @@ def test_a_list_in_the_file_replaces_what_would_be_searched(tmp_path: Path) -> N
 
 
 def test_an_option_that_is_not_searched_is_refused_by_its_name(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"space\.yaml: slots is not searched for decode"):
+    with pytest.raises(UsageError, match=r"slots is not a parameter of a search for decode"):
         narrowed(tmp_path, "slots: [1, 2]\n")
     with pytest.raises(DataError, match=r"space\.yaml, line 1.*thread"):
         narrowed(tmp_path, "thread: [1, 2]\n")
@@ -283,7 +283,7 @@ def test_runs_for_energy_that_are_too_short_end_the_search_and_say_what_is_enoug
         metered(joules_per_token=1.5),
         short.model_copy(update={"summary": long}),
         failed_run().model_copy(update={"energy": short.energy}),
-        metered(samples=0, problem="the meter showed nothing: no answer"),
-        metered(samples=5, problem="the average of 3.00 W is not above the idle board's 3.10 W"),
+        metered(samples=0, problem="the meter reported nothing: no answer"),
+        metered(samples=5, problem="the average of 3.00 W does not exceed the idle board's 3.10 W"),
     ):
         require_samples(run)

@@ -384,7 +384,7 @@ def test_defaults_that_do_not_run_are_beaten_by_any_setting_that_does() -> None:
     result = searching(tuned(), board).run()
     assert result.winner == BEST
     assert result.confirmation is None
-    assert "The defaults do not run" in result.sentence
+    assert "The defaults cannot run" in result.sentence
 
 
 def test_entries_have_the_time_without_interruptions() -> None:

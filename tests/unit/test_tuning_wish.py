@@ -34,14 +34,14 @@ def work(objective: Objective, **words: str) -> Plan:
 @pytest.mark.parametrize(
     ("objective", "words", "message"),
     [
-        ("total-time", {}, "needs the load whose time counts"),
-        ("total-time", {"rate": "6"}, "needs the load whose time counts"),
+        ("total-time", {}, "needs a load"),
+        ("total-time", {"rate": "6"}, "needs a load"),
         (
             "total-time",
             {"rate": "6", "requests": "9", "slo": "ttft=1s"},
             "--slo cannot be combined with --for total-time",
         ),
-        ("rate", {}, "--slo is missing"),
+        ("rate", {}, "--for rate needs --slo"),
         ("rate", {"slo": "ttft=1s", "rate": "2"}, "--rate cannot be combined with --for rate"),
         ("rate", {"slo": "speed=1s"}, "is not a latency metric"),
         ("decode", {"rate": "6"}, "--rate cannot be combined with --for decode"),

@@ -112,8 +112,8 @@ def _sentence(found: ComparisonFigures) -> str:  # noqa: C901 - one case for eac
             return _energy(found)
         case EnergyMixed():
             return (
-                f"Energy of {found.side}: only runs measured {energies.basis(found.basis)} count; "
-                f"{found.left_out} measured otherwise cannot be compared with them."
+                f"Energy of {found.side}: only runs measured {energies.basis(found.basis)}, are "
+                f"used; {found.left_out} measured differently cannot be compared with them."
             )
         case OutputDiffers():
             return departure(found.departure)
@@ -141,7 +141,7 @@ def _sentence(found: ComparisonFigures) -> str:  # noqa: C901 - one case for eac
 
 def _energy(found: EnergyPerToken) -> str:
     if found.a_basis == found.b_basis:
-        change = f", B takes {found.b_j / found.a_j:.0%} of A's" if found.a_j else ""
+        change = f", B uses {found.b_j / found.a_j:.0%} of A's" if found.a_j else ""
         where = energies.basis(found.a_basis)
         return f"Energy {where}: {found.a_j:.3g} / {found.b_j:.3g} J per token{change}."
     return (

@@ -117,7 +117,7 @@ def sentence(found: Figures) -> str:  # noqa: C901 - one case for each finding
         case SlowerThanShown():
             return (
                 f"Throttled: core {found.clock.core} ran at {found.clock.khz / 1e6:.2f} GHz "
-                f"{found.clock.moment} the run, while the kernel showed "
+                f"{found.clock.moment} the run, while the kernel reported "
                 f"{found.clock.shown_khz / 1e6:.2f}. Check the board's supply and cooling."
             )
         case Contended():
@@ -150,7 +150,7 @@ def text_fault(found: TextFault) -> str:
         case "repeated character":
             return f"The text ends in a repeated character: {found.repeated * 8!r}."
         case "loop":
-            return f"The text ends in a loop: {found.repeated!r}, {found.times} times."
+            return f"The text ends in a loop: {found.repeated!r}, repeated {found.times} times."
 
 
 def departure(found: Departure) -> str:

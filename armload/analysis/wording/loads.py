@@ -72,12 +72,12 @@ def _about_answers(found: AnswersCutOff | LinesIgnored | TokensUncounted) -> str
             full = f", {found.filled:,} because the context was full" if found.filled else ""
             return (
                 f"{ended}{full}: the server generated fewer tokens than requested and gives the "
-                "length as the reason. It may have a limit of its own, or too small a context."
+                "length as the reason. It may have its own limit, or too small a context."
             )
         case LinesIgnored():
             answers, lines = counted(found.answers, "answer"), counted(found.lines, "line")
             return (
-                f"Ignored {lines} in the streams of {answers}, which are no events. Text may be "
+                f"Ignored {lines} in the streams of {answers} that are not events. Text may be "
                 "missing: check the service, and any proxy in front of it."
             )
         case TokensUncounted():
@@ -137,7 +137,9 @@ def capacity(
             said.append(f"Does not sustain {refuted.label} within the SLO ({_share(refuted)}).")
             said += [_sentence(reason)] if reason else []
         else:
-            said.append(f"At {refuted.label} ({_share(refuted)}), {reason or 'it does not'}.")
+            said.append(
+                f"At {refuted.label} ({_share(refuted)}), {reason or 'the SLO is not met'}."
+            )
     if most_per_s is not None:
         said.append(
             f"With all slots busy, it answers {most_per_s.low:.3g} to {most_per_s.high:.3g} "
@@ -175,7 +177,7 @@ def held_back(metrics: Metrics) -> str:
     return (
         f"{metrics.held.count:,} of {counted(metrics.requests, 'request')} waited for "
         f"--max-concurrency, up to {duration(metrics.held.max_s)}. Latencies count from the "
-        "scheduled time, and include that."
+        "scheduled time, and include that wait."
     )
 
 
@@ -200,7 +202,7 @@ def _reason(point: AssessedPoint, cause: Cause) -> str:
         "blocked by a prompt": "prompts of other requests hold up answers",
         "shared steps": "requests slow each other down",
         "paging": "the server waits for storage",
-        "throttling": "the cores throttle",
+        "throttling": "the cores are throttled",
         "own length": "the requests are too long for the SLO even when served alone",
         "unexplained": "the records do not show why requests are slow",
     }[cause]

@@ -142,7 +142,7 @@ def shortlist(model: str, boards: Sequence[tuple[str, FittedModel]]) -> str:
     smallest, found = min(resident, key=memory_then_time)
     if smallest == name:
         return fastest
-    return f"{fastest} Least memory that holds it: {smallest}{_speed(found)}."
+    return f"{fastest} With the least memory that holds it: {smallest}{_speed(found)}."
 
 
 def per_token(time: Expected) -> str:

@@ -50,8 +50,8 @@ def _conversations(found: Conversations) -> str:
 def _abandoned(found: Abandoned, requests: int) -> str:
     said = (
         f"users abandoned {found.requests:,} of {counted(requests, 'request')}, "
-        f"{found.unanswered:,} of them before any text had come. The latencies to the end of an "
-        "answer are of the others, which were the faster ones."
+        f"{found.unanswered:,} of them before any text arrived. End-to-end latencies cover only "
+        "the other requests, which were faster."
     )
     if found.left_busy:
         said += (
@@ -66,9 +66,8 @@ def no_steady_state(found: Conversations) -> str:
     if found.span_s is None or found.is_steady:
         return ""
     if found.length_s is None:
-        return "no confidence intervals: no conversation was complete."
+        return "no confidence intervals: no conversation was completed."
     return (
-        f"no confidence intervals: conversations take {found.length_s:.3g} s, and began for "
-        f"{found.span_s:.3g} s only, so most of the load was its beginning. Use a longer "
-        "--duration."
+        f"no confidence intervals: conversations take {found.length_s:.3g} s, but new ones began "
+        f"for only {found.span_s:.3g} s, so most of the load was ramp-up. Use a longer --duration."
     )

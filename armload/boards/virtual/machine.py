@@ -175,9 +175,8 @@ def _switched_on(board: Board, reach: VirtualReach, folder: Path, progress: Prog
     _end_orphaned(folder)
     if has_disk_open(folder):
         raise ConnectError(
-            f"The virtual board {board.name!r} is on, but its machine is a process of another "
-            "container.",
-            f"Use it there, or switch it off there: armload board.down --board {board.name}",
+            f"The virtual board {board.name!r} is on, but it runs in another container.",
+            f"Use it there, or stop it there: armload board.down --board {board.name}",
         )
     wiring = Wiring(
         kernel=image.kernel.resolve(),
@@ -239,7 +238,7 @@ def _awaited(board: Board, folder: Path, powered: Powered, progress: Progress) -
             waited_s = time.monotonic() - began
             if not powered.process.is_alive():
                 raise ConnectError(
-                    f"The virtual board {board.name!r} went off during boot: "
+                    f"The virtual board {board.name!r} stopped during boot: "
                     f"{last_lines(folder / 'console.log')}",
                     f"The complete log is in {folder}.",
                 )

@@ -89,8 +89,8 @@ def archives() -> list[PackageArchive]:
     ]
     if not found or not keyring.exists():
         raise MissingToolError(
-            "This machine's apt sources name no archive of the distribution itself, "
-            f"or {keyring} is missing.",
+            f"This machine's apt sources list no archive of the distribution itself, or {keyring} "
+            "is missing.",
             "Correct /etc/apt/sources.list.d, then repeat the command.",
         )
     return found

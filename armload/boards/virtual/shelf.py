@@ -78,7 +78,7 @@ def _is_used(work: Path) -> str:
     for lease in (work / "lease").glob("*"):
         with suppress(FileNotFoundError):
             if time.time() - lease.stat().st_mtime < _USED_WITHIN_S:
-                return "a command of armload's is using it"
+                return "an armload command is using it"
     return ""
 
 

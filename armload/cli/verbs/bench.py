@@ -73,7 +73,7 @@ class BenchOptions(Options, OnGateways, Resuming, Metering, Waiting, EngineSourc
     reference: Annotated[
         str,
         Option(
-            "run whose text is the expected output, named as for show",
+            "run whose text is the expected output, in any form that show accepts",
             "RUN",
             heading="Output",
         ),
@@ -92,8 +92,9 @@ class BenchOptions(Options, OnGateways, Resuming, Metering, Waiting, EngineSourc
         texts = getattr(self, "prompt", ())
         if texts and getattr(self, "prompt_tokens", ()):
             raise UsageError(
-                "--prompt and --prompt-tokens: a prompt is a text or a length, not both.",
-                "Leave one out. To run texts and lengths in one sweep, list both in a --plan file.",
+                "--prompt cannot be combined with --prompt-tokens.",
+                "Remove one. To run both texts and lengths in one sweep, list them in a --plan "
+                "file.",
             )
         for text in texts:
             if _TOKENS.fullmatch(text.strip()):
@@ -110,8 +111,8 @@ def bench(options: BenchOptions) -> None:
     """Run a model on a board and time every token; lists make a sweep.
 
     Builds and deploys what is missing first. Options with "several" take a list, such as --threads
-    1,2,4; every combination is run. Several boards are compared: each runs all of it. Repeating an
-    interrupted command resumes it.
+    1,2,4; every combination is run. Several boards are compared: each runs every combination.
+    Repeating an interrupted command resumes it.
     Example: armload bench --board dayu200 --model llama-3.2-1b-q4_0.gguf -n 128
     """
     from armload.analysis.repeats import Precision
@@ -196,7 +197,7 @@ class PullOptions(OnBoards, OnGateways, OutputOptions):
     as_json: Annotated[
         bool,
         Option(
-            "print one JSON document: the ids of the fetched runs, and why others were not; for "
+            "print one JSON document: the ids of the fetched runs, and why others failed; for "
             "several boards, a list",
             name="json",
         ),
@@ -207,7 +208,7 @@ class PullOptions(OnBoards, OnGateways, OutputOptions):
 def pull(options: PullOptions) -> None:
     """Fetch the finished runs on a board that have not been fetched yet.
 
-    A run or a board that fails does not stop the others; the exit status is then not 0.
+    If a run or a board fails, the others continue, and the exit status is not 0.
     Example: armload pull --board dayu200
     """
     from armload.boards.naming import boards_called
@@ -240,8 +241,8 @@ def pull(options: PullOptions) -> None:
     for name, errors in lost.items():
         remedies = dict.fromkeys(error.remedy for error in errors.values() if error.remedy)
         show_error(
-            f"{len(errors)} of {len(pulled[name].runs) + len(errors)} runs stay on {name}: "
-            f"{', '.join(errors)}.",
+            f"{len(errors)} of {len(pulled[name].runs) + len(errors)} runs on {name} could not be "
+            f"fetched: {', '.join(errors)}.",
             " ".join(remedies),
         )
     end_if_failed({one.name: one.error for one in outcomes})
@@ -266,7 +267,7 @@ class DemoOptions(Waiting, OutputOptions):
 
     board: Annotated[
         OneBoard,
-        Option("a board; virtual-dayu200 has the memory and storage of a small real one"),
+        Option("a board; virtual-dayu200 has the memory and storage of a real DAYU200"),
     ] = "virtual"
     model: Annotated[str, Option(MODEL)] = "demo"
     prompt: Annotated[PromptText, Option("text to continue", usual=repr(_DEMO_PROMPT))] = (

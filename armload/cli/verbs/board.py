@@ -158,7 +158,7 @@ class AddOptions(NewBoardOptions, OutputOptions):
 def add(options: AddOptions) -> None:
     """Probe a board and write its file to boards/.
 
-    The file names the hardware if the catalogue has it, else what the board shows of itself.
+    The file refers to the hardware in the catalogue, or else records what the probe found.
     Example: armload board.add kitchen --host 192.168.1.50 --user pi
     """
     from armload.cli import terminal
@@ -180,7 +180,7 @@ class HardwareOptions(OutputOptions):
 
 @verb(HardwareOptions)
 def hardware(options: HardwareOptions) -> None:
-    """List the catalogue of hardware, which fit --hardware and boards' files name.
+    """List the hardware catalogue: names for fit --hardware and for board files.
 
     --json also gives the source of each figure.
     Example: armload board.hardware
@@ -291,7 +291,7 @@ class CleanOptions(OnNamedBoard, OutputOptions):
 
 @verb(CleanOptions)
 def clean(options: CleanOptions) -> None:
-    """Remove fetched runs and long unused programs and models from a board.
+    """Remove fetched runs and unused programs and models from a board.
 
     Files that are in use or being copied are never removed.
     Example: armload board.clean --board dayu200

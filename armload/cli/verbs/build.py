@@ -40,12 +40,16 @@ class BuildOptions(EngineSource, OutputOptions):
     jobs: Annotated[
         Annotated[int, Field(ge=0, le=MOST_JOBS)] | None,
         Option(
-            "parallel compile jobs; 0: one per core", "N", "0; with --on, from the board's file"
+            "parallel compile jobs; 0: one per core",
+            "N",
+            "0; with --on, the value in the board's file",
         ),
     ] = None
     nice: Annotated[
         Annotated[int, Field(ge=0, le=MOST_NICE)] | None,
-        Option("niceness of the compiler, 0 to 19", "N", "0; with --on, from the board's file"),
+        Option(
+            "niceness of the compiler, 0 to 19", "N", "0; with --on, the value in the board's file"
+        ),
     ] = None
     list_: Annotated[bool, Option("list existing builds instead of building", heading="Output")] = (
         False
@@ -127,7 +131,7 @@ class ProgramOptions(OutputOptions):
 
 @verb(ProgramOptions)
 def inspect(options: ProgramOptions) -> None:
-    """Show what a program requires of a board, and on which targets it runs.
+    """Show what a program requires of a board, and which targets it runs on.
 
     Example: armload inspect llama-completion --target rk3568
     """

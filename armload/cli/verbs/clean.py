@@ -61,7 +61,7 @@ def _is_meant(plan: Sequence[Decision], what: str, *, yes: bool) -> bool:
         line = f"{decision.kind}: {decision.item.label}, {format_bytes(decision.item.size_bytes)}"
         say(f"stays  {line}: {decision.reason}" if decision.reason else f"goes   {line}")
     if all(decision.reason for decision in plan):
-        say(f"Nothing to remove: {what}. Choose other kinds of the table with --what.")
+        say(f"Nothing to remove: {what}. Choose other kinds from the table with --what.")
         return False
     return yes or terminal.confirm(f"Free {_size(plan, 'goes')}?")
 

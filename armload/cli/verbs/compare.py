@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from armload.runs.selection import RunSelection
 
 _SIDE = (
-    "a run's id or folder, latest, BOARD:MODEL (BOARD may be @LABEL or a pattern), a sweep, or a "
-    "benchmark's file; several: a,b,c; or a load or a tuning"
+    "a run (id, folder, latest, or BOARD:MODEL, where BOARD may be @LABEL or a pattern), several "
+    "runs (a,b,c), a sweep, a benchmark's file, a load, or a tuning"
 )
 
 

@@ -33,8 +33,8 @@ class DeployOptions(OnBoards, OnGateways, Waiting, EngineSource, OutputOptions):
 def deploy(options: DeployOptions) -> None:
     """Copy the engine and a model to a board and verify them there.
 
-    Builds the engine first if necessary. Several boards are served in parallel; one that fails
-    does not stop the others. Example: armload deploy --board dayu200 --model m.gguf
+    Builds the engine first if necessary. Several boards are served in parallel; if one
+    fails, the others continue. Example: armload deploy --board dayu200 --model m.gguf
     """
     from armload.boards.naming import boards_called
     from armload.cli import terminal

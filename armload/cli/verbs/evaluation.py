@@ -108,7 +108,7 @@ class EvalOptions(ScorerOptions, Resuming, Metering, Waiting, EngineSource, Outp
     max_time: Annotated[
         Duration | None,
         Option(
-            "stop asking after this time, such as 90s or 30m, shared by models and prompts",
+            "time limit, such as 90s or 30m, divided equally among models and prompts",
             "DURATION",
             f"none; {_DEMO_TIME_S}s without --model",
             heading="Limits",
@@ -123,8 +123,8 @@ class EvalOptions(ScorerOptions, Resuming, Metering, Waiting, EngineSource, Outp
     reference: Annotated[
         str,
         Option(
-            "for logits: a run of the same prompts, named as for show, a folder of .npy files, or "
-            "llama-cpp-python, which then computes them on this machine",
+            "for logits: a run of the same prompts (in any form that show accepts), a folder of "
+            ".npy files, or llama-cpp-python, which computes them on this machine",
             "RUN",
             heading="Output",
         ),
@@ -132,7 +132,7 @@ class EvalOptions(ScorerOptions, Resuming, Metering, Waiting, EngineSource, Outp
     fail_unless_close: Annotated[
         bool,
         Option(
-            "for logits: exit with 13 unless all are close to the reference's",
+            "for logits: exit with 13 unless all are close to the reference",
             heading="Output",
         ),
     ] = False
@@ -161,7 +161,9 @@ def evaluate(options: EvalOptions) -> None:
         regrade_and_present(options.regrade, options.grader, as_json=options.as_json)
         return
     if len(options.grader) > 1:
-        raise UsageError("--grader: answers are graded by one.", "Name two with --regrade.")
+        raise UsageError(
+            "--grader: answers are graded by one grader.", "To compare two, use --regrade."
+        )
     has_questions = options.task != _LOGITS and not options.task.startswith(_HARNESS)
     if options.task != _LOGITS and (options.reference or options.fail_unless_close):
         raise UsageError("--reference and --fail-unless-close are options of --task logits.")
@@ -172,7 +174,7 @@ def evaluate(options: EvalOptions) -> None:
         options.refuse(
             ("prompt", "budget", "tell_budget", "conclude", "template", "grader", "max_time"),
             f"--task {options.task}",
-            "Name the file of prompts with --data." if is_file else "Remove it.",
+            "Give the file of prompts with --data." if is_file else "Remove it.",
         )
     boards = boards_called(options.board)
     request = options.part(Request).model_copy(update={"board": boards[0]})
@@ -228,8 +230,8 @@ class TradeoffOptions(OutputOptions):
     a: Annotated[
         str,
         Option(
-            "an evaluation: an id, its beginning or end, a folder or latest; of several models: "
-            "EVALUATION:MODEL",
+            "an evaluation: an id, the beginning or end of one, a folder, or latest; if it has "
+            "several models, EVALUATION:MODEL",
             is_argument=True,
         ),
     ] = "latest"
@@ -242,14 +244,14 @@ class TradeoffOptions(OutputOptions):
     times: Annotated[
         Names,
         Option(
-            "take the times from these runs of the two models (a,b) instead of from the answers; "
-            "named as for show",
+            "take the times from these runs of the two models (a,b, in any form that show "
+            "accepts) instead of from the answers",
             "RUNS",
         ),
     ] = ()
     deadline: Annotated[
         tuple[Seconds, ...],
-        Option("compare after this many seconds", "SECONDS", several="commas"),
+        Option("compare at these deadlines, in seconds", "SECONDS", several="commas"),
     ] = ()
 
 

@@ -26,17 +26,16 @@ class ExportOptions(OutputOptions):
     format: Annotated[
         Format,
         Option(
-            "markdown: a table for an issue; csv: a line for each run; json: a document that "
-            "import reads, with the time of every token; llama-bench: the fields of llama-bench "
-            "-o json",
+            "markdown: a table for an issue; csv: one line per run; json: a document that import "
+            "reads, with the time of every token; llama-bench: the fields of llama-bench -o json",
             "FORMAT",
         ),
     ] = "markdown"
     include: Annotated[
         tuple[Included, ...],
         Option(
-            "also publish what may identify you: the name of the board, that of the model's file, "
-            "or the prompt with the generated text",
+            "also publish details that may identify you: the board's name, the model file's "
+            "name, or the prompt and the generated text",
             "board|model|prompt",
             "none",
             "commas",
@@ -88,7 +87,7 @@ class ImportOptions(OutputOptions):
 
 @verb(ImportOptions, "import")
 def import_results(options: ImportOptions) -> None:
-    """Import results that others exported, to compare them with your own.
+    """Import results that others exported, to compare with your own.
 
     Example: armload import result.json
     """

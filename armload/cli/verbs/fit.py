@@ -47,10 +47,10 @@ class FitOptions(OnBoards, Waiting, EngineSource, Computation, OutputOptions):
 def fit(options: FitOptions) -> None:
     """Predict whether models fit on a board, and how fast they would be there.
 
-    No model is uploaded: its operations are timed on the board, at most 25 s. For models on the
-    hub, only the header is downloaded. Without --model, current models are listed by speed, and
-    nothing is timed. If the board does not answer, the facts in its file are used. Several boards
-    are compared; with --hardware those of the catalogue, and no board is needed.
+    No model is uploaded: its operations are timed on the board, for at most 25 s. For models on
+    the hub, only the header is downloaded. Without --model, current models are listed by speed,
+    and nothing is timed. If the board does not answer, the facts in its file are used. Several
+    boards are compared. With --hardware, boards from the catalogue are; this needs no board.
     Example: armload fit --board dayu200 --model like:llama-3.1-8b:Q2_K,small.gguf
     Example: armload fit --hardware all --model like:llama-3.1-8b:Q4_K_M
     """

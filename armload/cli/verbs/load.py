@@ -34,10 +34,10 @@ class RequestOptions(OptionGroup):
     duration: Annotated[
         Positive | None,
         Option(
-            "seconds in which requests are sent",
+            "how long to send requests, in seconds",
             "SECONDS",
-            f"{DURATION_S:g}, unless --requests; of a rate 1,000 times what a request takes, from "
-            "60 to 600",
+            "none with --requests; for --rate, 1,000 times the time of one request, from 60 to "
+            f"600; else {DURATION_S:g}",
         ),
     ] = None
     requests: Annotated[
@@ -47,13 +47,13 @@ class RequestOptions(OptionGroup):
     slo: Annotated[
         str,
         Option(
-            "latencies that a request must stay within, such as ttft=2s,tpot=500ms,e2e=30s",
+            "latency limits for each request, such as ttft=2s,tpot=500ms,e2e=30s",
             "LIMITS",
         ),
     ] = ""
-    timeout: Annotated[Positive, Option("seconds after which a request has failed", "SECONDS")] = (
-        REQUEST_TIMEOUT_S
-    )
+    timeout: Annotated[
+        Positive, Option("seconds after which a request counts as failed", "SECONDS")
+    ] = REQUEST_TIMEOUT_S
     seed: Annotated[
         RandomSeed, Option("seed of arrivals and synthetic requests", "N", heading="Plan")
     ] = 1
@@ -80,7 +80,8 @@ class RequestOptions(OptionGroup):
     n_predict: Annotated[
         str,
         Option(
-            "length of synthetic answers, or limit of those to --data; as for --prompt-tokens",
+            "length of synthetic answers, or limit for answers to --data; forms as for "
+            "--prompt-tokens",
             "N",
             f"{N_PREDICT}; the data's",
             heading="Plan",
@@ -96,9 +97,9 @@ class UserOptions(OptionGroup):
     turns: Annotated[
         str,
         Option(
-            "requests of a conversation, each sent after the answer to the one before, which it "
-            "quotes: 4, uniform:2-6, lognormal:4:0.5; --rate, --requests and --warmup then count "
-            "conversations",
+            "requests per conversation, each sent after the previous answer and repeating the "
+            "conversation so far: 4, uniform:2-6, lognormal:4:0.5; --rate, --requests and "
+            "--warmup then count conversations",
             "TURNS",
             "1",
         ),
@@ -115,8 +116,8 @@ class UserOptions(OptionGroup):
     patience: Annotated[
         str,
         Option(
-            "seconds after which a user abandons a request that is not fully answered; as for "
-            "--think-time",
+            "seconds after which a user abandons a request that is not fully answered; forms as "
+            "for --think-time",
             "SECONDS",
             "unlimited",
         ),
@@ -124,7 +125,8 @@ class UserOptions(OptionGroup):
     prefix_tokens: Annotated[
         Annotated[int, Field(ge=1, le=1_000_000)] | None,
         Option(
-            "length of a prefix that prompts share, such as a system prompt; added to theirs",
+            "length of a prefix that prompts share, such as a system prompt; added to their own "
+            "length",
             "TOKENS",
             "none",
         ),
@@ -185,7 +187,7 @@ class LoadOptions(
     rate: Annotated[
         tuple[Rate, ...],
         Option(
-            "requests per second, sent on time whether earlier ones are answered or not",
+            "requests per second, sent on schedule whether or not earlier ones have been answered",
             "PER-SECOND",
             several="commas",
             heading="Arrivals",
@@ -194,8 +196,8 @@ class LoadOptions(
     stages: Annotated[
         Names,
         Option(
-            "a rate that varies without a pause: RATE:SECONDS for a step, FROM-TO:SECONDS for a "
-            "ramp; each has figures of its own",
+            "rates that follow one another without a pause: RATE:SECONDS for a step, "
+            "FROM-TO:SECONDS for a ramp; each stage has its own figures",
             "STAGE",
             several="commas",
             heading="Arrivals",
@@ -204,7 +206,8 @@ class LoadOptions(
     replay: Annotated[
         Path | None,
         Option(
-            "trace of Mooncake, BurstGPT or Azure, whose times and lengths synthetic requests have",
+            "trace of Mooncake, BurstGPT or Azure; synthetic requests take their times and "
+            "lengths from it",
             "FILE",
             heading="Arrivals",
         ),
@@ -212,7 +215,7 @@ class LoadOptions(
     time_scale: Annotated[
         Positive,
         Option(
-            "factor on the times of --replay; 10 makes it ten times as slow",
+            "factor on the times of --replay; 10 makes it ten times slower",
             "FACTOR",
             heading="Arrivals",
         ),
@@ -230,16 +233,16 @@ class LoadOptions(
     max_time: Annotated[
         Positive | None,
         Option(
-            "seconds in which --find-rate ends, decided or not",
+            "seconds after which --find-rate ends, even if undecided",
             "SECONDS",
-            "3,000 times what a request takes",
+            "3,000 times the time of one request",
             heading="Arrivals",
         ),
     ] = None
     concurrency: Annotated[
         tuple[Clients, ...],
         Option(
-            "clients that each wait for an answer before they send again",
+            "clients that each wait for an answer before sending the next request",
             "CLIENTS",
             several="commas",
             heading="Arrivals",
@@ -248,7 +251,8 @@ class LoadOptions(
     max_concurrency: Annotated[
         Clients | None,
         Option(
-            "requests in flight at most, in an open loop; others wait, and latency counts that",
+            "maximum number of requests in flight, in an open loop; others wait, and their "
+            "latency includes the wait",
             "N",
             "no limit",
             heading="Arrivals",
@@ -257,8 +261,8 @@ class LoadOptions(
     arrivals: Annotated[
         str,
         Option(
-            "gaps between requests: poisson, constant, gamma:SHAPE, or seed, as the test client of "
-            "MindSpore's llm-serving makes them",
+            "gaps between requests: poisson, constant, gamma:SHAPE, or seed (those of the test "
+            "client of MindSpore's llm-serving)",
             "HOW",
             "poisson",
             heading="Arrivals",
@@ -266,27 +270,30 @@ class LoadOptions(
     ] = ""
     repeats: Annotated[
         Annotated[int, Field(ge=1, le=1000)],
-        Option("times to run each rate, each with another schedule: what compare needs", "N"),
+        Option(
+            "times to run each rate, each time on a different schedule; compare needs several", "N"
+        ),
     ] = 1
     warmup: Annotated[
         Annotated[int, Field(ge=0, le=1_000_000)] | None,
         Option(
-            "first requests of each rate to exclude from the figures",
+            "number of requests to exclude from the figures at the start of each rate",
             "N",
-            "those of the first sixth of a rate's time; 0 with --requests, --concurrency, or "
+            "those in the first sixth of a rate's time; 0 with --requests, --concurrency, or "
             "--arrivals seed",
         ),
     ] = None
     abort_on: Annotated[
         RequestCount | None,
         Option(
-            "end the load, with status 9, once so many requests at one rate have failed", "FAILURES"
+            "end the load, with status 9, once this many requests at one rate have failed",
+            "FAILURES",
         ),
     ] = None
     json_schema: Annotated[
         Path | None,
         Option(
-            "file of a JSON schema that answers must fit; others count as failures",
+            "file with a JSON schema that answers must match; others count as failures",
             "FILE",
             heading="Plan",
         ),
@@ -294,7 +301,7 @@ class LoadOptions(
     extra_body: Annotated[
         str,
         Option(
-            "JSON object of further keys for each request, such as sampling parameters",
+            "JSON object with more keys for each request, such as sampling parameters",
             "JSON",
             heading="Plan",
         ),
@@ -329,8 +336,8 @@ def load(options: LoadOptions) -> None:
     """Put a service under load, and record the outcome of each request.
 
     Requests are sent at random times (--rate), or by clients that wait for their answers
-    (--concurrency); several rates or numbers of clients make a sweep. Latency counts from the
-    time at which a request was to be sent.
+    (--concurrency); several rates or numbers of clients make a sweep. Latency counts from
+    the scheduled time of each request.
     Example: armload load --board dayu200 --model m.gguf --rate 1,2 --slo ttft=2s
     """
     from contextlib import AbstractContextManager, nullcontext

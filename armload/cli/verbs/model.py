@@ -53,7 +53,7 @@ class ConvertOptions(OutputOptions):
 def convert(options: ConvertOptions) -> None:
     """Convert a Hugging Face checkpoint to GGUF, or to MNN.
 
-    The first time, it asks to install the converters. Example: armload model.convert Llama-3.2-1B
+    Asks before it installs the converters. Example: armload model.convert Llama-3.2-1B
     """
     from armload.cli import terminal
     from armload.cli.options import output_file, output_folder
@@ -188,7 +188,8 @@ def _given(like: str) -> str:
 
     if not like:
         raise UsageError(
-            "--like is missing: which shape?", f"Available: {', '.join(data_names(SHAPES))}."
+            "--like is required: the name of a shape.",
+            f"Available: {', '.join(data_names(SHAPES))}.",
         )
     return like
 

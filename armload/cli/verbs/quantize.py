@@ -79,7 +79,7 @@ class QuantizeOptions(Waiting, OutputOptions):
 def quantize(options: QuantizeOptions) -> None:
     """Quantise a model, and show size, speed and loss of each type.
 
-    What was made before is found in the cache. Verbs that run models do the same on demand:
+    Results are kept in the cache. Verbs that run models do the same on demand:
     --model BASE --type TYPE.
     Example: armload model.quantize llama-3.2-1b-f16.gguf --type Q4_K_M,Q2_K
     """
@@ -111,6 +111,6 @@ def _folder(text: str) -> Path:
     path = Path(text).expanduser()
     if not path.is_dir():
         raise UsageError(
-            f"--output {path}: there is no such folder.", "Make it first, or correct the name."
+            f"--output {path}: this folder does not exist.", "Create it first, or correct the name."
         )
     return path

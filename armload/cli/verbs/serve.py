@@ -41,8 +41,8 @@ class ServeOptions(ServingPlan, OneModel, Resuming, Waiting, EngineSource, Outpu
     plan: Annotated[
         Path | None,
         Option(
-            "a YAML file whose keys are these options, as armload tune writes it; command-line "
-            "options override the file",
+            "a YAML file whose keys are these options, such as the one that armload tune writes; "
+            "command-line options override the file",
             "FILE",
             heading="Plan",
         ),
@@ -50,7 +50,7 @@ class ServeOptions(ServingPlan, OneModel, Resuming, Waiting, EngineSource, Outpu
     port: Annotated[
         Annotated[int, Field(ge=0, le=65535)] | None,
         Option(
-            "local port that leads to the service",
+            "local port to forward to the service",
             "PORT",
             f"a free one; {_FRONT_PORT} with --front",
             heading="Board",
@@ -68,17 +68,17 @@ class ServeOptions(ServingPlan, OneModel, Resuming, Waiting, EngineSource, Outpu
     detach: Annotated[
         bool, Option("keep serving after this command ends, until serve.stop", heading="Board")
     ] = False
-    new: Annotated[bool, Option("start a service even if an earlier command left the same one")] = (
-        False
-    )
+    new: Annotated[
+        bool, Option("start a new service even if an identical one is already running")
+    ] = False
 
     @model_validator(mode="after")
     def _is_reached_in_one_way(self) -> Self:
         for option, noun in (("front", "front"), ("port", "port")):
             if self.detach and getattr(self, option):
                 raise UsageError(
-                    f"--detach cannot be combined with --{option}: the {noun} is part of this "
-                    "command.",
+                    f"--detach cannot be combined with --{option}: the {noun} exists only while "
+                    "this command runs.",
                     f"Detach the service first, then add the {noun} with another armload serve.",
                 )
         return self
@@ -147,7 +147,9 @@ def read_serving_file(path: Path | None) -> ServingFile:
     if len(options.type) > 1:
         raise UsageError(f"{path}: type lists {', '.join(options.type)}.", "Name one type.")
     if unused := without_effect(options):
-        terminal.progress().say(f"{path}: a service has no {' and no '.join(unused)}.")
+        terminal.progress().say(
+            f"{path}: ignored, because they do not apply to a service: {', '.join(unused)}."
+        )
     return ServingFile(
         board=one_board(",".join(options.board)),
         model="".join(options.model),
@@ -192,14 +194,14 @@ class StopOptions(OnBoard, OutputOptions):
     """The service that ends."""
 
     run: Annotated[
-        str, Option("the service's id, or its beginning", usual="the only one there")
+        str, Option("the service's id, or the beginning of it", usual="the board's only service")
     ] = ""
     force: Annotated[bool, Option("also stop a service that another machine started")] = False
 
 
 @verb(StopOptions)
 def stop(options: StopOptions) -> None:
-    """Stop the service on a board, and fetch what it left.
+    """Stop a service on a board, and fetch its files.
 
     Example: armload serve.stop --board dayu200
     """

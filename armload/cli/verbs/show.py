@@ -23,8 +23,8 @@ Listed = TypeVar("Listed")
 
 
 _RUN = (
-    "id of a run, sweep, evaluation, load or tuning, or its beginning or end; latest, latest:TEXT, "
-    "BOARD:MODEL, latest-sweep, latest-eval, latest-load, or latest-tune"
+    "id of a run, sweep, evaluation, load or tuning, or the beginning or end of one; latest, "
+    "latest:TEXT, BOARD:MODEL, latest-sweep, latest-eval, latest-load, or latest-tune"
 )
 
 
@@ -90,7 +90,7 @@ def show(options: ShowOptions) -> None:
             terminal.show(run_table(found))
         return
     if options.loads:
-        options.refuse(RunFilter.model_fields, "--loads", "The filter is for runs.")
+        options.refuse(RunFilter.model_fields, "--loads", "Only runs can be filtered.")
         folders = LoadFolder.kind.folders()
         _list(
             *(folders, options, LoadFolder.read, loads_table),
@@ -161,7 +161,8 @@ class ReportOptions(RunFilter, OutputOptions):
     leaderboard: Annotated[
         bool,
         Option(
-            "rank published results: RUNS are folders of what armload export --format json wrote"
+            "rank published results: RUNS are folders of files that armload export --format json "
+            "wrote"
         ),
     ] = False
     output: Annotated[str, Option("folder to write to", "PATH", "a new one in reports/")] = ""

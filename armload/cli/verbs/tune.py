@@ -29,9 +29,9 @@ class TuneOptions(
     for_: Annotated[
         Literal["decode", "prefill", "ttft", "energy", "total-time", "rate"],
         Option(
-            "what to optimize: decode, prefill, ttft (time to first token), energy (per generated "
-            "token), total-time (of --rate requests per second, as load --arrivals seed sends "
-            "them), or rate (requests answered within --slo)",
+            "what to optimise: decode, prefill, ttft (time to first token), energy (per "
+            "generated token), total-time (of --rate requests per second, as load --arrivals "
+            "seed sends them), or rate (requests answered within --slo)",
             "WHAT",
         ),
     ] = "decode"
@@ -65,7 +65,7 @@ class TuneOptions(
     max_kld: Annotated[
         Annotated[float, Field(gt=0, le=MOST)] | None,
         Option(
-            "constraint: mean KL divergence from the defaults that a configuration may have",
+            "constraint: maximum mean KL divergence from the defaults",
             "NATS",
         ),
     ] = None
@@ -83,7 +83,7 @@ class TuneOptions(
     ] = ""
     task_data: Annotated[
         str,
-        Option("the questions of --min-accuracy, as --data of eval", "FILE", "the task's own"),
+        Option("the questions for --min-accuracy, as for --data of eval", "FILE", "the task's own"),
     ] = ""
     max_memory: Annotated[
         Annotated[ByteCount, Field(gt=0)] | None,
@@ -134,8 +134,8 @@ def tune(options: TuneOptions) -> None:
     """Find the fastest configuration for a model on a board.
 
     Short trials come first; longer ones go to the best. The winner is compared with the defaults
-    in alternating runs, and written to a plan file. Several boards are tuned at once, each for
-    itself. Repeating an interrupted command resumes it.
+    in alternating runs, and written to a plan file. Several boards are tuned in parallel,
+    independently. Repeating an interrupted command resumes it.
     Example: armload tune --board dayu200 --model m.gguf --for decode --max-time 30m
     """
     from armload.boards.naming import boards_called
@@ -163,7 +163,7 @@ def tune(options: TuneOptions) -> None:
     if len(boards) > 1 and options.output:
         raise UsageError(
             "--output names one plan file, but each of several boards gets its own.",
-            "Leave it out: they are called tuned-BOARD-MODEL.yaml.",
+            "Remove it: the files are named tuned-BOARD-MODEL.yaml.",
         )
     tune_and_present(
         *(options.part(Request), boards, wish),

@@ -28,7 +28,7 @@ class WatchOptions(OnBoard, Resuming, Metering, Waiting, OutputOptions):
     command: Annotated[
         tuple[str, ...],
         Option(
-            "after --: the program and its arguments; refer to files of --put by name",
+            "after --: the program and its arguments; refer to --put files by name",
             several="repeat",
             is_argument=True,
         ),
@@ -44,7 +44,7 @@ class WatchOptions(OnBoard, Resuming, Metering, Waiting, OutputOptions):
     name: Annotated[
         str,
         Option(
-            "name of the model", usual="the largest file or folder of --put besides the program"
+            "name of the model", usual="the largest file or folder of --put other than the program"
         ),
     ] = ""
     mnn_python: Annotated[

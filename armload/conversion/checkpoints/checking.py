@@ -133,7 +133,7 @@ def check_gguf(
         (scorer,) = build(load_target(_HOST), programs=[SCORER], progress=progress)
     except (BuildError, MissingToolError, UsageError) as error:
         return ConversionCheck(
-            unchecked=(f"tokens and logits, for want of {SCORER}: {error.message}",)
+            unchecked=(f"tokens and logits, because {SCORER} is unavailable: {error.message}",)
         )
     hindrance = _hindrance(checkpoint, type_name)
     with (
@@ -176,7 +176,7 @@ def _hindrance(checkpoint: Checkpoint, type_name: str) -> str:
     import psutil
 
     if type_name not in TOLERANCES:
-        return f"logits: {type_name} keeps too little of most models for a comparison"
+        return f"logits: {type_name} loses too much precision of most models for a comparison"
     packed = 2 if checkpoint.dtype == "U8" else 1
     needed = _PYTHON_BYTES + _FLOAT_BYTES * packed * checkpoint.parameters
     available = psutil.virtual_memory().available
@@ -200,7 +200,9 @@ def judge(checkpoint: Checkpoint, found: Findings, header: Header, type_name: st
     """
     where, remedy = checkpoint.folder, _UNSUPPORTED.format(checkpoint.architecture)
     if found.engine:
-        raise DataError(f"{where}: llama.cpp cannot load what it became: {found.engine}.", remedy)
+        raise DataError(
+            f"{where}: llama.cpp cannot load the converted file: {found.engine}.", remedy
+        )
     if found.different:
         first = found.different[0]
         at = next(
@@ -212,9 +214,9 @@ def judge(checkpoint: Checkpoint, found: Findings, header: Header, type_name: st
             min(len(first.checkpoint), len(first.file)),
         )
         raise DataError(
-            f"{where}: {len(found.different)} of {found.texts} texts have other tokens after the "
-            f"conversion: {first.text!r} is {_ids(first.checkpoint, at)} in the checkpoint and "
-            f"{_ids(first.file, at)} in the file.",
+            f"{where}: {len(found.different)} of {found.texts} texts are tokenized differently "
+            f"after the conversion: {first.text!r} is {_ids(first.checkpoint, at)} in the "
+            f"checkpoint and {_ids(first.file, at)} in the file.",
             "Compare tokenizer.json, tokenizer.model and tokenizer_config.json with those of the "
             "model's publisher: they may be of two models.",
         )
@@ -224,17 +226,17 @@ def judge(checkpoint: Checkpoint, found: Findings, header: Header, type_name: st
     )
     if is_dropped and (differ or not found.window_reached):
         raise DataError(
-            f"{where}: the conversion drops 'sliding_window': {found.window} of config.json, so "
-            "the model continues longer texts otherwise.",
+            f"{where}: the conversion drops 'sliding_window': {found.window} from config.json, so "
+            "the model continues longer texts differently.",
             f"Use the model for shorter texts only: in config.json, set 'sliding_window' to null "
             f"and 'max_position_embeddings' to {found.window}.",
         )
     if found.logits and differ:
         raise DataError(
-            f"{where}: the model computes other logits after the conversion to {type_name}: they "
-            f"differ by up to {found.logits.difference:.2g}, in the median of the positions by "
-            f"{found.logits.relative:.1%} of their spread (at most {TOLERANCES[type_name]:.0%} is "
-            f"allowed), and {found.logits.same_top:.0%} of the most likely tokens are the same.",
+            f"{where}: the model computes different logits after the conversion to {type_name}: "
+            f"they differ by up to {found.logits.difference:.2g}, in the median of the positions "
+            f"by {found.logits.relative:.1%} of their spread (at most {TOLERANCES[type_name]:.0%} "
+            f"is allowed), and {found.logits.same_top:.0%} of the most likely tokens are the same.",
             remedy,
         )
 

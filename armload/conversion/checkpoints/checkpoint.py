@@ -213,7 +213,7 @@ def _tensors(folder: Path, files: Sequence[str]) -> Mapping[str, _Tensor]:
         absent = [name for name, place in index.items() if place == file and name not in found]
         if absent:
             raise DataError(
-                f"{folder / file}: tensors that {INDEX} promises are missing: {_listed(absent)}.",
+                f"{folder / file}: tensors that {INDEX} lists are missing: {_listed(absent)}.",
                 "The file belongs to another version of the model: download both again.",
             )
         tensors |= found

@@ -175,7 +175,7 @@ def environment(
     """
     folder = cache_folder() / KIND
     place = folder / packages.environment_id
-    waiting = "Another armload converts a checkpoint."
+    waiting = "Another armload process is converting a checkpoint."
     with (
         written_in(folder),
         locked(place.with_suffix(".lock"), progress, waiting=waiting) as lock,
@@ -208,7 +208,7 @@ def converter_kinds() -> tuple[CacheKind, ...]:
 
 
 def _use(lock: Path) -> Mapping[Path, str]:
-    return {lock: "another armload converts with it"}
+    return {lock: "another armload process is converting with it"}
 
 
 def _python(place: Path) -> Path:
@@ -230,7 +230,7 @@ def _make(
     for former in (place, unfinished):
         shutil.rmtree(former, ignore_errors=True)
     try:
-        with progress.step("Asking the package index what the converters need"):
+        with progress.step("Looking up the converters' packages in the package index"):
             _make_empty(unfinished, packages.pip, lock)
             proposal = Proposal(place=place, downloads=_resolved(packages, unfinished, lock))
         _check_room(proposal)

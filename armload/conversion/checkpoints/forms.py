@@ -35,7 +35,7 @@ def check_form(text: str) -> Form:
     for form in FORMS:
         if form == text:
             return form
-    raise UsageError(f"--to {text}: there is no such form.", f"Available: {', '.join(FORMS)}.")
+    raise UsageError(f"--to {text}: there is no such format.", f"Available: {', '.join(FORMS)}.")
 
 
 def check_type(form: Form, text: str, dtype: str) -> str:
@@ -160,10 +160,10 @@ def check_vocabulary(folder: Path, outline: CheckpointOutline, pieces_alone: Seq
     kind = read_object(settings).get("tokenizer_class") if settings.is_file() else None
     if outline.architecture in pieces_alone and kind != "GPT2Tokenizer":  # Phi-4 is a Phi-3
         raise DataError(
-            f"{pieces}: there is no such file, and the converter reads the vocabulary of "
-            f"{outline.architecture} from sentence pieces only.",
-            "Copy it into the folder from the repository of the model's publisher; a fine-tune "
-            "has that of its base model.",
+            f"{pieces}: this file is missing, and the converter reads the vocabulary of "
+            f"{outline.architecture} only from sentence pieces.",
+            "Copy it into the folder from the repository of the model's publisher; a fine-tuned "
+            "model has that of its base model.",
         )
     config = read_object(folder / "config.json")
     size = (config.get("text_config") or config).get("vocab_size")

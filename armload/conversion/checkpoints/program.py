@@ -135,7 +135,7 @@ def _lacking(checkpoint: Checkpoint, lines: Sequence[str]) -> DataError | None:
     if file and not (where / file[1]).exists():
         return DataError(
             f"{where}: the converter needs {file[1]}, which is missing.",
-            "Copy it into the folder from the repository of the model's publisher; a fine-tune "
-            "has that of its base model.",
+            "Copy it into the folder from the repository of the model's publisher; a fine-tuned "
+            "model has that of its base model.",
         )
     return None

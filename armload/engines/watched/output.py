@@ -76,9 +76,8 @@ def _llm_demo(stdout: bytes) -> EngineOutput:
         )
     if len(summaries) > 1:
         note = (
-            f"The output holds {len(summaries)} summaries, so none was used; to compare them, "
-            "pass the file "
-            "stdout to armload compare."
+            f"The output contains {len(summaries)} summaries, so none was used; to compare them, "
+            "pass the file stdout to armload compare."
         )
         return EngineOutput(answer=answer, notes=(note,))
     (one,) = summaries

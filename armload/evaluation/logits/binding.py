@@ -92,6 +92,6 @@ def _computed(
             said = " ".join(log.read().split("\n")[-_LAST_WORDS:]).strip()
             raise RunError(
                 f"{BINDING} could not compute the logits of {model.name}: {said}",
-                "Use another reference, or a model that this version of it knows.",
+                "Use another reference, or a model that this version of it supports.",
             )
     return tokens

@@ -87,7 +87,7 @@ def _rows(answer: LogitsAnswer, path: Path) -> dict[str, npt.NDArray[Any]]:
     size_bytes = path.stat().st_size if path.is_file() else 0
     if answer.offset_bytes + answer.rows * answer.columns * FLOAT_BYTES > size_bytes:
         raise DataError(
-            f"{path}: shorter than its run says.", "Compute the logits again with --new."
+            f"{path}: shorter than its run states.", "Compute the logits again with --new."
         )
     shape = (answer.rows, answer.columns)
     return {

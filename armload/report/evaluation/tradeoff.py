@@ -120,9 +120,10 @@ def deadline_line(each: Tradeoff, found: AtDeadline) -> str:
     return (
         f"After {words.seconds(found.deadline_s)}: {each.a.name} {percent(found.a.share)}, "
         f"{each.b.name} {percent(found.b.share)}; difference "
-        f"{100 * found.difference.difference:+.1f} points (95%: {100 * low:+.1f} to "
-        f"{100 * high:+.1f}); right alone: {found.mcnemar.only_a} and {found.mcnemar.only_b} "
-        f"questions, p = {found.mcnemar.p_value:.3g} (exact McNemar test)."
+        f"{100 * found.difference.difference:+.1f} points (95% CI {100 * low:+.1f} to "
+        f"{100 * high:+.1f}); correct only for {each.a.name}: {found.mcnemar.only_a}, only for "
+        f"{each.b.name}: {found.mcnemar.only_b}, p = {found.mcnemar.p_value:.3g} (exact McNemar "
+        "test)."
     )
 
 
@@ -131,8 +132,8 @@ def axis_line(axis: SharedAxis) -> str:
     pairs = zip(axis.slower_tokens, axis.slower_accuracy, strict=True)
     placed = ", ".join(f"{percent(share)} at {tokens:.0f}" for tokens, share in pairs)
     return (
-        f"By one ratio of speeds ({axis.ratio:.2f}), the slower model's points on the axis of "
-        f"{axis.faster}'s tokens: {placed}. This ignores prompts and growing contexts."
+        f"With a constant speed ratio of {axis.ratio:.2f}, the slower model's points on the axis "
+        f"of {axis.faster}'s tokens are: {placed}. This ignores prompts and growing contexts."
     )
 
 

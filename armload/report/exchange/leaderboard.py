@@ -184,17 +184,17 @@ def leaderboard_page(cells: Sequence[Cell], table: Table, documents: Sequence[st
             paragraphs(
                 "The fastest median time per token comes first. Results that are not valid come "
                 "last: their figures are not reliable.",
-                "Four digits after a board's name tell boards of a kind apart; they change when "
-                "one is restarted.",
+                "Four digits after a board's name distinguish boards of the same kind; they "
+                "change when a board is restarted.",
                 style="soft",
             )
         ),
         sections=(
             results_section(
                 "Results",
-                "Below a median is its 95% confidence interval, below the threads the tokens of "
-                "prompt and output. Rows that are equal in a column stay in their order, so sort "
-                "by the second criterion first.",
+                "Below each median is its 95% confidence interval, and below the threads are the "
+                "tokens of prompt and output. Sorting keeps the order of equal rows, so sort by "
+                "the second criterion first.",
                 table,
             ),
             Section(title="Documents", blocks=(Items(items=links, style="files"),)),

@@ -329,7 +329,7 @@ def _rules(points: Sequence[MemoryPoint], low: int, high: int) -> Rows:
 
 def _basis(shown: Sequence[MemorySeries]) -> str:
     if len(shown) > 1:
-        basis = "Lines: predicted from the weights that a token reads, storage, and computing."
+        basis = "Lines: predicted from weights read per token, storage rate, and compute time."
     else:
         (curve,) = (series.curve for series in shown)
         basis = (
@@ -337,5 +337,5 @@ def _basis(shown: Sequence[MemorySeries]) -> str:
             f"storage at {words.size(curve.storage.bytes_per_s)}/s."
         )
     if any(point.is_requested for series in shown for point in series.points):
-        basis += " Runs with --resident are drawn at the free memory that would leave as much."
+        basis += " Runs with --resident are drawn at the free memory that would keep as much."
     return basis

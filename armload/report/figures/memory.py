@@ -74,7 +74,7 @@ def _sentence(cells: Sequence[Cell]) -> str:
     peak = most.max_rss_bytes or _peak(most)
     free = _free(most)
     sentence = (
-        f"Most is taken by {most.doubted_label}: "
+        f"The most memory was used by {most.doubted_label}: "
         if len(cells) > 1
         else "At its peak the program took "
     )
@@ -210,9 +210,9 @@ def _parts_sentence(run: Run, header: Trace) -> str:
         if getattr(parts, field)
     ]
     free = run.before.memory_available_bytes
-    without_kv = "" if kv_cache_bytes(run) else " The size of the KV cache is not known: see other."
+    without_kv = "" if kv_cache_bytes(run) else " The KV cache, of unknown size, is part of other."
     return (
-        f"At its peak the program took {words.size(run.steps[most].rss_bytes)} of the "
+        f"At its peak, the program used {words.size(run.steps[most].rss_bytes)} of the "
         f"{words.size(free)} that were free before: {', '.join(named)}.{without_kv}"
     )
 

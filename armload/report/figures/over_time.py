@@ -94,7 +94,7 @@ def _sentence(runs: Sequence[tuple[str, Run]]) -> str:
         none = f"None of the {tokens:,} tokens{where} stands out from its neighbours as slow"
         if all(run.verdict.valid for _, run in runs):
             return f"{none}."
-        return f"{none}; in a run that is not valid, all of them may be."
+        return f"{none}; in a run that is not valid, all of them may be slow."
     causes = Counter(cause for found in slow.values() for cause in found.values())
     each = ", ".join(f"{causes[cause]} {_by(cause)}" for cause in CAUSES if causes[cause])
     if len(causes) == 1:

@@ -60,8 +60,8 @@ def _sentence(shown: Sequence[Labelled]) -> str:
     if len(shown) == 1:
         estimated = "" if most.is_measured else ", estimated from what was read"
         return (
-            f"Of {words.seconds(most.token_s)} per token (mean), {words.seconds(most.waited_s)} "
-            f"or {percentage(most.share)} passed waiting for storage{estimated}."
+            f"Of {words.seconds(most.token_s)} per token (mean), {words.seconds(most.waited_s)} or "
+            f"{percentage(most.share)} were spent waiting for storage{estimated}."
         )
     least_label, least = min(shown, key=lambda each: each[1].share)
     estimates = [label for label, waits in shown if not waits.is_measured]

@@ -66,7 +66,7 @@ def _sentence(lines: dict[str, list[Cell]], measure: Measure) -> str:
     first = max(known, key=lambda series: tps_of(known[series], measure))
     clause = _clause(known[first], lines[first], measure)
     if len(lines) > 1:
-        clause = f"{first} {clause[0].lower()}{clause[1:]}"
+        clause = f"{first} is {clause[0].lower()}{clause[1:]}"
     others = sorted(
         (series for series in known if series != first),
         key=lambda series: tps_of(known[series], measure),
@@ -83,8 +83,8 @@ def _sentence(lines: dict[str, list[Cell]], measure: Measure) -> str:
 
 def _clause(best: Cell, cells: Sequence[Cell], measure: Measure) -> str:
     is_last = best is cells[-1] and (best.threads or 0) < best.runs[0].board.cores
-    tried = ", the most tried" if is_last else ""
-    clause = f"Is fastest with {_count(best)}{tried}: {_in_words(rate_of(best, measure))}"
+    tried = ", the most that were tried" if is_last else ""
+    clause = f"Fastest with {_count(best)}{tried}: {_in_words(rate_of(best, measure))}"
     valid = [cell for cell in cells if cell.is_valid]
     alike = as_fast_as(best, valid, measure)
     fewest = valid[0]

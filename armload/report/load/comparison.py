@@ -28,9 +28,9 @@ def sentence(compared: LoadComparison) -> str:
     of = f" over {counted(compared.repeats, 'repeat')}" if compared.repeats > 1 else ""
     if compared.finding == "inconclusive":
         return (
-            f"{where}Inconclusive: B takes {figures}{of}, but requests that queue are alike: each "
-            f"load is worth about {compared.independent:.0f} independent observations. Run both "
-            f"loads with --repeats {REPEATS}."
+            f"{where}Inconclusive: B takes {figures}{of}, but requests that queue together are "
+            f"correlated: each load is worth about {compared.independent:.0f} independent "
+            f"observations. Run both loads with --repeats {REPEATS}."
         )
     if compared.finding == "no difference":
         return (

@@ -135,10 +135,10 @@ def _slow(loaded: LoadView) -> Iterator[Block]:
     requests = _slow_requests(loaded)
     count = sum(point.slow.causes.total() for point in loaded.points)
     if not count:
-        than = ": every answer took less than twice as long as its own prompt and tokens take"
+        than = ": every answer took less than twice the time of its own prompt and tokens"
         yield Paragraph(text=f"None{'' if loaded.objectives else than}.", style="result")
         return
-    than = "Those that took more than twice as long as their own prompt and tokens take"
+    than = "Those that took more than twice the time of their own prompt and tokens"
     which = "Those that missed an objective" if loaded.objectives else than
     yield Paragraph(text=f"{which}.", style="result")
     yield _causes(loaded)

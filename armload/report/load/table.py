@@ -144,17 +144,17 @@ def remarks(point: AssessedPoint) -> list[str]:
         said.append(f"{where}: {why}")
     elif steady is not None and metrics.independent < FEWEST_INDEPENDENT:
         said.append(
-            f"{where}: no confidence intervals. Requests that queue together are alike"
-            f"{', as are turns of a conversation' if metrics.conversations else ''}, and these "
-            f"{metrics.requests} are worth about {metrics.independent:.0f} independent ones; "
+            f"{where}: no confidence intervals. Requests that queue together are "
+            f"correlated{', as are turns of a conversation' if metrics.conversations else ''}, and "
+            f"these {metrics.requests} are worth about {metrics.independent:.0f} independent ones; "
             f"{FEWEST_INDEPENDENT:.0f} are needed. Use a longer --duration."
         )
     held = metrics.conversations
     offered = metrics.offered_per_s if held is None else held.begun_per_s
     if point.rate and offered and abs(offered / point.rate - 1) >= _OFFERED_OTHERWISE_FROM:
         said.append(
-            f"{where}: by chance, the {_number(metrics)} came at {offered:.2g}/s. More of them, "
-            "--arrivals constant, or another --seed come closer to that rate."
+            f"{where}: by chance, the {_number(metrics)} came at {offered:.2g}/s. To come closer "
+            "to the requested rate, use more of them, --arrivals constant, or another --seed."
         )
     return said
 

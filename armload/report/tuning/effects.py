@@ -110,8 +110,8 @@ def _sentence(effects: Sequence[Effect], adjective: str) -> str:
         words = f"{words}; {less}" if words else less
     settings = sum(each.settings for each in effects if each.parameter == names[0])
     return (
-        f"{words}. Other things being equal, as the sum of one term for each choice, "
-        f"over {counted(settings, 'setting')}."
+        f"{words}. Estimated with an additive model, one term per choice, over "
+        f"{counted(settings, 'setting')}."
     )
 
 
@@ -131,7 +131,7 @@ def _drawn(effects: Sequence[Effect], sentence: str) -> Figure:
     order = [str(row["choice"]) for row in rows]
     names = list(dict.fromkeys(each.parameter for each in effects))
     data = source("effects")
-    x = alt.X("slower:Q").title("cost, in that of the parameter's best choice").scale(zero=False)
+    x = alt.X("slower:Q").title("cost, relative to the parameter's best choice").scale(zero=False)
     y = alt.Y("choice:N", sort=order).title(None).axis(labelLimit=260)
     colour = alt.Color("parameter:N", legend=None).scale(
         domain=names, range=[COLOURS[number % len(COLOURS)] for number in range(len(names))]

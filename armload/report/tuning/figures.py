@@ -154,9 +154,9 @@ def front_figure(told: TuningView) -> Figure | None:
         return None
     front = front_of(told)
     sentence = (
-        f"{counted(len(front), 'setting')} of {len(shown)} "
-        f"{'is' if len(front) == 1 else 'are'} on the Pareto front (ringed): no other is as good "
-        f"in {told.scale.merit}, memory and nearness to the output of the defaults."
+        f"{counted(len(front), 'setting')} of {len(shown)} {'is' if len(front) == 1 else 'are'} on "
+        f"the Pareto front (ringed): no other is as good in {told.scale.merit}, memory and "
+        "closeness to the output of the defaults."
     )
     return _front_drawn(told, shown, front, sentence)
 

@@ -128,6 +128,6 @@ class OpenAiEmbeddings:
             return Event(error=error)
         (item,) = content["data"]
         if not (isinstance(item["embedding"], list) and item["embedding"]):
-            raise ValueError("an embedding is no list of numbers")
+            raise ValueError("an embedding is not a list of numbers")
         usage = content.get("usage") or {}
         return Event(dimensions=len(item["embedding"]), prompt_tokens=usage.get("prompt_tokens"))

@@ -48,7 +48,7 @@ def test_a_storage_that_is_too_small_is_said_before_a_byte_is_sent(
 ) -> None:
     (small_storage / "filler").write_bytes(bytes(30_000_000))
     remote = small_storage / "models" / "0" / "file"
-    with pytest.raises(BoardError, match=r"no space for file \(40.0 MB\): .* missing"):
+    with pytest.raises(BoardError, match=r"not enough space for file \(40.0 MB\): .* more"):
         pushed(host, file, remote, At(0, lambda: pytest.fail("something was sent")))
     assert not remote.with_name("file.part").exists()
 

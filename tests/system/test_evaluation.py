@@ -57,11 +57,9 @@ def test_logits_are_those_of_an_earlier_run_and_not_those_of_another_quantisatio
 ) -> None:
     (ann.folder / "prompts.txt").write_text("Ann has 3 apples.\nBen buys 4 packs of pens.\n")
     command = ("eval", "--task", "logits", "--data", "prompts.txt", "--board", "here")
+    # What it times there is of another program than the scorer: before any other test's.
     ann.types("fit", "--board", "here", "--model", MODEL)
     first = json.loads(ann.types(*command, "--model", MODEL, "--json").stdout)
-    # Timed with another program of the same build.
-    prediction = json.loads((ann.runs / first["run"] / "run.json").read_text())["prediction"]
-    assert prediction["compute"] == "operations"
     compared = (*command, "--reference", first["run"], "--fail-unless-close", "--json")
     same = json.loads(ann.types(*compared, "--model", MODEL, "--new").stdout)["agreement"]
     assert (same["close"], same["max_difference"]) == (2, 0)

@@ -1,0 +1,79 @@
+"""What was timed on a board with one program is known to the others of the same build."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from armload.boards.board import load_board
+from armload.boards.probe import probe
+from armload.boards.rates import Rates
+from armload.build.binary import Binary
+from armload.core.progress import Silent
+from armload.engines.completion import PROGRAM
+from armload.engines.operations import Timed
+from armload.engines.scorer import SCORER, ScoringPlan
+from armload.evaluation.scorer_settings import one_continuation
+from armload.models.find import model_called
+from armload.models.whole_header import whole_header
+from armload.runs import operations
+from armload.runs.request import Request
+from armload.runs.session import Connection, Session
+from tests.unit.samples import binary
+from tests.unit.test_analysis_compute import FOUND, TIMES_S
+from tests.unit.test_engines_scorer import PROGRAM as CONTENT
+
+PLAN = one_continuation(
+    ScoringPlan(items_sha256="0" * 64, items_count=2, context_tokens=512, threads=1)
+)
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "boards").mkdir()
+    board = f"target: rk3568\nreach: {{kind: local}}\nworkdir: {tmp_path}/work\n"
+    (tmp_path / "boards" / "here.yaml").write_text(board)
+
+
+def session_of(built: Binary) -> Session:
+    connection = Connection(load_board("here"), Silent())
+    return Session(
+        request=Request(board="here"),
+        connection=connection,
+        found=probe(connection.host, connection.board),
+        binaries={built.program: built},
+    )
+
+
+def keep_times(built: Binary) -> None:
+    """Keep what ``fit`` keeps after it has timed all operations."""
+    model = model_called("word-problems:Q2_K", Silent())
+    where = session_of(built)
+    engine = operations._engine(built, model, PLAN)
+    listed = operations._list_path(where, built, engine, whole_header(model.path))
+    operations._keep(listed, FOUND)
+    times = {key: Timed(number=0, time_s=time_s) for key, time_s in TIMES_S.items()}
+    operations._keep(
+        operations._times_path(where, built, PLAN, FOUND),
+        operations.OperationTimes(rates=Rates(), times=times),
+    )
+
+
+@pytest.mark.parametrize("other", ["none", "of the same build", "of another build"])
+def test_a_scorer_knows_what_was_timed_with_the_same_build(tmp_path: Path, other: str) -> None:
+    for name in (PROGRAM, SCORER):
+        (tmp_path / name).write_bytes(CONTENT)
+    completion, scorer = binary(tmp_path / PROGRAM), binary(tmp_path / SCORER)
+    if other != "none":
+        keep_times(completion)
+    if other == "of another build":
+        scorer = scorer.model_copy(update={"build_id": "0" * 12})
+    model = model_called("word-problems:Q2_K", Silent())
+    known = operations.known_compute(session_of(scorer), model, PLAN)
+    assert (known is not None) == (other == "of the same build")
+    if known is not None:
+        assert known[0].source == "operations"
+        assert known == operations.known_compute(session_of(completion), model, PLAN)

@@ -239,7 +239,7 @@ HINTS: Mapping[str, tuple[str, ...]] = {
     "rate": ("0.5", "0.5,1"),
     "reads": ("text", "mnn"),
     "reference": ("kitchen-a", "latest"),
-    "ref": ("master", "-x"),
+    **dict.fromkeys(("ref", "good", "bad"), ("master", "-x")),
     "regrade": ("latest",),
     "resident": ("400MB",),
     "run": (
@@ -293,6 +293,7 @@ NUMERIC = {
 _TUNED = ("--for=total-time", "--rate=1", "--requests=2")
 NEEDED: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("board.add", ""): ("--host=127.0.0.1", "--", "new"),
+    ("bisect", ""): ("--good=a", "--bad=b"),
     ("board.clean", ""): ("--board=here",),
     ("load", ""): ("--board=here", "--rate=1"),
     ("load", "rate"): ("--board=here",),

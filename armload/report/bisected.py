@@ -16,6 +16,7 @@ from armload.report.comparison import change, span
 from armload.report.layout import Details, Prose, whole
 
 _SHOWN = 12
+_MOST_FEATURES = 40  # those of an x86 CPU would fill half a page
 _RATES = {"decode": "tokens per second", "prefill": "prompt tokens per second"}
 
 
@@ -76,8 +77,8 @@ def sentence(header: Bisection) -> str:
     assert found is not None  # noqa: S101 - the caller has one
     if len(found.commits) > 1:
         return (
-            f"One of {len(found.commits)} commits {_did(header, found)}; those between could not "
-            "be tested."
+            f"One of {len(found.commits)} commits {_did(header, found)}; the skipped ones could "
+            "not be judged."
         )
     return f"{found.commits[0][:_SHOWN]} is the first commit that {_did(header, found)}."
 
@@ -118,7 +119,8 @@ def issue_text(header: Bisection, run: Run | None) -> str:
     found = header.found
     assert found is not None  # noqa: S101 - the caller has one
     lines = [f"{sentence(header)}", ""]
-    lines += [f"- first bad commit: {_named(header, each)}" for each in found.commits]
+    label = "first bad commit" if len(found.commits) == 1 else "perhaps the first bad commit"
+    lines += [f"- {label}: {_named(header, each)}" for each in found.commits]
     if found.parent:
         lines.append(f"- its parent: {_named(header, found.parent)}")
     if found.parent_s and found.commit_s and found.ratio:
@@ -151,8 +153,10 @@ def _rate(metric: Metric, cost_s: float) -> str:
 def _machine(run: Run) -> list[str]:
     board, binary = run.board, run.binary
     device = board.hardware or board.device or board.description or board.name
+    features = board.cpu_features if len(board.cpu_features) <= _MOST_FEATURES else ()
+    known = (device, counted(board.cores, "core"), " ".join(features))
     return [
-        f"- machine: {device}, {counted(board.cores, 'core')}, {' '.join(board.cpu_features)}",
+        f"- machine: {', '.join(filter(None, known))}",
         f"- built for {binary.target} with {binary.compiler}",
         f"- model: {words.model_name(run)}",
         f"- command: {words.command(run)}",

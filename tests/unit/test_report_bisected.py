@@ -81,9 +81,13 @@ def test_an_issue_says_what_a_maintainer_needs() -> None:
 def test_several_commits_are_all_named() -> None:
     header = _slower(unbuilt=(10, 11))
     assert sentence(header).startswith("One of 3 commits is slower: decode takes 10.0% longer")
-    assert sentence(header).endswith("than with the good one; those between could not be tested.")
+    assert sentence(header).endswith(
+        "than with the good one; the skipped ones could not be judged."
+    )
     issue = issue_text(header, None)
-    assert all(f"- first bad commit: {each} change {each}" in issue for each in (10, 11, 12))
+    assert all(
+        f"- perhaps the first bad commit: {each} change {each}" in issue for each in (10, 11, 12)
+    )
     assert "skipped 10 change 10 (error: not yet)" in issue
 
 

@@ -16,18 +16,19 @@ FOLDER = Path(__file__).resolve().parent / "tutorials"
 
 PICTURES = {
     "run.png": ("runs/*-kitchen-SmolLM2*/report.html", "body", 1040),
+    "load.png": ("loads/*-kitchen-*/report.html", "section:has(#chart-timeline)", 680),
     "tradeoff.png": ("reports/tradeoff-*.html", "body", 760),
 }
-"""Of which page in the workspace, the newest; of which part of it; at most how high."""
+"""The newest page of which kind, the part of it at the picture's top, and the picture's height."""
 
 WIDTH = 1000
 
 
 def draw(tab: Tab, page: Path, part: str, height: int, picture: Path) -> None:
-    """Take a picture of the top of a page's part."""
+    """Take a picture of a page from the top of one of its parts."""
     tab.open(page, width=WIDTH)
     top = tab.evaluate(f"document.querySelector({part!r}).getBoundingClientRect().top")
-    clip = {"x": 0, "y": max(top - 12, 0), "width": WIDTH, "height": height, "scale": 1}
+    clip = {"x": 0, "y": top, "width": WIDTH, "height": height, "scale": 1}
     shot = tab.call("Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True})
     picture.write_bytes(base64.b64decode(shot["data"]))
 

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
+from tests.documentation import ROOT, TUTORIALS
 from tests.system.browser import PROGRAM, Tab
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
     path.relative_to(ROOT / "docs").with_suffix(".html").as_posix(): path
     for path in (ROOT / "docs").rglob("*.md")
@@ -88,7 +88,7 @@ def test_pages_and_styles_load_nothing_from_elsewhere(site: Path) -> None:
 
 
 def test_the_tutorials_pictures_are_few_and_small() -> None:
-    sizes = [path.stat().st_size for path in (ROOT / "docs" / "tutorials").glob("*.png")]
+    sizes = [path.stat().st_size for path in TUTORIALS.glob("*.png")]
     assert 0 < len(sizes) <= 5
     assert max(sizes) < 150_000
 

@@ -41,6 +41,7 @@ _HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
     b"Connection: close\r\n\r\n"
 )
+_NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
 def main() -> None:
@@ -130,7 +131,13 @@ def serve(port: Connection, tokens: int, gap_s: float) -> None:
         with connection:
             request = b""
             while not _is_whole(request):
-                request += await loop.sock_recv(connection, 1 << 16)
+                data = await loop.sock_recv(connection, 1 << 16)
+                if not data:
+                    return
+                request += data
+            if not request.startswith(b"POST "):
+                await loop.sock_sendall(connection, _NOT_FOUND)
+                return
             words = f"{connection.times.arrived_s:.6f}"
             await loop.sock_sendall(connection, _HEAD)
             for number in range(1, tokens + 1):
@@ -145,7 +152,7 @@ def serve(port: Connection, tokens: int, gap_s: float) -> None:
 def _is_whole(request: bytes) -> bool:
     head, _, body = request.lower().partition(b"\r\n\r\n")
     length = head.partition(b"content-length:")[2].partition(b"\r\n")[0]
-    return bool(length) and len(body) >= int(length)
+    return b"\r\n\r\n" in request and len(body) >= int(length or 0)
 
 
 def _chunk(words: str, number: int, *, is_last: bool = False) -> bytes:

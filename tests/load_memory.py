@@ -21,7 +21,7 @@ from armload.serving.load_runner import LoadRunner
 from armload.serving.target import LoadLevel, LoadTarget, StopCondition
 from armload.serving.workload import Listed
 
-CLIENTS, TOKENS = 32, 16
+CLIENTS, TOKENS = 32, 4
 
 
 def main() -> None:

@@ -348,12 +348,14 @@ class PointRunner:
 
     async def _watch(self) -> None:
         while (service := self._target.service) is not None:
-            asked = asyncio.create_task(asyncio.to_thread(service.check))
-            # Where the board is gone, each of several attempts waits for a minute.
-            done, _ = await asyncio.wait((asked,), timeout=UNREACHABLE_AFTER_S)
-            if not done:
-                raise ConnectError(f"The board has not answered for {UNREACHABLE_AFTER_S:g} s.")
-            await asked
+            try:
+                # Where the board is gone, each of several attempts waits for a minute.
+                async with asyncio.timeout(UNREACHABLE_AFTER_S):
+                    await asyncio.to_thread(service.check)
+            except TimeoutError as error:
+                raise ConnectError(
+                    f"The board has not answered for {UNREACHABLE_AFTER_S:g} s."
+                ) from error
             await asyncio.sleep(_CHECK_S)
 
 

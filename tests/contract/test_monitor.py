@@ -15,6 +15,7 @@ from armload.boards.host import Host
 from armload.build.helper import MONITOR, helper
 from armload.build.target import machine_architecture
 from armload.core.errors import BoardError
+from armload.core.ids import boot_id
 from armload.serving.monitor import Monitor
 
 
@@ -23,6 +24,7 @@ def folder(tmp_path: Path) -> PurePosixPath:
     """A run's folder that has used the monitor."""
     shutil.copy(helper(MONITOR, architecture=machine_architecture()).path, tmp_path / MONITOR)
     (tmp_path / "uses").write_text(f"/nowhere\n{tmp_path}\n")
+    (tmp_path / "boot_id").write_text(f"{boot_id()}\n")
     return PurePosixPath(tmp_path)
 
 
@@ -72,5 +74,16 @@ def test_it_is_started_again_when_it_has_gone(monitor: Monitor, folder: PurePosi
 
 def test_a_run_without_it_is_said(connect: Callable[[], Host], tmp_path: Path) -> None:
     (tmp_path / "uses").write_text("/nowhere\n")
+    (tmp_path / "boot_id").write_text(f"{boot_id()}\n")
     with pytest.raises(BoardError, match="no monitor: the monitor is not there"):
         Monitor(connect, PurePosixPath(tmp_path)).sample()
+
+
+def test_the_clock_and_state_of_another_boot_are_not_told(
+    monitor: Monitor, folder: PurePosixPath
+) -> None:
+    Path(folder / "boot_id").write_text("00000000-0000-4000-8000-000000000000\n")
+    with pytest.raises(BoardError, match="no monitor: the board was restarted"):
+        monitor.sample()
+    with pytest.raises(BoardError, match="no monitor: the board was restarted"):
+        monitor.clock("boot")

@@ -149,13 +149,15 @@ def test_of_very_many_tokens_the_gaps_of_every_second_request_are_kept() -> None
 
 
 @pytest.mark.exhaustive(covers=["armload/serving", "armload/analysis/load"])
-def test_fifty_thousand_requests_take_hardly_more_memory_than_ten_thousand(tmp_path: Path) -> None:
-    few, many = (peaks(count, tmp_path) for count in (10_000, 50_000))
-    assert few["ok"] == 10_000
-    assert many["ok"] == 50_000
+@pytest.mark.timeout(1800)
+def test_twenty_five_thousand_requests_take_hardly_more_memory_than_five_thousand(
+    tmp_path: Path,
+) -> None:
+    few, many = (peaks(count, tmp_path) for count in (5_000, 25_000))
+    assert (few["ok"], many["ok"]) == (5_000, 25_000)
     assert many["sent_bytes"] - few["sent_bytes"] < 8 << 20
-    assert many["figures_bytes"] - few["figures_bytes"] < 40_000 * MOST_BYTES_A_REQUEST
-    assert many["figures_bytes"] < 250e6
+    assert many["figures_bytes"] - few["figures_bytes"] < 20_000 * MOST_BYTES_A_REQUEST
+    assert many["figures_bytes"] < 250e6, (few, many)
 
 
 def peaks(requests: int, folder: Path) -> dict[str, int]:

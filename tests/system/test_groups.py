@@ -32,6 +32,9 @@ pytestmark = [
     pytest.mark.skipif(not STORIES.is_file(), reason=f"{STORIES.name} is not there"),
 ]
 
+exhaustive = pytest.mark.exhaustive(
+    covers=["armload/runs", "armload/boards/forward.py", "armload/engines/spread.py", "deploy/run"]
+)
 LAUNCHER = ("qemu-aarch64", "-cpu", "cortex-a76")
 MODEL = ("--model", str(STORIES))
 
@@ -79,6 +82,7 @@ def test_a_group_writes_what_one_board_writes_and_leaves_nothing_running(ann: Pe
     assert len(list(ann.runs.glob("*/run.json"))) == 2
 
 
+@exhaustive
 def test_a_part_of_every_layer_gives_the_same_text(ann: Person) -> None:
     alone = ann.benches(*MODEL, "-n", "16", board="one")
     run = ann.benches(*MODEL, "-n", "16", "--split", "tensor", board="both")
@@ -98,6 +102,7 @@ def test_a_single_board_cannot_split_a_model(ann: Person) -> None:
 ONE_QUESTION = ("--task", "word-problems", "--limit", "1", "--budget", "24", "--threads", "1")
 
 
+@exhaustive
 def test_a_group_answers_a_questionnaire_as_one_board_does(ann: Person) -> None:
     graded = []
     for board in ("one", "both"):
@@ -109,6 +114,7 @@ def test_a_group_answers_a_questionnaire_as_one_board_does(ann: Person) -> None:
     assert not servers(ann)
 
 
+@exhaustive
 def test_a_group_serves_until_ctrl_c_and_cannot_be_left_alone(ann: Person) -> None:
     small = ("--model", "word-problems:Q8_0", "--threads", "1", "--slots", "1", "--context", "256")
     with serving(ann, *small, board="both") as service:
@@ -145,9 +151,6 @@ def test_what_does_not_fit_on_a_group_is_said_and_not_begun(ann: Person) -> None
     "words",
     [
         ("board.probe",),
-        ("deploy", *MODEL),
-        ("pull",),
-        ("serve.list",),
         ("tune", *MODEL),
         ("watch", "--", "true"),
     ],
@@ -167,6 +170,7 @@ class EmulatedSsh(SshHost):
         return LAUNCHER
 
 
+@exhaustive
 def test_members_that_are_reached_by_ssh_write_the_same_and_no_port_stays_open(
     ann: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,6 +202,7 @@ def test_members_that_are_reached_by_ssh_write_the_same_and_no_port_stays_open(
     assert not servers(ann)
 
 
+@exhaustive
 def test_members_of_one_network_reach_each_other_without_this_machine(ann: Person) -> None:
     addresses = Path("/proc/net/fib_trie").read_text()
     own = next(filter(None, (address_in(each, addresses) for each in PRIVATE)), None)
@@ -219,7 +224,7 @@ def test_members_of_one_network_reach_each_other_without_this_machine(ann: Perso
     assert not servers(ann)
 
 
-@pytest.mark.exhaustive(covers=["armload/runs", "armload/boards/forward.py", "deploy/run"])
+@exhaustive
 def test_a_member_that_is_lost_is_named_and_the_tokens_before_are_kept(ann: Person) -> None:
     words = ("--model", str(STORIES), "-n", "450", "-t", "1", "--repeats", "1", "--json")
     before = {*ann.runs.glob("*")}

@@ -76,7 +76,7 @@ def _sentence(cells: Sequence[Cell]) -> str:
     sentence = (
         f"The most memory was used by {most.doubted_label}: "
         if len(cells) > 1
-        else "At its peak the program took "
+        else "At its peak, the program used "
     )
     if peak > free:
         return (

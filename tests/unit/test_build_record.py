@@ -96,7 +96,7 @@ def test_an_unknown_target_is_answered_with_the_nearest_names() -> None:
         ("cpu: x\nmustuse: [a]\n", "line 2: there is no key 'mustuse'"),
         ("description: no cpu\n", "cpu"),
         ("cpu: x\nfeatures: asimddp\n", "line 2: features"),
-        ("cpu: x\nmust_use: [asimdpp]\n", "'asimdpp' is not a CPU feature"),
+        ("cpu: x\nmust_use: [asimdpp]\n", "'asimdpp' is not the name of a CPU feature"),
     ],
 )
 def test_a_malformed_target_file_is_answered_with_file_and_place(

@@ -104,7 +104,9 @@ def test_too_little_space_or_memory_is_refused_with_figures(tmp_path: Path) -> N
     ):
         need_disk([tmp_path / "not" / "yet"], "m.gguf", 1 << 60)
     need_disk([tmp_path], "m.gguf", 1)
-    with pytest.raises(BoardError, match="not enough memory for llama-quantize: it needs 1152921504"):
+    with pytest.raises(
+        BoardError, match="not enough memory for llama-quantize: it needs 1152921504"
+    ):
         need_memory(site().found, "b", "llama-quantize", 1 << 60)
 
 

@@ -537,7 +537,7 @@ def test_the_clients_own_limit_on_open_files_is_raised_and_else_named(tmp_path: 
         ({"rate": "1", "stages": "1:60"}, "Give one of --rate, --concurrency"),
         ({"stages": "1"}, "--stages '1': must be RATE:SECONDS"),
         ({"stages": "1:60", "duration": "60"}, "--duration cannot be combined with --stages"),
-        ({"stages": "1:9", "warmup": "50"}, "requests of the first stage to measure"),
+        ({"stages": "1:9", "warmup": "50"}, "requests of the first stage"),
         ({"replay": "t", "n_predict": "8"}, "--n-predict cannot be combined with --replay"),
         ({"replay": "nothing"}, "There is no trace 'nothing'"),
         ({"rate": "1", "time_scale": "2"}, "--time-scale: only for --replay"),

@@ -234,7 +234,7 @@ def is_group(name: str) -> bool:
     Raises:
         UsageError, DataError: as for ``load_board``.
     """
-    return has_key("boards", name, "members", Board)
+    return "," not in name and has_key("boards", name, "members", Board)
 
 
 def load_board(name: str) -> Board:

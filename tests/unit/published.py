@@ -13,6 +13,7 @@ from armload.analysis.clocks import MeasuredClock
 from armload.analysis.conditions_log import Swapped
 from armload.analysis.energy import Energy
 from armload.analysis.limit import find_limit
+from armload.analysis.limit_figures import GroupLimit
 from armload.analysis.run import Run
 from armload.analysis.sanity import departure
 from armload.analysis.speculation import WithoutSpeculation
@@ -22,6 +23,7 @@ from armload.boards.sensors import Sensor
 from armload.boards.throttling import ThrottleState
 from armload.engines.job import PutFile, SweepPoint, Watched, Workstation
 from armload.engines.prediction import Prediction, PredictionNote
+from armload.engines.spread import Share, Spread
 from armload.engines.trace import Weights
 from tests.unit.findings import CC1, SENTENCES
 from tests.unit.runs import SMALL_MODEL, planned, quick_run
@@ -63,6 +65,10 @@ def talkative_run() -> Run:
             "draft": SMALL_MODEL.model_copy(update={"name": "small.gguf", "sha256": "d" * 64}),
             "binary": run.binary.model_copy(update={"features": ("asimd", "asimddp")}),
             "place": SweepPoint(sweep="20261121T021500Z-sweep-1f2e", cell=0, round=0),
+            "spread": Spread(
+                split="layer",
+                shares=(Share(board="kitchen", layers=4, weights_bytes=1, memory_bytes=2),),
+            ),
             "environment": {"HOME": "/home/somebody"},
             "board": run.board.model_copy(
                 update={
@@ -158,6 +164,12 @@ def planted(run: Run, secret: Callable[[str], str], places: Sequence[Path] = ())
             holder = holder[key]
         holder[path[-1]] = secret(holder[path[-1]])
     return Run.model_validate(content)
+
+
+def on_a_group(run: Run) -> Run:
+    """Return the same run as if a group had limited it."""
+    limit = GroupLimit(first="one", others=("other",), token_s=0.2, own_s=0.1, alone_s=None)
+    return run.model_copy(update={"limit": limits.limit(limit)})
 
 
 def free_texts(run: Run) -> list[Path]:

@@ -20,7 +20,14 @@ from armload.core.values import as_json
 from armload.engines.plan import SEED_PROMPT
 from armload.report.exchange import Included
 from armload.report.exchange.kept import EVERYTHING, kept
-from tests.unit.published import fields_at, free_texts, planted, talkative_run, text_fields
+from tests.unit.published import (
+    fields_at,
+    free_texts,
+    on_a_group,
+    planted,
+    talkative_run,
+    text_fields,
+)
 from tests.unit.runs import failed_run, quick_run, storage_run
 from tests.unit.streamed import streamed_run
 from tests.unit.sweeps import made_run
@@ -74,7 +81,10 @@ def test_no_text_of_a_run_brings_a_secret_into_what_is_published(run: Run) -> No
 def test_the_secrets_are_in_every_field_that_can_hold_a_text() -> None:
     run = talkative_run()
     formed = {"Plan.cpus", "Plan.kv_type", "Plan.speculate"}  # are checked when a run is read
-    assert text_fields() - formed <= fields_at(run, free_texts(run))
+    group = on_a_group(run)
+    found = fields_at(run, free_texts(run)) | fields_at(group, free_texts(group))
+    assert text_fields() - formed <= found
+    assert leaked(group) == []
 
 
 def test_names_and_the_prompt_are_published_only_if_asked_for() -> None:

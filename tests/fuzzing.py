@@ -734,7 +734,8 @@ def give_names_that_are_no_utf_8(world: World) -> Iterator[str]:
             name = option.names[0]
             if not option.takes_value or option.positional:
                 continue
-            words = [verb, "--json", f"--{name}={twin_of(Path(HINTS.get(name, PATHS)[0]))}"]
+            words = [verb, f"--{name}={twin_of(Path(HINTS.get(name, PATHS)[0]))}"]
+            words += ["--json"] if any(each.names[0] == "json" for each in options) else []
             words += ["--", *places] if places else []
             ended = world.give(words)
             said = f"error: --{name} " in ended.err and "not valid UTF-8" in ended.err

@@ -123,7 +123,7 @@ def output_file(text: str) -> Path:
     if path.is_dir():
         raise UsageError(f"{path} is a folder.", "Give --output the name of a file to write.")
     if path.exists():
-        raise UsageError(f"{path} exists already.", "Delete it, or give another --output.")
+        raise UsageError(f"{path} already exists.", "Delete it, or give another --output.")
     _need_folder(path if text.endswith("/") else path.parent)
     return path
 

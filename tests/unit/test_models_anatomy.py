@@ -246,7 +246,7 @@ def test_the_verbs_make_a_model_and_say_what_it_is(tmp_path: Path) -> None:
     assert (made.returncode, made.stdout) == (0, "stories260k-Q8_0-random.gguf\n"), made.stderr
     again = run("armload", *make, cwd=tmp_path)
     assert again.returncode == 2
-    assert "exists already" in again.stderr
+    assert "already exists" in again.stderr
     other = run("armload", *make, "-o", "other.gguf", "--seed", "2", "--json", cwd=tmp_path)
     assert json.loads(other.stdout)["quantisation"] == "Q8_0"
     assert (tmp_path / "other.gguf").read_bytes() != (tmp_path / made.stdout.strip()).read_bytes()

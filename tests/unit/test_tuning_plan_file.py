@@ -104,5 +104,5 @@ def test_a_file_that_no_search_wrote_is_not_replaced() -> None:
     write_plan(path, tuned().tuning, result_of(BEST))
     check_path(path)
     path.write_text("threads: 2\n")
-    with pytest.raises(UsageError, match=r"plan\.yaml exists already"):
+    with pytest.raises(UsageError, match=r"plan\.yaml already exists"):
         check_path(path)

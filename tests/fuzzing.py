@@ -730,16 +730,18 @@ def give_names_that_are_no_utf_8(world: World) -> Iterator[str]:
     for verb, options in all_options().items():
         positional = [each.names[0] for each in options if each.positional]
         places = [HINTS[name][0] for name in positional]
+        has_json = any(each.names[0] == "json" for each in options)
         for option in options:
             name = option.names[0]
             if not option.takes_value or option.positional:
                 continue
             words = [verb, f"--{name}={twin_of(Path(HINTS.get(name, PATHS)[0]))}"]
-            words += ["--json"] if any(each.names[0] == "json" for each in options) else []
+            words += ["--json"] if has_json else []
             words += ["--", *places] if places else []
             ended = world.give(words)
             said = f"error: --{name} " in ended.err and "not valid UTF-8" in ended.err
-            if wrong := wrong_with(words, ended) or ("" if said else f"{ended.err or ended.out}"):
+            wrong = wrong_with(words, ended) if has_json else ""
+            if wrong := wrong or ("" if said else f"{ended.err or ended.out}"):
                 yield f"{words!a}: {wrong[-_MOST_SHOWN:]}"
         for at, name in enumerate(positional):
             for hint in HINTS[name]:

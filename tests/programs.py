@@ -9,6 +9,7 @@ from pathlib import Path
 
 from armload.build.helper import any_cpu_compiler
 from armload.build.order import native_folder
+from armload.build.stripping import strip
 from armload.build.target import machine_architecture
 from armload.core.workspace import cache_folder
 
@@ -57,8 +58,9 @@ def compiled(folder: Path, code: str, *flags: str, architecture: str = "aarch64"
     set of flags, which takes a minute.
     """
     _compiled(folder, code, architecture, *flags, "-c", "-o", "main.o")
-    words = [*any_cpu_compiler(architecture), "main.o", "-o", "program"]
+    words = [*any_cpu_compiler(architecture), "main.o", "-o", "linked"]
     subprocess.run(words, cwd=folder, check=True)
+    strip(folder / "linked", folder / "program")
     return folder / "program"
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from armload.build.inspection import check, inspect
 from armload.build.order import native_folder
+from armload.build.stripping import strip
 from armload.build.target import Target
 from armload.build.zig import find_zig
 from armload.core.errors import BuildError
@@ -33,7 +34,7 @@ _ANY_CPU = {
     "x86_64": Target(name="any x86_64", architecture="x86_64", cpu="x86_64"),
 }
 ARCHITECTURES = tuple(_ANY_CPU)
-_FLAGS = ("-std=c11", "-O2", "-static", "-s", "-Wall", "-Wextra", "-Werror")
+_FLAGS = ("-std=c11", "-O2", "-static", "-Wall", "-Wextra", "-Werror")
 
 
 class Helper(Value):
@@ -90,6 +91,9 @@ def _compile(source: Path, target: Target, compiler: list[str], place: Path) -> 
         made = Path(name) / source.stem
         done = subprocess.run(
             [*compiler, f"-I{native_folder()}", "-o", str(made), str(source)],
+            # zig names its own files relative to a folder that contains them, and would compile its
+            # C library anew for each such folder, as it would for programs without symbols.
+            cwd=name,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -98,6 +102,8 @@ def _compile(source: Path, target: Target, compiler: list[str], place: Path) -> 
         )
         if done.returncode != 0:
             raise BuildError(f"{source}: compilation failed: {done.stderr.strip()[-2000:]}")
-        check(inspect(made), target)
-        shutil.copyfile(made, beside)
+        stripped = made.with_suffix(".stripped")
+        strip(made, stripped)
+        check(inspect(stripped), target)
+        shutil.copyfile(stripped, beside)
     place.chmod(0o755)

@@ -13,8 +13,8 @@ import yaml
 from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 
-from armload.build.builder import strip
 from armload.build.inspection import check, inspect
+from armload.build.stripping import strip
 from armload.build.target import load_target
 from armload.core.errors import BuildError, DataError, UsageError
 from tests.programs import DOT, PLAIN, compiled, without_library, zig_cc

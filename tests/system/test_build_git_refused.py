@@ -34,7 +34,7 @@ def test_an_unknown_ref_is_refused_with_the_nearest_names(repository: Repository
     with pytest.raises(UsageError, match="no branch or tag 'xyz'") as caught:
         chosen(repository.url, "xyz")
     assert "branches are: main." in caught.value.remedy
-    with pytest.raises(UsageError, match="begins with 1234567") as caught:
+    with pytest.raises(UsageError, match="1234567 does not identify") as caught:
         chosen(repository.url, "1234567")
     assert "40 digits" in caught.value.remedy
 

@@ -322,7 +322,7 @@ def test_every_command_of_the_readme_does_what_it_says(person: Person) -> None:
     )
     assert [words.split()[1] for words in commands] == [
         "demo",
-        "board.trust",
+        "init",
         "bench",
         "demo",
         "board.trust",
@@ -338,7 +338,7 @@ def test_every_command_of_the_readme_does_what_it_says(person: Person) -> None:
     bench = commands[2].split()[1:]
     shutil.copy(shared("stories260K.gguf"), person.folder / bench[-1])
     shutil.copy(ROOT / "tasks.py", person.folder / "tasks.py")
-    refused = person.types(*bench, status=6, face="invoke")
+    refused = person.types("bench", "--board", "dayu200", *bench[-2:], status=6, face="invoke")
     assert "armload board.trust --board dayu200" in refused.stderr
     with closing(Relay(shown["port"])) as relay, ExitStack() as own:
         for name in ("virtual", "virtual-dayu200"):
@@ -347,6 +347,8 @@ def test_every_command_of_the_readme_does_what_it_says(person: Person) -> None:
             own.callback((person.folder / "boards" / f"{name}.yaml").unlink)
         for command in commands:
             face, *words = command.split()
+            if words == ["init"]:  # its questions are answered in tests of their own
+                words = ["board.add", bench[2], "--host", "dayu200", "--yes"]
             # A single token is not timed, so that the demo makes no repeats.
             quick = {
                 "board.trust": ["--yes"],

@@ -229,7 +229,7 @@ def test_an_interrupted_command_is_resumed_by_the_next(
     ("fault", "kind", "said"),
     [
         ("html", ConnectError, "answered with a web page instead of the file"),
-        ("short", TransferError, "bytes, and"),
+        ("short", TransferError, "bytes, but"),
         ("damaged", TransferError, "has the checksum"),
     ],
 )

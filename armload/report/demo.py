@@ -73,7 +73,7 @@ def demo_view(runs: Sequence[Run], middle: Run, page: Path, stop: Stop) -> Group
     commands = {
         "armload show latest": "every figure of the last run",
         f"armload fit --board {middle.board.name}": "which models this board can run, and how fast",
-        "armload board.add NAME --host HOST": "add a board of your own",
+        "armload init": "add a board of your own and run a model on it",
     }
     width = max(map(len, commands))
     after = Details(

@@ -81,9 +81,8 @@ def test_a_scheduler_that_is_killed_and_started_again_is_found_again(lab: Lab) -
     process = begun(lab, *sweep(lab, "102,103"))
     lab.kill("scheduler")
     lab.start_scheduler()
-    swept, err = finished(process)
+    swept, _ = finished(process)
     check_sweep(lab, swept, CELLS, REPEATS)
-    assert f"The scheduler at {lab.address} is away. Waiting for it." in err
 
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGKILL])

@@ -366,6 +366,8 @@ def test_a_kernel_that_cannot_share_memory_leaves_a_mixture_mapped(
 
 @exhaustive
 def test_512_experts_in_48_layers_take_few_mappings(binary: Binary, tmp_path: Path) -> None:
+    if binary.program == "llama-cli":
+        pytest.skip("llama.cpp of 2025 takes no more than 384 experts")
     many = {"experts": 512, "experts_used": 10, "layers": 48}
     small = {"width": 64, "expert_feed_forward": 32, "feed_forward": 64, "head_width": 32}
     model, trace = made(tmp_path, **many, **small), tmp_path / "trace.jsonl"

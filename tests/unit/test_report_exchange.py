@@ -53,6 +53,16 @@ def test_a_table_for_an_issue_has_a_row_for_each_cell_and_what_it_was_measured_w
     assert f"`{Q4.sha256}`" in facts
 
 
+def test_an_emulated_board_is_not_published_as_one_with_its_cpu() -> None:
+    run = quick_run()
+    emulated = run.board.model_copy(update={"device": "linux,dummy-virt"})
+    board = kept(run.model_copy(update={"board": emulated}), ()).board
+    assert board.name.startswith(f"emulated-{run.board.target}")
+    assert board.device == "linux,dummy-virt"
+    assert kept(run.model_copy(update={"board": board}), ()).board.name.startswith("emulated-")
+    assert not kept(run, ()).board.name.startswith("emulated-")
+
+
 def test_runs_whose_prompts_were_left_out_are_pooled_only_if_these_are_equally_long() -> None:
     def run(words: str, tokens: int, repeat: int) -> Run:
         base = planned(quick_run(), prompt=words)

@@ -67,7 +67,9 @@ def init(options: InitOptions) -> None:
             board = _added(options)
     else:
         options.refuse(
-            ("name", "port", "user", "key", "hardware"), "a virtual board", "Give --host too."
+            ("name", "port", "user", "key", "hardware"),
+            "a virtual board",
+            "Give --host too. For a virtual board of another name, see docs/virtual-boards.md.",
         )
         _write_virtual()
         board = load_board(VIRTUAL)

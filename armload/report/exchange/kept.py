@@ -119,12 +119,18 @@ def _place(place: SweepPoint | None) -> SweepPoint | None:
     )
 
 
+QEMU_DEVICE = "linux,dummy-virt"
+"""What the device tree of QEMU's machine ``virt`` calls itself."""
+
+
 def _board(run: Run, include: Collection[Included]) -> BoardRecord:
     board, target, device = run.board, forms.target_name(run.board.target), ""
     name = target or "board"
     if hardware := called(board.device, _catalogue()):
         name = hardware.name_with(run.before.memory_total_bytes)
         device = hardware.device_models[0]
+    elif board.device == QEMU_DEVICE:  # it must not be taken for a board with this CPU
+        name, device = f"emulated-{name}", QEMU_DEVICE
     if "board" in include:
         name = forms.in_form(board.name, forms.NAME) or name
     if run.before.boot_id:  # two boards of a kind are not one

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -228,9 +229,12 @@ def test_members_of_one_network_reach_each_other_without_this_machine(ann: Perso
 def test_a_member_that_is_lost_is_named_and_the_tokens_before_are_kept(ann: Person) -> None:
     # The small model would have ended before its server is found.
     words = ("--model", "demo", "-n", "300", "-t", "1", "--repeats", "1", "--json")
-    before = {*ann.runs.glob("*")}
+    before, earlier = {*ann.runs.glob("*")}, {*traces(ann)}
     process = ann.start("bench", "--board", "both", *words)
-    wait_until(lambda: trace_steps(ann) > 20, within_s=180)
+    wait_until(
+        lambda: any(each.read_bytes().count(b'"step"') > 20 for each in {*traces(ann)} - earlier),
+        within_s=180,
+    )
     (server,) = servers(ann)
     server.kill()
     _, err = process.communicate(timeout=120)
@@ -247,7 +251,6 @@ def test_a_member_that_is_lost_is_named_and_the_tokens_before_are_kept(ann: Pers
         assert not list((ann.folder / f"{name}-board" / "lease").glob("*.*.*"))
 
 
-def trace_steps(person: Person) -> int:
-    """Return how many steps the run that is under way on the first member has traced."""
-    traces = (person.folder / "two-board" / "runs").glob("*/trace.jsonl")
-    return max((path.read_bytes().count(b'"step"') for path in traces), default=0)
+def traces(person: Person) -> Iterator[Path]:
+    """Return the traces that lie on the first member."""
+    return (person.folder / "two-board" / "runs").glob("*/trace.jsonl")

@@ -20,7 +20,7 @@ from tests.waiting import wait_until
 
 pytestmark = [
     pytest.mark.build,
-    pytest.mark.timeout(5400),
+    pytest.mark.timeout(2400),
     pytest.mark.exhaustive(
         covers=["armload/fleet/bisect.py", "armload/analysis/bisection.py", "armload/build"]
     ),

@@ -69,7 +69,10 @@ def test_an_error_of_a_gateway_is_the_same_kind_here() -> None:
 
 
 def test_boards_that_are_reached_from_here_need_no_dask() -> None:
-    code = "import sys, armload.fleet.reach; print({'distributed', 'dask'} & set(sys.modules))"
+    code = (
+        "import sys, armload.fleet.reach, armload.fleet.remote_boards; "
+        "print({'distributed', 'dask'} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -102,8 +101,6 @@ def _compile(source: Path, target: Target, compiler: list[str], place: Path) -> 
         )
         if done.returncode != 0:
             raise BuildError(f"{source}: compilation failed: {done.stderr.strip()[-2000:]}")
-        stripped = made.with_suffix(".stripped")
-        strip(made, stripped)
-        check(inspect(stripped), target)
-        shutil.copyfile(stripped, beside)
+        strip(made, beside)
+        check(inspect(beside), target)
     place.chmod(0o755)

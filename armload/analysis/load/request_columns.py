@@ -168,7 +168,7 @@ class _Seconds(Generic[Known]):
 
     def __get__(self, row: _Row, _: type) -> Known:
         time_s = row.of.seconds[self._name][row.place]
-        return None if time_s != time_s else time_s  # type: ignore[return-value]
+        return None if math.isnan(time_s) else time_s  # type: ignore[return-value]
 
 
 class _Count(Generic[Known]):

@@ -119,7 +119,7 @@ def _place(place: SweepPoint | None) -> SweepPoint | None:
     )
 
 
-QEMU_DEVICE = "linux,dummy-virt"
+_QEMU_DEVICE = "linux,dummy-virt"
 """What the device tree of QEMU's machine ``virt`` calls itself."""
 
 
@@ -129,8 +129,8 @@ def _board(run: Run, include: Collection[Included]) -> BoardRecord:
     if hardware := called(board.device, _catalogue()):
         name = hardware.name_with(run.before.memory_total_bytes)
         device = hardware.device_models[0]
-    elif board.device == QEMU_DEVICE:  # it must not be taken for a board with this CPU
-        name, device = f"emulated-{name}", QEMU_DEVICE
+    elif board.device == _QEMU_DEVICE:  # it must not be taken for a board with this CPU
+        name, device = f"emulated-{name}", _QEMU_DEVICE
     if "board" in include:
         name = forms.in_form(board.name, forms.NAME) or name
     if run.before.boot_id:  # two boards of a kind are not one

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from armload.analysis.bisection import EndsError, Found, Sample, Wanted, search
+from armload.analysis.bisection import BisectionGoal, EndsError, Found, Sample, search
 from armload.core.errors import InconclusiveError
 
 COMMITS = 40
@@ -86,7 +86,7 @@ def searched(times_s: Sequence[float], number: int, slowdown: float) -> Searched
     lots = random.Random(f"{number} {slowdown}")
     slow = lots.randint(1, COMMITS)
     commits = Commits(times_s, lots, slow=slow, slowdown=slowdown)
-    wanted = Wanted(good="0", bad=str(COMMITS), slower=SLOWER)
+    wanted = BisectionGoal(good="0", bad=str(COMMITS), slower=SLOWER)
     try:
         found = search(wanted, Line(), commits.sample, seed=str(number))
     except EndsError:

@@ -48,7 +48,7 @@ class Sample(Value):
     is_built: bool = True
 
 
-class Judged(Value):
+class JudgedCommit(Value):
     """What was found out about one commit.
 
     Attributes:
@@ -90,12 +90,12 @@ class Found(Value):
     commit_s: float | None = None
     is_confirmed: bool = True
     endpoints: Ratio | None = None
-    judged: tuple[Judged, ...]
+    judged: tuple[JudgedCommit, ...]
     runs: int
     error: float | None
 
 
-class Wanted(Value):
+class BisectionGoal(Value):
     """What is looked for.
 
     Attributes:
@@ -132,12 +132,12 @@ Measure = Callable[[str], Sample]
 
 
 def search(
-    wanted: Wanted,
+    wanted: BisectionGoal,
     history: History,
     measure: Measure,
     *,
     seed: str,
-    said: Callable[[Judged], None] = lambda _: None,
+    said: Callable[[JudgedCommit], None] = lambda _: None,
 ) -> Found:
     """Find the first bad commit, by the order of ``git bisect``.
 
@@ -188,18 +188,18 @@ def ratio_of_pairs(pairs: Sequence[tuple[float, float]]) -> Ratio:
 class _Search:
     def __init__(
         self,
-        wanted: Wanted,
+        wanted: BisectionGoal,
         history: History,
         measure: Measure,
         lots: random.Random,
-        said: Callable[[Judged], None],
+        said: Callable[[JudgedCommit], None],
     ) -> None:
         self._wanted = wanted
         self._history = history
         self._measure = measure
         self._lots = lots
         self._said = said
-        self._judged: list[Judged] = []
+        self._judged: list[JudgedCommit] = []
         self._error_left = wanted.error
         self._runs = 0
         self._endpoints: list[tuple[float, float]] = []
@@ -304,7 +304,7 @@ class _Search:
             "repeat the command.",
         )
 
-    def _judge(self, commit: str, effect: Effect, suspects: int) -> Judged:
+    def _judge(self, commit: str, effect: Effect, suspects: int) -> JudgedCommit:
         if effect != "slower":
             return self._judge_once(commit, effect, suspects)
         error = self._share_of_error(suspects)
@@ -327,32 +327,32 @@ class _Search:
             shifts = [each - half for each in above_good] + [each + half for each in above_bad]
             found = decide(shifts, error)
             if found is not None:
-                return Judged(
+                return JudgedCommit(
                     commit=commit,
                     verdict="bad" if found == "above" else "good",
                     suspects=suspects,
                     pairs=len(shifts),
                     ratio=math.exp(median(above_good)) if above_good else None,
                 )
-        return Judged(
+        return JudgedCommit(
             commit=commit,
             verdict="skipped",
             suspects=suspects,
             reason=failure or f"undecided after {MOST_PAIRS} pairs of runs",
         )
 
-    def _judge_once(self, commit: str, effect: Effect, suspects: int) -> Judged:
+    def _judge_once(self, commit: str, effect: Effect, suspects: int) -> JudgedCommit:
         sample = self._sample(commit)
         verdict: Literal["good", "bad", "skipped"]
         if not sample.is_built or (sample.failure and effect != "fails"):
-            return Judged(
+            return JudgedCommit(
                 commit=commit, verdict="skipped", suspects=suspects, reason=sample.failure
             )
         if effect == "fails":
             verdict = "bad" if sample.failure else "good"
         else:
             verdict = "good" if sample.text_sha256 == self._text else "bad"
-        return Judged(commit=commit, verdict=verdict, suspects=suspects)
+        return JudgedCommit(commit=commit, verdict=verdict, suspects=suspects)
 
     def _found(self, effect: Effect, bad: str, skipped: Sequence[str]) -> Found:
         result = Found(

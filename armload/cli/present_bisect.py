@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from armload.analysis.bisection import Judged
+from armload.analysis.bisection import JudgedCommit
 from armload.analysis.run import Run
 from armload.build.history import CommitTitle
 from armload.cli import terminal
@@ -13,14 +13,14 @@ from armload.core.errors import ArmloadError
 from armload.core.files import write_whole
 from armload.core.values import counted
 from armload.core.workspace import runs_folder
-from armload.fleet.bisect import BisectionFolder, Search, bisect
+from armload.fleet.bisect import BisectionFolder, BisectionWish, bisect
 from armload.report.bisected import Bisected, bisected_view, judged_line
 from armload.report.layout import whole
 from armload.runs import store
 from armload.runs.request import Request
 
 
-def bisect_and_present(request: Request, wish: Search, *, as_json: bool) -> None:
+def bisect_and_present(request: Request, wish: BisectionWish, *, as_json: bool) -> None:
     """Find the commit, with a line for each that is judged, and show it."""
     progress = terminal.progress()
 
@@ -30,7 +30,7 @@ def bisect_and_present(request: Request, wish: Search, *, as_json: bool) -> None
                 f"Resuming {journal.header.id} after {counted(done, 'run')}. (--new starts over.)"
             )
 
-    def said(judged: Judged, title: CommitTitle) -> None:
+    def said(judged: JudgedCommit, title: CommitTitle) -> None:
         progress.say(judged_line(judged, title))
 
     journal = bisect(request, wish, progress, begun=begun, said=said)

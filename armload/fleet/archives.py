@@ -12,13 +12,13 @@ from pathlib import Path, PurePosixPath
 from armload.core.errors import TransferError
 from armload.core.files import sha256_of, sync_folder, written_whole
 from armload.core.workspace import runs_folder
-from armload.fleet.orders import CHUNK_BYTES, Archive
+from armload.fleet.orders import CHUNK_BYTES, RunArchive
 from armload.runs.store import is_here
 
 _OUTGOING, _INCOMING = ".outgoing", ".incoming"
 
 
-def pack(runs: Sequence[str]) -> Archive:
+def pack(runs: Sequence[str]) -> RunArchive:
     """Pack runs of this machine."""
     name = runs[-1]
     with written_whole(_outgoing(name)) as path:
@@ -26,7 +26,7 @@ def pack(runs: Sequence[str]) -> Archive:
             for run in runs:
                 archive.add(runs_folder() / run, arcname=run)
         sha256, size_bytes = sha256_of(path), path.stat().st_size
-    return Archive(name=name, runs=tuple(runs), size_bytes=size_bytes, sha256=sha256)
+    return RunArchive(name=name, runs=tuple(runs), size_bytes=size_bytes, sha256=sha256)
 
 
 def archive_chunk(name: str, offset: int) -> bytes:
@@ -48,7 +48,7 @@ def _outgoing(name: str) -> Path:
 class Incoming:
     """An archive that comes in chunks; one whose transfer was interrupted is continued."""
 
-    def __init__(self, archive: Archive) -> None:
+    def __init__(self, archive: RunArchive) -> None:
         self._archive = archive
         self._path = runs_folder() / _INCOMING / f"{archive.sha256}.tar.gz"
         self._path.parent.mkdir(parents=True, exist_ok=True)

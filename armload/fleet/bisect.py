@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from armload import __version__
-from armload.analysis.bisection import EndsError, Found, Judged, Sample, Wanted, search
+from armload.analysis.bisection import BisectionGoal, EndsError, Found, JudgedCommit, Sample, search
 from armload.analysis.run import Run
 from armload.bench.combination import Combination, combination
 from armload.boards.board import load_board
@@ -40,7 +40,7 @@ from armload.runs.session import Session, built, session
 Metric = Literal["decode", "prefill"]
 
 
-class Search(Value):
+class BisectionWish(Value):
     """What is looked for, and with which runs.
 
     Attributes:
@@ -79,11 +79,17 @@ class Bisection(CommandHeader):
     model: str
     source: str
     metric: Metric
-    wanted: Wanted
+    wanted: BisectionGoal
     plan: Plan
     is_ended: bool = False
     found: Found | None = None
     titles: Mapping[str, CommitTitle] = {}
+
+    @property
+    def result(self) -> Found:
+        """What it found; only of one that found something."""
+        assert self.found is not None  # noqa: S101 - the others have ended with an error
+        return self.found
 
 
 class BisectionFolder(CommandJournal[Bisection, Sample]):
@@ -112,11 +118,11 @@ class BisectionFolder(CommandJournal[Bisection, Sample]):
 
 def bisect(
     request: Request,
-    wish: Search,
+    wish: BisectionWish,
     progress: Progress,
     *,
     begun: Callable[[BisectionFolder], None],
-    said: Callable[[Judged, CommitTitle], None],
+    said: Callable[[JudgedCommit, CommitTitle], None],
 ) -> BisectionFolder:
     """Find the first bad commit, and record each sample as soon as it is there.
 
@@ -176,10 +182,12 @@ def _commit(request: Request, ref: str, progress: Progress) -> Commit:
     return source
 
 
-def _header(where: Session, wish: Search, good: Commit, bad: Commit, one: Combination) -> Bisection:
+def _header(
+    where: Session, wish: BisectionWish, good: Commit, bad: Commit, one: Combination
+) -> Bisection:
     board = where.connection.board.name
     request = where.request
-    wanted = Wanted(
+    wanted = BisectionGoal(
         good=good.commit, bad=bad.commit, slower=wish.slower, text_differs=wish.text_differs
     )
     now = datetime.now(UTC)

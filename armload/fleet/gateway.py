@@ -29,13 +29,13 @@ from armload.fleet.archives import archive_chunk, delete_archive, pack
 from armload.fleet.orders import (
     Begun,
     BoardOrder,
-    Event,
     GatewayError,
-    Outcome,
+    GatewayTask,
+    ProgressEvent,
     Received,
     SentFile,
     SentModel,
-    Task,
+    TaskOutcome,
     reply_of,
 )
 from armload.fleet.received import bytes_here, receive, received_path
@@ -67,13 +67,13 @@ class Gateway:
         """Note how events are sent from now on."""
         self._send = send
 
-    def tell(self, topic: str, event: Event) -> None:
+    def tell(self, topic: str, event: ProgressEvent) -> None:
         """Send an event, if anybody can hear it."""
         # A connection that has just dropped takes nothing any more.
         with contextlib.suppress(Exception):
             self._send(topic, event)
 
-    def begin(self, task: Task) -> Future[bytes]:
+    def begin(self, task: GatewayTask) -> Future[bytes]:
         """Begin a task, or find it where it has been begun; return its reply to come."""
         return self._posts[task.board].begin(task)
 
@@ -97,8 +97,8 @@ class _BoardPost:
         self._board = board
         self._progress = progress
         self._relay = Relay(tell)
-        self._waiting: queue.Queue[tuple[Task, Future[bytes]]] = queue.Queue()
-        self._replies: dict[str, tuple[Task, Future[bytes]]] = {}
+        self._waiting: queue.Queue[tuple[GatewayTask, Future[bytes]]] = queue.Queue()
+        self._replies: dict[str, tuple[GatewayTask, Future[bytes]]] = {}
         self._archived: dict[str, tuple[str, ...]] = {}
         self._lock = threading.Lock()
         self._open = ExitStack()
@@ -107,7 +107,7 @@ class _BoardPost:
         self._left = SweptRuns(board)
         threading.Thread(target=self._work, daemon=True).start()
 
-    def begin(self, task: Task) -> Future[bytes]:
+    def begin(self, task: GatewayTask) -> Future[bytes]:
         with self._lock:
             self._relay.topics[task.key] = task.topic
             if task.key not in self._replies:
@@ -147,7 +147,7 @@ class _BoardPost:
             self._relay.end(task.key)
             reply.set_result(content)
 
-    def _reply(self, task: Task) -> bytes:
+    def _reply(self, task: GatewayTask) -> bytes:
         first = b""
         try:
             outcome = self._done(task)
@@ -157,39 +157,39 @@ class _BoardPost:
                 outcome = outcome.model_copy(update={"archive": archive})
                 self._archived[archive.name] = archive.runs
         except Exception as defect:  # noqa: BLE001 - it is the command's to show
-            outcome = Outcome(error=_defect(defect))
+            outcome = TaskOutcome(error=_defect(defect))
         if not outcome.run:  # it is tried again when the command asks for it again
             with self._lock:
                 self._replies.pop(task.key, None)
         return reply_of(outcome, first)
 
-    def _done(self, task: Task) -> Outcome:
+    def _done(self, task: GatewayTask) -> TaskOutcome:
         before = {folder.name for folder in self._runs()}
-        outcome = Outcome()
+        outcome = TaskOutcome()
         try:
             self._relay.check()
             outcome = self._did(task)
         except KeyboardInterrupt:
-            outcome = Outcome(is_interrupted=True)
+            outcome = TaskOutcome(is_interrupted=True)
         except ArmloadError as failure:
-            outcome = Outcome(error=GatewayError.of(failure))
+            outcome = TaskOutcome(error=GatewayError.of(failure))
             if isinstance(failure, ConnectError | BusyError):
                 self._close()
         except Exception as defect:  # noqa: BLE001 - it is the command's to show
             traceback.print_exception(defect)
             self._close()
-            outcome = Outcome(error=_defect(defect))
+            outcome = TaskOutcome(error=_defect(defect))
         made = [folder.name for folder in self._runs() if folder.name not in before]
         runs = tuple(dict.fromkeys((*filter(self._is_of_order, made), *outcome.runs)))
         for run in runs:
             self._progress.say(f"{self._board}: {run}")
         return outcome.model_copy(update={"runs": runs})
 
-    def _did(self, task: Task) -> Outcome:
+    def _did(self, task: GatewayTask) -> TaskOutcome:
         if task.work == "pull":
             pulled = pull(load_board(self._board), self._relay, known=task.known)
             lost = {run: GatewayError.of(error) for run, error in pulled.lost.items()}
-            return Outcome(runs=tuple(run.id for run in pulled.runs), lost=lost)
+            return TaskOutcome(runs=tuple(run.id for run in pulled.runs), lost=lost)
         assert task.order is not None  # noqa: S101 - all other work has one
         if task.work == "deploy":
             (cell,), binaries = self._checked(task.order)
@@ -197,16 +197,16 @@ class _BoardPost:
             deployed = put_in_place(
                 request, cell.model, self._relay, verify=task.verify, binaries=binaries
             )
-            return Outcome(deployed=deployed)
+            return TaskOutcome(deployed=deployed)
         if task.place is not None and (left := self._left.find(task.place)):
-            return Outcome(run=left, runs=(left,))
+            return TaskOutcome(run=left, runs=(left,))
         if task.work == "open":
             self._close()  # the board may have changed since an earlier command
         board = self._ready(task.order, new=task.new)
         if task.work == "open":
-            return Outcome()
+            return TaskOutcome()
         run = board.run(task.place).id
-        return Outcome(run=run, runs=(run,))
+        return TaskOutcome(run=run, runs=(run,))
 
     def _runs(self) -> list[Path]:
         return store.run_folders(RunSelection(boards=[self._board]))
@@ -299,10 +299,10 @@ def offer(gateway: Gateway) -> None:
 
 
 async def do_task(task: str) -> bytes:
-    """Do a ``Task`` and return its ``Outcome``, with the first chunk of the archive."""
+    """Do a ``GatewayTask`` and return its ``TaskOutcome``, with the first chunk of the archive."""
     # What is cancelled with the scheduler's connection is the waiting alone.
     return await asyncio.shield(
-        asyncio.wrap_future(_OFFERED[0].begin(Task.model_validate_json(task)))
+        asyncio.wrap_future(_OFFERED[0].begin(GatewayTask.model_validate_json(task)))
     )
 
 

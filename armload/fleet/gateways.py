@@ -21,7 +21,7 @@ from armload.core.errors import ArmloadError, ConnectError, UsageError
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.deploy.retry import PATIENCE_S
-from armload.fleet.orders import Event
+from armload.fleet.orders import ProgressEvent
 from armload.fleet.scheduler import (
     ANSWER_S,
     SchedulerAddress,
@@ -78,7 +78,7 @@ class Gateways:
         self._address = address
         self._progress = progress
         self._lock = threading.RLock()
-        self._heard: dict[str, Callable[[Event], None]] = {}
+        self._heard: dict[str, Callable[[ProgressEvent], None]] = {}
         self._client: Client | None = None
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class Gateways:
                 time.sleep(min(_LOOK_EVERY_S, within_s))
 
     @contextmanager
-    def hearing(self, task: str, heard: Callable[[Event], None]) -> Iterator[None]:
+    def hearing(self, task: str, heard: Callable[[ProgressEvent], None]) -> Iterator[None]:
         """Have ``heard`` called with a task's events; from another thread."""
         self._heard[task] = heard
         try:
@@ -264,7 +264,7 @@ class Gateways:
                 client.close(timeout=2)
 
     def _dispatch(self, event: tuple[float, Any]) -> None:
-        told = Event.model_validate_json(event[1])
+        told = ProgressEvent.model_validate_json(event[1])
         if heard := self._heard.get(told.task):
             heard(told)
 

@@ -98,7 +98,7 @@ class BoardOrder(Value):
         return tuple(dict.fromkeys((*(each.file for each in self.binaries), *of_models)))
 
 
-class Task(Value):
+class GatewayTask(Value):
     """What a board is to do now.
 
     Attributes:
@@ -143,7 +143,7 @@ class GatewayError(Value):
         return error_of(self.kind, self.message, self.remedy)
 
 
-class Archive(Value):
+class RunArchive(Value):
     """The folders of runs as one archive, which is fetched in chunks.
 
     Attributes:
@@ -157,7 +157,7 @@ class Archive(Value):
     sha256: Sha256
 
 
-class Outcome(Value):
+class TaskOutcome(Value):
     """How a task ended.
 
     Attributes:
@@ -173,7 +173,7 @@ class Outcome(Value):
 
     run: str = ""
     runs: tuple[str, ...] = ()
-    archive: Archive | None = None
+    archive: RunArchive | None = None
     deployed: Deployed | None = None
     lost: Mapping[str, GatewayError] = {}
     error: GatewayError | None = None
@@ -198,7 +198,7 @@ class Begun(Value):
     points: tuple[SweepPoint, ...]
 
 
-class Event(Value):
+class ProgressEvent(Value):
     """Something that a command hears of a task while it is done.
 
     Attributes:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from armload.core.progress import ProgressStep
-from armload.fleet.orders import Event
+from armload.fleet.orders import ProgressEvent
 
 _UPDATE_EVERY_S = 0.2
 
-Send = Callable[[str, Event], None]
+Send = Callable[[str, ProgressEvent], None]
 """Tells a topic of an event."""
 
 
@@ -43,7 +43,7 @@ class Relay:
             raise KeyboardInterrupt
 
     def say(self, text: str) -> None:
-        self.tell(Event(task=self._key, say=text))
+        self.tell(ProgressEvent(task=self._key, say=text))
 
     @contextmanager
     def step(
@@ -51,20 +51,22 @@ class Relay:
     ) -> Iterator[ProgressStep]:
         self.check()
         self._steps += 1
-        step = _RelayedStep(self, Event(task=self._key, step=self._steps, total=total, unit=unit))
+        step = _RelayedStep(
+            self, ProgressEvent(task=self._key, step=self._steps, total=total, unit=unit)
+        )
         self.tell(step.event.model_copy(update={"label": label}))
         try:
             yield step
         finally:
             self.tell(step.event.model_copy(update={"is_end": True}))
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: ProgressEvent) -> None:
         if topic := self.topics.get(event.task):
             self._tell(topic, event)
 
 
 class _RelayedStep:
-    def __init__(self, relay: Relay, event: Event) -> None:
+    def __init__(self, relay: Relay, event: ProgressEvent) -> None:
         self.event = event
         self._relay = relay
         self._told_s = 0.0

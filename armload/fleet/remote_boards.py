@@ -19,7 +19,7 @@ from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
 from armload.fleet import gateway
 from armload.fleet.gateways import FIRST_OFFER_S, Gateways, GoneError
-from armload.fleet.orders import Begun, Task, order_of
+from armload.fleet.orders import Begun, GatewayTask, order_of
 from armload.fleet.remote_tasks import RemoteTasks
 from armload.models.model import Model
 from armload.runs import store
@@ -64,7 +64,7 @@ class ThroughGateways:
 
     def pull(self, board: str, progress: Progress) -> Pulled:
         kept = store.run_folders(RunSelection(boards=[board]))
-        task = Task(
+        task = GatewayTask(
             board=board,
             key=f"pull-{uuid4().hex}",
             topic=self._gateways.topic,
@@ -147,8 +147,8 @@ class RemoteBoard:
             return f"{place.sweep}-{place.cell}-{place.round}"
         return f"single-{uuid4().hex if self._request.new else self._order.id}"
 
-    def _task(self, work: Literal["open", "run", "deploy"], key: str = "") -> Task:
-        return Task(
+    def _task(self, work: Literal["open", "run", "deploy"], key: str = "") -> GatewayTask:
+        return GatewayTask(
             board=self.name,
             key=key or f"{work}-{uuid4().hex}",
             topic=self._tasks.gateways.topic,

@@ -18,7 +18,14 @@ from armload.core.progress import Progress, ProgressStep
 from armload.fleet import gateway
 from armload.fleet.archives import Incoming, archive_chunk
 from armload.fleet.gateways import Call, Gateways, GatewayWorker, GoneError, resource_of
-from armload.fleet.orders import Archive, Event, Outcome, SentFile, Task, split_reply
+from armload.fleet.orders import (
+    GatewayTask,
+    ProgressEvent,
+    RunArchive,
+    SentFile,
+    TaskOutcome,
+    split_reply,
+)
 from armload.fleet.sending import Sender
 
 _LOOK_EVERY_S = 1.0
@@ -33,7 +40,9 @@ class RemoteTasks:
         self.gateways = gateways
         self._sender = Sender(gateways)
 
-    def do(self, task: Task, files: Mapping[SentFile, Path], progress: Progress) -> Outcome:
+    def do(
+        self, task: GatewayTask, files: Mapping[SentFile, Path], progress: Progress
+    ) -> TaskOutcome:
         """Have a task done, on whichever gateway offers the board, and keep the runs it brings.
 
         Args:
@@ -53,7 +62,7 @@ class _Telling:
         self,
         gateways: Gateways,
         sender: Sender,
-        task: Task,
+        task: GatewayTask,
         files: Mapping[SentFile, Path],
         progress: Progress,
     ) -> None:
@@ -63,7 +72,7 @@ class _Telling:
         self._files = files
         self._progress = progress
 
-    def do(self) -> Outcome:
+    def do(self) -> TaskOutcome:
         name = self._task.board
         attempts = 0
         while True:
@@ -90,9 +99,9 @@ class _Telling:
                 raise RunError(f"{name}: another command stopped the run.")
             return outcome
 
-    def _done(self, where: GatewayWorker) -> Outcome:
+    def _done(self, where: GatewayWorker) -> TaskOutcome:
         task = self._task
-        heard: queue.Queue[Event | None] = queue.Queue()
+        heard: queue.Queue[ProgressEvent | None] = queue.Queue()
         calling = self._gateways.begun(
             *(where.address, {resource_of(task.board): 1.0}),
             *(gateway.do_task, task.model_dump_json()),
@@ -110,7 +119,7 @@ class _Telling:
                 raise
         return self._received(where, reply)
 
-    def _reply(self, call: Call, heard: queue.Queue[Event | None], shown: _Shown) -> bytes:
+    def _reply(self, call: Call, heard: queue.Queue[ProgressEvent | None], shown: _Shown) -> bytes:
         while True:
             try:
                 event = heard.get(timeout=_LOOK_EVERY_S)
@@ -123,7 +132,9 @@ class _Telling:
                 return reply
             shown.show(event)
 
-    def _stop(self, where: GatewayWorker, call: Call, heard: queue.Queue[Event | None]) -> None:
+    def _stop(
+        self, where: GatewayWorker, call: Call, heard: queue.Queue[ProgressEvent | None]
+    ) -> None:
         """Stop a task as Ctrl-C does, and fetch what it has done."""
         try:
             if not self._gateways.call(
@@ -138,10 +149,10 @@ class _Telling:
         except ArmloadError as error:  # still an interruption
             self._progress.say(str(error))
 
-    def _received(self, where: GatewayWorker, reply: bytes) -> Outcome:
+    def _received(self, where: GatewayWorker, reply: bytes) -> TaskOutcome:
         """Keep what a task has brought, and let the gateway forget it."""
         head, first = split_reply(reply)
-        outcome = Outcome.model_validate_json(head)
+        outcome = TaskOutcome.model_validate_json(head)
         if outcome.archive:
             self._fetch(where, outcome.archive, first)
         if outcome.run or outcome.archive:
@@ -151,7 +162,7 @@ class _Telling:
                 self._gateways.call(where.address, gateway.forget_task, *forgotten)
         return outcome
 
-    def _fetch(self, where: GatewayWorker, archive: Archive, first: bytes) -> None:
+    def _fetch(self, where: GatewayWorker, archive: RunArchive, first: bytes) -> None:
         incoming = Incoming(archive)
         incoming.append(0, first)
         total = archive.size_bytes
@@ -176,17 +187,17 @@ class _Shown:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._open: dict[int, tuple[AbstractContextManager[ProgressStep], ProgressStep]] = {}
-        self._last: dict[int, Event] = {}
+        self._last: dict[int, ProgressEvent] = {}
 
     def __enter__(self) -> Self:
-        self._begin(Event(task="", label="Waiting for the gateway"))
+        self._begin(ProgressEvent(task="", label="Waiting for the gateway"))
         return self
 
     def __exit__(self, *_: object) -> None:
         for number in reversed(list(self._open)):
             self._end(number)
 
-    def show(self, event: Event) -> None:
+    def show(self, event: ProgressEvent) -> None:
         """Show an event."""
         self._end(0)
         if event.say:
@@ -203,12 +214,12 @@ class _Shown:
         for event in list(self._last.values()):
             self._update(event)
 
-    def _begin(self, event: Event) -> None:
+    def _begin(self, event: ProgressEvent) -> None:
         context = self._progress.step(event.label, total=event.total, unit=event.unit)
         self._open[event.step] = (context, context.__enter__())
         self._last[event.step] = event
 
-    def _update(self, event: Event) -> None:
+    def _update(self, event: ProgressEvent) -> None:
         self._last[event.step] = event
         _, step = self._open[event.step]
         step.update(event.completed, total=event.total, note=event.note)

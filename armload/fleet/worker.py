@@ -13,7 +13,7 @@ from armload import __version__
 from armload.core.progress import Progress
 from armload.fleet.gateway import Gateway, offer
 from armload.fleet.gateways import VERSION, resource_of
-from armload.fleet.orders import Event
+from armload.fleet.orders import ProgressEvent
 from armload.fleet.relay import Send
 from armload.fleet.scheduler import (
     ANSWER_S,
@@ -100,7 +100,7 @@ def _worker(address: SchedulerAddress, gateway: Gateway) -> Worker:
 
 
 def _sender(worker: Worker) -> Send:
-    def send(topic: str, event: Event) -> None:
+    def send(topic: str, event: ProgressEvent) -> None:
         worker.log_event(topic, event.model_dump_json(exclude_defaults=True))
 
     return send

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from armload.analysis.bisection import Found, Judged
+from armload.analysis.bisection import Found, JudgedCommit
 from armload.analysis.run import Run
 from armload.analysis.statistics import Ratio
 from armload.build.history import CommitTitle
@@ -39,7 +39,7 @@ class Bisected(Bisection):
         return cls(**dict(header), issue=issue_text(header, run))
 
 
-def judged_line(judged: Judged, title: CommitTitle) -> str:
+def judged_line(judged: JudgedCommit, title: CommitTitle) -> str:
     """Say what was found out about a commit."""
     figures = [f"{change(judged.ratio)} than good"] if judged.ratio is not None else []
     if judged.pairs:
@@ -52,8 +52,7 @@ def judged_line(judged: Judged, title: CommitTitle) -> str:
 
 def bisected_view(header: Bisection, issue: str) -> Group:
     """Lay out the commit that was found, how sure it is, and the text for an issue."""
-    found = header.found
-    assert found is not None  # noqa: S101 - the caller has one
+    found = header.result
     rows = [("commit", _named(header, each)) for each in found.commits]
     if found.parent:
         rows.append(("parent", _named(header, found.parent)))
@@ -73,8 +72,7 @@ def bisected_view(header: Bisection, issue: str) -> Group:
 
 def sentence(header: Bisection) -> str:
     """Say which commit it is, and what it did."""
-    found = header.found
-    assert found is not None  # noqa: S101 - the caller has one
+    found = header.result
     if len(found.commits) > 1:
         return (
             f"One of {len(found.commits)} commits {_did(header, found)}; the skipped ones could "
@@ -116,8 +114,7 @@ def _remarks(found: Found) -> list[str]:
 
 def issue_text(header: Bisection, run: Run | None) -> str:
     """Return what a maintainer needs: commit, figures, machine, command, and the search's log."""
-    found = header.found
-    assert found is not None  # noqa: S101 - the caller has one
+    found = header.result
     lines = [f"{sentence(header)}", ""]
     label = "first bad commit" if len(found.commits) == 1 else "perhaps the first bad commit"
     lines += [f"- {label}: {_named(header, each)}" for each in found.commits]

@@ -10,11 +10,11 @@ import pytest
 
 from armload.analysis.bisection import (
     MOST_PAIRS,
+    BisectionGoal,
     EndsError,
     Found,
-    Judged,
+    JudgedCommit,
     Sample,
-    Wanted,
     decide,
     ratio_of_pairs,
     search,
@@ -62,7 +62,7 @@ def test_decisions_over_a_growing_list_are_wrong_no_more_often_than_stated() -> 
 
 def test_a_trend_of_the_board_does_not_decide() -> None:
     rising_s = [1.01**number for number in range(400)]
-    wanted = Wanted(good="0", bad=str(COMMITS), slower=0.05)
+    wanted = BisectionGoal(good="0", bad=str(COMMITS), slower=0.05)
     for number in range(40):
         commits = Commits(rising_s, random.Random(0), slow=13, slowdown=0.15)
         commits._at = 0
@@ -80,10 +80,10 @@ def _steady(
     return Commits([1.0], random.Random(0), slow=slow, slowdown=slowdown, unbuilt=unbuilt).sample
 
 
-WANTED = Wanted(good="0", bad="16", slower=0.05)
+WANTED = BisectionGoal(good="0", bad="16", slower=0.05)
 
 
-def _search(measure: Callable[[str], Sample], wanted: Wanted = WANTED) -> Found:
+def _search(measure: Callable[[str], Sample], wanted: BisectionGoal = WANTED) -> Found:
     return search(wanted, Line(), measure, seed="0")
 
 
@@ -99,10 +99,10 @@ def test_without_noise_every_place_is_found_in_as_many_steps_as_git_takes(slow: 
 
 
 def test_commits_that_do_not_build_are_skipped_and_kept_away_from() -> None:
-    wanted, unbuilt = Wanted(good="0", bad="64", slower=0.05), range(28, 37)
+    wanted, unbuilt = BisectionGoal(good="0", bad="64", slower=0.05), range(28, 37)
     tried = set[int]()
     for number in range(20):
-        said: list[Judged] = []
+        said: list[JudgedCommit] = []
         measure = _steady(50, unbuilt=unbuilt)
         found = search(wanted, Line(), measure, seed=str(number), said=said.append)
         assert found.commits == ("50",)
@@ -124,7 +124,7 @@ def test_where_the_commits_beside_it_are_skipped_all_of_them_are_named() -> None
 
 
 def test_two_commits_that_follow_on_one_another_need_no_further_runs() -> None:
-    wanted = Wanted(good="10", bad="11", slower=0.05)
+    wanted = BisectionGoal(good="10", bad="11", slower=0.05)
     found = _search(_steady(11), wanted)
     assert found.commits == ("11",)
     assert found.ratio == found.endpoints

@@ -24,7 +24,7 @@ from armload.core.errors import (
 )
 from armload.engines.job import SweepPoint
 from armload.fleet.archives import Incoming, archive_chunk, delete_archive, pack
-from armload.fleet.orders import Archive, GatewayError, SentFile
+from armload.fleet.orders import GatewayError, RunArchive, SentFile
 from armload.fleet.received import bytes_here, receive, received_path
 from armload.fleet.scheduler import scheduler_address
 from armload.runs import store
@@ -175,7 +175,7 @@ def test_an_archive_that_would_write_elsewhere_is_refused(cache: Path, name: str
         member.size = 1
         archive.addfile(member, io.BytesIO(b"x"))
     content = packed.getvalue()
-    told = Archive(
+    told = RunArchive(
         name="run",
         runs=("run",),
         size_bytes=len(content),
@@ -189,7 +189,7 @@ def test_an_archive_that_would_write_elsewhere_is_refused(cache: Path, name: str
 
 
 def test_a_damaged_archive_is_fetched_again(cache: Path) -> None:
-    told = Archive(name="run", runs=("run",), size_bytes=3, sha256="0" * 64)
+    told = RunArchive(name="run", runs=("run",), size_bytes=3, sha256="0" * 64)
     incoming = Incoming(told)
     incoming.append(0, b"abc")
     with pytest.raises(TransferError, match="did not arrive"):

@@ -7,7 +7,7 @@ import random
 import pytest
 from rich.console import Console
 
-from armload.analysis.bisection import Found, Judged, Sample, Wanted, search
+from armload.analysis.bisection import BisectionGoal, Found, JudgedCommit, Sample, search
 from armload.build.history import CommitTitle
 from armload.engines.plan import Plan
 from armload.fleet.bisect import Bisection
@@ -15,11 +15,11 @@ from armload.report.bisected import bisected_view, issue_text, judged_line, sent
 from tests.simulated_bisection import Commits, Line
 from tests.unit.runs import quick_run
 
-WANTED = Wanted(good="0", bad="16", slower=0.05)
+WANTED = BisectionGoal(good="0", bad="16", slower=0.05)
 TITLES = {str(each): CommitTitle(subject=f"change {each}", date="2026-11-26") for each in range(17)}
 
 
-def _header(found: Found, wanted: Wanted = WANTED) -> Bisection:
+def _header(found: Found, wanted: BisectionGoal = WANTED) -> Bisection:
     return Bisection(
         id="20261126T120000Z-bisect-kitchen-ab12",
         fingerprint="",
@@ -101,7 +101,7 @@ def test_several_commits_are_all_named() -> None:
         ),
     ],
 )
-def test_a_wrong_commit_has_no_ratio(wanted: Wanted, said: str) -> None:
+def test_a_wrong_commit_has_no_ratio(wanted: BisectionGoal, said: str) -> None:
     def sample(commit: str) -> Sample:
         is_bad = int(commit) >= 9
         failure = "killed" if is_bad and not wanted.text_differs else ""
@@ -123,7 +123,7 @@ def test_a_shared_slowdown_is_said_to_be_shared() -> None:
 
 
 def test_a_long_reason_is_cut_to_one_line() -> None:
-    judged = Judged(commit="1", verdict="skipped", suspects=3, reason="error:\n" + "x" * 300)
+    judged = JudgedCommit(commit="1", verdict="skipped", suspects=3, reason="error:\n" + "x" * 300)
     line = judged_line(judged, TITLES["1"])
     assert "\n" not in line
     assert line.endswith("x…)")

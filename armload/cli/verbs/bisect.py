@@ -64,7 +64,7 @@ def bisect(options: BisectOptions) -> None:
 
     from armload.cli.present_bisect import bisect_and_present
     from armload.core.errors import UsageError
-    from armload.fleet.bisect import Search
+    from armload.fleet.bisect import BisectionWish
     from armload.runs.request import Request
 
     try:
@@ -75,7 +75,7 @@ def bisect(options: BisectOptions) -> None:
         ) from error
     if options.text_differs:
         options.refuse(("slower", "for_"), "--text-differs", "Remove one.")
-    wish = Search(
+    wish = BisectionWish(
         good=options.good,
         bad=options.bad,
         model=options.model,

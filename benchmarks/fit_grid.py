@@ -1,10 +1,12 @@
 """What ``fit`` predicts beside what runs then take: memory, storage rate, quantisation, weights.
 
-    python benchmarks/fit_grid.py [--only TEXT] [--tokens 8]
+    python benchmarks/fit_grid.py [--only TEXT] [--tokens 8] [--runs 3] [--real-time]
 
 Cells named ``group`` run on this machine in control groups of version 1 that limit memory and
 storage; they need root. Cells named ``virtual`` run on virtual boards of their own. Each cell times
-its operations first, then runs the model once; prediction and figures are those in ``run.json``.
+its operations first, then runs the model. The prediction is that in the first run's ``run.json``;
+what was measured is the median of the runs. With ``--real-time``, the programs of groups and the
+machines get their cores before all others, so that times count beside other work.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,18 +103,27 @@ CELLS = (
 )
 
 BOARDS = {
-    "group": "target: host\nreach:\n  kind: local\nworkdir: {work}\n",
+    "group": "target: host\nreach:\n  kind: local\n  launcher: {launcher}\nworkdir: {work}\n",
     "virtual": "extends: virtual\nreach:\n  memory: {memory}\n  disk_read_bytes_per_s: {rate}\n",
 }
 
 
-def armload(folder: Path, *words: str, enter: str = ":") -> str:
+REAL_TIME = ("chrt", "-f", "1")
+
+
+def dropped_cache() -> None:
+    os.sync()
+    Path("/proc/sys/vm/drop_caches").write_text("3")
+
+
+def armload(folder: Path, *words: str, enter: str = ":", before: Sequence[str] = ()) -> str:
     """Run armload in a workspace, and return what it prints.
 
     Args:
         enter: a shell command that comes first.
+        before: words that go before the program.
     """
-    command = shlex.join([str(Path(sys.executable).with_name("armload")), *words])
+    command = shlex.join([*before, str(Path(sys.executable).with_name("armload")), *words])
     done = subprocess.run(
         ["sh", "-c", f"{enter} && exec {command}"],
         cwd=folder,
@@ -129,11 +141,14 @@ def read(run: dict[str, Any]) -> str:
     return format_bytes(statistics.median(sizes[1:]))
 
 
-def measure(cell: Cell, number: int, folder: Path, tokens: int) -> float | None:
+def measure(cell: Cell, number: int, folder: Path, given: argparse.Namespace) -> float | None:
     """Predict and run a cell, print both, and return the prediction's relative error."""
     board = f"cell-{number}"
     work = folder / "work"
-    text = BOARDS[cell.kind].format(work=work, memory=cell.memory, rate=cell.rate)
+    launcher = json.dumps([*REAL_TIME] if given.real_time else [])
+    text = BOARDS[cell.kind].format(
+        work=work, memory=cell.memory, rate=cell.rate, launcher=launcher
+    )
     (folder / "boards" / f"{board}.yaml").write_text(text)
     on_board = ("--board", board, "--model", cell.model)
     limits = (
@@ -145,20 +160,26 @@ def measure(cell: Cell, number: int, folder: Path, tokens: int) -> float | None:
         armload(folder, "deploy", *on_board)
         for rates in work.glob(".rates.*"):  # of another cell
             rates.unlink()
-    os.sync()
-    Path("/proc/sys/vm/drop_caches").write_text("3")
+    if cell.kind == "virtual" and given.real_time:
+        armload(folder, "board.up", "--board", board, before=REAL_TIME)
     with limits as enter:
+        dropped_cache()
         armload(folder, "fit", *on_board, "--threads", "2", "--json", enter=enter)
-        length = ("-n", str(tokens), "--threads", "2", "--prompt-tokens", "16", "--context", "256")
-        options = ("--weights", cell.weights, "--repeats", "1", "--new", "--json")
-        run = json.loads(armload(folder, "bench", *on_board, *length, *options, enter=enter))
+        length = ("-n", str(given.tokens), "--threads", "2", "--prompt-tokens", "16")
+        options = ("--context", "256", "--weights", cell.weights, "--repeats", "1", "--new")
+        words = ("bench", *on_board, *length, *options, "--json")
+        runs = []
+        for _ in range(given.runs):
+            dropped_cache()
+            runs.append(json.loads(armload(folder, *words, enter=enter)))
     if cell.kind == "virtual":
         armload(folder, "board.down", "--board", board)
-    predicted, measured = run["prediction"], run["summary"]["token_s"]
-    if predicted["token_s"] is None or measured is None:
+    run, predicted = runs[0], runs[0]["prediction"]
+    measured = [each["summary"]["token_s"] for each in runs]
+    if predicted["token_s"] is None or None in measured:
         print(f"{cell.name}: {predicted['verdict']}, exit {run['exit']['status']}", flush=True)
         return None
-    expected, value = predicted["token_s"], measured["p50"]
+    expected, value = predicted["token_s"], statistics.median(each["p50"] for each in measured)
     error = expected["value"] / value - 1
     print(
         f"| {cell.kind} | {cell.memory} | {cell.rate}/s | {cell.model} "
@@ -176,13 +197,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="")
     parser.add_argument("--tokens", type=int, default=8)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--real-time", action="store_true")
     parser.add_argument("--folder", type=Path, default=Path("/var/tmp"))
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.folder) as name:
         folder = Path(name)
         (folder / "boards").mkdir()
         errors = [
-            measure(cell, number, folder, given.tokens)
+            measure(cell, number, folder, given)
             for number, cell in enumerate(CELLS)
             if given.only in cell.name
         ]

@@ -93,8 +93,6 @@ class Options(_PlanOptions):
         type: file types that the models are quantised to first, such as ``Q4_K_M``.
         engine_args: further arguments for the engine, quoted as one text.
         slots: requests that ``serve`` answers at a time; a single run takes no notice of it.
-        cool_to: degrees Celsius that the board's hottest sensor shows before each run.
-        governor: of the CPU frequency during a run.
         repeats: runs of every combination that count.
         warmups: runs of every combination before them that do not.
     """
@@ -130,18 +128,6 @@ class Options(_PlanOptions):
         ),
     ] = ()
     slots: Listed[Slots] = ()
-    cool_to: Annotated[
-        Annotated[float, Field(ge=0, le=200)] | None,
-        Option(
-            "before each run, wait until the hottest sensor reads this temperature or less",
-            "CELSIUS",
-            heading="Conditions",
-        ),
-    ] = None
-    governor: Annotated[
-        Annotated[str, Field(min_length=1)] | None,
-        Option("CPU frequency governor during each run, such as performance", heading="Conditions"),
-    ] = None
     repeats: Annotated[
         Annotated[int, Field(ge=1, le=10_000)] | None,
         Option(

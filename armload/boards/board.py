@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -34,7 +34,21 @@ class SshAddress(Value):
     host_key: str | None = None
 
 
-class SshReach(Value):
+class _Reach(Value):
+    """A way to reach a board.
+
+    Attributes:
+        usual_folder: the work folder where a board's file names none. It survives a reboot, and
+            everybody can write there; that of this machine is relative to armload's cache folder.
+    """
+
+    usual_folder: ClassVar[PurePosixPath]
+
+
+_DEVICE_FOLDER = PurePosixPath("/data/local/tmp/armload")
+
+
+class SshReach(_Reach):
     """Reached by SSH.
 
     Attributes:
@@ -44,6 +58,8 @@ class SshReach(Value):
         key: a private key file, besides the agent's and the usual ones.
     """
 
+    usual_folder = PurePosixPath("/var/tmp/armload")  # noqa: S108 - on the board, by its owner's choice
+
     kind: Literal["ssh"] = "ssh"
     host: str = Field(min_length=1)
     port: int | None = Field(default=None, ge=1, le=65535)
@@ -51,7 +67,7 @@ class SshReach(Value):
     key: Path | None = None
 
 
-class LocalReach(Value):
+class LocalReach(_Reach):
     """This machine itself: commands run in its own shell.
 
     Attributes:
@@ -59,11 +75,13 @@ class LocalReach(Value):
             of an emulator or of ``nice``.
     """
 
+    usual_folder = PurePosixPath("board")
+
     kind: Literal["local"]
     launcher: tuple[str, ...] = ()
 
 
-class HdcReach(Value):
+class HdcReach(_Reach):
     """Reached by ``hdc``, OpenHarmony's tool for the USB cable and the network.
 
     Attributes:
@@ -71,12 +89,14 @@ class HdcReach(Value):
         program: the tool, by its path or its name in ``PATH``.
     """
 
+    usual_folder = _DEVICE_FOLDER
+
     kind: Literal["hdc"]
     key: str | None = Field(default=None, min_length=1)
     program: str = Field(default="hdc", min_length=1)
 
 
-class AdbReach(Value):
+class AdbReach(_Reach):
     """Reached by ``adb``, Android's tool for the USB cable and the network.
 
     Attributes:
@@ -84,12 +104,14 @@ class AdbReach(Value):
         program: the tool, by its path or its name in ``PATH``.
     """
 
+    usual_folder = _DEVICE_FOLDER
+
     kind: Literal["adb"]
     serial: str | None = Field(default=None, min_length=1)
     program: str = Field(default="adb", min_length=1)
 
 
-class VirtualReach(Value):
+class VirtualReach(_Reach):
     """A virtual ARM machine under QEMU on this machine.
 
     Attributes:
@@ -99,6 +121,8 @@ class VirtualReach(Value):
         disk: size of its storage.
         disk_read_bytes_per_s: storage is throttled to this; none for as fast as this machine.
     """
+
+    usual_folder = _DEVICE_FOLDER
 
     kind: Literal["virtual"]
     cpu: str = "cortex-a55"
@@ -114,15 +138,6 @@ Reach = Annotated[RealReach | VirtualReach, Field(discriminator="kind")]
 
 THIS_MACHINE = "this-machine"
 """The name of the board that is this machine, with programs built for its own CPU."""
-
-
-USUAL_FOLDERS = {
-    "ssh": PurePosixPath("/var/tmp/armload"),  # noqa: S108 - on the board, and its owner chose it
-    "hdc": PurePosixPath("/data/local/tmp/armload"),
-    "adb": PurePosixPath("/data/local/tmp/armload"),
-    "virtual": PurePosixPath("/data/local/tmp/armload"),
-}
-"""Survive a reboot, and can be written by everybody."""
 
 
 class BuildHost(Value):
@@ -204,7 +219,7 @@ class Board(Value):
     def _begins_at_the_root(cls, workdir: PurePosixPath, info: ValidationInfo) -> PurePosixPath:
         reach = info.data.get("reach")
         if workdir == PurePosixPath():
-            return USUAL_FOLDERS.get(getattr(reach, "kind", ""), PurePosixPath("board"))
+            return reach.usual_folder if reach else workdir
         if not workdir.is_absolute() and not isinstance(reach, LocalReach):
             raise ValueError(f"'{workdir}' must be an absolute path on the board")
         if isinstance(reach, AdbReach) and workdir.parts[1:2] in (("sdcard",), ("storage",)):

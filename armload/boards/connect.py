@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from armload.boards.board import (
     AdbReach,
     Board,
@@ -26,25 +28,31 @@ def connect(board: Board, progress: Progress) -> Host:
         ConnectError: a virtual board did not come up.
         MissingToolError: this machine lacks what a virtual board, or its reach, needs.
     """
-    if isinstance(board.reach, LocalReach):
-        from armload.boards.local import LocalHost
+    match board.reach:
+        case LocalReach():
+            from armload.boards.local import LocalHost
 
-        return LocalHost(board.name, board.reach.launcher)
-    if isinstance(board.reach, HdcReach):
-        from armload.boards.hdc import HdcHost
+            return LocalHost(board.name, board.reach.launcher)
+        case HdcReach():
+            from armload.boards.hdc import HdcHost
 
-        return HdcHost(board.reach, board.name)
-    if isinstance(board.reach, AdbReach):
-        from armload.boards.adb import AdbHost
+            return HdcHost(board.reach, board.name)
+        case AdbReach():
+            from armload.boards.adb import AdbHost
 
-        return AdbHost(board.reach, board.name)
-    from armload.boards.ssh import SshHost
+            return AdbHost(board.reach, board.name)
+        case SshReach():
+            from armload.boards.ssh import SshHost
 
-    if isinstance(board.reach, SshReach):
-        _mention_ignored(progress)
-        return SshHost(ssh_address(board), board.name)
-    address = _address(board, progress)
-    return SshHost(address, board.name, lambda: _went_off(board, address))
+            _mention_ignored(progress)
+            return SshHost(ssh_address(board), board.name)
+        case VirtualReach():
+            from armload.boards.ssh import SshHost
+
+            address = _address(board, progress)
+            return SshHost(address, board.name, lambda: _went_off(board, address))
+        case _:
+            assert_never(board.reach)
 
 
 _mentioned: set[str] = set()

@@ -22,8 +22,8 @@ from armload.boards.ssh_commands import (
 )
 from armload.boards.ssh_connection import AnyConnection
 from armload.boards.ssh_master import MasterConnection
+from armload.boards.ssh_transport import CipherChoice, choose_ciphers, features_here, features_in
 from armload.boards.system_ssh import SystemSsh, open_passage, open_reverse_passage
-from armload.boards.transport import CipherChoice, choose_ciphers, features_here, features_in
 from armload.core.errors import BoardError
 from armload.core.shell import quote
 

@@ -32,7 +32,7 @@ from armload.boards.known_keys import (
 )
 from armload.boards.ssh_config import JumpHost, SshSettings, config_words, settings_of
 from armload.boards.ssh_master import MasterConnection
-from armload.boards.transport import TransportMaker
+from armload.boards.ssh_transport import TransportMaker
 from armload.core.errors import BoardError, ConnectError, DataError, LastingConnectError
 from armload.core.shell import join
 from armload.core.values import Value

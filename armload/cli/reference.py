@@ -1,4 +1,4 @@
-"""What is made from the options' declarations: ``python -m armload.cli.reference docs/options.md``.
+"""What is made from the options' declarations: ``python docs/regenerate.py``.
 
 That page, and the table that shells complete from.
 """
@@ -21,7 +21,7 @@ _HEAD = """# Options
 
 Every option of every verb, as `armload VERB --help` shows them. A plan file has the same names as
 keys, with `_` in place of `-` ([plan files](sweeps.md#a-plan-file)). This page is made from the
-program by `python -m armload.cli.reference docs/options.md`.
+program by `python docs/regenerate.py`.
 """
 
 

@@ -127,6 +127,8 @@ def settings_of(plan: Plan) -> Settings:
         cpus=plan.cpus,
         threads=plan.threads,
         cold=plan.cold,
+        cool_to_celsius=plan.cool_to_celsius,
+        governor=plan.governor,
         measure_rates=True,
         prefers_fast=plan.numa is None,
     )

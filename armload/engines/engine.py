@@ -33,6 +33,8 @@ class Settings(Value):
         cpus: the cores that the program may run on, such as ``4-7``; none for all of them.
         threads: of the program; none where it chooses.
         cold: drop the page cache first.
+        cool_to_celsius: the hottest sensor shows no more when the run begins; none to not wait.
+        governor: of the CPU's frequency while it runs; none for what the board has.
         measure_rates: measure what memory and storage give, once per boot.
         prefers_fast: without ``cpus``, the little cores of a mixed board are left alone.
     """
@@ -40,6 +42,8 @@ class Settings(Value):
     cpus: str | None = None
     threads: int | None = None
     cold: bool = False
+    cool_to_celsius: float | None = None
+    governor: str | None = None
     measure_rates: bool = False
     prefers_fast: bool = False
 

@@ -273,6 +273,9 @@ class Plan(Computation):
         stop_at_end: stop at the model's end-of-text token; without it exactly ``n_predict``
             tokens are generated, as a measurement needs.
         cold: the board's page cache is dropped first, where permitted.
+        cool_to_celsius: the board's hottest sensor shows no more when the run begins; none to not
+            wait.
+        governor: of the CPU's frequency during the run; none for what the board has.
         time_limit_s: the board ends the run after that long.
     """
 
@@ -352,6 +355,23 @@ class Plan(Computation):
             heading="Conditions",
         ),
     ] = False
+    cool_to_celsius: Annotated[
+        Annotated[float, Field(ge=0, le=200)] | None,
+        Option(
+            "before each run, wait until the hottest sensor reads this temperature or less",
+            "CELSIUS",
+            name="cool-to",
+            heading="Conditions",
+        ),
+    ] = None
+    governor: Annotated[
+        Annotated[str, Field(min_length=1)] | None,
+        Option(
+            "CPU frequency governor during each run, such as performance",
+            several="commas",
+            heading="Conditions",
+        ),
+    ] = None
     time_limit_s: Annotated[
         Seconds,
         Option(

@@ -197,7 +197,6 @@ def _header(
             [
                 *(board, good.address.shown, one.model.sha256, one.plan.model_dump_json()),
                 *(wanted.model_dump_json(), wish.metric, request.compiler, request.on),
-                request.state.model_dump_json(),
             ]
         ),
         started_utc=now.isoformat(timespec="seconds"),

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import assert_never
 
 from rich.text import Text
 
-from armload.boards.board import AdbReach, Board, HdcReach, LocalReach, SshReach
+from armload.boards.board import (
+    AdbReach,
+    Board,
+    HdcReach,
+    LocalReach,
+    SshReach,
+    VirtualReach,
+)
 from armload.boards.conditions import Conditions, within_group
 from armload.boards.contradictions import Contradiction, contradictions
 from armload.boards.hardware import Hardware, size_name
@@ -122,15 +130,19 @@ def contradiction_lines(found: Sequence[Contradiction]) -> list[str]:
 
 def _reached_by(board: Board) -> str:
     reach = board.reach
-    if isinstance(reach, SshReach):
-        return f"ssh {reach.host}"
-    if isinstance(reach, LocalReach):
-        return f"this machine, {reach.launcher[0]}" if reach.launcher else "this machine"
-    if isinstance(reach, HdcReach):
-        return f"hdc {reach.key or ''}".rstrip()
-    if isinstance(reach, AdbReach):
-        return f"adb {reach.serial or ''}".rstrip()
-    return "QEMU machine"
+    match reach:
+        case SshReach():
+            return f"ssh {reach.host}"
+        case LocalReach():
+            return f"this machine, {reach.launcher[0]}" if reach.launcher else "this machine"
+        case HdcReach():
+            return f"hdc {reach.key or ''}".rstrip()
+        case AdbReach():
+            return f"adb {reach.serial or ''}".rstrip()
+        case VirtualReach():
+            return "QEMU machine"
+        case _:
+            assert_never(reach)
 
 
 def contents_table(entries: Sequence[BoardItem]) -> Table:

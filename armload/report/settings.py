@@ -32,6 +32,7 @@ _NAMES = {
     "resident_bytes": RESIDENT,
     "extra": "arguments",
     "cold": CACHE,
+    "cool_to_celsius": "cool to",
 }
 
 _CHOICES = {THREADS: THREADS} | {

@@ -8,7 +8,7 @@ from typing import get_args
 
 from rich.text import Text
 
-from armload.analysis.run import Run
+from armload.analysis.run import Finding, Run
 from armload.bench.sweep import Sweep
 from armload.core.errors import ArmloadError
 from armload.core.values import Value
@@ -20,8 +20,6 @@ from armload.report.layout import Column, Table
 from armload.report.multi_run import rivals
 from armload.report.settings import BOARD, MODEL, NONE, REPACKED, Settings, choices_of, differing
 from armload.report.speculation import SpeculationOfCell, gains, speculation_of
-
-_LONGEST_KIND = 40
 
 
 def names_of_cells(sweep: Sweep) -> list[Settings]:
@@ -73,13 +71,7 @@ def _short_verdict(place: SweepPoint, run: Run) -> str:
         return "warm-up"
     if run.verdict.valid:
         return "valid"
-    return f"not valid: {_kind(run.verdict.reasons[0])}"
-
-
-def _kind(doubt: str) -> str:
-    """Return what a doubt calls itself before its colon; a short one whole."""
-    word = doubt.partition(":")[0]
-    return word.lower() if len(word) <= _LONGEST_KIND else "see below"
+    return f"not valid: {run.verdict.findings[0].figures.kind}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +97,18 @@ class CellResult:
             return self.error
         if self.cell is None:
             return ""
-        reasons = [reason for run in self.cell.runs for reason in run.verdict.reasons]
-        return next(iter(reasons), self.cell.too_few)
+        return next((each.sentence for each in self._findings), self.cell.too_few)
+
+    @property
+    def kind_of_doubt(self) -> str:
+        """Two or three words for it."""
+        return next((each.figures.kind for each in self._findings), "too few repeats")
+
+    @property
+    def _findings(self) -> list[Finding]:
+        return (
+            [each for run in self.cell.runs for each in run.verdict.findings] if self.cell else []
+        )
 
 
 def cell_results(
@@ -301,7 +303,7 @@ def _remark(each: CellResult, *, is_best: bool) -> Text:
     if each.error or (cell is not None and not cell.counted):
         return Text("failed", style="red")
     if each.doubt:
-        return Text(_kind(each.doubt), style="yellow" if cell and cell.is_valid else "red")
+        return Text(each.kind_of_doubt, style="yellow" if cell and cell.is_valid else "red")
     return Text("fastest", style="green") if is_best else Text("")
 
 

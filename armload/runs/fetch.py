@@ -24,9 +24,9 @@ from armload.deploy.follow import SEEN_TEXT, SEEN_TRACE, end_orphan, whole_lines
 from armload.engines.every import RESULTS
 from armload.engines.job import JOB_FILE, Job
 from armload.runs import store
+from armload.runs.api_keys import forget_key
 from armload.runs.assemble import assemble, read_job
 from armload.runs.baseline import keep_plain
-from armload.runs.keys import forget_key
 from armload.runs.reference import keep_reference
 from armload.runs.store import is_here
 

@@ -87,7 +87,7 @@ def measured_compute(
     deploy(host, board, (program,), progress)
     on_board = program.items(Layout(workdir=board.workdir))
     ready = as_wanted(
-        *(host, board, settings_of(plan), where.request.state),
+        *(host, board, settings_of(plan)),
         found=where.found,
         reads=[each.remote for each in on_board],
         progress=progress,

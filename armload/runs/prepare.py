@@ -21,7 +21,6 @@ from armload.deploy.rates import measured_rates
 from armload.deploy.retry import patiently
 from armload.engines.engine import Engine, RunContext, Settings
 from armload.engines.plan import cpu_mask, cpu_numbers, cpu_words
-from armload.runs.request import BoardState
 
 
 class Prepared(Value):
@@ -42,7 +41,6 @@ def prepare(
     host: Host,
     board: Board,
     engine: Engine,
-    state: BoardState,
     deployment: Deployment,
     progress: Progress,
 ) -> Prepared:
@@ -67,7 +65,7 @@ def prepare(
     largest = max(engine.payload, key=lambda each: each.size_bytes, default=None)
     files = sorted(largest.items(layout) if largest else (), key=lambda each: -each.size_bytes)
     ready = as_wanted(
-        *(host, board, engine.settings, state),
+        *(host, board, engine.settings),
         found=found,
         reads=[each.remote for each in files],
         progress=progress,
@@ -84,7 +82,6 @@ def as_wanted(
     host: Host,
     board: Board,
     settings: Settings,
-    state: BoardState,
     *,
     found: Probe,
     reads: Sequence[PurePosixPath],
@@ -107,16 +104,16 @@ def as_wanted(
     evict: tuple[str, ...] = ()
     if settings.cold and len(reads) == 1:  # of several files, one alone would stay warm
         evict = _evicting(host, board, found, reads[0], progress)
-    if state.cool_to_celsius is not None:
-        cool_down(host, board, state.cool_to_celsius, progress)
-    if state.cool_to_celsius is not None or rates != found.rates:
+    if settings.cool_to_celsius is not None:
+        cool_down(host, board, settings.cool_to_celsius, progress)
+    if settings.cool_to_celsius is not None or rates != found.rates:
         # The board is another after minutes of waiting, or a second at full load.
         now = probe(host, board).conditions
         found = found.model_copy(update={"conditions": now, "rates": rates})
     beforehand = Beforehand(
         cold=settings.cold,
         evict=evict,
-        governor=state.governor,
+        governor=settings.governor,
         clock=_clock(host, board, cores, found, progress),
         zones=chosen_zones(found.conditions.sensors),
     )
@@ -127,16 +124,16 @@ def as_wanted(
     )
 
 
-def check_state(host: Host, board: Board, state: BoardState, found: Probe) -> None:
-    """Refuse a state that a board cannot be brought into.
+def check_state(host: Host, board: Board, settings: Sequence[Settings], found: Probe) -> None:
+    """Refuse states that a board cannot be brought into.
 
     Raises:
         BoardError: no such governor, or no right to set it; no sensor to cool by.
         ConnectError: it does not answer.
     """
-    if state.governor is not None:
-        check_governor(host, state.governor)
-    if state.cool_to_celsius is not None:
+    for governor in {each.governor: None for each in settings if each.governor is not None}:
+        check_governor(host, governor)
+    if any(each.cool_to_celsius is not None for each in settings):
         need_sensor(board, found.conditions.sensors)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 from armload.core.options import Option, OptionGroup, Seconds
-from armload.core.values import Value
 from armload.engines.plan import DEFAULT_WAIT_S
 
 
@@ -63,18 +62,6 @@ class EngineSource(Compilation, SourceRef):
     """What is compiled, how, and where."""
 
 
-class BoardState(Value):
-    """In which state a board is to be for each run.
-
-    Attributes:
-        cool_to_celsius: its hottest sensor shows no more when the run begins; none to not wait.
-        governor: of the CPU's frequency while it runs; none for what the board has.
-    """
-
-    cool_to_celsius: float | None = None
-    governor: str | None = None
-
-
 class Waiting(OptionGroup):
     """How long to wait for a board that somebody else uses."""
 
@@ -109,8 +96,6 @@ class Request(Resuming, Metering, Waiting, EngineSource):
 
     Attributes:
         board: a file in ``boards/``.
-        state: in which state the board is to be for each run.
     """
 
     board: str
-    state: BoardState = BoardState()

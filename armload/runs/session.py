@@ -131,8 +131,8 @@ def session(
             if not request.on:
                 where.compiler(target)  # a missing one is reported before a board boots
         # Minutes of compiling are no time to learn what the board says at once.
-        connection, found = _reached(board, request, settings, stack, progress)
-        reached = [_reached(each, request, (), stack, progress) for each in others]
+        connection, found = _reached(board, settings, stack, progress)
+        reached = [_reached(each, (), stack, progress) for each in others]
         binaries = (
             build(target, programs=programs, source=source, workshop=where, progress=progress)
             if programs
@@ -165,14 +165,13 @@ def session(
 
 def _reached(
     board: Board,
-    request: Request,
     settings: Sequence[Settings],
     stack: ExitStack,
     progress: Progress,
 ) -> tuple[Connection, Probe]:
     connection = stack.enter_context(closing(Connection(board, progress)))
     found = patiently(lambda: probe(connection.host, board, progress), Retry(FIRST_ANSWER_S))
-    check_state(connection.host, board, request.state, found)
+    check_state(connection.host, board, settings, found)
     for each in settings:
         check_cores(each, board, found)
     return connection, found

@@ -24,7 +24,7 @@ def put_ready(session: Session, engine: Engine, progress: Progress) -> Prepared:
     """
     host, board = session.connection.host, session.connection.board
     deployment = deploy(host, board, engine.payload, progress)
-    return prepare(host, board, engine, session.request.state, deployment, progress)
+    return prepare(host, board, engine, deployment, progress)
 
 
 def set_off(

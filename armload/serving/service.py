@@ -23,8 +23,8 @@ from armload.deploy.heartbeat import Attention, note_port
 from armload.engines.job import Job
 from armload.engines.server import LOOPBACK, Serving
 from armload.engines.service_plan import ServingPlan
+from armload.runs.api_keys import keep_key
 from armload.runs.fetch import fetch_once
-from armload.runs.keys import keep_key
 from armload.runs.pipeline import Underway
 from armload.runs.power import idle_power, power_recorded
 from armload.serving.dialects.dialect import Dialect

@@ -17,7 +17,7 @@ from armload.engines.server import SERVER, Serving, plan_for
 from armload.engines.service_plan import ServingPlan
 from armload.models.find import model_called
 from armload.models.model import Model
-from armload.runs.keys import key_on_board, new_key
+from armload.runs.api_keys import key_on_board, new_key
 from armload.runs.pipeline import underway
 from armload.runs.predicting import foresight_of
 from armload.runs.request import Request

@@ -25,7 +25,6 @@ from armload.deploy.layout import Layout
 from armload.deploy.rates import Missing, measure, measured_rates
 from armload.engines.engine import Settings
 from armload.runs.prepare import as_wanted
-from armload.runs.request import BoardState
 from tests.contract.launching import ran
 
 AWKWARD = "a) S (b\n7 (c"
@@ -232,9 +231,7 @@ def test_a_program_is_kept_to_its_cores(
     last = (os.cpu_count() or 1) - 1
     settings = Settings(cpus=str(last))
     found = probe(host, board)
-    setting = as_wanted(
-        host, board, settings, BoardState(), found=found, reads=[model], progress=Silent()
-    )
+    setting = as_wanted(host, board, settings, found=found, reads=[model], progress=Silent())
     own = setting.site.launcher[0] != "taskset"
     assert own == ("taskset" not in found.tools)
     words = ("grep", "Cpus_allowed_list", "/proc/self/status")
@@ -248,7 +245,7 @@ def test_cores_that_a_board_does_not_have_are_refused_before_anything_is_done(
     found = probe(host, board)
     with pytest.raises(UsageError, match="has no core 1000") as caught:
         as_wanted(
-            *(host, board, Settings(cpus="0,1000"), BoardState()),
+            *(host, board, Settings(cpus="0,1000")),
             found=found,
             reads=[model],
             progress=Silent(),
@@ -256,7 +253,7 @@ def test_cores_that_a_board_does_not_have_are_refused_before_anything_is_done(
     assert "It has: 0" in caught.value.remedy
     with pytest.raises(UsageError, match="--cpus 0 is 1 core"):
         as_wanted(
-            *(host, board, Settings(cpus="0", threads=2), BoardState()),
+            *(host, board, Settings(cpus="0", threads=2)),
             found=found,
             reads=[model],
             progress=Silent(),

@@ -225,7 +225,7 @@ def test_files_are_encrypted_as_suits_both_cpus_and_the_server(
 ) -> None:
     (tmp_path / "theirs").write_text(board)
     (tmp_path / "ours").write_text(cpuinfo.X86)
-    monkeypatch.setattr("armload.boards.transport._CPUINFO", tmp_path / "ours")
+    monkeypatch.setattr("armload.boards.ssh_transport._CPUINFO", tmp_path / "ours")
     with openssh(
         tmp_path / "server",
         extra=f"LogLevel DEBUG1\n{f'Ciphers {offered}' if offered else ''}\n",

@@ -18,9 +18,9 @@ from armload.deploy.follow import follow
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
 from armload.engines.job import Job
+from armload.runs.api_keys import keep_key
 from armload.runs.fetch import pull
 from armload.runs.interruption import stoppable
-from armload.runs.keys import keep_key
 from armload.runs.session import Connection
 from tests.contract.leases import taken
 from tests.resuming import resumed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from armload.boards.transport import choose_ciphers, features_in
+from armload.boards.ssh_transport import choose_ciphers, features_in
 from tests import cpuinfo
 
 GCM, CHACHA20 = "aes128-gcm@openssh.com", "chacha20-poly1305@openssh.com"

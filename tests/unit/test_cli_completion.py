@@ -75,9 +75,7 @@ def offered(line: str) -> list[str]:
 
 
 def test_the_table_is_that_of_the_declarations() -> None:
-    assert TABLE.read_text() == table_text(), (
-        "make it anew: python -m armload.cli.reference docs/options.md"
-    )
+    assert TABLE.read_text() == table_text(), "make it anew: python docs/regenerate.py"
 
 
 def test_something_is_offered_for_every_value_that_is_not_free_text() -> None:

@@ -54,7 +54,7 @@ def test_a_field_of_a_plan_is_an_option_of_help_plan_file_schema_and_documentati
 
 def test_the_page_of_options_is_that_of_the_program() -> None:
     assert (ROOT / "docs" / "options.md").read_text() == reference.reference(), (
-        "make it anew: python -m armload.cli.reference docs/options.md"
+        "make it anew: python docs/regenerate.py"
     )
 
 

@@ -29,7 +29,7 @@ def read(schema: InputSchema) -> dict[str, Any]:
 def test_every_shipped_file_names_its_schema_and_satisfies_it(schema: InputSchema) -> None:
     folder = ROOT / schema.folder
     assert (folder / schema.file_name).read_text() == schema.text(), (
-        "repeat: python -m armload.report.input_schema"
+        "repeat: python docs/regenerate.py"
     )
     Draft202012Validator.check_schema(read(schema))
     files = sorted(folder.glob("*.yaml"))

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -17,7 +18,7 @@ from armload.analysis.measurement import measurement_of
 from armload.analysis.run import Run
 from armload.core.errors import UsageError
 from armload.core.values import as_json
-from armload.engines.plan import SEED_PROMPT
+from armload.engines.plan import SEED_PROMPT, Plan
 from armload.report.exchange import Included
 from armload.report.exchange.kept import EVERYTHING, kept
 from tests.unit.published import (
@@ -138,6 +139,40 @@ def test_what_makes_a_result_checkable_is_published() -> None:
         each.name for each in run.verdict.findings
     ]
     assert not published.verdict.valid
+
+
+def test_every_field_of_a_plan_is_published_but_for_the_texts_that_a_person_wrote() -> None:
+    unusual: dict[str, Any] = {
+        "prompt": "a secret",
+        "prompt_tokens": 64,
+        "n_predict": 33,
+        "threads": 3,
+        "cpus": "0-2",
+        "numa": "isolate",
+        "context_tokens": 512,
+        "kv_type": "q8_0",
+        "flash_attention": "on",
+        "weights": "streamed",
+        "resident_bytes": 4096,
+        "batch_tokens": 256,
+        "seed": 7,
+        "micro_batch_tokens": 64,
+        "speculate": "ngram",
+        "split": "tensor",
+        "extra": ("-v",),
+        "temperature": 0.5,
+        "stop_at_end": True,
+        "cold": True,
+        "cool_to_celsius": 50.0,
+        "governor": "performance",
+        "time_limit_s": 77.0,
+    }
+    plan, usual = Plan(**unusual), Plan()
+    assert [name for name in Plan.model_fields if getattr(plan, name) == getattr(usual, name)] == []
+    published = kept(quick_run().model_copy(update={"plan": plan})).plan
+    assert published is not None
+    lost = [name for name in unusual if getattr(published, name) != unusual[name]]
+    assert lost == ["prompt"]
 
 
 def test_the_default_prompt_is_no_secret() -> None:

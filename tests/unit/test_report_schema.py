@@ -30,7 +30,7 @@ DOCUMENTED = Path(__file__).parents[2] / "docs" / "json.md"
 @pytest.mark.parametrize("schema", [*INPUTS, *DOCUMENTS], ids=lambda schema: schema.name)
 def test_each_published_schema_is_current(schema: Schema) -> None:
     assert (FOLDER / schema.file_name).read_text(encoding="utf-8") == schema.text(), (
-        f"the format changed: python -m armload.report.schema {FOLDER}, "
+        "the format changed: python docs/regenerate.py, "
         "or a new format number when former files no longer fit"
     )
 

@@ -136,6 +136,9 @@ class Quantile(Value):
 USUAL = (50.0, 90.0, 99.0)
 """Percentiles that are always computed."""
 
+SHOWN = (50.0, 99.0)
+"""Of the usual ones, those in the tables of a load."""
+
 
 def percentile_name(percentile: float) -> str:
     """Return what a percentile is called: ``p50``, ``p99.9``."""

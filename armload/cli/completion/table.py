@@ -1,6 +1,6 @@
 """Verbs and their options, as a shell completes them: a file made from the program's declarations.
 
-``python -m armload.cli.reference docs/options.md`` makes it anew.
+``python docs/regenerate.py`` makes it anew.
 """
 
 from __future__ import annotations

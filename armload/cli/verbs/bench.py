@@ -121,18 +121,13 @@ def bench(options: BenchOptions) -> None:
     from armload.cli import terminal
     from armload.fleet.reach import boards_reached
     from armload.runs import store
-    from armload.runs.request import BoardState, Request
+    from armload.runs.request import Request
 
     plan = options.part(Options)
     if options.plan:
         plan = plan.over(read_options(options.plan))
     boards = boards_called(plan.board or ("virtual",))
-    request = options.part(Request).model_copy(
-        update={
-            "board": boards[0],
-            "state": BoardState(cool_to_celsius=plan.cool_to, governor=plan.governor),
-        }
-    )
+    request = options.part(Request).model_copy(update={"board": boards[0]})
     known = store.load(store.find(options.reference)) if options.reference else None
     plans = tuple(plan.plans())
     models_count = len(plan.models) * (len(plan.type) or 1)

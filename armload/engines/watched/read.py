@@ -188,8 +188,7 @@ def _step(number: int, write: Write) -> Step:
         rss_bytes=write.rss_bytes,
         cpu_ns=write.cpu_ns or 0,
         involuntary_switches=write.involuntary_switches,
-        cpu_khz=write.cpu_khz,
-        celsius=write.celsius,
+        **{name: getattr(write, name) for name in Sensed.model_fields},
     )
 
 

@@ -210,11 +210,14 @@ def _plan(run: Run, include: Collection[Included]) -> Plan | None:
         batch_tokens=plan.batch_tokens,
         micro_batch_tokens=plan.micro_batch_tokens,
         speculate=speculate,
+        split=plan.split,
         extra=forms.flags(plan.extra),
         temperature=plan.temperature,
         seed=plan.seed,
         stop_at_end=plan.stop_at_end,
         cold=plan.cold,
+        cool_to_celsius=plan.cool_to_celsius,
+        governor=forms.governor_name(plan.governor),
         time_limit_s=plan.time_limit_s,
     )
 

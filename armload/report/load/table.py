@@ -10,7 +10,12 @@ from rich.text import Text
 
 from armload.analysis.load.assessed import AssessedPoint
 from armload.analysis.load.metrics import Metrics
-from armload.analysis.load.quantiles import FEWEST_INDEPENDENT, Quantile, percentile_name
+from armload.analysis.load.quantiles import (
+    FEWEST_INDEPENDENT,
+    SHOWN,
+    Quantile,
+    percentile_name,
+)
 from armload.analysis.load.records import Load
 from armload.analysis.wording.energies import power
 from armload.analysis.wording.loads import held_back, why_slow
@@ -215,7 +220,8 @@ def are_of_embeddings(points: Sequence[AssessedPoint]) -> bool:
 def _names(chosen: Sequence[float]) -> Sequence[Sequence[str]]:
     """Return the percentiles of each latency that a terminal shows."""
     if not chosen:
-        return ("p50", "p99"), ("p50",), ("p50", "p99")
+        shown = [percentile_name(each) for each in SHOWN]
+        return shown, shown[:1], shown
     return [[percentile_name(each) for each in chosen]] * 3
 
 
@@ -262,7 +268,7 @@ def point_table(loaded: LoadView) -> Table:
     """Lay out the points for a page, the lowest rate first; times are from the scheduled time."""
     has_objectives = loaded.objectives is not None
     has_energy = any(point.assessed.energy for point in loaded.points)
-    percentiles = [percentile_name(each) for each in loaded.load.percentiles or (50, 99)]
+    percentiles = [percentile_name(each) for each in loaded.load.percentiles or SHOWN]
     pace_heading, unit = ("rate", f"{loaded.unit}/s") if loaded.is_open else ("clients", "")
     of_embeddings = are_of_embeddings([point.assessed for point in loaded.points])
     latencies = ("embedding",) if of_embeddings else ("first token", "per token", "end to end")

@@ -18,16 +18,13 @@ from armload.core.errors import BoardError
 from armload.core.progress import Silent
 from armload.engines.engine import Settings
 from armload.runs.prepare import Prepared, as_wanted
-from armload.runs.request import BoardState
 from tests.contract.launching import ran
 from tests.contract.settings.kernel import Kernel, board_host
 
 
-def prepared(
-    host: Host, board: Board, settings: Settings, state: BoardState, model: PurePosixPath
-) -> Prepared:
+def prepared(host: Host, board: Board, settings: Settings, model: PurePosixPath) -> Prepared:
     found = probe(host, board)
-    return as_wanted(host, board, settings, state, found=found, reads=[model], progress=Silent())
+    return as_wanted(host, board, settings, found=found, reads=[model], progress=Silent())
 
 
 def test_a_hot_board_is_waited_for(host: Host, board: Board, kernel: Kernel) -> None:
@@ -107,11 +104,11 @@ def test_a_cold_run_lets_the_board_forget_its_files(
 ) -> None:
     model = PurePosixPath(tmp_path / "m.gguf")
     Path(model).write_bytes(os.urandom(1_000_000))
-    ready = prepared(host, board, Settings(cold=True), BoardState(), model)
+    ready = prepared(host, board, Settings(cold=True), model)
     local = ran(host, board.workdir, tmp_path / "run", "true", beforehand=ready.beforehand)
     assert read_cache(local) == "dropped"
     assert kernel.drop_caches.read_text() == "3\n"
-    warm = prepared(host, board, Settings(), BoardState(), model)
+    warm = prepared(host, board, Settings(), model)
     assert (
         read_cache(ran(host, board.workdir, tmp_path / "warm", "true", beforehand=warm.beforehand))
         is None
@@ -124,7 +121,7 @@ def test_where_not_all_may_be_forgotten_the_model_is(
     path = tmp_path / "a model's $(id).gguf"
     path.write_bytes(os.urandom(3_000_000))
     with board_host(tmp_path / "server", shell, kernel, read_only=True) as host:
-        ready = prepared(host, board, Settings(cold=True), BoardState(), PurePosixPath(path))
+        ready = prepared(host, board, Settings(cold=True), PurePosixPath(path))
         local = ran(host, board.workdir, tmp_path / "evicted", "true", beforehand=ready.beforehand)
         assert read_cache(local) == "evicted"
         assert kernel.drop_caches.read_text() == "0\n"
@@ -151,9 +148,7 @@ def test_the_slow_cores_of_a_mixed_board_are_left_alone_and_that_is_said(
         }
     )
     settings = Settings(prefers_fast=True)
-    ready = as_wanted(
-        *(host, board, settings, BoardState()), found=mixed, reads=[], progress=Saying()
-    )
+    ready = as_wanted(*(host, board, settings), found=mixed, reads=[], progress=Saying())
     assert ready.site.cores == "1"
     (sentence,) = said
     assert sentence == (
@@ -172,7 +167,7 @@ def test_a_board_without_taskset_gets_a_program_of_ours(
     model = PurePosixPath(tmp_path / "m.gguf")
     Path(model).write_bytes(os.urandom(1_000_000))
     with board_host(tmp_path / "server", shell, kernel, without=without) as host:
-        ready = prepared(host, board, Settings(cpus="0"), BoardState(), model)
+        ready = prepared(host, board, Settings(cpus="0"), model)
         assert ready.site.launcher[0].endswith("/pin")
         words = (*ready.site.launcher, "grep", "Cpus_allowed_list", "/proc/self/status")
         local = ran(host, board.workdir, tmp_path / "run", *words, beforehand=ready.beforehand)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Literal, TextIO
@@ -93,15 +94,16 @@ def requests_of(
         DataError: the file has no such items.
         DiskError: it cannot be read.
     """
-    found = (
-        ask
-        for number, item in enumerate(_items(path), start=1)
-        if (ask := _request(f"{path}: item {number}", item, draw, count)) is not None
-    )
     is_empty = True
-    for ask in islice(found, most):
-        is_empty = False
-        yield ask
+    with closing(_items(path)) as items:
+        found = (
+            ask
+            for number, item in enumerate(items, start=1)
+            if (ask := _request(f"{path}: item {number}", item, draw, count)) is not None
+        )
+        for ask in islice(found, most):
+            is_empty = False
+            yield ask
     if is_empty:
         raise DataError(f"{path}: not a list of requests.", _FORMS)
 
@@ -126,7 +128,7 @@ def check_extra(
     return extra
 
 
-def _items(path: Path) -> Iterator[dict[str, Any]]:
+def _items(path: Path) -> Generator[dict[str, Any]]:
     require_file(path, "file of requests", f"Give another file with --data. {_FORMS}")
     try:
         with path.open(encoding="utf-8-sig") as file:

@@ -37,6 +37,7 @@ def talkative_run() -> Run:
         quick_run(prompt="My address is"),
         speculate="draft:small.gguf",
         cpus="0-1",
+        governor="performance",
         kv_type="q8_0",
         extra=("--no-repack", "-ub=256", "--override-kv", "a=b"),
     )

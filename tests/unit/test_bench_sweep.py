@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from armload.analysis.run import Run, Summary, TokenTimes
+from armload.analysis.findings import Throttled
+from armload.analysis.run import Finding, Run, Summary, TokenTimes, Verdict
 from armload.bench.references import folders_of
 from armload.bench.sweep import (
     Sweep,
@@ -51,6 +52,13 @@ def sweep(*plans: Plan, identity: str = "one", repeats: int = 3, warmups: int = 
     return sweep_of(*plan_cells(*plans), identity=identity, repeats=repeats, warmups=warmups)
 
 
+THROTTLED = Finding(
+    name="throttled",
+    figures=Throttled(time_share=0.5, below_khz=1e6, lowest_khz=1, peak_khz=2, celsius=None),
+    sentence="Throttled: it was hot.",
+)
+
+
 def run(decode_tps: float, *, number: int = 0, valid: bool = True) -> Run:
     base = quick_run()
     times = TokenTimes(p50=1 / decode_tps, p90=1, p99=1, max=1)
@@ -60,9 +68,7 @@ def run(decode_tps: float, *, number: int = 0, valid: bool = True) -> Run:
             "summary": Summary(
                 ttft_s=1, prefill_tps=9, decode_tps=decode_tps, token_s=times, wall_s=1
             ),
-            "verdict": base.verdict.model_copy(
-                update={"valid": valid, "reasons": () if valid else ("Throttled: it was hot.",)}
-            ),
+            "verdict": Verdict.of([] if valid else [THROTTLED]),
         }
     )
 

@@ -159,7 +159,7 @@ def test_every_field_of_a_plan_is_published_but_for_the_texts_that_a_person_wrot
         "micro_batch_tokens": 64,
         "speculate": "ngram",
         "split": "tensor",
-        "extra": ("-v",),
+        "extra": ("--no-repack",),
         "temperature": 0.5,
         "stop_at_end": True,
         "cold": True,

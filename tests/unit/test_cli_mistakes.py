@@ -91,7 +91,16 @@ def test_a_mistake_gets_a_sentence_and_a_status_and_no_traceback(
 
 
 @pytest.mark.parametrize(
-    "words", ["bench --n-predict abc", "board.probe --board vitual", "bench --model README.md"]
+    "words",
+    [
+        "bench --n-predict abc",
+        "board.probe --board vitual",
+        "bench --model README.md",
+        "bench --thread 4",
+        "bench --threads",
+        "benhc",
+        "show a b --json",
+    ],
 )
 def test_invoke_tells_a_mistake_in_the_same_words(words: str) -> None:
     one, other = (run(face, *words.split()) for face in ("armload", "invoke"))

@@ -48,7 +48,8 @@ def _as_tuple(value: object) -> tuple[object, ...]:
 
 MODEL = (
     "a GGUF file, hf:ORG/REPO[:TYPE] or hf:ORG/REPO/FILE.gguf (ms: for ModelScope), "
-    "like:SHAPE:TYPE, word-problems:TYPE, smollm2, random (weights), or demo (smollm2)"
+    "NAME:TYPE as fit lists it, like:NAME:TYPE (random weights), word-problems:TYPE, smollm2, "
+    "random (weights), or demo (smollm2)"
 )
 
 FileType = Annotated[str, AfterValidator(file_type)]

@@ -220,7 +220,7 @@ def random_model(progress: Progress) -> Path:
 
 
 def model_like(reference: str, progress: Progress) -> Path:
-    """Return the model that ``like:SHAPE:TYPE`` names; make it when it is missing.
+    """Return the model that ``like:NAME:TYPE`` names; make it when it is missing.
 
     Raises:
         UsageError: the name is malformed, or there is no such shape or file type.

@@ -50,6 +50,14 @@ _DRAFTS = frozenset({"dflash", "eagle3"})
 _RANKING = 4
 """Of ``llama_pooling_type`` in ``llama.h``; 1 to 3 make embeddings."""
 
+_PROMPTS = {
+    "armload word problems": (
+        "Question: Nora has 3 packs with 8 eggs each. She shares them equally among 2 people and "
+        "keeps one share. How many eggs does Nora have now?\nAnswer:"
+    ),
+}
+"""By ``general.name``, for models that write nonsense after other texts."""
+
 _IGNORES_ONE_EXPERT = ("hunyuan-dense", "hunyuan_vl")
 
 
@@ -229,6 +237,12 @@ class Metadata:
         """Return a text; empty when there is none under that key."""
         value = self._metadata.get(key)
         return value if isinstance(value, str) else ""
+
+    @property
+    def prompt(self) -> str:
+        """A text in the format that the model was trained on; empty where none is known."""
+        name = self._metadata.get("general.name")
+        return _PROMPTS.get(name, "") if isinstance(name, str) else ""
 
     @property
     def purpose(self) -> str:

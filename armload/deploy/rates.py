@@ -18,7 +18,7 @@ from armload.deploy.deployment import own_program
 from armload.deploy.layout import Layout
 
 _NOTHING_TO_READ = "#nothing to read"
-_OWN_MIB = 64
+_OWN_BYTES = 64 << 20
 """Size of the file that is written to be read, where no model lies on the board."""
 
 _SPARE_TIMES = 4  # as much must be free as that file takes
@@ -88,7 +88,7 @@ def measure(
             "free_bytes": found.conditions.memory_available_bytes,
             "storage": storage,
             "file": file,
-            "own_mib": _own_mib(found),
+            "own_bytes": _own_bytes(found),
             "nothing_to_read": _NOTHING_TO_READ,
         }
         with progress.step(f"Measuring memory and storage of {board.name}"):
@@ -113,14 +113,14 @@ def measure(
     missing = Missing.of(rates, reason(done.stderr))
     if missing.storage and _NOTHING_TO_READ in lines:
         why = (
-            f"there is no model on the board to read, and {_OWN_MIB} MiB could not be written; "
-            f"free space with armload board.clean --board {board.name}"
+            f"there is no model on the board to read, and {_OWN_BYTES >> 20} MiB could not be "
+            f"written; free space with armload board.clean --board {board.name}"
         )
         missing = missing.model_copy(update={"storage": why})
     return rates, missing
 
 
-def _own_mib(found: Probe) -> int:
+def _own_bytes(found: Probe) -> int:
     free_bytes = found.conditions.workdir_free_bytes
-    is_spare = free_bytes is None or free_bytes >= _SPARE_TIMES * (_OWN_MIB << 20)
-    return _OWN_MIB if is_spare else 0
+    is_spare = free_bytes is None or free_bytes >= _SPARE_TIMES * _OWN_BYTES
+    return _OWN_BYTES if is_spare else 0

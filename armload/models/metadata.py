@@ -52,8 +52,9 @@ _RANKING = 4
 
 _PROMPTS = {
     "armload word problems": (
-        "Question: Nora has 3 packs with 8 eggs each. She shares them equally among 2 people and "
-        "keeps one share. How many eggs does Nora have now?\nAnswer:"
+        "Question: Leo has 14 marbles. He collects until there are 2 times as many. He splits them "
+        "into 2 equal piles and keeps one pile. He gives 7 marbles to Sam. A year later Leo has 3 "
+        "times as many. How many marbles does Leo have now?\nAnswer:"
     ),
 }
 """By ``general.name``, for models that write nonsense after other texts."""

@@ -51,7 +51,7 @@ def listing_view(fit: Fit, *, program: str = "armload") -> Group:
     """
     predictions = [each.prediction for each in fit.models]
     table = models_table(fit.models)
-    lines = [table, Text(""), Prose(_MEMORY)]
+    lines: list[RenderableType] = [table, Text(""), Prose(_MEMORY)]
     return Group(
         _with_notes(lines, predictions, fit.recommendation),
         *_how_to_run(fit.models, program),
@@ -79,7 +79,8 @@ def _how_to_run(models: Sequence[FittedModel], program: str) -> list[RenderableT
     if chosen is None or not runnable:
         return []
     if not chosen.command:
-        chosen = min(runnable, key=lambda each: abs(each.size_bytes - chosen.size_bytes))
+        wanted = chosen.size_bytes
+        chosen = min(runnable, key=lambda each: abs(each.size_bytes - wanted))
     command = f"{program}{chosen.command.removeprefix('armload')}"
     return [Text(""), Details([(f"run {chosen.model}", whole(command))])]
 

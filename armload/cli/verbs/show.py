@@ -95,7 +95,7 @@ def show(options: ShowOptions) -> None:
         _list(
             *(folders, options, LoadFolder.read, loads_table),
             nothing="No loads yet. Start one: armload load.",
-            again="armload show --loads",
+            again=f"{terminal.program()} show --loads",
         )
         return
     selection = options.selection()
@@ -105,7 +105,7 @@ def show(options: ShowOptions) -> None:
         nothing="No runs yet. Start one: armload demo, or armload bench."
         if is_all
         else "No run matches the filter.",
-        again="armload show" if is_all else "use",
+        again=f"{terminal.program()} show" if is_all else "use",
     )
 
 

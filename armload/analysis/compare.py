@@ -182,7 +182,10 @@ def _excluded(side: SideLabel, every: WorkGroup, kept: WorkGroup) -> list[Exclud
 
 
 def _side(group: WorkGroup) -> Side:
-    broken = [f"{each.name}: {each.garbage}" for each in group if each.garbage]
+    broken: dict[str, list[str]] = {}
+    for each in group:
+        if each.garbage:
+            broken.setdefault(each.garbage.rstrip("."), []).append(each.name)
     return Side(
         names=tuple(each.name for each in group),
         work=group[0].work,
@@ -190,7 +193,7 @@ def _side(group: WorkGroup) -> Side:
         doubts=tuple(
             f"{each.name}: {doubt}" for each in group if not each.garbage for doubt in each.doubts
         ),
-        garbage=" ".join(broken),
+        garbage="; ".join(f"{', '.join(names)}: {fault}" for fault, names in broken.items()),
         predicted_token_s=group[0].predicted_token_s,
     )
 

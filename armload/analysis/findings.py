@@ -69,11 +69,18 @@ class PromptCount(Value):
 
 
 class DegenerateText(Value):
-    """The text is no language."""
+    """The text is no language.
+
+    Attributes:
+        has_prompt: armload's own engine ran, whose prompt can be changed.
+        ignores_end: the model had to go on where it would have ended its answer.
+    """
 
     name: ClassVar[FindingName] = "text"
     kind: Literal["degenerate text"] = "degenerate text"
     fault: TextFault
+    has_prompt: bool = False
+    ignores_end: bool = False
 
 
 class OutputMissing(Value):
@@ -168,12 +175,14 @@ class WideSpread(Value):
     Attributes:
         within: share of the median that its interval reaches from it.
         more: what would narrow it; none where more tokens would not.
+        adds_repeats: the run is repeated until the time for repeats is used up.
     """
 
     name: ClassVar[FindingName] = "few tokens"
     kind: Literal["wide spread"] = "wide spread"
     within: float
     more: MoreTokens | None
+    adds_repeats: bool = False
     workstation: Workstation | None
 
 

@@ -252,4 +252,5 @@ def _doubts_about_spread(
     wanted = tokens_to_know(samples, MEDIAN_WITHIN / 2)
     helps = wanted <= _MORE_TOKENS_HELP * len(samples)
     more = more_tokens(job, output, wanted) if helps else None
-    return [WideSpread(within=off, more=more, workstation=workstation)]
+    adds_repeats = job.place is not None and job.place.precision is not None
+    return [WideSpread(within=off, more=more, adds_repeats=adds_repeats, workstation=workstation)]

@@ -66,7 +66,14 @@ def _about_the_output(job: Job, output: Output, ended: Exit, around: Around) -> 
     if output.text is not None:
         of_words = plan is not None and plan.prompt_tokens is not None
         faults = doubts_about_text(output.text, of_words=of_words)
-        found += [DegenerateText(fault=fault) for fault in faults]
+        found += [
+            DegenerateText(
+                fault=fault,
+                has_prompt=plan is not None,
+                ignores_end=plan is not None and not plan.stop_at_end,
+            )
+            for fault in faults
+        ]
     if output.missing:
         found.append(OutputMissing(missing=output.missing))
     if not _measures_tokens(output):

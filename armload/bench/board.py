@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from typing import Protocol
 
 from armload.analysis.run import Run
@@ -155,9 +154,10 @@ def connected_board(
         binaries: that were built elsewhere; none to build them.
     """
     settings = [settings_of(cell.plan) for cell in cells]
-    builds = binaries is None
-    programs = programs_of(cells) if builds else ()
-    # What was built elsewhere has no server for members of a group.
-    with session(request, programs, progress, settings=settings, takes_groups=builds) as where:
-        there = where if binaries is None else replace(where, binaries=binaries)
-        yield ConnectedBoard(there, cells, progress, reference)
+    with session(
+        *(request, programs_of(cells), progress),
+        settings=settings,
+        takes_groups=True,
+        binaries=binaries,
+    ) as where:
+        yield ConnectedBoard(where, cells, progress, reference)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 
 from armload.analysis.shares import MemberGives, layer_sizes, spread
 from armload.analysis.wording.predictions import (
@@ -20,13 +21,14 @@ from armload.boards.hardware import ChosenHardware, all_hardware, load_hardware
 from armload.conversion.quantising import quantised_for
 from armload.core.errors import BoardError, ConnectError, UsageError
 from armload.core.progress import Progress
+from armload.core.shell import join
 from armload.core.values import Value
 from armload.deploy.retry import Retry, patiently
 from armload.engines.completion import PROGRAM, memory_need, settings_of
 from armload.engines.llama_cpp import check_architecture
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
-from armload.models.find import LIKE, header_of
+from armload.models.find import header_of, is_runnable
 from armload.models.gguf import read_outline
 from armload.models.model import Model, check_generates
 from armload.models.outline import listed_models
@@ -48,7 +50,32 @@ PATIENCE_S = 5.0
 EVERY = "all"
 """In place of names of hardware: the whole catalogue."""
 
-_Outlined = tuple[str, Model, WholeHeader | None]
+
+class _Outlined(NamedTuple):
+    """A model by its header.
+
+    Attributes:
+        reference: what it is called.
+        model: its facts.
+        header: the whole of it; none for models that are only listed.
+        file_type: that it would be quantised to first; empty for the model as it is.
+    """
+
+    reference: str
+    model: Model
+    header: WholeHeader | None
+    file_type: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.reference} {self.file_type}".rstrip()
+
+    def command(self, board: str, found: Prediction) -> str:
+        """Return what runs it; empty where it cannot run, or armload knows no file of it."""
+        if found.verdict == "cannot run" or not is_runnable(self.reference):
+            return ""
+        kind = ("--type", self.file_type) if self.file_type else ()
+        return join(("armload", "bench", "--board", board, "--model", self.reference, *kind))
 
 
 class Fit(Value):
@@ -166,14 +193,15 @@ def fit_group(
         leased_boards(where, progress),
     ):
         members = given(where, progress)
-        models = tuple(_on_group(where, name, model, plan, members) for name, model, _ in outlined)
+        models = tuple(_on_group(where, each, plan, members) for each in outlined)
     name = where.board.name
     return Fit(board=name, models=models, recommendation=recommendation(name, models))
 
 
 def _on_group(
-    where: Session, name: str, model: Model, plan: Plan, members: Sequence[MemberGives]
+    where: Session, outlined: _Outlined, plan: Plan, members: Sequence[MemberGives]
 ) -> FittedModel:
+    name, model = outlined.name, outlined.model
     check_architecture(where.binaries[PROGRAM], model)
     board, sizes = where.board.name, layer_sizes(model.path)
     try:
@@ -183,8 +211,11 @@ def _on_group(
         sentence = f"{name} cannot run on {board}: {error.message} {error.remedy}"
         return fitted(name, board, model, prediction).model_copy(update={"sentence": sentence})
     parts = ", ".join(f"{share.board} {share.layers}" for share in found.shares)
-    one = fitted(name, board, model, predict_group(where, found, model, plan, members))
-    return one.model_copy(update={"sentence": f"{one.sentence} Layers: {parts}."})
+    prediction = predict_group(where, found, model, plan, members)
+    one = fitted(name, board, model, prediction)
+    said = f"{one.sentence} Layers: {parts}."
+    command = outlined.command(board, prediction)
+    return one.model_copy(update={"sentence": said, "command": command})
 
 
 def fit_hardware(
@@ -256,8 +287,11 @@ def _chosen(names: Sequence[str]) -> list[ChosenHardware]:
 def _fit_one(
     chosen: ChosenHardware, outlined: Sequence[_Outlined], plan: Plan, *, is_listing: bool
 ) -> Fit:
-    models = _predicted(
-        chosen.name, outlined, lambda model, _: predict_from_facts(chosen.specs, model, plan)
+    models = tuple(
+        fitted(
+            each.name, chosen.name, each.model, predict_from_facts(chosen.specs, each.model, plan)
+        )
+        for each in outlined
     )
     if is_listing:
         models = tuple(sorted(models, key=_slowest_last))
@@ -271,7 +305,7 @@ def _all_outlined(
         return [
             each for name in model_names for each in _outlined(request, name, file_types, progress)
         ]
-    return [(f"{LIKE}{name}", model, None) for name, model, _ in listed_models(tuple(file_types))]
+    return [_Outlined(name, model, None) for name, model, _ in listed_models(tuple(file_types))]
 
 
 def _outlined(
@@ -281,13 +315,13 @@ def _outlined(
     model, header = read_outline(path)
     check_generates(model)
     if not file_types:
-        yield name, model, whole_header(path)
+        yield _Outlined(name, model, whole_header(path))
     for each in file_types:
         if later := foreseen(model, header, each):
-            yield f"{name} {each}", later[0], whole_header(path, later[1])
+            yield _Outlined(name, later[0], whole_header(path, later[1]), each)
         else:
             (made,) = quantised_for(request, [name], [each], progress)
-            yield f"{name} {each}", read_outline(Path(made))[0], whole_header(Path(made))
+            yield _Outlined(name, read_outline(Path(made))[0], whole_header(Path(made)), each)
 
 
 def _predicted_there(
@@ -314,6 +348,10 @@ def _predicted(
     outlined: Sequence[_Outlined],
     predict: Callable[[Model, WholeHeader | None], Prediction],
 ) -> tuple[FittedModel, ...]:
-    return tuple(
-        fitted(name, board_name, model, predict(model, header)) for name, model, header in outlined
-    )
+    found = []
+    for each in outlined:
+        prediction = predict(each.model, each.header)
+        one = fitted(each.name, board_name, each.model, prediction)
+        command = each.command(board_name, prediction)
+        found.append(one.model_copy(update={"command": command}))
+    return tuple(found)

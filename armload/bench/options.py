@@ -48,7 +48,8 @@ def _as_tuple(value: object) -> tuple[object, ...]:
 
 MODEL = (
     "a GGUF file, hf:ORG/REPO[:TYPE] or hf:ORG/REPO/FILE.gguf (ms: for ModelScope), "
-    "like:SHAPE:TYPE, word-problems:TYPE, smollm2, random (weights), or demo (smollm2)"
+    "NAME:TYPE as fit lists it, like:NAME:TYPE (random weights), word-problems:TYPE, smollm2, "
+    "random (weights), or demo (smollm2)"
 )
 
 FileType = Annotated[str, AfterValidator(file_type)]
@@ -88,7 +89,7 @@ class Options(_PlanOptions):
 
     Attributes:
         board: as ``boards_called`` takes them.
-        model: GGUF files, ``hf:ORG/REPO[:TYPE]``, ``like:SHAPE:TYPE``, ``word-problems:TYPE``,
+        model: GGUF files, ``hf:ORG/REPO[:TYPE]``, ``like:NAME:TYPE``, ``word-problems:TYPE``,
             ``smollm2``, ``random`` or ``demo``.
         type: file types that the models are quantised to first, such as ``Q4_K_M``.
         engine_args: further arguments for the engine, quoted as one text.

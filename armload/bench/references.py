@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from armload.analysis.benchmark_file import read_benchmark_file
@@ -11,6 +12,7 @@ from armload.bench.sweep import find_sweep
 from armload.boards.naming import boards_called, is_name
 from armload.core.errors import UsageError
 from armload.core.files import is_there
+from armload.core.progress import Progress, Silent
 from armload.engines.measurement import Measurement
 from armload.runs import store
 from armload.runs.selection import RunSelection
@@ -31,7 +33,9 @@ def single_words(words: str) -> list[str]:
     return [reference.strip() for reference in references]
 
 
-def folders_of(words: str, selection: RunSelection | None = None) -> list[Path]:
+def folders_of(
+    words: str, selection: RunSelection | None = None, progress: Progress | None = None
+) -> list[Path]:
     """Return the folders of the referenced runs, in the same order.
 
     Args:
@@ -40,18 +44,20 @@ def folders_of(words: str, selection: RunSelection | None = None) -> list[Path]:
             ``PATTERN:MODEL`` for the latest run of a model on each of several boards; or several
             of them with commas between.
         selection: leaves out others.
+        progress: is told which of several boards are left out, because they have no run.
 
     Raises:
         UsageError: there is no such run.
     """
-    every = [folder for reference in single_words(words) for folder in _folders_of(reference)]
+    told = progress or Silent()
+    every = [folder for reference in single_words(words) for folder in _folders_of(reference, told)]
     kept = [each for each in every if selection is None or selection.holds(each.name)]
     if not kept:
         raise UsageError(f"{words}: none of its runs match the filter.", "Widen the filter.")
     return kept
 
 
-def _folders_of(reference: str) -> list[Path]:
+def _folders_of(reference: str, progress: Progress) -> list[Path]:
     path = Path(reference)
     if path.name == store.RUN_FILE and path.is_file():
         return [path.parent]
@@ -59,7 +65,7 @@ def _folders_of(reference: str) -> list[Path]:
     if sweep is None:
         board, colon, model = reference.partition(":")
         if colon and not is_name(board):
-            return [store.find(f"{name}:{model}") for name in boards_called([board])]
+            return _on_boards(boards_called([board]), model, progress)
         return [store.find(reference)]
     folders = sweep.run_folders()
     if not folders:
@@ -70,26 +76,47 @@ def _folders_of(reference: str) -> list[Path]:
     return folders
 
 
-def read_side(words: str, selection: RunSelection | None = None) -> list[Measurement]:
+def _on_boards(boards: Sequence[str], model: str, progress: Progress) -> list[Path]:
+    found, missing = [], dict[str, UsageError]()
+    for name in boards:
+        try:
+            found.append(store.find(f"{name}:{model}"))
+        except UsageError as error:
+            missing[name] = error
+    if missing and not found:
+        raise next(iter(missing.values()))
+    if missing:
+        progress.say(f"Left out, without a run of {model}: {', '.join(missing)}.")
+    return found
+
+
+def read_side(
+    words: str, selection: RunSelection | None = None, progress: Progress | None = None
+) -> list[Measurement]:
     """Return the measurements of one side.
 
     Args:
         words: a run, as ``store.find`` takes it; a file that another engine's benchmark wrote;
             or several of them with commas between, which are repeats.
         selection: leaves out other runs.
+        progress: as for ``folders_of``.
 
     Raises:
         UsageError: there is no such run.
         DataError: a file is malformed, or of a newer format.
     """
     return [
-        figures for reference in single_words(words) for figures in _read_one(reference, selection)
+        figures
+        for reference in single_words(words)
+        for figures in _read_one(reference, selection, progress)
     ]
 
 
-def _read_one(reference: str, selection: RunSelection | None) -> list[Measurement]:
+def _read_one(
+    reference: str, selection: RunSelection | None, progress: Progress | None
+) -> list[Measurement]:
     path = Path(reference)
     if path.is_file() and path.name != store.RUN_FILE:
         return read_benchmark_file(path)
-    runs = [store.load(folder) for folder in folders_of(reference, selection)]
+    runs = [store.load(folder) for folder in folders_of(reference, selection, progress)]
     return [measurement_of(run) for run in judged_together(runs)]

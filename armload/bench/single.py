@@ -38,7 +38,7 @@ def bench(
 
     Args:
         request: where, and with which source.
-        model_name: a GGUF file, ``hf:ORG/REPO/FILE.gguf``, ``like:SHAPE:TYPE``,
+        model_name: a GGUF file, ``hf:ORG/REPO/FILE.gguf``, ``like:NAME:TYPE``,
             ``word-problems:TYPE``, ``smollm2``, ``random`` or ``demo``.
         reference: a run with the expected output.
         reach: how the board is reached.

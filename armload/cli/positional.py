@@ -15,9 +15,12 @@ from __future__ import annotations
 import sys
 from typing import cast
 
+from invoke.exceptions import ParseError
 from invoke.parser.argument import Argument
 from invoke.parser.context import to_flag
 from invoke.parser.parser import ParseMachine, Parser, ParseResult, is_flag
+
+from armload.cli.parse_errors import shown
 
 _handled_by_invoke = ParseMachine.handle
 _parsed_by_invoke = Parser.parse_argv
@@ -32,7 +35,11 @@ def _parse_argv(parser: Parser, argv: list[str]) -> ParseResult:
     if "--" in sys.argv and not any(word.startswith(_BEHIND_DASHES) for word in argv):
         # Invoke's own program has parsed once, and lost the words, before it loads the verbs.
         _, behind = _split(sys.argv)
-    return _parsed_by_invoke(parser, [*before, *(_BEHIND_DASHES + word for word in behind)])
+    words = [*before, *(_BEHIND_DASHES + word for word in behind)]
+    try:
+        return _parsed_by_invoke(parser, words)
+    except ParseError as error:
+        raise shown(error, argv, parser.contexts) from error
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:

@@ -95,11 +95,13 @@ def repeat_and_present(
     if not as_json:
         terminal.show(together(runs, stop))
         if len(runs) > 1:
-            terminal.show(whole(f"all      armload report {journal.sweep.id}"))
+            terminal.show(whole(f"all      {terminal.program()} report {journal.sweep.id}"))
 
 
 def demonstrate(request: Request, model_name: str, plan: Plan, wanted: Precision) -> None:
-    """Repeat a run until its median is known, with the text of the first as it comes.
+    """Repeat a run until its median is known, with the text of the first.
+
+    On a terminal that can redraw a line it is shown as it comes.
 
     Raises:
         RunError: the last did not end well; what it left is kept and shown all the same.
@@ -111,20 +113,26 @@ def demonstrate(request: Request, model_name: str, plan: Plan, wanted: Precision
 
     progress = terminal.progress()
     load_charting_meanwhile()
-    spoken = SpokenText(progress.say, plan.prompt)
+    spoken, streams = SpokenText(progress.say, plan.prompt), terminal.redraws()
 
     def report(runs: Sequence[Run]) -> None:
+        if len(runs) == 1 and not streams:  # between lines of progress it could not be read
+            progress.say("The model writes:\n")
         spoken.end(runs[-1].text)
+        if len(runs) == 1 and not streams:
+            progress.say("")
         progress.say(progress_line(runs))
 
     _, runs, stop = bench_until_known(
-        *(request, model_name, plan, wanted, progress), report=report, heard=spoken
+        *(request, model_name, plan, wanted, progress),
+        report=report,
+        heard=spoken if streams else None,
     )
     last = runs[-1]
     run = middle(runs) if last.exit.status == 0 else last
     folder = runs_folder() / run.id
     page, _ = write_report(run, folder)
-    terminal.show(demo_view(runs, run, page, stop))
+    terminal.show(demo_view(runs, run, page, stop, program=terminal.program()))
     fail_unless_done(run, folder)
 
 
@@ -254,5 +262,7 @@ def show_sweep(journal: SweepFolder, *, as_json: bool) -> list[CellResult]:
     for note in notes(results):
         terminal.show(Prose(note, style="dim"))
     terminal.show(whole(f"sweep    {journal.folder}"))
-    terminal.show(whole(f"page     armload report {journal.sweep.id}"))
+    program = terminal.program()
+    terminal.show(whole(f"page     {program} report {journal.sweep.id}"))
+    terminal.show(whole(f"compare  {program} compare OTHER_SWEEP {journal.sweep.id}"))
     return results

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from inspect import getdoc
 
 from invoke.collection import Collection
 from invoke.config import Config
-from invoke.exceptions import ParseError
 from invoke.program import Program
 
 from armload import __version__
 from armload.cli.configuration import VERBS
 from armload.cli.help import columns, grouped, prose, shown
 from armload.cli.main import interruptible
-from armload.cli.streams import discard_output, promise_document
+from armload.cli.streams import discard_output
 from armload.cli.verb import add_verb, disk_error, failed
 from armload.cli.verbs import (
     bench,
@@ -40,9 +38,7 @@ from armload.cli.verbs import (
     watch,
     worker,
 )
-from armload.core.errors import UsageError
 from armload.core.options import declared_options
-from armload.core.validation_messages import did_you_mean
 
 namespace = Collection("armload")
 for verb in (
@@ -79,7 +75,6 @@ for name in namespace.task_names:
     VERBS[name] = namespace[name].options
 
 _HELP = ("-h, --help", "show this page")
-_JSON = {"--json", "-j"}
 ABOUT = """
 Run language models on ARM boards: build llama.cpp, deploy it, time every token, and see what limits
 the speed. Try 'armload demo' first: it needs no board.
@@ -98,17 +93,6 @@ class _Armload(Program):
         super().parse_core(argv)
         # Invoke forbids byte code, so that a verb would compile its modules at every start.
         sys.dont_write_bytecode = chosen
-
-    def parse_tasks(self) -> None:
-        try:
-            super().parse_tasks()
-        except ParseError as error:
-            verb = f"{error.context.name} " if error.context and error.context.name else ""
-            promise_document(wanted=bool(_JSON.intersection(self.argv)))
-            mistake = UsageError(
-                _in_our_words(str(error), verb), f"{_meant(error)}See: armload {verb}--help"
-            )
-            raise failed(mistake) from error
 
     def create_config(self) -> None:
         # Invoke's own settings have no say here, and ~/.invoke.yaml may be somebody else's.
@@ -158,42 +142,6 @@ class _Armload(Program):
             (name, (task.__doc__ or "").split("\n")[0])
             for name, task in ((name, namespace[name]) for name in namespace.task_names)
         ]
-
-
-def _in_our_words(complaint: str, verb: str) -> str:
-    """Reword a complaint of the parser's library."""
-    lacking = re.match(r"Flag <Argument: ([\w-]+).*> needed value and was not given one", complaint)
-    if lacking:
-        return f"--{lacking[1].replace('_', '-')} needs a value."
-    unknown = re.match(r"No idea what '(-.*)' is!", complaint)
-    if unknown:
-        return f"There is no option {unknown[1]!r}."
-    word = re.match(r"No idea what (.*) is!", complaint)
-    if word:
-        return f"Unexpected argument {word[1]}." if verb else f"There is no verb {word[1]}."
-    return complaint
-
-
-def _meant(error: ParseError) -> str:
-    quoted = re.search(r"'(.+?)'", str(error))
-    if quoted is None:
-        return ""
-    # An option of a verb is looked for among that verb's; a word among the verbs.
-    is_option = quoted[1].startswith("-")
-    names = (error.context.flags if error.context else ()) if is_option else namespace.task_names
-    if quoted[1] == "--prompts" and error.context and error.context.name == "eval":
-        return (
-            "To choose among a task's prompts, use --prompt NAMES; for --task logits, give a file "
-            "of prompts with --data FILE. "
-        )
-    if meant := did_you_mean(quoted[1], names):
-        return meant
-    for word in sys.argv:
-        switch, equals, value = word.partition("=")
-        if switch.startswith("--") and equals and value == quoted[1]:
-            return f"{switch} takes no value. "
-    takes_more = error.context is not None and "--engine-args" in error.context.flags
-    return 'Options of llama.cpp itself go into --engine-args "...". ' if takes_more else ""
 
 
 def run() -> None:

@@ -126,8 +126,8 @@ class Verb(Task[Any]):
         if defaults:
             before = {field for field, word in given.items() if word}
             before |= _planned(given.get("plan") or defaults.get("plan"))
-            if _PROMPTS & before:
-                before |= _PROMPTS
+            for one, other in _RIVALS:
+                before |= other if one & before else set()
             defaults = {field: each for field, each in defaults.items() if field not in before}
         given |= {field: each.word for field, each in defaults.items()}
         missing = [
@@ -148,8 +148,13 @@ def verb(options: type[Options], name: str = "") -> Callable[[Callable[[Options]
     return lambda body: Verb(body, options, name)
 
 
-_PROMPTS = {"prompt", "prompt_tokens"}
-"""Fields of which one takes the place of the other."""
+_RIVALS = (
+    ({"prompt"}, {"prompt_tokens"}),
+    ({"prompt_tokens"}, {"prompt"}),
+    ({"precision", "precision_time"}, {"repeats", "warmups"}),
+    ({"repeats", "warmups"}, {"precision", "precision_time"}),
+)
+"""Fields, each with those whose defaults give way where one of them is typed."""
 
 
 def _planned(plan: str | Default | None) -> set[str]:

@@ -162,6 +162,8 @@ def data_file(kind: str, name: str) -> Path:
     names = data_names(kind)
     is_a_name = name not in {"", ".", ".."} and not set(name) & set("/,\\\0")
     new = f" To add it, create {kind}/{name}.yaml." if is_a_name else ""
+    if new and kind == "boards":
+        new = f" To add it: armload board.add {name} --host ADDRESS, or create {kind}/{name}.yaml."
     raise UsageError(
         f"There is no {_ONE_OF.get(kind, 'file')} named {name!r}.",
         f"{did_you_mean(name.lower(), names)}Available: {nearest_first(name, names)}.{new}",

@@ -17,7 +17,11 @@ from armload.core.values import Value
 from armload.deploy.deployment import own_program
 from armload.deploy.layout import Layout
 
-_NO_MODEL = "#no model"
+_NOTHING_TO_READ = "#nothing to read"
+_OWN_BYTES = 64 << 20
+"""Size of the file that is written to be read, where no model lies on the board."""
+
+_SPARE_TIMES = 4  # as much must be free as that file takes
 
 
 class Missing(Value):
@@ -63,7 +67,8 @@ def measure(
 
     Args:
         found: what it reported, with what was measured before.
-        file: what the storage is measured on; none for any model that lies there.
+        file: what the storage is measured on; none for any model that lies there, or for a file
+            that is written for that and removed again.
 
     Raises:
         ConnectError: the board does not answer.
@@ -83,7 +88,8 @@ def measure(
             "free_bytes": found.conditions.memory_available_bytes,
             "storage": storage,
             "file": file,
-            "no_model": _NO_MODEL,
+            "own_bytes": _own_bytes(found),
+            "nothing_to_read": _NOTHING_TO_READ,
         }
         with progress.step(f"Measuring memory and storage of {board.name}"):
             done = host.run(render("board/rates.sh.j2", values))
@@ -105,10 +111,16 @@ def measure(
             "rates may be too low, and will be measured again next time."
         )
     missing = Missing.of(rates, reason(done.stderr))
-    if missing.storage and _NO_MODEL in lines:
+    if missing.storage and _NOTHING_TO_READ in lines:
         why = (
-            "there is no model on the board to read; copy one with armload deploy --board "
-            f"{board.name}"
+            f"there is no model on the board to read, and {_OWN_BYTES >> 20} MiB could not be "
+            f"written; free space with armload board.clean --board {board.name}"
         )
         missing = missing.model_copy(update={"storage": why})
     return rates, missing
+
+
+def _own_bytes(found: Probe) -> int:
+    free_bytes = found.conditions.workdir_free_bytes
+    is_spare = free_bytes is None or free_bytes >= _SPARE_TIMES * _OWN_BYTES
+    return _OWN_BYTES if is_spare else 0

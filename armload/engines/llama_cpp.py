@@ -145,11 +145,14 @@ def moves_threads(plan: EngineSettings) -> bool:
 
 
 def whole_plan(plan: Plan, model: Model) -> Plan:
-    """Return a plan with the prompt that a length in tokens stands for.
+    """Return a plan with its prompt: of a length in tokens, or else the model's own.
 
     Raises:
         UsageError: the plan does not suit the model, or the prompt is too long for a command line.
     """
+    if model.prompt and not {"prompt", "prompt_tokens"} & plan.model_fields_set:
+        # Such a model writes nonsense after its answer.
+        plan = plan.model_copy(update={"prompt": model.prompt, "stop_at_end": True})
     context_tokens(plan, model)
     if plan.prompt_tokens is not None:
         plan = plan.model_copy(update={"prompt": prompt_of(model.path, plan.prompt_tokens)})

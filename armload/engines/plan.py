@@ -52,6 +52,9 @@ def cpu_words(numbers: Iterable[int]) -> str:
 
 
 SEED_PROMPT = "I believe the meaning of life is"
+USUAL_PROMPT = f"{SEED_PROMPT!r}; for word-problems, a problem"
+"""The same in a help text."""
+
 SEED_N_PREDICT = 128
 DEFAULT_TIME_LIMIT_S = 6 * 3600
 DEFAULT_WAIT_S = 3600
@@ -281,7 +284,7 @@ class Plan(Computation):
 
     prompt: Annotated[
         PromptText,
-        Option("text to continue", "PROMPT", repr(SEED_PROMPT), "repeat", heading="Plan"),
+        Option("text to continue", "PROMPT", USUAL_PROMPT, "repeat", heading="Plan"),
     ] = SEED_PROMPT
     prompt_tokens: Annotated[
         PromptTokens | None,

@@ -111,6 +111,7 @@ PredictionNoteKind = Literal[
     "lower bound",
     "read by row",
     "group",
+    "emulated",
 ]
 
 

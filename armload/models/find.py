@@ -16,15 +16,23 @@ from armload.core.cache import (
     left_over,
 )
 from armload.core.errors import ConnectError, TransferError, UsageError
-from armload.core.files import require_file, require_utf_8, write_whole
+from armload.core.files import is_there, require_file, require_utf_8, write_whole
 from armload.core.progress import Progress
 from armload.core.validation_messages import did_you_mean
 from armload.core.workspace import cache_folder, data_names
 from armload.models import hub
 from armload.models.gguf import read_model, read_outline
+from armload.models.hub_cache import kept_models
 from armload.models.model import Model, check_generates
-from armload.models.outline import OUTLINES, is_outlined, load_outline, outlined
+from armload.models.outline import (
+    LISTED_TYPES,
+    OUTLINES,
+    is_outlined,
+    load_outline,
+    outlined,
+)
 from armload.models.packaged import SMOLLM2, SMOLLM2_MODEL
+from armload.models.published import published_as, published_types
 from armload.models.quant_mix import check_file_type
 from armload.models.shape import SHAPES, Shape, load_shape
 from armload.models.synth import (
@@ -84,8 +92,9 @@ def resolve(reference: str, progress: Progress) -> Path:
     """Return the file of a model.
 
     It is named by a path, ``hf:ORG/REPO`` or ``ms:ORG/REPO`` (with ``:TYPE`` or ``/FILE.gguf``),
-    ``like:SHAPE:TYPE``, ``word-problems:TYPE``, ``smollm2``, ``random`` or ``demo``, which is
-    ``smollm2``, or ``word-problems:Q8_0`` where that cannot be downloaded.
+    ``NAME:TYPE`` as ``fit`` lists it, ``like:NAME:TYPE`` (random weights), ``word-problems:TYPE``,
+    ``smollm2``, ``random`` or ``demo``, which is ``smollm2``, or ``word-problems:Q8_0`` where that
+    cannot be downloaded.
 
     A model of random weights is made, and a model of the hub or of the package index downloaded,
     when it is not there yet. A file that is itself called ``demo`` is ``./demo``.
@@ -111,15 +120,71 @@ def resolve(reference: str, progress: Progress) -> Path:
     if reference.startswith(WORD_PROBLEMS):
         return word_problems_model(reference)
     path = Path(reference).expanduser()
-    require_file(
-        path,
-        "model",
-        f"Give a GGUF file, hf:ORG/REPO[:TYPE] or hf:ORG/REPO/FILE.gguf (ms: for ModelScope), "
-        f"like:SHAPE:TYPE (random weights), "
-        f"{WORD_PROBLEMS}TYPE, {SMOLLM2}, {RANDOM}, or {DEMO}.",
-    )
+    if is_listed(reference):
+        return hub.fetch(on_hub(reference), progress)
+    if not path.is_file():
+        require_file(path, "model", _instead_of(path, reference))
     require_utf_8(path)
     return path
+
+
+def is_listed(reference: str) -> bool:
+    """Say whether a model is called as ``fit`` lists it, ``NAME:TYPE``, and is no file."""
+    name, colon, _ = reference.partition(":")
+    is_known = bool(colon) and name in _known_names()
+    return is_known and not is_there(Path(reference))
+
+
+def is_published(reference: str) -> bool:
+    """Say whether armload knows a file of a model that is called as ``fit`` lists it."""
+    name, _, file_type = reference.partition(":")
+    return is_listed(reference) and bool(published_as(name, file_type))
+
+
+def is_runnable(reference: str) -> bool:
+    """Say whether a model whose header can be had has weights that can be had, too."""
+    if reference.startswith(LIKE):
+        return not is_outlined(_split(reference)[0])
+    return not is_listed(reference) or is_published(reference)
+
+
+def on_hub(reference: str) -> str:
+    """Return what a model that is called as ``fit`` lists it is called on a hub.
+
+    Raises:
+        UsageError: armload knows no file of it.
+    """
+    name, file_type = _split(reference)
+    if there := published_as(name, file_type):
+        return there
+    random = "" if is_outlined(name) else f" Random weights of its size: {LIKE}{reference}."
+    types = ", ".join(published_types(name))
+    raise UsageError(
+        f"{reference}: armload knows the sizes of this model, and no file of it.",
+        (f"Types that it knows a file of: {types}. " if types else "")
+        + f"Look for {name} GGUF on the hub, and give it as hf:ORG/REPO:{file_type}.{random}",
+    )
+
+
+def _known_names() -> list[str]:
+    return [*data_names(OUTLINES), *data_names(SHAPES)]
+
+
+def _instead_of(path: Path, reference: str) -> str:
+    """Say where a model was looked for, which ones are called alike, and what can be given."""
+    beside = [str(each) for each in path.parent.glob("*.gguf")] if is_there(path.parent) else []
+    listed = [f"{name}:{LISTED_TYPES[0]}" for name in _known_names()]
+    named = [SMOLLM2, RANDOM, DEMO, *(WORD_PROBLEMS + each for each in QUANTISATIONS)]
+    there = {each.rpartition("/")[2]: each for each in kept_models()}
+    candidates = {each: each for each in (*beside, *listed, *named)} | there
+    near = did_you_mean(reference, candidates)
+    for short, whole in there.items():
+        near = near.replace(repr(short), repr(whole))
+    return (
+        f"{near}Looked in {path.parent.absolute()}. Give a GGUF file, hf:ORG/REPO[:TYPE] or "
+        f"hf:ORG/REPO/FILE.gguf (ms: for ModelScope), a name that armload fit lists, "
+        f"{LIKE}NAME:TYPE (random weights), {WORD_PROBLEMS}TYPE, {SMOLLM2}, {RANDOM}, or {DEMO}."
+    )
 
 
 def demo_model(progress: Progress) -> Path:
@@ -155,7 +220,7 @@ def random_model(progress: Progress) -> Path:
 
 
 def model_like(reference: str, progress: Progress) -> Path:
-    """Return the model that ``like:SHAPE:TYPE`` names; make it when it is missing.
+    """Return the model that ``like:NAME:TYPE`` names; make it when it is missing.
 
     Raises:
         UsageError: the name is malformed, or there is no such shape or file type.
@@ -175,7 +240,7 @@ def header_of(reference: str, progress: Progress) -> Path:
     """
     if hub.is_reference(reference):
         return hub.fetch_header(reference, progress)
-    if not reference.startswith(LIKE):
+    if not reference.startswith(LIKE) and not is_listed(reference):
         return resolve(reference, progress)
     name, file_type = _split(reference)
     if is_outlined(name):
@@ -203,7 +268,7 @@ def _outline(name: str, file_type: str, progress: Progress) -> Path:
 
 def _split(reference: str) -> tuple[str, str]:
     name, separator, file_type = reference.removeprefix(LIKE).partition(":")
-    known = [*data_names(OUTLINES), *data_names(SHAPES)]
+    known = _known_names()
     if name not in known:
         raise UsageError(
             f"There is no shape named {name!r}.",

@@ -104,5 +104,6 @@ def outline_of(path: Path, header: Header) -> Model:
         expert_bytes_per_token=metadata.expert_bytes_per_token,
         prediction_layers=metadata.prediction_layers,
         purpose=metadata.purpose,
+        prompt=metadata.prompt,
         sha256="",
     )

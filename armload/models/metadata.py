@@ -50,6 +50,15 @@ _DRAFTS = frozenset({"dflash", "eagle3"})
 _RANKING = 4
 """Of ``llama_pooling_type`` in ``llama.h``; 1 to 3 make embeddings."""
 
+_PROMPTS = {
+    "armload word problems": (
+        "Question: Leo has 14 marbles. He collects until there are 2 times as many. He splits them "
+        "into 2 equal piles and keeps one pile. He gives 7 marbles to Sam. A year later Leo has 3 "
+        "times as many. How many marbles does Leo have now?\nAnswer:"
+    ),
+}
+"""By ``general.name``, for models that write nonsense after other texts."""
+
 _IGNORES_ONE_EXPERT = ("hunyuan-dense", "hunyuan_vl")
 
 
@@ -229,6 +238,12 @@ class Metadata:
         """Return a text; empty when there is none under that key."""
         value = self._metadata.get(key)
         return value if isinstance(value, str) else ""
+
+    @property
+    def prompt(self) -> str:
+        """A text in the format that the model was trained on; empty where none is known."""
+        name = self._metadata.get("general.name")
+        return _PROMPTS.get(name, "") if isinstance(name, str) else ""
 
     @property
     def purpose(self) -> str:

@@ -61,6 +61,7 @@ class Model(Value):
         expert_bytes: of all of them.
         expert_bytes_per_token: of ``bytes_per_token``, what is of experts.
         purpose: what it does instead of generating text; empty where it generates.
+        prompt: what it is to answer where nobody says; empty for the usual text.
     """
 
     path: Path
@@ -81,6 +82,7 @@ class Model(Value):
     expert_bytes: int = 0
     expert_bytes_per_token: int = 0
     purpose: str = ""
+    prompt: str = ""
     prediction_layers: int = 0
     parts: tuple[ModelPart, ...] = ()
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from armload.analysis.compare import Comparison, Measured, Side
 from armload.analysis.comparison_findings import Remark
+from armload.analysis.statistics import Ratio
 from armload.analysis.wording.comparisons import not_comparable
 from armload.core.values import percentage
 from armload.report import formatting as words
@@ -17,6 +18,7 @@ from armload.report.layout import Column, Details, Prose, Table
 TIMES_FROM = 2.0
 """From this ratio on it is shown as a factor, below as a percentage."""
 
+_NAMED_AT_MOST = 3
 NOT_COMPARABLE = "not comparable"
 STYLES = {"faster": "green", "slower": "red", "no difference": "bold", NOT_COMPARABLE: "yellow"}
 
@@ -36,7 +38,18 @@ def span(low: float, high: float, *, much: str = "long", more: str = "longer") -
     """Say between which two ratios B takes, in one notation for both."""
     if high >= TIMES_FROM or low <= 1 / TIMES_FROM:
         return f"{low:.3g} to {high:.3g} times as {much}"
+    if (low >= 1) == (high >= 1):
+        small, large = sorted(percentage(abs(ratio - 1), digits=1) for ratio in (low, high))
+        return f"{small} to {large} {more if low >= 1 else 'less'}"
     return f"{change(low, much=much, more=more)} to {change(high, much=much, more=more)}"
+
+
+def takes(ratio: Ratio, *, much: str = "long", more: str = "longer") -> tuple[str, str]:
+    """Say how much longer B takes, and between which bounds, in one notation for both."""
+    between, times = span(ratio.low, ratio.high, much=much, more=more), f" times as {much}"
+    if between.endswith(times):
+        return f"{ratio.ratio:.3g}{times}", between.removesuffix(times)
+    return change(ratio.ratio, much=much, more=more), between
 
 
 def figures_table(heading: str = "") -> Table:
@@ -46,7 +59,7 @@ def figures_table(heading: str = "") -> Table:
         Column(heading="A"),
         Column(heading="B"),
         Column(heading="B takes"),
-        Column(heading="95% confidence", below="95% confidence: "),
+        Column(heading="95% CI", below="95% CI: "),
         Column(heading="finding"),
     )
 
@@ -79,7 +92,7 @@ def side_by_side(
     """
     details = Details([("A", a), ("B", b)])
     remarks = [Prose(f"note: {note.sentence}", style="dim") for note in notes]
-    remarks += [Prose(f"doubt: {doubt}", style="yellow") for doubt in doubts]
+    remarks += [Prose(f"doubt: {doubt}", style="yellow") for doubt in _once(doubts)]
     said = Prose(Text(sentence, style=STYLES[finding]) if isinstance(sentence, str) else sentence)
     figures = [Text(""), *(part for table in tables for part in (table, Text("")))]
     if len(figures) == 1:
@@ -89,28 +102,32 @@ def side_by_side(
     return Group(details, *remarks, *figures, said)
 
 
+def _once(doubts: Iterable[str]) -> Iterator[str]:
+    """Yield each doubt once, with the names of all whose doubt it is."""
+    named: dict[str, list[str]] = {}
+    for each in doubts:
+        name, _, said = each.partition(": ")
+        named.setdefault(said, []).append(name)
+    for said, names in named.items():
+        whose = ", ".join(names[:_NAMED_AT_MOST])
+        if len(names) > _NAMED_AT_MOST:
+            whose = f"{whose} and {len(names) - _NAMED_AT_MOST} more"
+        yield f"{whose}: {said}" if said else names[0]
+
+
 def sentence(compared: Comparison) -> str:
     """Say the finding plainly, with its figures."""
     if not compared.measured:
         return not_comparable(compared.differences)
     first = compared.measured[0]
     what = "to its first token" if first.measure == "first token" else f"per {_token(first)}"
-    figures = f"{words.seconds(first.b_s)} {what} against {words.seconds(first.a_s)}"
-    interval = span(first.ratio.low, first.ratio.high)
+    figures = f"{words.seconds(first.b_s)} {what} (median) against {words.seconds(first.a_s)}"
+    longer, interval = takes(first.ratio)
     if compared.finding == "not comparable":
-        return (
-            f"{not_comparable(compared.differences)} For reference: B takes {figures}, "
-            f"{change(first.ratio.ratio)}."
-        )
+        return f"{not_comparable(compared.differences)} For reference: B takes {figures}, {longer}."
     if compared.finding == "no difference":
-        return (
-            f"No significant difference: B takes {figures}; the 95% confidence interval is "
-            f"{interval}."
-        )
-    return (
-        f"B is {compared.finding}: {figures}, {change(first.ratio.ratio)} "
-        f"({interval}, 95% confidence).{_doubt(compared)}"
-    )
+        return f"No significant difference: B takes {figures}, {longer} (95% CI {interval})."
+    return f"B is {compared.finding}: {figures}, {longer} (95% CI {interval}).{_doubt(compared)}"
 
 
 def _doubt(compared: Comparison) -> str:
@@ -156,7 +173,7 @@ def boards_table(compared: Sequence[Comparison]) -> Table | None:
     boards = {side.work.board for each in compared for side in (each.a, each.b)}
     if len(compared) < 2 or len(boards) < 2:
         return None
-    table = figures_table("A / B")
+    table = figures_table("A / B, medians")
     for each in compared:
         if each.measured:
             first = each.measured[0]
@@ -164,8 +181,7 @@ def boards_table(compared: Sequence[Comparison]) -> Table | None:
                 f"{_short(each.a)} / {_short(each.b)}: {_label(first)}",
                 words.seconds(first.a_s),
                 words.seconds(first.b_s),
-                change(first.ratio.ratio),
-                span(first.ratio.low, first.ratio.high),
+                *takes(first.ratio),
                 finding_cell(first.finding, each.finding),
             )
     return table
@@ -196,14 +212,13 @@ def _side(side: Side) -> str:
 
 
 def _figures(compared: Comparison) -> Table:
-    table = figures_table()
+    table = figures_table("medians")
     for each in compared.measured:
         table.add(
             _label(each),
             words.seconds(each.a_s),
             words.seconds(each.b_s),
-            change(each.ratio.ratio),
-            span(each.ratio.low, each.ratio.high),
+            *takes(each.ratio),
             finding_cell(each.finding, compared.finding),
         )
     return table

@@ -54,26 +54,33 @@ class SpokenText:
         return lines
 
 
-def demo_view(runs: Sequence[Run], middle: Run, page: Path, stop: Stop) -> Group:
-    """Lay out the time per token that all runs say together, what limits it, and what to try."""
+def demo_view(
+    runs: Sequence[Run], middle: Run, page: Path, stop: Stop, *, program: str = "armload"
+) -> Group:
+    """Lay out the time per token that all runs say together, what limits it, and what to try.
+
+    Args:
+        program: what armload is called where these commands are typed.
+    """
     found = known(runs)
     interval = found.interval_s if found else None
     if found is None:
         speed = "No run could be measured: see the page for the reasons."
     else:
         between = (
-            f" (95% CI {words.seconds(interval.low)} to {words.seconds(interval.high)})"
+            f" (95% CI over {found.runs} runs: {words.seconds(interval.low)} to "
+            f"{words.seconds(interval.high)})"
             if interval
             else ""
         )
         speed = (
-            f"{words.model_name(middle)} takes {words.seconds(found.p50_s)} per token on "
+            f"{words.model_name(middle)} takes {words.seconds(found.p50_s)} per token (median) on "
             f"{middle.board.name}{between}: {1 / found.p50_s:.3g} tokens per second."
         )
     commands = {
-        "armload show latest": "every figure of the last run",
-        f"armload fit --board {middle.board.name}": "which models this board can run, and how fast",
-        "armload init": "add a board of your own and run a model on it",
+        f"{program} show latest": "every figure of the last run",
+        f"{program} fit --board {middle.board.name}": "which models it can run, and how fast",
+        f"{program} init": "add a board of your own and run a model on it",
     }
     width = max(map(len, commands))
     after = Details(

@@ -7,13 +7,17 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from armload.analysis.wording.predictions import FittedModel, memory_source, per_token
+from armload.analysis.wording.predictions import (
+    FittedModel,
+    memory_source,
+    per_token,
+    recommended,
+)
 from armload.bench.fitting import BoardsFit, Fit
 from armload.core.values import format_bytes
 from armload.engines.prediction import Expected, Prediction
-from armload.models.find import LIKE
 from armload.report.formatting import UNKNOWN, all_weights
-from armload.report.layout import Column, Prose, Table
+from armload.report.layout import Column, Details, Prose, Table, whole
 
 _STYLES = {
     "fits": "green",
@@ -24,21 +28,61 @@ _STYLES = {
 }
 
 
-def fit_view(fit: Fit) -> Group:
-    """Lay out what was found: verdicts and times, memory, a sentence for each model, the choice."""
+def fit_view(fit: Fit, *, program: str = "armload") -> Group:
+    """Lay out what was found: verdicts and times, memory, a sentence for each model, the choice.
+
+    Args:
+        program: what armload is called where a command is typed.
+    """
     lines: list[RenderableType] = [_times(fit), Text(""), _memory(fit)]
     lines += [Text(""), Prose(memory_source(fit.models))]
     for each in fit.models:
         lines += [Text(""), Prose(each.sentence)]
     timed = [each.prediction for each in fit.models if each.prediction.token_s]
-    return _with_notes(lines, timed, fit.recommendation)
+    how = _how_to_run(fit.models, program)
+    return Group(_with_notes(lines, timed, fit.recommendation), *how)
 
 
-def listing_view(fit: Fit) -> Group:
-    """Lay out many models in one table: size, verdict, memory and times, then the choice."""
+def listing_view(fit: Fit, *, program: str = "armload") -> Group:
+    """Lay out many models in one table: size, verdict, memory and times, then the choice.
+
+    Args:
+        program: what armload is called where a command is typed.
+    """
     predictions = [each.prediction for each in fit.models]
     table = models_table(fit.models)
-    return _with_notes([table, Text(""), Prose(_MEMORY)], predictions, fit.recommendation)
+    lines: list[RenderableType] = [table, Text(""), Prose(_MEMORY)]
+    return Group(
+        _with_notes(lines, predictions, fit.recommendation),
+        *_how_to_run(fit.models, program),
+        *_where_files_are(fit.models),
+    )
+
+
+def _where_files_are(models: Sequence[FittedModel]) -> list[RenderableType]:
+    known = dict.fromkeys(each.model.partition(":")[0] for each in models if each.command)
+    if not known:
+        return []
+    return [
+        Text(""),
+        Prose(
+            f"armload can download {', '.join(known)}. For another model, give its file or "
+            "hf:ORG/REPO:TYPE."
+        ),
+    ]
+
+
+def _how_to_run(models: Sequence[FittedModel], program: str) -> list[RenderableType]:
+    """Give the command that runs the recommended model, or else the nearest that has one."""
+    chosen = recommended(models)
+    runnable = [each for each in models if each.command]
+    if chosen is None or not runnable:
+        return []
+    if not chosen.command:
+        wanted = chosen.size_bytes
+        chosen = min(runnable, key=lambda each: abs(each.size_bytes - wanted))
+    command = f"{program}{chosen.command.removeprefix('armload')}"
+    return [Text(""), Details([(f"run {chosen.model}", whole(command))])]
 
 
 def models_table(models: Sequence[FittedModel]) -> Table:
@@ -54,7 +98,7 @@ def models_table(models: Sequence[FittedModel]) -> Table:
     for each in models:
         found = each.prediction
         table.add(
-            Text(each.model.removeprefix(LIKE), style="bold"),
+            Text(each.model, style="bold"),
             all_weights(each.parameters, each.active_parameters),
             Text(found.verdict, style=_STYLES[found.verdict]),
             format_bytes(found.memory.wanted_bytes) if found.memory else UNKNOWN,
@@ -64,15 +108,16 @@ def models_table(models: Sequence[FittedModel]) -> Table:
     return table
 
 
-def boards_view(found: BoardsFit, heading: str = "board") -> Group:
+def boards_view(found: BoardsFit, heading: str = "board", *, program: str = "armload") -> Group:
     """Lay out boards in one table, the fastest first; one board as if it were at hand.
 
     Args:
         heading: of the first column.
+        program: what armload is called where a command is typed.
     """
     if len(found.boards) == 1:
         (fit,) = found.boards
-        return fit_view(fit)
+        return fit_view(fit, program=program)
     table = Table(
         Column(heading=heading, below=""),
         Column(heading="model", below=""),
@@ -107,7 +152,7 @@ def _with_notes(
 
 
 _MEMORY = (
-    "Memory covers weights, KV cache and program. For all figures of one model: --model like:MODEL."
+    "Memory covers weights, KV cache and program. For all figures of one model: --model MODEL."
 )
 
 

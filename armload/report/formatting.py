@@ -283,7 +283,10 @@ def prediction_line(run: Run) -> str:
     found = run.prediction
     if found is None or found.token_s is None:
         return ""
-    expected = f"{per_token(found.token_s)} per token ({found.verdict}, {_SOURCES[found.compute]})"
+    is_emulated = any(each.kind == "emulated" for each in found.notes)
+    on = " for the emulated board" if is_emulated else ""
+    how = f"{found.verdict}, {_SOURCES[found.compute]}"
+    expected = f"{per_token(found.token_s)} per token{on} ({how})"
     times = run.summary.token_s
     if times is None:
         return expected

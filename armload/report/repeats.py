@@ -66,7 +66,8 @@ def together(runs: Sequence[Run], stop: Stop) -> Details:
     if found:
         interval = found.interval_s
         between = (
-            f", 95% CI {words.seconds(interval.low)} to {words.seconds(interval.high)}"
+            f", 95% CI over {found.runs} runs {words.seconds(interval.low)} to "
+            f"{words.seconds(interval.high)}"
             if interval
             else ""
         )

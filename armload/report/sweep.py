@@ -18,7 +18,16 @@ from armload.report import formatting as words
 from armload.report.cells import Cell, Estimate, Quantile, cells_of, fastest, unequal
 from armload.report.layout import Column, Table
 from armload.report.multi_run import rivals
-from armload.report.settings import BOARD, MODEL, NONE, REPACKED, Settings, choices_of, differing
+from armload.report.settings import (
+    BOARD,
+    MODEL,
+    NONE,
+    REPACKED,
+    THREADS,
+    Settings,
+    choices_of,
+    differing,
+)
 from armload.report.speculation import SpeculationOfCell, gains, speculation_of
 
 
@@ -156,15 +165,19 @@ def sweep_table(results: Sequence[CellResult]) -> Table:
     cells = [each.cell for each in results if each.cell is not None]
     guesses = {id(cell): its for cell in cells if (its := speculation_of(cell, cells))}
     guessing = ("tokens\nper pass", "drafts\naccepted") if guesses else ()
+    same = () if THREADS in results[0].name else (THREADS,)
     table = Table(
-        *(Column(heading=name, below="" if name == MODEL else None) for name in results[0].name),
+        *(
+            Column(heading=name, below="" if name == MODEL else None)
+            for name in (*results[0].name, *same)
+        ),
         *(
             Column(heading=heading, is_number=True)
             for heading in (
                 "valid\nruns",
-                "prefill\ntok/s",
-                "decode\ntok/s",
-                "95%\nCI",
+                "prefill\ntok/s\n(mean)",
+                "decode\ntok/s\n(mean)",
+                "95% CI\nof the\nmean",
                 "p50 per\ntoken",
                 *guessing,
                 "first\ntoken",
@@ -180,6 +193,7 @@ def sweep_table(results: Sequence[CellResult]) -> Table:
         decode = cell.decode_tps if cell else None
         table.add(
             *each.name.values(),
+            *((cell.settings[name] if cell else NONE) for name in same),
             f"{len(cell.valid)}/{len(cell.runs)}" if cell else "0/0",
             words.rate(_value(cell.prefill_tps) if cell else None),
             Text(words.rate(_value(decode)), style="bold green" if is_best else "bold"),

@@ -107,8 +107,8 @@ def list_table(runs: Sequence[Run]) -> Table:
         *(
             Column(heading=heading, is_number=True)
             for heading in (
-                "decode\ntok/s",
-                "prefill\ntok/s",
+                "decode\ntok/s\n(mean)",
+                "prefill\ntok/s\n(mean)",
                 "p50 per\ntoken",
                 "first\ntoken",
                 "peak\nRSS",
@@ -121,7 +121,7 @@ def list_table(runs: Sequence[Run]) -> Table:
             Text(run.id[-4:], style="bold"),
             run.started_utc[:16].replace("T", " "),
             run.board.name,
-            words.what_ran(run),
+            f"{words.what_ran(run)}{_threads(run)}",
             Text(words.rate(run.summary.decode_tps), style="bold"),
             words.rate(run.summary.prefill_tps),
             words.seconds(run.summary.token_s.p50 if run.summary.token_s else None),
@@ -130,6 +130,13 @@ def list_table(runs: Sequence[Run]) -> Table:
             _verdict(run, short=True),
         )
     return table
+
+
+def _threads(run: Run) -> str:
+    threads = run.trace.threads if run.trace else None
+    if threads is None and run.plan is not None:
+        threads = run.plan.threads
+    return "" if threads is None else f", {words.counted(threads, 'thread')}"
 
 
 def _details(run: Run) -> Details:
@@ -164,8 +171,8 @@ def _figures(run: Run) -> Table:
     times = run.summary.token_s
     figures = (
         ("first\ntoken", words.seconds(run.summary.ttft_s)),
-        ("prefill\ntok/s", words.rate(run.summary.prefill_tps)),
-        ("decode\ntok/s", words.rate(run.summary.decode_tps)),
+        ("prefill\ntok/s\n(mean)", words.rate(run.summary.prefill_tps)),
+        ("decode\ntok/s\n(mean)", words.rate(run.summary.decode_tps)),
         ("per token\np50", words.seconds(times.p50 if times else None)),
         ("\np90", words.seconds(times.p90 if times else None)),
         ("\np99", words.seconds(times.p99 if times else None)),

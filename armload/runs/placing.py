@@ -52,9 +52,11 @@ def put_in_place(
     Raises:
         ArmloadError: any of its kinds; whatever was done stays done.
     """
-    programs = (PROGRAM,) if binaries is None else ()
-    with session(request, programs, progress) as where, leased_board(where, progress):
-        connection, binary = where.connection, (binaries or where.binaries)[PROGRAM]
+    with (
+        session(request, (PROGRAM,), progress, binaries=binaries) as where,
+        leased_board(where, progress),
+    ):
+        connection, binary = where.connection, where.binaries[PROGRAM]
         check_architecture(binary, model)
         done = place(connection.host, connection.board, where.found, binary, model, progress)
         if not verify:

@@ -78,7 +78,14 @@ def predict_there(
             compute = _roofline(_facts(board, found), model, gives, plan)
     hits = measured_hits(board.name, model)
     found_out = expected(plan, model, gives, compute, need=need, hits=hits)
-    return found_out.model_copy(update={"notes": (*notes, *found_out.notes)})
+    return on_board(board, found_out.model_copy(update={"notes": (*notes, *found_out.notes)}))
+
+
+def on_board(board: Board, found: Prediction) -> Prediction:
+    """Note that times of an emulated board say nothing of a real one."""
+    if not isinstance(board.reach, VirtualReach) or found.token_s is None:
+        return found
+    return found.model_copy(update={"notes": (note("emulated", subject=board.name), *found.notes)})
 
 
 def predict_without_runs(where: Session, model: Model, plan: Plan) -> Prediction:
@@ -90,7 +97,8 @@ def predict_without_runs(where: Session, model: Model, plan: Plan) -> Prediction
     board, found = where.connection.board, where.found
     gives = given_by(board, found.conditions, found.rates)
     compute = _roofline(_facts(board, found), model, gives, plan)
-    return expected(plan, model, gives, compute, hits=measured_hits(board.name, model))
+    hits = measured_hits(board.name, model)
+    return on_board(board, expected(plan, model, gives, compute, hits=hits))
 
 
 def predict_from_facts(facts: DeclaredSpecs, model: Model, plan: Plan) -> Prediction:
@@ -199,7 +207,7 @@ def foresight_of(where: Session, model: Model, plan: Plan, progress: Progress) -
             gives = given_by(board, found.conditions, found.rates)
             compute = _roofline(_facts(board, found), model, gives, plan)
         hits = measured_hits(board.name, model)
-        prediction = expected(plan, model, gives, compute, need=need, hits=hits)
+        prediction = on_board(board, expected(plan, model, gives, compute, need=need, hits=hits))
         if prediction.verdict == "cannot run":
             why = refusal(model.name, board.name, prediction, within)
             raise BoardError(why, remedy(prediction))

@@ -103,6 +103,7 @@ def session(
     *,
     settings: Sequence[Settings] = (),
     takes_groups: bool = False,
+    binaries: Mapping[str, Binary] | None = None,
 ) -> Iterator[Session]:
     """Reach a board, start it when it is a virtual one, and build what is missing.
 
@@ -111,11 +112,14 @@ def session(
         programs: of llama.cpp, that are needed; may be none.
         settings: that runs will ask for there.
         takes_groups: in place of a board, a group may be named: all its members are reached.
+        binaries: the programs, where they were built elsewhere; none to build them.
 
     Raises:
         UsageError, BoardError: the board does not meet the requirements; nothing was built then.
         ArmloadError: any of its kinds; whatever was done stays done.
     """
+    if binaries is not None:  # what was built elsewhere has no server for members of a group
+        programs, takes_groups = (), False
     group = load_group(request.board) if takes_groups and is_group(request.board) else None
     board, *others = group.boards if group else (load_board(request.board),)
     if request.subtract_idle and board.power is None:
@@ -133,11 +137,12 @@ def session(
         # Minutes of compiling are no time to learn what the board says at once.
         connection, found = _reached(board, settings, stack, progress)
         reached = [_reached(each, (), stack, progress) for each in others]
-        binaries = (
-            build(target, programs=programs, source=source, workshop=where, progress=progress)
-            if programs
-            else ()
-        )
+        ready = dict(binaries or {})
+        if programs:
+            made = build(
+                target, programs=programs, source=source, workshop=where, progress=progress
+            )
+            ready |= zip(sorted(programs), made, strict=True)  # as they are built
         server: Mapping[str, Binary] = {}
         if group is not None:
             (one,) = build(
@@ -148,8 +153,7 @@ def session(
             request=request,
             connection=connection,
             found=found,
-            # As they are built.
-            binaries={**dict(zip(sorted(programs), binaries, strict=True)), **server},
+            binaries={**ready, **server},
             group=group,
             helpers=tuple(
                 Session(

@@ -118,10 +118,10 @@ class Continuations:
         return plan.model_copy(update={"n_predict": min(tokens, plan.n_predict)})
 
     def _combination(self, plan: Plan) -> Combination:
-        if plan.draft_model is not None:
-            return combination(self._model, plan, self._progress)
         # Making the prompt reads the whole vocabulary.
         plan = plan.model_copy(update={"prompt": self._prompt})
+        if plan.draft_model is not None:
+            return combination(self._model, plan, self._progress)
         return Combination(model=self._model, draft=None, plan=plan)
 
     def _expected_cost(self, found: Prediction) -> float | None:

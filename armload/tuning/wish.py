@@ -11,7 +11,7 @@ from armload.bench.options import Options
 from armload.core.errors import UsageError
 from armload.core.files import require_file, unreadable
 from armload.core.values import Value
-from armload.engines.plan import REQUEST_TIMEOUT_S, SEED_PROMPT
+from armload.engines.plan import REQUEST_TIMEOUT_S
 from armload.evaluation.data import load_questions
 from armload.evaluation.task import load_task
 from armload.models import hub
@@ -221,6 +221,6 @@ def work_of(
         work["n_predict"] = 1
     if prompt_tokens is not None:
         work["prompt_tokens"] = prompt_tokens
-    elif prompt or objective not in PROMPT_TOKENS:
-        work["prompt"] = prompt or SEED_PROMPT
+    elif prompt:
+        work["prompt"] = prompt
     return Options.model_validate(work)

@@ -197,14 +197,29 @@ class Told(Silent):
         self.said.append(text)
 
 
+def test_without_a_model_storage_is_measured_on_a_file_that_is_removed_again(
+    host: Host, board: Board
+) -> None:
+    rates, missing = measure(host, board, probe(host, board), Silent())
+    assert missing == Missing()
+    assert rates.storage_read_bytes_per_s
+    assert not host.run(f"ls -A {quote(board.workdir)} | grep rates.file || :").text
+
+
+def test_storage_is_not_filled_to_measure_it(host: Host, board: Board) -> None:
+    found = probe(host, board)
+    scarce = found.conditions.model_copy(update={"workdir_free_bytes": 100 << 20})
+    found = found.model_copy(update={"conditions": scarce})
+    rates, missing = measure(host, board, found, Silent())
+    assert rates.storage_read_bytes_per_s is None
+    assert rates.memory_bytes_per_s
+    assert missing.memory == ""
+    assert missing.storage.startswith("there is no model on the board to read, and 64 MiB")
+
+
 def test_storage_is_measured_on_a_model_that_lies_there_when_none_is_named(
     host: Host, board: Board, model: PurePosixPath
 ) -> None:
-    memory_alone, missing = measure(host, board, probe(host, board), Silent())
-    assert memory_alone.memory_bytes_per_s
-    assert memory_alone.storage_read_bytes_per_s is None
-    assert missing.memory == ""
-    assert missing.storage.startswith("there is no model on the board to read")
     there = Layout(workdir=board.workdir).model("0" * 64, "m.gguf")
     host.run(f"mkdir -p {quote(there.parent)} && cp {quote(model)} {quote(there)}")
     both, missing = measure(host, board, probe(host, board), Silent())

@@ -12,7 +12,8 @@ from armload.report.load.page import load_page
 from armload.report.pages import write_page
 from tests.system.browser import PROGRAM, Tab, assert_drawn
 from tests.unit.served_loads import keep, points
-from tests.unit.simulated_server import Simulated
+from tests.unit.simulated_server import Asked, Simulated
+from tests.unit.test_analysis_load_energy import metered
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no chromium is installed")
 
@@ -32,6 +33,21 @@ def test_every_figure_is_drawn_and_fits_without_a_network_or_a_complaint(
 ) -> None:
     tab.open(page, width=width, scheme=scheme)
     assert_drawn(tab, page, figures=len(FIGURES), width=width)
+
+
+def test_a_metered_load_of_few_requests_is_drawn_without_a_complaint(
+    tmp_path: Path, tab: Tab
+) -> None:
+    few = Simulated().serve([Asked(at_s=2.0 * n) for n in range(8)], rate=0.5)
+    loaded = loaded_of(keep([metered(few)], tmp_path / "20261123T070822Z-load-kitchen-2304"))
+    assert loaded.points[0].assessed.energy is not None
+    latencies = loaded.points[0].assessed.metrics.from_scheduled.e2e
+    assert latencies is not None
+    assert latencies.percentiles["p50"].low_s is None, "too few for an interval"
+    page = write_page(load_page(loaded), tmp_path)
+    tab.open(page, width=1200)
+    assert tab.complaints == []
+    assert "J per request, " in tab.evaluate("document.body.innerText")
 
 
 def test_the_tracks_of_the_timeline_share_one_time_axis(page: Path, tab: Tab) -> None:

@@ -63,20 +63,49 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
     ),
     (
         DegenerateText(fault=TextFault(kind="only white space")),
-        "The text contains only white space.",
+        (
+            "The text contains only white space. Run the model with another program: if its text "
+            "is the same there, the file is damaged or its quantisation too coarse."
+        ),
     ),
-    (DegenerateText(fault=TextFault(kind="not UTF-8")), "The text is not valid UTF-8."),
+    (
+        DegenerateText(fault=TextFault(kind="not UTF-8")),
+        (
+            "The text is not valid UTF-8. Run the model with another program: if its text is the "
+            "same there, the file is damaged or its quantisation too coarse."
+        ),
+    ),
     (
         DegenerateText(fault=TextFault(kind="white space", share=0.99)),
-        "99% of the text is white space.",
+        (
+            "99% of the text is white space. Run the model with another program: if its text is "
+            "the same there, the file is damaged or its quantisation too coarse."
+        ),
     ),
     (
         DegenerateText(fault=TextFault(kind="repeated character", repeated=",", times=60)),
-        "The text ends in a repeated character: ',,,,,,,,'.",
+        (
+            "The text ends in a repeated character: ',,,,,,,,'. Give the program a prompt in the "
+            "format that the model was trained on."
+        ),
     ),
     (
-        DegenerateText(fault=TextFault(kind="loop", repeated=" of the", times=15)),
-        "The text ends in a loop: ' of the', repeated 15 times.",
+        DegenerateText(
+            fault=TextFault(kind="loop", repeated=" of the", times=15),
+            has_prompt=True,
+            ignores_end=True,
+        ),
+        (
+            "The text ends in a loop: ' of the', repeated 15 times. Use a --prompt in the format "
+            "that the model was trained on, or let the model end its answer (--stop-at-end)."
+        ),
+    ),
+    (
+        DegenerateText(fault=TextFault(kind="loop", repeated=" of the", times=15), has_prompt=True),
+        (
+            "The text ends in a loop: ' of the', repeated 15 times. Use a --prompt in the format "
+            "that the model was trained on."
+        ),
     ),
     (OutputMissing(missing="The program reported no times."), "The program reported no times."),
     (
@@ -186,17 +215,21 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
         ),
     ),
     (
-        WideSpread(within=0.131, more=USE_MORE, workstation=None),
+        WideSpread(within=0.131, more=USE_MORE, adds_repeats=True, workstation=None),
         (
             "Too few tokens for their spread: the median is known only within 13%. Use -n 9 or "
             "more, or allow more time for repeats (--precision-time)."
         ),
     ),
     (
+        WideSpread(within=0.131, more=USE_MORE, workstation=None),
+        ("Too few tokens for their spread: the median is known only within 13%. Use -n 9 or more."),
+    ),
+    (
         WideSpread(within=0.131, more=None, workstation=None),
         (
             "Too few tokens for their spread: the median is known only within 13%. Stop other "
-            "programs on the board, or use --repeats."
+            "programs on the board."
         ),
     ),
     (

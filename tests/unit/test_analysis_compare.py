@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -21,10 +22,11 @@ from armload.analysis.comparison_findings import (
 )
 from armload.analysis.measurement import measurement_of
 from armload.analysis.run import Run
+from armload.analysis.statistics import Ratio
 from armload.boards.power import EnergyBasis
 from armload.core.errors import UsageError
 from armload.engines.measurement import Measurement
-from armload.report.comparison import advice, change, comparison_view, sentence, span
+from armload.report.comparison import advice, change, comparison_view, sentence, span, takes
 from tests.unit.runs import failed_run, quick_run, storage_run
 from tests.unit.test_analysis_benchmark_file import LLAMA_BENCH, LLM_DEMO
 
@@ -227,6 +229,10 @@ def test_garbage_is_never_the_faster_one() -> None:
     compared = one([measurement_of(quick_run())], [quick])
     assert compared.finding == "not comparable"
     assert "repeated character" in sentence(compared)
+    again = quick.model_copy(update={"name": "again"})
+    said = sentence(one([measurement_of(quick_run())], [quick, again]))
+    assert said.count("repeated character") == said.count("B: other, again: The text ends") == 1
+    assert ".." not in said
 
 
 def test_a_run_that_failed_is_not_comparable() -> None:
@@ -331,7 +337,8 @@ def test_two_files_of_other_engines_are_compared(tmp_path: Path) -> None:
 def test_the_sentence_is_plain_and_says_how_sure_it_is() -> None:
     said = sentence(one(repeats("a", 6), repeats("b", 6, 1.05)))
     assert said.startswith("B is slower: ")
-    assert "95% confidence" in said
+    assert "ms per token (median) against " in said
+    assert re.search(r"\d\.\d% longer \(95% CI \d\.\d% to \d\.\d% longer\)\.$", said)
     none = one(repeats("a", 6), repeats("b", 6))
     assert sentence(none).startswith("No significant difference")
 
@@ -365,6 +372,9 @@ def test_a_ratio_is_said_as_a_change(ratio: float, text: str) -> None:
     ("low", "high", "text"),
     [
         (0.95, 1.031, "5.0% less to 3.1% longer"),
+        (1.069, 1.094, "6.9% to 9.4% longer"),
+        (0.906, 0.931, "6.9% to 9.4% less"),
+        (0.5001, 0.999, "0.1% to 50.0% less"),
         (0.111, 0.584, "0.111 to 0.584 times as long"),
         (1.8, 2.2, "1.8 to 2.2 times as long"),
     ],
@@ -373,3 +383,10 @@ def test_both_ends_of_an_interval_are_said_in_one_notation(
     low: float, high: float, text: str
 ) -> None:
     assert span(low, high) == text
+
+
+def test_a_change_and_its_interval_are_said_in_one_notation() -> None:
+    wide = Ratio(ratio=0.814, low=0.471, high=1.28, unit="runs")
+    assert takes(wide) == ("0.814 times as long", "0.471 to 1.28")
+    narrow = Ratio(ratio=1.077, low=1.069, high=1.094, unit="runs")
+    assert takes(narrow) == ("7.7% longer", "6.9% to 9.4% longer")

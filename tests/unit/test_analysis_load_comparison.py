@@ -85,7 +85,7 @@ def test_repeats_of_a_point_are_one_comparison_with_one_sample_each(tmp_path: Pa
     assert (found.finding, found.repeats) == ("slower", 5)
     assert found.measured[0].degrees == 4
     assert found.measured[0].ratio.unit == "runs"
-    assert "95% confidence, over 5 repeats" in sentence(found)
+    assert ", over 5 repeats)." in sentence(found)
 
 
 def served(server: Simulated, seed: int) -> ObservedPoint:

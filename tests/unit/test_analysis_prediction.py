@@ -23,6 +23,9 @@ from armload.engines.prediction import Expected, Prediction, Sequences
 from armload.engines.weights import BoardMemory
 from armload.models.context_memory import ContextMemory, KvCache
 from armload.models.model import Model
+from armload.report.formatting import prediction_line
+from armload.runs.predicting import on_board
+from tests.unit.runs import quick_run
 from tests.unit.samples import model
 
 GB = 1_000_000_000
@@ -427,3 +430,15 @@ def test_a_mixture_one_of_whose_layers_does_not_fit_stays_mapped_and_is_not_refu
         streaming="if needed",
     )
     assert (found.verdict, found.hit_rate) == ("reads storage", None)
+
+
+def test_times_of_an_emulated_board_are_said_to_be_no_real_ones() -> None:
+    found = predicted(need(), gives(), computing(1.9), may_stream=True)
+    emulated = on_board(load_board("virtual"), found)
+    said = "virtual is emulated: these times are for it on this machine"
+    assert said in said_beforehand("m", "virtual", emulated)
+    run = quick_run().model_copy(update={"prediction": emulated})
+    assert "per token for the emulated board (streams" in prediction_line(run)
+    assert on_board(load_board("dayu200"), found) == found
+    unknown = found.model_copy(update={"token_s": None})
+    assert on_board(load_board("virtual"), unknown) == unknown, "without times"

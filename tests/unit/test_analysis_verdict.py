@@ -26,7 +26,7 @@ from armload.analysis.run import Run
 from armload.analysis.sanity import Departure, TextFault
 from armload.analysis.verdict import judge
 from armload.deploy.exit_reason import Exit
-from armload.engines.job import Watched
+from armload.engines.job import SweepPoint, Watched
 from armload.engines.output import Output
 from armload.engines.plan import Plan
 from armload.engines.spread import Spread
@@ -57,6 +57,7 @@ def reasons(
     full: bool = False,
     header: Trace | None = None,
     spread: Spread | None = None,
+    place: SweepPoint | None = None,
 ) -> list[Figures]:
     return judge(
         quick_run().model_copy(
@@ -65,6 +66,7 @@ def reasons(
                 "board": board_record(),
                 "before": conditions(),
                 "spread": spread,
+                "place": place,
             }
         ),
         Output(header=header or trace(), steps=steps, text=text),
@@ -94,7 +96,9 @@ def test_a_good_run_is_valid() -> None:
         ),
         (
             reasons(steps_with_prompt([0.1] * 8), text=" \n"),
-            DegenerateText(fault=TextFault(kind="only white space")),
+            DegenerateText(
+                fault=TextFault(kind="only white space"), has_prompt=True, ignores_end=True
+            ),
         ),
         (
             reasons(steps_with_prompt([0.1] * 8), swap_after=50_000_000),
@@ -233,6 +237,16 @@ def test_too_few_tokens_for_their_spread_are_counted() -> None:
     assert isinstance(reason, WideSpread)
     assert reason.more is not None
     assert reason.more.wanted_tokens > len(durations)
+
+
+@pytest.mark.parametrize("precision", [None, 0.05])
+def test_more_time_for_repeats_is_advised_only_where_armload_adds_them(
+    precision: float | None,
+) -> None:
+    place = SweepPoint(sweep="s", cell=0, round=0, precision=precision)
+    (reason,) = reasons(steps_with_prompt([0.1, 0.13] * 10), n_predict=21, place=place)
+    assert isinstance(reason, WideSpread)
+    assert reason.adds_repeats is (precision is not None)
 
 
 def test_of_a_disturbed_run_not_thousands_of_tokens_are_asked_for() -> None:

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from armload.bench.first_model import PUBLISHED, first_models
+from armload.bench.first_model import first_models
 from armload.boards.board import Board, SshReach, load_board
 from armload.boards.specs import DeclaredSpecs
 from armload.cli.verbs.init import InitOptions
 from armload.core.errors import UsageError
+from armload.core.progress import Silent
 from armload.engines.plan import Plan
+from armload.models.find import header_of, on_hub, resolve
 from armload.models.outline import listed_models
+from armload.models.published import PUBLISHED
 
 REACH = SshReach(host="kitchen")
 
@@ -30,6 +33,20 @@ def test_every_published_model_is_one_that_fit_lists() -> None:
     listed = {name for name, _, _ in listed_models()}
     for name, (_, file_types) in PUBLISHED.items():
         assert {f"{name}:{each}" for each in file_types} <= listed
+
+
+def test_a_model_that_fit_lists_is_called_by_that_name(tmp_path: Path) -> None:
+    assert on_hub("qwen2.5-0.5b:q4_0") == "hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF:Q4_0"
+    assert header_of("qwen2.5-0.5b:Q4_0", Silent()) == header_of("like:qwen2.5-0.5b:Q4_0", Silent())
+    with pytest.raises(UsageError, match="knows the sizes of this model, and no file") as found:
+        resolve("qwen2.5-7b:Q4_0", Silent())
+    assert "like:qwen2.5-7b:Q4_0" in found.value.remedy
+    with pytest.raises(UsageError, match="no file") as found:
+        resolve("gemma-3-1b:Q4_0", Silent())
+    assert "Q4_K_M, Q8_0" in found.value.remedy
+    assert "like:" not in found.value.remedy, "of which none can be made"
+    (tmp_path / "qwen2.5-7b:Q4_0").write_bytes(b"")
+    assert resolve("qwen2.5-7b:Q4_0", Silent()) == Path("qwen2.5-7b:Q4_0")
 
 
 def test_what_fits_is_proposed_the_fastest_first() -> None:

@@ -83,7 +83,11 @@ def test_without_a_model_current_models_are_listed_the_fastest_first() -> None:
     found = fit(Request(board="away"), (), Plan(prompt_tokens=128), Silent())
     names = [each.model for each in found.models]
     assert len(names) == len(set(names)) >= 36
-    assert {"like:llama-3.2-1b:Q4_0", "like:qwen3-8b:Q8_0"} <= set(names)
+    assert {"llama-3.2-1b:Q4_0", "qwen3-8b:Q8_0"} <= set(names)
+    commands = {each.model: each.command for each in found.models}
+    command = commands["llama-3.2-1b:Q4_0"]
+    assert command == "armload bench --board away --model llama-3.2-1b:Q4_0"
+    assert not commands["qwen3-8b:Q8_0"], "of which armload knows no file"
     assert not [name for name in names if "stories260k" in name]
     times = [each.prediction.token_s.value for each in found.models if each.prediction.token_s]
     assert times == sorted(times)
@@ -95,7 +99,7 @@ def test_a_shape_of_one_s_own_is_listed_and_types_can_be_chosen() -> None:
     Path("shapes/mine.yaml").write_text("extends: qwen3-0.6b\ndescription: Mine\nlayers: 2\n")
     found = fit(Request(board="away"), (), Plan(prompt_tokens=128), Silent(), file_types=("Q6_K",))
     names = [each.model for each in found.models]
-    assert "like:mine:Q6_K" in names
+    assert "mine:Q6_K" in names
     assert all(name.endswith(":Q6_K") for name in names)
 
 
@@ -111,6 +115,15 @@ def test_a_listed_model_is_that_of_its_file(reference: str) -> None:
     made, _ = read_outline(header_of(reference, Silent()))
     for fact in ("bytes_per_token", "context_memory", "parameters", "vocabulary", "layers"):
         assert getattr(listed, fact) == getattr(made, fact), fact
+
+
+def test_models_that_have_weights_have_a_command_that_runs_them() -> None:
+    names = ("like:stories260k:Q8_0", "like:gemma-3-1b:Q4_0", "qwen2.5-7b:Q4_0")
+    found = fit(Request(board="away"), names, Plan(), Silent())
+    commands = [each.command for each in found.models]
+    assert commands == ["armload bench --board away --model like:stories260k:Q8_0", "", ""]
+    found = fit(Request(board="away"), names[:1], Plan(), Silent(), file_types=("Q4_0",))
+    assert found.models[0].command.endswith("--model like:stories260k:Q8_0 --type Q4_0")
 
 
 MODEL = "like:llama-3.1-8b:Q4_K_M"

@@ -8,8 +8,17 @@ import pytest
 
 from armload.bench.references import folders_of
 from armload.core.errors import UsageError
+from armload.core.progress import Silent
 from armload.runs import store
 from tests.unit.runs import quick_run
+
+
+class Told(Silent):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
 
 
 @pytest.fixture
@@ -17,7 +26,9 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "boards").mkdir()
     monkeypatch.chdir(tmp_path)
     for name in ("20260101T000000Z-kitchen-a-0001", "20260102T000000Z-kitchen-b-0002"):
-        store.save(quick_run().model_copy(update={"id": name}), tmp_path / "runs" / name)
+        run = quick_run()
+        board = run.board.model_copy(update={"name": "kitchen"})
+        store.save(run.model_copy(update={"id": name, "board": board}), tmp_path / "runs" / name)
     return tmp_path / "runs"
 
 
@@ -28,6 +39,17 @@ def test_each_word_is_a_run_and_several_stand_with_commas(runs: Path) -> None:
     assert folders_of(" 0001 , 0002 ") == [one, other]
     assert folders_of(str(one)) == [one]
     assert folders_of(str(one / "run.json")) == [one]
+
+
+def test_a_board_without_a_run_is_left_out_of_several_and_named(runs: Path) -> None:
+    for name in ("kitchen", "cellar"):
+        file = runs.parent / "boards" / f"{name}.yaml"
+        file.write_text("extends: virtual\nlabels: [lab]\n")
+    told = Told()
+    assert folders_of("@lab:a", progress=told) == [min(runs.iterdir())]
+    assert told.said == ["Left out, without a run of a: cellar."]
+    with pytest.raises(UsageError, match="'nothing' on board"):
+        folders_of("@lab:nothing")
 
 
 def test_a_folder_whose_name_holds_a_comma_is_one_run(runs: Path) -> None:

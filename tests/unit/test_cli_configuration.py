@@ -57,6 +57,16 @@ def test_the_length_of_a_prompt_replaces_a_default_prompt() -> None:
     assert read("bench", prompt_tokens="16").prompt == ()
 
 
+def test_typed_repeats_and_a_typed_precision_replace_each_others_defaults() -> None:
+    own("[bench]\nrepeats = 3\nwarmups = 1\n")
+    found = read("bench", precision="3%")
+    assert (found.precision, found.repeats, found.warmups) == (0.03, None, None)
+    assert read("bench").repeats == 3
+    own("[bench]\nprecision = '2%'\nprecision-time = 9\n")
+    found = read("bench", repeats="2")
+    assert (found.precision, found.precision_time, found.repeats) == (None, None, 2)
+
+
 def test_a_default_for_every_verb_is_no_filter() -> None:
     own("[all]\nboard = 'shed'\nmodel = 'm.gguf'\n[report]\nmodel = 'tiny'\n")
     assert read("bench").board == ("shed",)

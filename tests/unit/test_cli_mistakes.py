@@ -28,6 +28,8 @@ from tests.command_line import BOUND_BY_PERMISSIONS, run
         (["build", "--ref", "master"], 2, "is an archive; --ref needs a repository"),
         (["build", "--source", "file:///nowhere/x", "--ref", "x"], 2, "no such repository"),
         (["bench", "--model", "nowhere.gguf"], 2, "nowhere.gguf"),
+        (["bench", "--model", "word-problem:Q8_0"], 2, "Did you mean 'word-problems:Q8_0'? Looked"),
+        (["bench", "--board", "kichen"], 2, "armload board.add kichen --host ADDRESS"),
         (["bench", "--n-predict", "0"], 2, "--n-predict: must be 1 or more"),
         (["bench", "--n-predict", "abc"], 2, "--n-predict: must be a whole number"),
         (["build", "--jobs", "many"], 2, "--jobs: must be a whole number, but is 'many'"),
@@ -57,6 +59,11 @@ from tests.command_line import BOUND_BY_PERMISSIONS, run
             ["bench", "--share", "--board", "dayu200,yitian710", "--repeats", "2"],
             2,
             "dayu200 and yitian710 differ in",
+        ),
+        (
+            ["bench", "--share", "--board", "virtual", "-t", "1,2", "--model", "nowhere.gguf"],
+            2,
+            "--share has no effect: virtual is the only board.",
         ),
         (["report", "--leaderboard"], 2, "RUNS is missing."),
         (["report", "x", "--leaderboard", "--model", "m"], 2, "cannot be combined with --leaderb"),
@@ -91,7 +98,16 @@ def test_a_mistake_gets_a_sentence_and_a_status_and_no_traceback(
 
 
 @pytest.mark.parametrize(
-    "words", ["bench --n-predict abc", "board.probe --board vitual", "bench --model README.md"]
+    "words",
+    [
+        "bench --n-predict abc",
+        "board.probe --board vitual",
+        "bench --model README.md",
+        "bench --thread 4",
+        "bench --threads",
+        "benhc",
+        "show a b --json",
+    ],
 )
 def test_invoke_tells_a_mistake_in_the_same_words(words: str) -> None:
     one, other = (run(face, *words.split()) for face in ("armload", "invoke"))

@@ -268,7 +268,7 @@ def test_the_verbs_make_a_model_and_say_what_it_is(tmp_path: Path) -> None:
         (("model.synth", "--like", "stories260k", "-o", "notes.txt/x"), 2, "folder notes.txt."),
         (("model.synth", "--like", "stories260k", "-o", "new/"), 2, "mkdir -p new"),
         (("model.inspect", "notes.txt"), 3, "not a GGUF file"),
-        (("model.inspect", "none.gguf"), 2, "like:SHAPE:TYPE"),
+        (("model.inspect", "none.gguf"), 2, "like:NAME:TYPE"),
         (("model.inspect",), 2, "FILE is missing"),
     ],
 )

@@ -9,6 +9,8 @@ from gguf import GGUFReader
 
 from armload.core.errors import UsageError
 from armload.core.progress import Silent
+from armload.engines.llama_cpp import whole_plan
+from armload.engines.plan import Plan
 from armload.models.find import QUANTISATIONS, WORD_PROBLEMS, model_called, resolve
 from training.word_problems.examples import learned_vocabulary
 
@@ -38,6 +40,19 @@ def test_another_type_is_refused_and_the_names_are_offered(name: str) -> None:
     with pytest.raises(UsageError, match=name) as caught:
         resolve(name, Silent())
     assert "word-problems:Q8_0, word-problems:Q2_K" in str(caught.value.remedy)
+
+
+def test_it_is_asked_a_problem_unless_a_prompt_is_given() -> None:
+    model = model_called("word-problems:Q2_K", Silent())
+    asked = whole_plan(Plan(n_predict=99), model)
+    assert asked.prompt.startswith("Question: ")
+    assert asked.prompt.endswith("\nAnswer:")
+    assert asked.stop_at_end
+    given = Plan(prompt="Once")
+    assert whole_plan(given, model) == given
+    of_words = whole_plan(Plan(prompt_tokens=8), model)
+    assert not of_words.prompt.startswith("Question: ")
+    assert not of_words.stop_at_end
 
 
 def test_the_files_are_small() -> None:

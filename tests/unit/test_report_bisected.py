@@ -52,7 +52,7 @@ def _view(header: Bisection) -> str:
 def test_the_commit_is_named_with_its_ratio_to_its_parent() -> None:
     header = _slower()
     assert sentence(header) == (
-        "11 is the first commit that is slower: decode takes 10.0% longer (95% CI 10.0% longer to "
+        "11 is the first commit that is slower: decode takes 10.0% longer (95% CI 10.0% to "
         "10.0% longer) than with its parent."
     )
     shown = _view(header)

@@ -33,7 +33,7 @@ def test_the_end_has_one_figure_one_limit_and_what_to_try(tmp_path: Path) -> Non
     text = console.export_text()
     assert text.count("95% CI") == text.count("tokens per second") == 1
     assert " ".join(runs[0].limit.sentence.split()) in " ".join(text.split())
-    whats = ("every figure", "which models", "add a board")
+    whats = ("every figure", "which models it", "add a board")
     (column,) = {line.index(what) for what in whats for line in text.splitlines() if what in line}
     assert column > 30
 

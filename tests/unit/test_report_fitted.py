@@ -63,13 +63,27 @@ def test_the_tables_show_every_model_with_verdict_times_and_memory_in_100_column
 
 def test_the_listing_shows_memory_times_and_active_parameters_in_100_columns() -> None:
     fit = three_models()
-    longest = "like:nemotron-3-nano-30b-a3b:Q4_K_M"
+    longest = "nemotron-3-nano-30b-a3b:Q4_K_M"
     models = (fit.models[0].model_copy(update={"model": longest}), *fit.models[1:])
     text = printed(listing_view(fit.model_copy(update={"models": models})))
     assert max(len(line) for line in text.splitlines()) <= 100
     row = next(line for line in text.splitlines() if "nemotron" in line)
-    assert row.split()[0] == longest.removeprefix("like:")
+    assert row.split()[0] == longest
     assert "30.5 B (3.04 B)" in row
     assert "streams" in row
     assert "3.3 GB" in row  # weights, KV cache and program
     assert "Recommended: small" in text
+
+
+def test_below_the_table_stands_a_command_that_runs_a_model() -> None:
+    fit = three_models()
+    commands = ("armload bench --board b --model one:Q4_0", "", "")
+    models = tuple(
+        each.model_copy(update={"command": command})
+        for each, command in zip(fit.models, commands, strict=True)
+    )
+    text = printed(listing_view(fit.model_copy(update={"models": models}), program="bin/armload"))
+    assert "Recommended: small.gguf" in text
+    assert text.count("bin/armload bench --board b --model one:Q4_0") == 1, "the only one with one"
+    assert "armload can download like." in text
+    assert "bench" not in printed(listing_view(fit))

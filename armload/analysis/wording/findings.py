@@ -66,7 +66,7 @@ def sentence(found: Figures) -> str:  # noqa: C901 - one case for each finding
                 f"{found.processed_tokens} were processed."
             )
         case DegenerateText():
-            return text_fault(found.fault)
+            return f"{text_fault(found.fault)} {_other_text(found)}"
         case OutputMissing():
             return found.missing
         case TextDiffers():
@@ -229,14 +229,28 @@ def _swapping(found: Swapping) -> str:
 
 def _wide_spread(found: WideSpread) -> str:
     if found.more is None:
-        advice = f"Stop other programs {_where(found.workstation)}, or use --repeats."
+        advice = f"Stop other programs {_where(found.workstation)}"
     else:
-        repeats = ", or allow more time for repeats (--precision-time)"
-        advice = f"{_more(found.more)}{repeats if found.more.has_plan else ''}."
+        advice = _more(found.more)
+    if found.adds_repeats:
+        advice += ", or allow more time for repeats (--precision-time)"
     return (
         f"Too few tokens for their spread: the median is known only within {found.within:.0%}. "
-        f"{advice}"
+        f"{advice}."
     )
+
+
+def _other_text(found: DegenerateText) -> str:
+    """Say what to do about a text that is no language."""
+    if found.fault.kind not in ("repeated character", "loop"):
+        return (
+            "Run the model with another program: if its text is the same there, the file is "
+            "damaged or its quantisation too coarse."
+        )
+    if not found.has_prompt:
+        return "Give the program a prompt in the format that the model was trained on."
+    ends = ", or let the model end its answer (--stop-at-end)" if found.ignores_end else ""
+    return f"Use a --prompt in the format that the model was trained on{ends}."
 
 
 def _more(found: MoreTokens) -> str:

@@ -18,7 +18,7 @@ def note(kind: PredictionNoteKind, *, subject: str = "", reason: str = "") -> Pr
     )
 
 
-def _sentence(kind: PredictionNoteKind, subject: str, reason: str) -> str:
+def _sentence(kind: PredictionNoteKind, subject: str, reason: str) -> str:  # noqa: C901 - one case for each
     match kind:
         case "estimated from facts":
             return (
@@ -28,8 +28,8 @@ def _sentence(kind: PredictionNoteKind, subject: str, reason: str) -> str:
             )
         case "storage rate unknown":
             return (
-                "The storage's read rate is unknown: set facts.storage_read_bytes_per_s in the "
-                "board's file, or measure it with armload board.probe."
+                "The storage's read rate is unknown: measure it with armload board.probe, or set "
+                "facts.storage_read_bytes_per_s in the board's file."
             )
         case "operations disturbed":
             return (
@@ -54,6 +54,11 @@ def _sentence(kind: PredictionNoteKind, subject: str, reason: str) -> str:
             return (
                 "The size of this architecture's KV cache is only known to be this large or "
                 "larger, so the run is not refused; it may not fit."
+            )
+        case "emulated":
+            return (
+                f"{subject} is emulated: these times are for it on this machine, and say nothing "
+                "of a real board's speed."
             )
         case "group":
             return (

@@ -25,6 +25,7 @@ class FittedModel(Value):
         active_parameters: number of those that one token uses.
         prediction: of a run.
         sentence: what it means, and what to choose.
+        command: which runs it; empty where it cannot run, or armload knows no file of it.
     """
 
     model: str
@@ -33,6 +34,7 @@ class FittedModel(Value):
     active_parameters: int
     prediction: Prediction
     sentence: str
+    command: str = ""
 
 
 def fitted(name: str, board: str, model: Model, found: Prediction) -> FittedModel:
@@ -98,16 +100,30 @@ def said_beforehand(name: str, board: str, found: Prediction, within: str = "") 
     warning = "warning: " if is_slow or found.verdict == "reads storage" else ""
     is_estimated = found.token_s is not None and found.compute == "roofline"
     estimated = " The compute time is estimated from the board's facts." if is_estimated else ""
-    return f"{warning}{sentence(name, board, found)}{free}{estimated}"
+    emulated = "".join(f" {each.sentence}" for each in found.notes if each.kind == "emulated")
+    return f"{warning}{sentence(name, board, found)}{free}{estimated}{emulated}"
+
+
+def recommended(models: Sequence[FittedModel]) -> FittedModel | None:
+    """Return the largest model that stays in memory, or else the fastest; none if none runs."""
+    running = _running(models)
+    resident = [each for each in running if each.prediction.verdict == "fits"]
+    if resident:
+        return max(resident, key=lambda each: each.size_bytes)
+    timed = [each for each in running if each.prediction.token_s]
+    return min(timed or running, key=_token_s, default=None)
+
+
+def _running(models: Sequence[FittedModel]) -> list[FittedModel]:
+    return [each for each in models if each.prediction.verdict not in ("cannot run", "unknown")]
 
 
 def recommendation(board: str, models: Sequence[FittedModel]) -> str:
-    running = [each for each in models if each.prediction.verdict not in ("cannot run", "unknown")]
-    if not running:
+    running, best = _running(models), recommended(models)
+    if best is None:
         return f"None of these models can run on {board} with this configuration."
-    resident = [each for each in running if each.prediction.verdict == "fits"]
-    if resident:
-        best = max(resident, key=lambda each: each.size_bytes)
+    if best.prediction.verdict == "fits":
+        resident = [each for each in running if each.prediction.verdict == "fits"]
         others = [each for each in running if each is not best and each not in resident]
         why = (
             "the largest of these that stays in memory"
@@ -115,8 +131,6 @@ def recommendation(board: str, models: Sequence[FittedModel]) -> str:
             else "it stays in memory"
         )
         return f"Recommended: {best.model}{_speed(best)}, {why}.{_slower(best, others)}"
-    timed = [each for each in running if each.prediction.token_s]
-    best = min(timed or running, key=_token_s)
     return (
         f"Recommended: {best.model}{_speed(best)}, the fastest of these; none stays in "
         f"{board}'s memory."

@@ -17,6 +17,7 @@ from armload.core.workspace import (
     tunings_folder,
 )
 from armload.models.hub_cache import kept_models
+from armload.models.published import PUBLISHED
 
 _MOST_RUNS = 200
 _LIKE, _DRAFT = "like:", "draft:"
@@ -83,6 +84,8 @@ def _models(typed: str, table: CompletionTable) -> Iterator[CompletionWord]:
             yield open_ended(f"{_LIKE}{each}:")
     else:
         yield from map(open_ended, table["models"])
+        for each, (_, file_types) in PUBLISHED.items():
+            yield from (CompletionWord(f"{each}:{file_type}") for file_type in file_types)
         yield from map(CompletionWord, sorted(set(kept_models())))
 
 

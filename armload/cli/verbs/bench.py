@@ -151,6 +151,8 @@ def bench(options: BenchOptions) -> None:
         if options.precision_time is None
         else options.precision_time,
     )
+    if options.share and len(boards) == 1:
+        terminal.say(f"--share has no effect: {boards[0]} is the only board.")
     as_json = options.as_json
     with boards_reached(options.scheduler, boards, terminal.progress()) as reach:
         models = models_in(request, plan.models, plan.type)
@@ -265,9 +267,10 @@ class DemoOptions(Waiting, OutputOptions):
         Option("a board; virtual-dayu200 has the memory and storage of a real DAYU200"),
     ] = "virtual"
     model: Annotated[str, Option(MODEL)] = "demo"
-    prompt: Annotated[PromptText, Option("text to continue", usual=repr(_DEMO_PROMPT))] = (
-        _DEMO_PROMPT
-    )
+    prompt: Annotated[
+        PromptText,
+        Option("text to continue", usual=f"{_DEMO_PROMPT!r}; for word-problems, a problem"),
+    ] = ""
     n_predict: Annotated[TokenCount, Option("tokens to generate", "N")] = 32
     precision_time: Annotated[
         Seconds, Option("seconds that repeats may take beyond the first run", "SECONDS")
@@ -286,13 +289,19 @@ def demo(options: DemoOptions) -> None:
     Example: armload demo
     """
     from armload.analysis.repeats import Precision
+    from armload.boards.naming import board_called
+    from armload.cli import terminal
     from armload.cli.present import demonstrate, repeat_and_present
     from armload.engines.plan import Plan
+    from armload.models.find import model_called
     from armload.runs.request import Request
 
     request, wanted = options.part(Request), Precision(added_s=options.precision_time)
-    plan = Plan(prompt=options.prompt, n_predict=options.n_predict)
+    board_called(request.board)  # a wrong name is reported before a model is downloaded
+    model = model_called(options.model, terminal.progress())
+    prompt = options.prompt or model.prompt or _DEMO_PROMPT
+    plan = Plan(prompt=prompt, n_predict=options.n_predict)
     if options.as_json:
-        repeat_and_present(request, options.model, plan, wanted, as_json=True)
+        repeat_and_present(request, str(model.path), plan, wanted, as_json=True)
     else:
-        demonstrate(request, options.model, plan, wanted)
+        demonstrate(request, str(model.path), plan, wanted)

@@ -89,11 +89,13 @@ def _runs(selection: RunSelection | None, a: str, b: str, *, as_json: bool) -> l
     from armload.analysis.compare import Comparison
     from armload.analysis.compare import compare as compare_sides
     from armload.bench.references import read_side
+    from armload.cli import terminal
     from armload.cli.streams import show_document
     from armload.core.values import ValueList
     from armload.report.comparison import boards_table, comparison_view, sentence
 
-    compared = compare_sides(read_side(a, selection), read_side(b, selection))
+    progress = terminal.progress()
+    compared = compare_sides(read_side(a, selection, progress), read_side(b, selection, progress))
     if as_json:
         show_document(ValueList[Comparison](tuple(compared)))
     else:

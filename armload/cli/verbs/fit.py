@@ -77,9 +77,9 @@ def fit(options: FitOptions) -> None:
         if options.as_json:
             show_document(hardware)
         elif options.model:
-            terminal.show(boards_view(hardware, "hardware"))
+            terminal.show(boards_view(hardware, "hardware", program=terminal.program()))
         else:
-            terminal.show(listing_view(hardware.boards[0]))
+            terminal.show(listing_view(hardware.boards[0], program=terminal.program()))
         return
     boards = boards_called(options.board)
     check_compares(len(boards), options.model)
@@ -95,7 +95,7 @@ def fit(options: FitOptions) -> None:
     if fits and options.as_json:
         show_document(fits[0] if len(boards) == 1 else compared(fits, options.model))
     elif fits and not options.model:
-        terminal.show(listing_view(fits[0]))
+        terminal.show(listing_view(fits[0], program=terminal.program()))
     elif fits:
-        terminal.show(boards_view(compared(fits, options.model)))
+        terminal.show(boards_view(compared(fits, options.model), program=terminal.program()))
     end_if_failed({one.name: one.error for one in outcomes})

@@ -82,9 +82,10 @@ def init(options: InitOptions) -> None:
                 *(request, options.model, Plan(), Precision()), as_json=options.as_json
             )
         )
+    program = terminal.program()
     terminal.say(
-        f"Run it again: armload bench --board {board.name} --model {options.model}. See what else "
-        f"this board can run: armload fit --board {board.name}"
+        f"Run it again: {program} bench --board {board.name} --model {options.model}. See what "
+        f"else this board can run: {program} fit --board {board.name}"
     )
 
 

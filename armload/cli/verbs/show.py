@@ -95,7 +95,7 @@ def show(options: ShowOptions) -> None:
         _list(
             *(folders, options, LoadFolder.read, loads_table),
             nothing="No loads yet. Start one: armload load.",
-            again="armload show --loads",
+            again=f"{terminal.program()} show --loads",
         )
         return
     selection = options.selection()
@@ -105,7 +105,7 @@ def show(options: ShowOptions) -> None:
         nothing="No runs yet. Start one: armload demo, or armload bench."
         if is_all
         else "No run matches the filter.",
-        again="armload show" if is_all else "use",
+        again=f"{terminal.program()} show" if is_all else "use",
     )
 
 
@@ -127,6 +127,8 @@ def _list(
     elif folders:
         shown = folders[-options.last :]  # 0 is all of them
         terminal.show(table(list(_readable(shown, read))))
+        if len(shown) > 1:
+            terminal.progress().say(f"Compare two: {terminal.program()} compare ID ID")
         if len(shown) < len(folders):
             older = len(folders) - len(shown)
             terminal.progress().say(f"{older} older: {again} --last {len(folders)}")
@@ -228,10 +230,10 @@ def _runs_named(options: ReportOptions) -> list[Run]:
     from armload.core.errors import ArmloadError, UsageError
     from armload.runs import store
 
-    selection = options.selection()
+    selection, progress = options.selection(), terminal.progress()
     if not options.runs and selection is None:
         raise UsageError("RUNS is missing.", "Example: armload report latest")
-    named = [folder for word in options.runs for folder in folders_of(word, selection)]
+    named = [folder for word in options.runs for folder in folders_of(word, selection, progress)]
     chosen = named if options.runs else store.run_folders(selection)
     folders = dict.fromkeys(folder.resolve() for folder in chosen)
     if not folders:

@@ -14,7 +14,7 @@ from armload.cli.verbs.load import Rate, RequestCount, RequestOptions
 from armload.core.errors import UsageError
 from armload.core.options import MOST, Duration, Option
 from armload.core.values import ByteCount
-from armload.engines.plan import SEED_PROMPT, TUNED_REQUESTS, PromptText
+from armload.engines.plan import TUNED_REQUESTS, USUAL_PROMPT, PromptText
 from armload.runs.request import EngineSource, Metering, Resuming, Waiting
 
 
@@ -91,9 +91,7 @@ class TuneOptions(
     ] = None
     prompt: Annotated[
         PromptText,
-        Option(
-            "for decode and energy, the text to continue", usual=repr(SEED_PROMPT), heading="Plan"
-        ),
+        Option("for decode and energy, the text to continue", usual=USUAL_PROMPT, heading="Plan"),
     ] = ""
     prompt_tokens: Annotated[
         str,

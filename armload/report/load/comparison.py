@@ -8,7 +8,7 @@ from armload.analysis.load.comparison import REPEATS, LoadComparison
 from armload.analysis.wording.comparisons import not_comparable
 from armload.core.values import counted
 from armload.report import formatting as words
-from armload.report.comparison import change, figures_table, finding_cell, side_by_side, span
+from armload.report.comparison import figures_table, finding_cell, side_by_side, takes
 from armload.report.layout import Table
 
 
@@ -19,11 +19,11 @@ def sentence(compared: LoadComparison) -> str:
         return f"{where}{not_comparable(compared.differences)}"
     first = compared.measured[0]
     figures = f"{words.seconds(first.b_s)} {first.measure} against {words.seconds(first.a_s)}"
-    interval = span(first.ratio.low, first.ratio.high)
+    longer, interval = takes(first.ratio)
     if compared.finding == "not comparable":
         return (
             f"{where}{not_comparable(compared.differences)} For reference: B takes {figures}, "
-            f"{change(first.ratio.ratio)}."
+            f"{longer}."
         )
     of = f" over {counted(compared.repeats, 'repeat')}" if compared.repeats > 1 else ""
     if compared.finding == "inconclusive":
@@ -34,13 +34,13 @@ def sentence(compared: LoadComparison) -> str:
         )
     if compared.finding == "no difference":
         return (
-            f"{where}No significant difference: B takes {figures}{of}; the 95% confidence interval "
-            f"is {interval}."
+            f"{where}No significant difference: B takes {figures}{of}, {longer} (95% CI "
+            f"{interval})."
         )
     doubt = " But not all figures are valid." if compared.doubts else ""
     return (
-        f"{where}B is {compared.finding}: {figures}, {change(first.ratio.ratio)} ({interval}, "
-        f"95% confidence{of and ','}{of}).{doubt}"
+        f"{where}B is {compared.finding}: {figures}, {longer} (95% CI {interval}{of and ','}{of})."
+        f"{doubt}"
     )
 
 
@@ -69,8 +69,7 @@ def _figures(compared: LoadComparison) -> Table:
             each.measure,
             words.seconds(each.a_s),
             words.seconds(each.b_s),
-            change(each.ratio.ratio),
-            span(each.ratio.low, each.ratio.high),
+            *takes(each.ratio),
             finding_cell(each.finding, compared.finding),
         )
     return table

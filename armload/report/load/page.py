@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from armload.analysis.load.assessed import CAUSES, MOST_SLOW
+from armload.analysis.load.energy import PointEnergy
 from armload.analysis.load.latency import e2e_s, tpot_s, ttft_s
 from armload.analysis.load.telemetry import Telemetry
 from armload.analysis.wording.energies import power
@@ -212,10 +213,17 @@ def _boards(loaded: LoadView) -> Iterator[Block]:
         energy = point.assessed.energy
         if facts := [
             *board_facts(point.assessed.telemetry),
-            *([("power", power(energy))] if energy else []),
+            *(_energy(energy) if energy else []),
         ]:
             yield html("<h3>{}</h3>", point.label)
             yield Details(facts)
+
+
+def _energy(found: PointEnergy) -> list[tuple[str, str]]:
+    each = words.joules_per(
+        (found.joules_per_request, "request"), (found.joules_per_token, "output token")
+    )
+    return [*([("energy", each)] if each else []), ("power", power(found))]
 
 
 def _server(loaded: LoadView) -> Iterator[Block]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from armload.analysis.load.quantiles import USUAL, Distribution, percentile_name
+from armload.analysis.load.quantiles import USUAL, Distribution, Quantile, percentile_name
 from armload.analysis.load.records import Objectives
 from armload.report import formatting as words
 from armload.report.drawing import (
@@ -115,7 +115,6 @@ def _latencies(loaded: LoadView, title: str, sentence: str) -> Figure:
     x = _pace_axis(loaded)
     data = alt.NamedData(name="latencies")
     base = alt.Chart(data)
-    band = interval_band(base, x, alt.Y("low:Q"), colour)
     line = base.mark_line(strokeWidth=2).encode(x, y, colour)
     marks = base.mark_point(filled=True, size=60, opacity=1).encode(
         x,
@@ -126,25 +125,32 @@ def _latencies(loaded: LoadView, title: str, sentence: str) -> Figure:
             alt.Tooltip("percentile:N"),
             alt.Tooltip("pace:Q", title=_pace_name(loaded)),
             alt.Tooltip("value:Q", title="latency (s)", format=",.4~g"),
-            alt.Tooltip("low:Q", title="95% from", format=",.4~g"),
-            alt.Tooltip("high:Q", title="to", format=",.4~g"),
+            alt.Tooltip("interval:N", title="95% CI"),
         ],
     )
-    layers = [band, line, marks]
+    layers = [line, marks]
+    has_interval = any(row["low"] is not None for row in rows)
+    if has_interval:
+        # A panel without any interval would have no scale for them, so each has one of no width.
+        for row in rows:
+            row["low"] = row["value"] if row["low"] is None else row["low"]
+            row["high"] = row["value"] if row["high"] is None else row["high"]
+        layers.insert(0, interval_band(base, x, alt.Y("low:Q"), colour))
     if limits:
         layers.append(
             guide(base, alt.Y("mean(limit):Q"), alt.Opacity("limited:Q", legend=None).scale(None))
         )
     middles = [max(row["value"] for row in rows if row["cell"] == panel) for panel in panels]
     chart = in_panels(layers, data, panels, middles)
-    dashed = " Dashed: the SLO." if limits else ""
+    bands = "Bands are 95% confidence intervals." if has_interval else ""
+    dashed = "Dashed: the SLO." if limits else ""
     return drawn(
         "latency",
         title,
         sentence,
         chart,
         {"latencies": rows},
-        note=f"Bands are 95% confidence intervals.{dashed}",
+        note=" ".join(filter(None, (bands, dashed))),
         legend_columns=columns_for(percentiles),
     )
 
@@ -163,6 +169,11 @@ def _latency_rows(point: LoadedPoint, percentiles: Sequence[str]) -> Rows:
         EACH: metrics.tpot,
         WHOLE: metrics.from_scheduled.e2e,
     }
+
+    def interval(of: Quantile) -> str:
+        known = of.low_s is not None and of.high_s is not None
+        return f"{of.low_s:,.4g} to {of.high_s:,.4g}" if known else "unknown"
+
     return [
         {
             "cell": kind,
@@ -171,6 +182,7 @@ def _latency_rows(point: LoadedPoint, percentiles: Sequence[str]) -> Rows:
             "value": distribution.percentiles[name].value_s,
             "low": distribution.percentiles[name].low_s,
             "high": distribution.percentiles[name].high_s,
+            "interval": interval(distribution.percentiles[name]),
         }
         for kind, distribution in found.items()
         if distribution is not None

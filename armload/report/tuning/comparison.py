@@ -6,7 +6,7 @@ from rich.console import Group
 from rich.text import Text
 
 from armload.analysis.wording.comparisons import not_comparable
-from armload.report.comparison import change, figures_table, finding_cell, side_by_side, span
+from armload.report.comparison import figures_table, finding_cell, side_by_side, takes
 from armload.report.layout import Column, Table
 from armload.tuning.comparison import MeasuredSetting, TunedSide, TuningComparison
 from armload.tuning.outcome_words import cost_words, gain_words
@@ -23,18 +23,13 @@ def sentence(compared: TuningComparison) -> str:
     changed, interval = _changes(compared, first)
     if compared.finding == "no difference":
         return (
-            f"{what} No significant difference: B's winner has {figures}; the 95% confidence "
-            f"interval of its {_cost_kind(compared)} is {interval}."
+            f"{what} No significant difference: B's winner has {figures}, {changed} "
+            f"(95% CI {interval})."
         )
     doubt = " But not all runs are valid." if compared.doubts else ""
     return (
-        f"{what} B's winner {_verdict(compared)}: {figures}, {changed} "
-        f"({interval}, 95% confidence).{doubt}"
+        f"{what} B's winner {_verdict(compared)}: {figures}, {changed} (95% CI {interval}).{doubt}"
     )
-
-
-def _cost_kind(compared: TuningComparison) -> str:
-    return "energy" if compared.a.objective == "energy" else "time"
 
 
 def _verdict(compared: TuningComparison) -> str:
@@ -99,11 +94,7 @@ def _ratio(compared: TuningComparison, measured: MeasuredSetting) -> tuple[str, 
 
 def _changes(compared: TuningComparison, measured: MeasuredSetting) -> tuple[str, str]:
     much, more = ("much", "more") if compared.a.objective == "energy" else ("long", "longer")
-    ratio = measured.ratio
-    return (
-        change(ratio.ratio, much=much, more=more),
-        span(ratio.low, ratio.high, much=much, more=more),
-    )
+    return takes(measured.ratio, much=much, more=more)
 
 
 def _finding(compared: TuningComparison, measured: MeasuredSetting) -> Text:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from armload.boards.board import Board, is_group, load_board
-from armload.boards.connect import connect
+from armload.boards.connect import connect, is_off
 from armload.boards.group import Group, load_group
 from armload.boards.host import Host
 from armload.boards.probe import Probe, probe
@@ -16,6 +17,7 @@ from armload.build.builder import build
 from armload.build.source import choose
 from armload.build.target import load_target
 from armload.buildhost.choose import workshop
+from armload.core.meanwhile import meanwhile
 from armload.core.progress import Progress
 from armload.deploy.lease import Lease, leased
 from armload.deploy.retry import FIRST_ANSWER_S, Retry, patiently
@@ -104,7 +106,7 @@ def session(
     settings: Sequence[Settings] = (),
     takes_groups: bool = False,
 ) -> Iterator[Session]:
-    """Reach a board, start it when it is a virtual one, and build what is missing.
+    """Reach a board, start it when it is a virtual one, and build what is missing meanwhile.
 
     Args:
         request: where, and from which source.
@@ -130,26 +132,36 @@ def session(
             )
             if not request.on:
                 where.compiler(target)  # a missing one is reported before a board boots
-        # Minutes of compiling are no time to learn what the board says at once.
-        connection, found = _reached(board, request, settings, stack, progress)
-        reached = [_reached(each, request, (), stack, progress) for each in others]
-        binaries = (
-            build(target, programs=programs, source=source, workshop=where, progress=progress)
-            if programs
-            else ()
-        )
-        server: Mapping[str, Binary] = {}
-        if group is not None:
-            (one,) = build(
-                target, programs=(RPC_SERVER,), source=source, workshop=where, progress=progress
-            )
-            server = {RPC_SERVER: one}  # whatever an older source calls it
+
+        def built(progress: Progress) -> tuple[Mapping[str, Binary], Mapping[str, Binary]]:
+            make = partial(build, target, source=source, workshop=where, progress=progress)
+            binaries = make(programs=programs) if programs else ()
+            server: dict[str, Binary] = {}
+            if group is not None:
+                (server[RPC_SERVER],) = make(programs=(RPC_SERVER,))  # whatever a source calls it
+            # As they are built.
+            return {**dict(zip(sorted(programs), binaries, strict=True)), **server}, server
+
+        def reached(progress: Progress) -> list[tuple[Connection, Probe]]:
+            return [
+                _reached(each, request, settings if each is board else (), stack, progress)
+                for each in (board, *others)
+            ]
+
+        if programs and not request.on and is_off(board):
+            # Its first start is mostly downloads, which leave the CPU to the compilers.
+            with meanwhile(built, progress) as compiling:
+                (connection, found), *helping = reached(compiling.progress)
+                binaries, server = compiling.result()
+        else:
+            # Minutes of compiling are no time to learn what the board says at once.
+            (connection, found), *helping = reached(progress)
+            binaries, server = built(progress)
         yield Session(
             request=request,
             connection=connection,
             found=found,
-            # As they are built.
-            binaries={**dict(zip(sorted(programs), binaries, strict=True)), **server},
+            binaries=binaries,
             group=group,
             helpers=tuple(
                 Session(
@@ -158,7 +170,7 @@ def session(
                     found=as_found,
                     binaries=server,
                 )
-                for its, as_found in reached
+                for its, as_found in helping
             ),
         )
 

@@ -115,7 +115,8 @@ def session(
         takes_groups: in place of a board, a group may be named: all its members are reached.
 
     Raises:
-        UsageError, BoardError: the board does not meet the requirements; nothing was built then.
+        UsageError, BoardError: the board does not meet the requirements; nothing was built then,
+            and what was begun while it booted is stopped.
         ArmloadError: any of its kinds; whatever was done stays done.
     """
     group = load_group(request.board) if takes_groups and is_group(request.board) else None

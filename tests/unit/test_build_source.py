@@ -43,7 +43,12 @@ def test_the_pinned_source_is_complete() -> None:
 
 def test_how_a_source_is_compiled_is_part_of_its_identity() -> None:
     source = pinned_source()
-    others = ({}, {"llama": (("a", "b"),)}, {"ggml": (("a", "b"),)}, {"llama": (("a",), ("b",))})
+    others: list[dict[str, tuple[tuple[str, ...], ...]]] = [
+        {},
+        {"llama": (("a", "b"),)},
+        {"ggml": (("a", "b"),)},
+        {"llama": (("a",), ("b",))},
+    ]
     ids = {source.model_copy(update={"together": each}).identity for each in others}
     assert len(ids | {source.identity}) == 1 + len(others)
 

@@ -95,9 +95,11 @@ def is_blank(board: Board, progress: Progress) -> bool:
 
 def is_off(board: Board) -> bool:
     """Say whether a board is a virtual one that does not run."""
+    if not isinstance(board.reach, VirtualReach):
+        return False
     from armload.boards.virtual import machine
 
-    return isinstance(board.reach, VirtualReach) and machine.running(board) is None
+    return machine.running(board) is None
 
 
 def stop(board: Board) -> bool:

@@ -170,7 +170,7 @@ class _Build:
             source=folder,
             is_commit=isinstance(self._source, Commit),
             engine_commit=engine_commit(self._source, folder),
-            together=self._source.together if isinstance(self._source, Archive) else (),
+            groups=self._source.groups if isinstance(self._source, Archive) else (),
             programs=tuple(sorted(set(names) - {program.name for program in kept})),
             folder=self._place,
             lock=self._lock,

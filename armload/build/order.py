@@ -24,7 +24,7 @@ class BuildRequest(Value):
         source: folder of llama.cpp.
         is_commit: it is one of many alike, which have most files in common.
         engine_commit: what the engine calls itself.
-        together: groups of the source's files that are compiled as one.
+        groups: of the source's files that are compiled as one, as ``Archive`` has them.
         programs: those to compile, such as ``llama-completion``.
         folder: for the log and for what is compiled here; what an interrupted build, or one of
             other programs, left is still there.
@@ -36,7 +36,7 @@ class BuildRequest(Value):
     cpu_flags: tuple[str, ...]
     source: Path
     engine_commit: str
-    together: tuple[tuple[str, ...], ...] = ()
+    groups: tuple[str, ...] = ()
     programs: tuple[str, ...]
     folder: Path
     lock: int
@@ -125,7 +125,7 @@ def definitions(
         "ARMLOAD_NATIVE": str(native),
         "ARMLOAD_CPU_FLAGS": ";".join(order.cpu_flags),
         "ARMLOAD_ENGINE_COMMIT": order.engine_commit,
-        "ARMLOAD_TOGETHER": ";".join(",".join(group) for group in order.together),
+        "ARMLOAD_TOGETHER": ";".join(order.groups),
     }
     if "CMAKE_SYSTEM_NAME" in variables:
         # Whatever this machine has installed is for this machine.

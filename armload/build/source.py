@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -51,8 +52,8 @@ class Archive(Value):
         version: of the project.
         sha256: of the archive, 64 hexadecimal digits.
         folder: of llama.cpp inside the archive.
-        together: groups of files in ``common``, by their patterns, that are compiled as one file
-            each, which takes a fraction of the time.
+        together: groups of files, by their target and their patterns, that are compiled as one
+            file each, which takes a fraction of the time.
     """
 
     name: str
@@ -61,7 +62,16 @@ class Archive(Value):
     version: str
     sha256: str
     folder: str
-    together: tuple[tuple[str, ...], ...] = ()
+    together: Mapping[str, tuple[tuple[str, ...], ...]] = {}
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups as CMake gets them: a target, a colon, and patterns with commas between."""
+        return tuple(
+            f"{target}:{','.join(patterns)}"
+            for target, groups in self.together.items()
+            for patterns in groups
+        )
 
     @property
     def label(self) -> str:
@@ -71,8 +81,7 @@ class Archive(Value):
     @property
     def identity(self) -> str:
         """Says which content it is, and how it is compiled."""
-        groups = "".join(f" +{','.join(group)}" for group in self.together)
-        return f"sha256:{self.sha256}/{self.folder}{groups}"
+        return " +".join((f"sha256:{self.sha256}/{self.folder}", *self.groups))
 
     def provide(self, progress: Progress) -> Path:
         """Fetch and unpack the archive, unless that is done, and return llama.cpp's folder.

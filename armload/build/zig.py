@@ -62,8 +62,10 @@ class Zig(Value):
             "export ZIG_GLOBAL_CACHE_DIR ZIG_LOCAL_CACHE_DIR\n"
             f'exec {shell.join([zig, *words])} "$@"\n'
             for words in (
-                ("cc", "-target", self.triple),
-                ("c++", "-target", self.triple),
+                # Without it, CMake's first programs would get libraries of their own: zig compiles
+                # some of them differently for programs that are not optimised.
+                ("cc", "-target", self.triple, "-O2"),
+                ("c++", "-target", self.triple, "-O2"),
                 ("ar",),
                 ("ranlib",),
             )

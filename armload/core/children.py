@@ -12,12 +12,20 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 END_PATIENCE_S = 5.0
 
-_living: dict[int, bool] = {}
-"""Processes, and whether what follows an interruption needs them."""
+
+class _Child(NamedTuple):
+    is_kept: bool
+    """What follows an interruption needs it."""
+    thread: int
+    """That waits for it."""
+
+
+_living: dict[int, _Child] = {}
+"""Processes that were started, by their numbers."""
 
 _ended = threading.Event()
 _lock = threading.Lock()
@@ -31,7 +39,7 @@ def known(process: subprocess.Popen[Any], *, is_kept: bool = False) -> Iterator[
         is_kept: an interruption leaves it, since what is to be stopped is reached by it.
     """
     with _lock:
-        _living[process.pid] = is_kept
+        _living[process.pid] = _Child(is_kept=is_kept, thread=threading.get_ident())
         if _ended.is_set():
             _end(process.pid)
     try:
@@ -104,11 +112,15 @@ def end(process: subprocess.Popen[Any]) -> None:
                 continue
 
 
-def end_work() -> None:
-    """Ask the known programs to end that an interruption does not leave, and their children."""
+def end_work(thread: int | None = None) -> None:
+    """Ask the known programs to end that an interruption does not leave, and their children.
+
+    Args:
+        thread: only those that this one waits for; none for all.
+    """
     with _lock:
-        for pid, is_kept in _living.items():
-            if not is_kept:
+        for pid, child in _living.items():
+            if not child.is_kept and thread in (None, child.thread):
                 _end(pid)
 
 

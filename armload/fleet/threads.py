@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Generic
 
 from armload.core.children import end_all, end_work
 from armload.core.errors import ArmloadError, BusyError, ConnectError
-from armload.core.progress import Labelled, Progress, ProgressStep
+from armload.core.progress import Labelled, Progress, Stoppable
 from armload.fleet.tasks import BoardTask, Item, OpenBoard, Result, TaskPool, TaskResult
 
 
@@ -162,7 +161,7 @@ class _Crew(Generic[Item, Result]):
         self, board: str, progress: Progress, stopping: threading.Event, end: threading.Event
     ) -> None:
         try:
-            self.serve(board, _Stoppable(Labelled(progress, board), stopping))
+            self.serve(board, Stoppable(Labelled(progress, board), lambda: _stop(stopping)))
         except BaseException as fault:  # noqa: BLE001 - raised again in the calling thread
             self._faults.append(fault)
         finally:
@@ -195,50 +194,5 @@ def _wait_for(ends: Sequence[threading.Event]) -> None:
         end.wait()
 
 
-class _Stoppable:
-    """Shows the progress of a board's thread, in which it raises an interruption, once.
-
-    A signal reaches the main thread alone. What takes long reports its progress.
-    """
-
-    def __init__(self, progress: Progress, stopping: threading.Event) -> None:
-        self._progress = progress
-        self._stopping = stopping
-        self._thread = threading.get_ident()
-
-    def step(
-        self, label: str, *, total: float | None = None, unit: str = ""
-    ) -> AbstractContextManager[ProgressStep]:
-        self.check()
-        return self._checking(label, total, unit)
-
-    def say(self, text: str) -> None:
-        self._progress.say(text)
-
-    def check(self) -> None:
-        """Raise what is to be raised; helpers of the thread may report its progress, too."""
-        if self._stopping.is_set() and threading.get_ident() == self._thread:
-            self._stopping = threading.Event()
-            raise KeyboardInterrupt
-
-    @contextlib.contextmanager
-    def _checking(self, label: str, total: float | None, unit: str) -> Iterator[ProgressStep]:
-        with self._progress.step(label, total=total, unit=unit) as step:
-            yield _StoppableStep(step, self.check)
-
-
-class _StoppableStep:
-    def __init__(self, step: ProgressStep, check: Callable[[], None]) -> None:
-        self._step = step
-        self._check = check
-
-    def update(
-        self,
-        completed: float,
-        *,
-        total: float | None = None,
-        note: str = "",
-        rows: Sequence[tuple[str, str]] = (),
-    ) -> None:
-        self._check()
-        self._step.update(completed, total=total, note=note, rows=rows)
+def _stop(stopping: threading.Event) -> KeyboardInterrupt | None:
+    return KeyboardInterrupt() if stopping.is_set() else None

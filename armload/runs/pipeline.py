@@ -1,7 +1,7 @@
 """The way of every run, from an engine and a board to a run that is kept.
 
 build, reach: ``session.session``, once for all runs of a command. A board is reached before
-anything is built, so that what is wrong with it is said at once.
+anything is built, so that what is wrong with it is said at once; a virtual one boots meanwhile.
 
 lease, deploy, prepare, launch: ``underway``, the last three with the functions of ``starting``. The
 other members of a group are brought under way between prepare and launch (``helpers``).

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from armload.boards.board import Board, is_group, load_board
-from armload.boards.connect import connect
+from armload.boards.connect import connect, is_off
 from armload.boards.group import Group, load_group
 from armload.boards.host import Host
 from armload.boards.probe import Probe, probe
@@ -16,6 +17,7 @@ from armload.build.builder import build
 from armload.build.source import choose
 from armload.build.target import load_target
 from armload.buildhost.choose import workshop
+from armload.core.meanwhile import meanwhile
 from armload.core.progress import Progress
 from armload.deploy.lease import Lease, leased
 from armload.deploy.retry import FIRST_ANSWER_S, Retry, patiently
@@ -105,7 +107,7 @@ def session(
     takes_groups: bool = False,
     binaries: Mapping[str, Binary] | None = None,
 ) -> Iterator[Session]:
-    """Reach a board, start it when it is a virtual one, and build what is missing.
+    """Reach a board, start it when it is a virtual one, and build what is missing meanwhile.
 
     Args:
         request: where, and from which source.
@@ -115,7 +117,8 @@ def session(
         binaries: the programs, where they were built elsewhere; none to build them.
 
     Raises:
-        UsageError, BoardError: the board does not meet the requirements; nothing was built then.
+        UsageError, BoardError: the board does not meet the requirements; nothing was built then,
+            and what was begun while it booted is stopped.
         ArmloadError: any of its kinds; whatever was done stays done.
     """
     if binaries is not None:  # what was built elsewhere has no server for members of a group
@@ -134,26 +137,36 @@ def session(
             )
             if not request.on:
                 where.compiler(target)  # a missing one is reported before a board boots
-        # Minutes of compiling are no time to learn what the board says at once.
-        connection, found = _reached(board, settings, stack, progress)
-        reached = [_reached(each, (), stack, progress) for each in others]
-        ready = dict(binaries or {})
-        if programs:
-            made = build(
-                target, programs=programs, source=source, workshop=where, progress=progress
-            )
-            ready |= zip(sorted(programs), made, strict=True)  # as they are built
-        server: Mapping[str, Binary] = {}
-        if group is not None:
-            (one,) = build(
-                target, programs=(RPC_SERVER,), source=source, workshop=where, progress=progress
-            )
-            server = {RPC_SERVER: one}  # whatever an older source calls it
+
+        def built(progress: Progress) -> tuple[Mapping[str, Binary], Mapping[str, Binary]]:
+            make = partial(build, target, source=source, workshop=where, progress=progress)
+            made = make(programs=programs) if programs else ()
+            server: dict[str, Binary] = {}
+            if group is not None:
+                (server[RPC_SERVER],) = make(programs=(RPC_SERVER,))  # whatever a source calls it
+            by_name = zip(sorted(programs), made, strict=True)  # as they are built
+            return {**(binaries or {}), **dict(by_name), **server}, server
+
+        def reached(progress: Progress) -> list[tuple[Connection, Probe]]:
+            return [
+                _reached(each, settings if each is board else (), stack, progress)
+                for each in (board, *others)
+            ]
+
+        if programs and not request.on and is_off(board):
+            # Its first start is mostly downloads, which leave the CPU to the compilers.
+            with meanwhile(built, progress) as compiling:
+                (connection, found), *helping = reached(compiling.progress)
+                ready, server = compiling.result()
+        else:
+            # Minutes of compiling are no time to learn what the board says at once.
+            (connection, found), *helping = reached(progress)
+            ready, server = built(progress)
         yield Session(
             request=request,
             connection=connection,
             found=found,
-            binaries={**ready, **server},
+            binaries=ready,
             group=group,
             helpers=tuple(
                 Session(
@@ -162,7 +175,7 @@ def session(
                     found=as_found,
                     binaries=server,
                 )
-                for its, as_found in reached
+                for its, as_found in helping
             ),
         )
 

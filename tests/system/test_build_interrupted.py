@@ -16,12 +16,14 @@ import pytest
 from armload.build.builder import build
 from armload.build.source import pinned_source
 from armload.build.target import load_target
-from armload.core.errors import DiskError
+from armload.core.errors import DataError, DiskError
 from armload.core.files import sha256_of
+from armload.core.locks import locked
 from armload.core.progress import Silent
 from armload.core.workspace import cache_folder
-from tests.command_line import beside
+from tests.command_line import BIN, ROOT, beside
 from tests.faults import small_disk
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.build
 
@@ -139,3 +141,27 @@ def test_a_full_disk_is_told_and_with_room_the_build_goes_on(cache: Path) -> Non
         subprocess.run(["mount", "-o", "remount,size=1g", str(builds)], check=True)
         (program,) = build(load_target("rk3568"), programs=QUICK)
         assert program.sha256 == sha256_of(program.path)
+
+
+def test_a_board_that_cannot_boot_ends_the_build_that_was_begun_meanwhile(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARMLOAD_IMAGES", str(cache / "no images"))
+    with (
+        locked(cache / "packages" / "lock", Silent(), waiting=""),
+        subprocess.Popen(
+            [BIN / "armload", "bench", "--board", "virtual", "--model", "random"],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            cwd=ROOT,
+            text=True,
+        ) as command,
+    ):
+        # The board waits for its packages.
+        wait_until(lambda: any("/cmake" in line for line in _working_in(cache)), command)
+        (cache / "packages" / "lock").unlink()
+        _, said = command.communicate(timeout=60)
+    assert command.returncode == DataError.exit_status
+    assert "is not an image folder" in said
+    assert "cmake failed" not in said
+    assert _working_in(cache) == []

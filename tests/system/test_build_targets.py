@@ -190,17 +190,20 @@ def test_the_same_inputs_give_the_same_bytes_and_a_second_target_compiles_ggmls_
     in_cpu_library = {file for file in first if "/ggml/src/ggml-cpu/" in file}
     assert compiled == in_cpu_library
     assert reused == first - in_cpu_library
-    assert len(reused) > 10
+    assert len(reused) > 5
 
 
 def _compiled_and_reused(statistics: Path) -> tuple[set[str], set[str]]:
-    """Read ccache's log: after each file's name stands how it went."""
+    """Read ccache's log: after each file's name stands how it went.
+
+    A file that CMake has written is called by its name in the tree.
+    """
     compiled: set[str] = set()
     reused: set[str] = set()
     file = ""
     for line in statistics.read_text().splitlines():
         if line.startswith("# "):
-            file = line.removeprefix("# ")
+            file = line.removeprefix("# ").rpartition("/tree/")[2]
         elif "CMakeScratch" not in file and line in {"direct_cache_hit", "preprocessed_cache_hit"}:
             reused.add(file)
         elif "CMakeScratch" not in file and line == "cache_miss":

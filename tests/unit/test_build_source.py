@@ -43,8 +43,14 @@ def test_the_pinned_source_is_complete() -> None:
 
 def test_how_a_source_is_compiled_is_part_of_its_identity() -> None:
     source = pinned_source()
-    ids = {source.model_copy(update={"together": each}).identity for each in ((), (("a", "b"),))}
-    assert len(ids | {source.identity}) == 3
+    others: list[dict[str, tuple[tuple[str, ...], ...]]] = [
+        {},
+        {"llama": (("a", "b"),)},
+        {"ggml": (("a", "b"),)},
+        {"llama": (("a",), ("b",))},
+    ]
+    ids = {source.model_copy(update={"together": each}).identity for each in others}
+    assert len(ids | {source.identity}) == 1 + len(others)
 
 
 @pytest.mark.parametrize("name", data_names("toolchains/sources"))

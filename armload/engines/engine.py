@@ -283,8 +283,9 @@ class Engine(ABC):
         return now.steps
 
     def note(self, now: ProgressUpdate) -> str:
-        """Return what is shown beside the progress: the end of what the program has written."""
-        return " ".join(now.text.split())[-40:]
+        """Return what is shown beside the progress; empty for what the program has written."""
+        del now
+        return ""
 
     def is_done(self, now: ProgressUpdate) -> bool:
         """Say whether its work is done, so that it is to be stopped.

@@ -73,14 +73,12 @@ def _where_files_are(models: Sequence[FittedModel]) -> list[RenderableType]:
 
 
 def _how_to_run(models: Sequence[FittedModel], program: str) -> list[RenderableType]:
-    """Give the command that runs the recommended model, or else the nearest that has one."""
+    """Give the command that runs the recommended model, or else the best that has one."""
     chosen = recommended(models)
-    runnable = [each for each in models if each.command]
-    if chosen is None or not runnable:
+    if chosen is not None and not chosen.command:
+        chosen = recommended([each for each in models if each.command])
+    if chosen is None:
         return []
-    if not chosen.command:
-        wanted = chosen.size_bytes
-        chosen = min(runnable, key=lambda each: abs(each.size_bytes - wanted))
     command = f"{program}{chosen.command.removeprefix('armload')}"
     return [Text(""), Details([(f"run {chosen.model}", whole(command))])]
 

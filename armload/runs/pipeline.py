@@ -41,6 +41,9 @@ from armload.runs.power import idle_power, power_recorded
 from armload.runs.session import Connection, Foresee, Session, leased_boards
 from armload.runs.starting import put_ready, set_off
 
+_END_OF_TEXT = 40
+"""Characters that are shown of what a program writes, beside the progress."""
+
 Heard = Callable[[str], None]
 """Called with what a program has written, up to now."""
 
@@ -89,7 +92,11 @@ class Underway:
 
             def grown(now: ProgressUpdate) -> None:
                 nonlocal stopped
-                step.update(engine.progress(now), note=engine.note(now))
+                note = engine.note(now)
+                # Where lines cannot be redrawn, parts of a text between them could not be read.
+                text = "" if note else " ".join(now.text.split())[-_END_OF_TEXT:]
+                rows = [("text", text)] if text else []
+                step.update(engine.progress(now), note=note, rows=rows)
                 if heard is not None:
                     heard(now.text)
                 if not stopped and engine.is_done(now):

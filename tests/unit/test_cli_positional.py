@@ -183,7 +183,7 @@ def test_a_word_too_many_and_an_unknown_option_are_named(
     face: str, line: str, surplus: str, folder: Path
 ) -> None:
     done = typed(face, line, folder)
-    assert done.returncode == (2 if face == "armload" else 1)
+    assert done.returncode == 2
     assert done.stdout == ""
     assert f"'{surplus}'" in done.stderr
     assert "Traceback" not in done.stderr
@@ -192,8 +192,8 @@ def test_a_word_too_many_and_an_unknown_option_are_named(
 @pytest.mark.parametrize("face", ["armload", "invoke"])
 def test_an_option_takes_no_value_from_behind_the_dashes(face: str, folder: Path) -> None:
     done = typed(face, "compare one --size -- other", folder)
-    assert done.returncode == (2 if face == "armload" else 1)
-    assert "needs a value" in done.stderr or "needed value" in done.stderr
+    assert done.returncode == 2
+    assert "--size needs a value" in done.stderr
 
 
 def test_help_of_armload_shows_words_apart_from_options(folder: Path) -> None:

@@ -12,7 +12,7 @@ import queue
 import shutil
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import replace
@@ -23,8 +23,9 @@ from armload.build.binary import Binary
 from armload.core.errors import ArmloadError, BusyError, ConnectError, UsageError
 from armload.core.progress import Progress
 from armload.core.workspace import runs_folder
+from armload.engines.completion import PROGRAM
 from armload.engines.job import SweepPoint
-from armload.engines.server import Serving
+from armload.engines.server import SERVER, Serving
 from armload.fleet.archives import archive_chunk, delete_archive, folders_in, pack
 from armload.fleet.orders import (
     Begun,
@@ -203,12 +204,12 @@ class _BoardPost:
             return TaskOutcome(run=left, runs=(left,))
         if isinstance(sent, SentForecast):
             model, header, binary = received_forecast(sent)
-            where = self._with(order, binary)
+            where = self._with(order, {PROGRAM: binary})
             found = predict_there(where, model, header, sent.plan, self._relay, hits=sent.hits)
             return TaskOutcome(prediction=found)
         if isinstance(sent, SentLoad):
             model, one, binary = received_load(sent)
-            where = self._with(order, binary)
+            where = self._with(order, {SERVER: binary})
             server = Serving(one.plan, binary, model, api_key="")
             self._fingerprints.add(server.fingerprint)
             kept = load_there(where, model, one, self._relay)
@@ -220,10 +221,10 @@ class _BoardPost:
             deployed = put_in_place(
                 *(order.request, engine.model, self._relay),
                 verify=task.verify,
-                binaries={engine.binary.program: engine.binary},
+                binaries={PROGRAM: engine.binary},
             )
             return TaskOutcome(deployed=deployed)
-        board = ConnectedBoard(self._with(order, engine.binary), self._relay)
+        board = ConnectedBoard(self._with(order, {engine.name: engine.binary}), self._relay)
         self._fingerprints.add(engine.fingerprint)
         run = board.run(engine, new=task.new, place=task.place, warns=task.warns).id
         return TaskOutcome(run=run, runs=(run,))
@@ -250,8 +251,8 @@ class _BoardPost:
             self._opened = (order, self._open.enter_context(opened).where)
         return self._opened[1]
 
-    def _with(self, order: BoardOrder, binary: Binary) -> Session:
-        return replace(self._ready(order), binaries={binary.program: binary})
+    def _with(self, order: BoardOrder, binaries: Mapping[str, Binary]) -> Session:
+        return replace(self._ready(order), binaries=binaries)
 
     def _check(self, order: BoardOrder) -> None:
         board = load_board(self._board)

@@ -43,7 +43,7 @@ def received_engine(sent: SentCompletion | SentScoring, relay: Relay) -> BoardEn
     if isinstance(sent, SentCompletion):
         draft = _model(sent.draft) if sent.draft else None
         one = Combination(model=model, draft=draft, plan=sent.plan)
-        return one.engine({binary.program: binary})
+        return one.engine({one.program: binary})
     items = _whole(sent.items)
     if sent.evaluation:
         return _ReadElsewhere(sent, binary, model, items, relay)

@@ -170,7 +170,7 @@ def test_a_sweep_has_every_run_once_however_often_something_fails(
 ) -> None:
     with lab_for(fault, tmp_path) as (lab, network):
         # While one gateway is away, the other one's board must not do all that is left.
-        tokens = "600,601" if network else "100,101"
+        tokens = "480,481" if network else "100,101"
         sweep = Sweep(lab=lab, tokens=tokens, repeats=REPEATS, network=network)
         for home in MOMENTS:
             sweep.waits_for(home)

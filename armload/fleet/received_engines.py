@@ -58,7 +58,7 @@ def received_forecast(sent: SentForecast) -> tuple[Model, WholeHeader, Binary]:
     """
     path = _whole(sent.header)
     header = WholeHeader(content=path.read_bytes(), file_bytes=sent.file_bytes)
-    return sent.model, header, _binary(sent.binary)
+    return sent.model.model_copy(update={"path": path}), header, _binary(sent.binary)
 
 
 def received_load(sent: SentLoad) -> tuple[Model, TrialLoad, Binary]:

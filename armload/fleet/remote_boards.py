@@ -170,7 +170,7 @@ class RemoteBoard:
     def predict(self, model: Model, header: WholeHeader, plan: Plan) -> Prediction:
         hits = measured_hits(self.where.board.name, model)
         with tempfile.TemporaryDirectory() as scratch:
-            path = Path(scratch) / "header.gguf"
+            path = Path(scratch) / model.path.name
             path.write_bytes(header.content)
             binary = self.where.binaries[PROGRAM]
             sent, files = sent_forecast(binary, model, header, path, plan, hits)

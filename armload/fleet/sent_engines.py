@@ -174,7 +174,7 @@ def sent_forecast(
     files: Files = {}
     forecast = SentForecast(
         binary=_binary(binary, files),
-        model=model.model_copy(update={"path": Path(model.path.name), "parts": ()}),
+        model=model.model_copy(update={"path": Path(header_path.name), "parts": ()}),
         header=_file(header_path, hashlib.sha256(header.content).hexdigest(), files),
         file_bytes=header.file_bytes,
         plan=plan,

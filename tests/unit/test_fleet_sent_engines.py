@@ -153,4 +153,5 @@ def test_a_forecast_takes_the_header_and_no_weights(tmp_path: Path, model: Model
     known, whole, built = received_forecast(again)
     assert whole == header
     assert built.path.read_bytes() == CONTENT
+    assert known.path.read_bytes() == header.content
     assert known.model_copy(update={"path": model.path}) == model

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from tests.command_line import BIN
 from tests.person import Person
 from tests.sleeping_engine import compiled_sleeper
 from tests.waiting import wait_until
@@ -32,6 +33,9 @@ class Lab:
         gateways: their names, and the boards behind each.
         dask: more environment variables for all processes.
         sleeping: boards sleep instead of computing.
+        virtual: boards are virtual machines, each with one core.
+        host: where the scheduler listens.
+        apart: words before a gateway's worker, by the gateway's name.
     """
 
     def __init__(
@@ -41,6 +45,9 @@ class Lab:
         dask: Mapping[str, str] = {},
         *,
         sleeping: bool = False,
+        virtual: bool = False,
+        host: str = "127.0.0.1",
+        apart: Mapping[str, Sequence[str]] = {},
     ) -> None:
         launcher = ""
         if sleeping:
@@ -51,18 +58,22 @@ class Lab:
         self.boards = gateways
         self._log = folder / "scheduler.log"
         self._dask = dask
+        self._apart = apart
         self._running: dict[str, subprocess.Popen[Any]] = {}
         for name, boards in gateways.items():
             self.gateways[name].environment |= dask
             for board in boards:
-                self.gateways[name].add_emulated(board)
+                if virtual:
+                    self.gateways[name].add_board(board, "extends: single-core\n")
+                else:
+                    self.gateways[name].add_emulated(board)
                 path = self.gateways[name].folder / "boards" / f"{board}.yaml"
                 path.write_text(f"{path.read_text()}labels: [lab]\n{launcher}")
                 shutil.copy(path, self.ann.folder / "boards")
         with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        self.address = f"{'tls' if dask else 'tcp'}://127.0.0.1:{port}"
+            free.bind((host, 0))
+            self._listens: tuple[str, int] = free.getsockname()
+        self.address = f"{'tls' if dask else 'tcp'}://{host}:{self._listens[1]}"
 
     def start_scheduler(self) -> None:
         host, _, port = self.address.rpartition(":")
@@ -81,7 +92,7 @@ class Lab:
 
     def _is_answering(self) -> bool:
         try:
-            socket.create_connection(("127.0.0.1", int(self.address.rpartition(":")[2]))).close()
+            socket.create_connection(self._listens).close()
         except OSError:
             return False
         return True
@@ -92,7 +103,7 @@ class Lab:
         before = said(log)
         with log.open("ab") as out:
             self._running[name] = subprocess.Popen(
-                [str(Path(sys.executable).with_name("armload")), *self.offering(name)],
+                [*self._apart.get(name, ()), str(BIN / "armload"), *self.offering(name)],
                 stdout=out,
                 stderr=out,
                 env=person.environment,

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from armload.analysis.run import Run
 from armload.bench.combination import Combination, programs_of
-from armload.build.binary import Binary
 from armload.core.progress import Progress
 from armload.engines.completion import Completion, settings_of
 from armload.engines.job import SweepPoint
-from armload.runs.pipeline import Heard, execute
-from armload.runs.predicting import foresight
+from armload.runs.pipeline import Heard
+from armload.runs.reach import EngineBoard, Reach
 from armload.runs.request import Request
-from armload.runs.session import Session, session
 
 
-class BenchBoard(Protocol):
-    """A board that is ready for runs.
+class BenchBoard:
+    """A board that is ready for runs of combinations.
 
     Attributes:
         name: the board's.
         engines: what runs each combination.
     """
 
-    name: str
-    engines: Sequence[Completion]
+    def __init__(
+        self, board: EngineBoard, cells: Sequence[Combination], reference: Run | None
+    ) -> None:
+        self.name = board.where.main_board.name
+        self.engines: Sequence[Completion] = [cell.engine(board.where.binaries) for cell in cells]
+        self._board = board
+        self._reference = reference
+        # Only the first can be one that an interrupted command has left on the board.
+        self._new = board.where.request.new
 
     def run(
         self,
@@ -46,118 +50,33 @@ class BenchBoard(Protocol):
         Raises:
             ArmloadError, KeyboardInterrupt: as for ``execute``.
         """
-
-
-class BenchBoards(Protocol):
-    """How boards are reached."""
-
-    def open(
-        self,
-        request: Request,
-        cells: Sequence[Combination],
-        progress: Progress,
-        *,
-        reference: Run | None,
-    ) -> AbstractContextManager[BenchBoard]:
-        """Reach a board, and build what is missing.
-
-        Args:
-            reference: a run with the expected output.
-
-        Raises:
-            ArmloadError: as for ``session``.
-        """
-
-    def begun(self, sweep: str, boards: Sequence[str]) -> Mapping[SweepPoint, str]:
-        """Return the points of a sweep that boards have begun for an earlier command.
-
-        Only those are known that no board has to be asked for.
-
-        Raises:
-            ArmloadError: nobody answers who would know.
-        """
-
-
-class ConnectedBoard:
-    """A board that this machine is connected to."""
-
-    def __init__(
-        self,
-        where: Session,
-        cells: Sequence[Combination],
-        progress: Progress,
-        reference: Run | None,
-    ) -> None:
-        self.name = where.board.name
-        self.engines: Sequence[Completion] = [cell.engine(where.binaries) for cell in cells]
-        self._where = where
-        self._progress = progress
-        self._reference = reference
-        # Only the first can be one that an interrupted command has left on the board.
-        self._new = where.request.new
-
-    def run(
-        self,
-        place: SweepPoint | None = None,
-        *,
-        plain: Sequence[Run] = (),
-        heard: Heard | None = None,
-    ) -> Run:
         engine, new = self.engines[place.cell if place else 0], self._new
         self._new = True
-        run, _ = execute(
-            *(self._where, engine, self._progress),
-            new=new,
-            place=place,
-            reference=self._reference,
-            plain=plain,
-            foresee=foresight(self._where, engine, self._progress),
-            heard=heard,
+        return self._board.run(
+            engine, new=new, place=place, reference=self._reference, plain=plain, heard=heard
         )
-        return run
-
-
-class ConnectedBoards:
-    """Boards that this machine connects to."""
-
-    def open(
-        self,
-        request: Request,
-        cells: Sequence[Combination],
-        progress: Progress,
-        *,
-        reference: Run | None,
-    ) -> AbstractContextManager[BenchBoard]:
-        return connected_board(request, cells, progress, reference=reference)
-
-    def begun(self, sweep: str, boards: Sequence[str]) -> Mapping[SweepPoint, str]:
-        del sweep, boards
-        return {}
-
-
-CONNECTED = ConnectedBoards()
-"""Has no state."""
 
 
 @contextmanager
-def connected_board(
+def bench_board(
+    reach: Reach,
     request: Request,
     cells: Sequence[Combination],
     progress: Progress,
     *,
     reference: Run | None,
-    binaries: Mapping[str, Binary] | None = None,
 ) -> Iterator[BenchBoard]:
-    """Reach a board.
+    """Reach a board for runs of combinations, and build what is missing.
 
     Args:
-        binaries: that were built elsewhere; none to build them.
+        reference: a run with the expected output.
+
+    Raises:
+        ArmloadError: as for ``Reach.open``, or a program does not suit a combination.
     """
-    settings = [settings_of(cell.plan) for cell in cells]
-    with session(
+    with reach.open(
         *(request, programs_of(cells), progress),
-        settings=settings,
+        settings=[settings_of(cell.plan) for cell in cells],
         takes_groups=True,
-        binaries=binaries,
-    ) as where:
-        yield ConnectedBoard(where, cells, progress, reference)
+    ) as board:
+        yield BenchBoard(board, cells, reference)

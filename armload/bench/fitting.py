@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,15 +14,13 @@ from armload.analysis.wording.predictions import (
     recommendation,
     shortlist,
 )
-from armload.boards.board import Board, RealReach, is_group, load_board
-from armload.boards.connect import connect
+from armload.boards.board import is_group, load_board
 from armload.boards.hardware import ChosenHardware, all_hardware, load_hardware
 from armload.conversion.quantising import quantised_for
 from armload.core.errors import BoardError, ConnectError, UsageError
 from armload.core.progress import Progress
 from armload.core.shell import join
 from armload.core.values import Value
-from armload.deploy.retry import Retry, patiently
 from armload.engines.completion import PROGRAM, memory_need, settings_of
 from armload.engines.llama_cpp import check_architecture
 from armload.engines.plan import Plan
@@ -38,9 +35,9 @@ from armload.runs.helpers import given
 from armload.runs.predicting import (
     predict_from_facts,
     predict_group,
-    predict_there,
     predict_without_runs,
 )
+from armload.runs.reach import CONNECTED, EngineBoard, Reach
 from armload.runs.request import Request
 from armload.runs.session import Session, leased_boards, session
 
@@ -114,6 +111,7 @@ def fit(
     progress: Progress,
     *,
     file_types: Sequence[str] = (),
+    reach: Reach = CONNECTED,
 ) -> Fit:
     """Predict what models need of a board, and how fast they would be there.
 
@@ -124,6 +122,7 @@ def fit(
         plan: what each is to run.
         file_types: that the models would be quantised to; none for the models as they are. They
             are quantised only where that cannot be foreseen from their headers.
+        reach: how the board is reached.
 
     Raises:
         UsageError: there is no such board or model, or a context is too long for a model.
@@ -135,15 +134,19 @@ def fit(
     outlined = _all_outlined(request, model_names, file_types, progress)
     unreachable = ""
     try:
-        _check_answers(board, progress)
-        with session(request, (PROGRAM,), progress, settings=[settings_of(plan)]) as where:
+        with reach.open(
+            *(request, (PROGRAM,), progress),
+            settings=[settings_of(plan)],
+            # Unlike a run, a prediction can do without the board.
+            answers_within_s=PATIENCE_S,
+        ) as there:
             models = _predicted(
                 board.name,
                 outlined,
                 lambda model, header: (
-                    _predicted_there(where, model, header, plan, progress)
+                    _predicted_there(there, model, header, plan)
                     if header
-                    else predict_without_runs(where, model, plan)
+                    else predict_without_runs(there.where, model, plan)
                 ),
             )
     except ConnectError as error:
@@ -325,22 +328,15 @@ def _outlined(
 
 
 def _predicted_there(
-    where: Session, model: Model, header: WholeHeader, plan: Plan, progress: Progress
+    board: EngineBoard, model: Model, header: WholeHeader, plan: Plan
 ) -> Prediction:
-    check_architecture(where.binaries[PROGRAM], model)
-    return predict_there(where, model, header, plan, progress)
+    check_architecture(board.where.binaries[PROGRAM], model)
+    return board.predict(model, header, plan)
 
 
 def _slowest_last(model: FittedModel) -> float:
     token_s = model.prediction.token_s
     return token_s.value if token_s else math.inf
-
-
-def _check_answers(board: Board, progress: Progress) -> None:
-    """Give up on a real board soon: unlike a run, a prediction can do without it."""
-    if isinstance(board.reach, RealReach):
-        with closing(connect(board, progress)) as host:
-            patiently(lambda: host.run(":"), Retry(PATIENCE_S))
 
 
 def _predicted(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from armload.analysis.repeats import Precision, Stop, judged_together
 from armload.analysis.run import Run
-from armload.bench.board import CONNECTED, BenchBoard, BenchBoards
+from armload.bench.board import BenchBoard, bench_board
 from armload.bench.combination import Combination, combination
 from armload.bench.sweep import SweepEntry, SweepFolder, new_sweep, resume_or_begin
 from armload.boards.naming import boards_called
@@ -19,6 +19,7 @@ from armload.engines.plan import Plan
 from armload.models.find import model_called
 from armload.runs.baseline import find_plain
 from armload.runs.pipeline import Heard
+from armload.runs.reach import CONNECTED, Reach
 from armload.runs.request import Request
 
 Report = Callable[[Sequence[Run]], None]
@@ -32,7 +33,7 @@ def bench(
     progress: Progress,
     *,
     reference: Run | None = None,
-    reach: BenchBoards = CONNECTED,
+    reach: Reach = CONNECTED,
 ) -> tuple[Run, Path]:
     """Run a plan on a board and keep what comes back; return it with its folder.
 
@@ -48,7 +49,7 @@ def bench(
         KeyboardInterrupt: after what is there was kept.
     """
     one = _checked(request, model_name, plan, progress)
-    with reach.open(request, (one,), progress, reference=reference) as board:
+    with bench_board(reach, request, (one,), progress, reference=reference) as board:
         run = board.run(plain=_plain(board))
     return run, runs_folder() / run.id
 
@@ -61,7 +62,7 @@ def bench_until_known(
     progress: Progress,
     *,
     reference: Run | None = None,
-    reach: BenchBoards = CONNECTED,
+    reach: Reach = CONNECTED,
     begun: Callable[[SweepFolder], None] = lambda _: None,
     report: Report,
     heard: Heard | None = None,
@@ -82,7 +83,7 @@ def bench_until_known(
         ArmloadError, KeyboardInterrupt: as for ``bench``; repeating the command resumes from there.
     """
     one = _checked(request, model_name, plan, progress)
-    with reach.open(request, (one,), progress, reference=reference) as board:
+    with bench_board(reach, request, (one,), progress, reference=reference) as board:
         plain = _plain(board)
         sweep = new_sweep([board.name], board.engines, repeats=1, warmups=0, precision=wanted)
         journal = resume_or_begin(sweep, progress, new=request.new)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from armload.analysis.run import Run
-from armload.bench.board import CONNECTED, BenchBoards
+from armload.bench.board import bench_board
 from armload.bench.combination import Combination, combination
 from armload.bench.sweep import SweepFolder, new_sweep, resume_or_begin
 from armload.core.errors import ArmloadError, BusyError, ConnectError, UsageError
@@ -14,6 +14,7 @@ from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
 from armload.models.find import model_called
 from armload.models.model import Model
+from armload.runs.reach import CONNECTED, Reach
 from armload.runs.request import Request
 
 Begun = Callable[[SweepFolder], None]
@@ -48,7 +49,7 @@ def run_sweep(
     repeats: int,
     warmups: int,
     reference: Run | None = None,
-    reach: BenchBoards = CONNECTED,
+    reach: Reach = CONNECTED,
     begun: Begun,
     report: Report,
 ) -> SweepFolder:
@@ -72,7 +73,7 @@ def run_sweep(
             resumes from there.
         KeyboardInterrupt: likewise.
     """
-    with reach.open(request, cells, progress, reference=reference) as board:
+    with bench_board(reach, request, cells, progress, reference=reference) as board:
         sweep = new_sweep([board.name], board.engines, repeats=repeats, warmups=warmups)
         journal = resume_or_begin(sweep, progress, new=request.new)
         with journal.locked(progress):

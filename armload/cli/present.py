@@ -10,7 +10,6 @@ from pathlib import Path
 
 from armload.analysis.repeats import Precision
 from armload.analysis.run import Run
-from armload.bench.board import CONNECTED, BenchBoards
 from armload.bench.options import Options
 from armload.bench.single import bench, bench_until_known
 from armload.bench.sweep import SweepFolder
@@ -32,6 +31,7 @@ from armload.report.sweep import (
     sweep_table,
     swept_cells,
 )
+from armload.runs.reach import CONNECTED, Reach
 from armload.runs.request import Request
 
 
@@ -39,7 +39,7 @@ def bench_and_present(
     request: Request,
     model_name: str,
     plan: Plan,
-    reach: BenchBoards,
+    reach: Reach,
     *,
     as_json: bool,
     reference: Run | None = None,
@@ -62,7 +62,7 @@ def repeat_and_present(
     model_name: str,
     plan: Plan,
     wanted: Precision,
-    reach: BenchBoards = CONNECTED,
+    reach: Reach = CONNECTED,
     *,
     as_json: bool,
     reference: Run | None = None,
@@ -210,7 +210,7 @@ class SweepProgress:
 def sweep_and_present(
     request: Request,
     options: Options,
-    reach: BenchBoards,
+    reach: Reach,
     *,
     as_json: bool,
     reference: Run | None = None,

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from armload.analysis.repeats import Precision
 from armload.analysis.run import Run
-from armload.bench.board import BenchBoards
 from armload.bench.options import Options
 from armload.bench.single import bench_until_known
 from armload.bench.sweep import SweepFolder
@@ -24,6 +23,7 @@ from armload.report.layout import Prose, whole
 from armload.report.repeats import progress_line
 from armload.report.side_by_side import results_on_boards, swept_boards
 from armload.report.sweep import notes, sweep_table
+from armload.runs.reach import Reach
 from armload.runs.request import Request
 
 
@@ -32,7 +32,7 @@ def bench_on_each_and_present(
     boards: Sequence[str],
     options: Options,
     wanted: Precision | None,
-    reach: BenchBoards,
+    reach: Reach,
     *,
     as_json: bool,
     reference: Run | None = None,
@@ -97,7 +97,7 @@ def share_and_present(
     request: Request,
     boards: Sequence[str],
     options: Options,
-    reach: BenchBoards,
+    reach: Reach,
     *,
     as_json: bool,
     reference: Run | None = None,

@@ -41,11 +41,17 @@ from armload.report.evaluation.series import standing_of, way_words
 from armload.report.evaluation.table import between, evaluation_view, percent
 from armload.report.layout import whole
 from armload.report.pages import write_page
+from armload.runs.reach import CONNECTED, Reach
 from armload.runs.request import Request
 
 
 def evaluate_and_present(
-    request: Request, asked: EvaluationRequest, settings: ScorerSettings, *, as_json: bool
+    request: Request,
+    asked: EvaluationRequest,
+    settings: ScorerSettings,
+    reach: Reach = CONNECTED,
+    *,
+    as_json: bool,
 ) -> None:
     """Ask what is not answered yet, and show accuracy, intervals and times.
 
@@ -63,7 +69,10 @@ def evaluate_and_present(
     def opened(board: str, own: Progress) -> Iterator[Callable[[int], None]]:
         theirs = request.model_copy(update={"board": board})
         yield lambda number: evaluate_on(
-            *(theirs, prepared, settings, own), share=(number, len(boards)), note=note
+            *(theirs, prepared, settings, own),
+            share=(number, len(boards)),
+            note=note,
+            reach=reach,
         )
 
     tasks = [BoardTask(item=n, boards=boards, home=board) for n, board in enumerate(boards)]
@@ -191,6 +200,7 @@ def logits_and_present(
     request: Request,
     asked: EvaluationRequest,
     settings: ScorerSettings,
+    reach: Reach = CONNECTED,
     *,
     reference: str,
     must_be_close: bool,
@@ -219,7 +229,7 @@ def logits_and_present(
             known = stack.enter_context(logits_by_binding(model, prompts, settings, progress))
         elif reference:
             known = logits_called(reference)
-        folder = compute_logits(request, model, prompts, settings, progress)
+        folder = compute_logits(request, model, prompts, settings, progress, reach=reach)
         logits = logits_of_run(folder)
         found = agreement(logits, known) if known else None
     document = LogitsDocument(
@@ -248,7 +258,12 @@ def _require_close(found: Agreement, prompts: int, run_id: str) -> None:
 
 
 def harness_and_present(
-    request: Request, asked: EvaluationRequest, settings: ScorerSettings, *, as_json: bool
+    request: Request,
+    asked: EvaluationRequest,
+    settings: ScorerSettings,
+    reach: Reach = CONNECTED,
+    *,
+    as_json: bool,
 ) -> None:
     """Evaluate one model on one board with tasks that ``asked.task`` names: ``lm-eval:a,b``.
 
@@ -276,6 +291,7 @@ def harness_and_present(
         progress,
         tasks_folder=folder,
         limit=asked.limit,
+        reach=reach,
     )
     if as_json:
         show_document(found)

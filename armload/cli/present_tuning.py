@@ -29,6 +29,7 @@ from armload.runs.request import Request
 from armload.serving.workload import read_lengths
 from armload.tuning.estimating import SearchStanding
 from armload.tuning.outcome_words import cost_words, violation_words
+from armload.tuning.reach import TuningReach
 from armload.tuning.record import TuningEntry, TuningFolder
 from armload.tuning.settings import words_of
 from armload.tuning.space import Setting
@@ -159,6 +160,7 @@ def tune_and_present(
     request: Request,
     boards: Sequence[str],
     wish: TuningRequest,
+    reach: TuningReach,
     *,
     output: Path | None,
     as_json: bool,
@@ -183,7 +185,7 @@ def tune_and_present(
             own.say(trial_line(wish, entry, standing))
 
         theirs = request.model_copy(update={"board": board})
-        return tune(theirs, wish, own, output=output, begun=begun, report=report)
+        return tune(theirs, wish, own, output=output, reach=reach, begun=begun, report=report)
 
     outcomes = on_each(boards, tuned, terminal.progress())
     found = [one.result for one in outcomes if one.result is not None]

@@ -53,12 +53,13 @@ class Completion(ModelEngine[Plan]):
         "Use a smaller model or context, or disable repacking (--engine-args=--no-repack)."
     )
     unit = "tokens"
+    keeps_forecast = True
 
     @property
     def subject(self) -> RunSpec:
         """The plan, and what is known of program and model."""
         return RunSpec(
-            plan=self.plan, binary=binary_record(self._binary), model=model_record(self.model)
+            plan=self.plan, binary=binary_record(self.binary), model=model_record(self.model)
         )
 
     @property
@@ -75,6 +76,11 @@ class Completion(ModelEngine[Plan]):
     def settings(self) -> Settings:
         """As planned."""
         return settings_of(self.plan)
+
+    @property
+    def continuation(self) -> Plan:
+        """What its time and memory are predicted for."""
+        return self.plan
 
     @property
     def split(self) -> Split | None:
@@ -97,7 +103,7 @@ class Completion(ModelEngine[Plan]):
         words = command(
             self.plan,
             self.model,
-            self._binary.path,
+            self.binary.path,
             on_board=program,
             model_on_board=model,
             memory_bytes=site.found.conditions.memory_and_swap_bytes,

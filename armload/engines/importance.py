@@ -104,9 +104,9 @@ class Importance(ModelTool[ImportancePlan]):
             payload_from_program_folder(site.layout, self._text),
         ]
         words += ["-o", from_program_folder(RESULT), "-c", tokens, "-b", tokens, "-ub", tokens]
-        words += if_offered(self._binary.path, "--no-ppl")
-        words += if_offered(self._binary.path, NO_REPACK)
-        words += if_offered(self._binary.path, "-fit", "off")
+        words += if_offered(self.binary.path, "--no-ppl")
+        words += if_offered(self.binary.path, NO_REPACK)
+        words += if_offered(self.binary.path, "-fit", "off")
         return self._started(site, words)
 
     def note(self, now: ProgressUpdate) -> str:

@@ -67,39 +67,37 @@ class ModelProgram(Engine, Generic[AnyDocument]):
 
     Attributes:
         plan, model: as given.
-
-    Args:
-        binary: built for the board's target.
+        binary: the program, built for the board's target.
     """
 
     def __init__(self, plan: AnyDocument, binary: Binary, model: Model) -> None:
         self.plan = plan
-        self._binary = binary
+        self.binary = binary
         self.model = model
 
     @property
     def fingerprint(self) -> str:
         """A checksum over plan, program and model."""
-        return fingerprint_of((self.plan.model_dump_json(), self._binary.sha256, self.model.sha256))
+        return fingerprint_of((self.plan.model_dump_json(), self.binary.sha256, self.model.sha256))
 
     @property
     def subject(self) -> RunSpec:
         """The plan, and what is known of program and model."""
         return RunSpec(
             arguments=self.plan.model_dump(mode="json"),
-            binary=binary_record(self._binary),
+            binary=binary_record(self.binary),
             model=model_record(self.model),
         )
 
     @property
     def payload(self) -> tuple[Payload, ...]:
         """The program and the model."""
-        return program_and_model(self._binary, self.model)
+        return program_and_model(self.binary, self.model)
 
     def check(self, host: Host, board: Board, found: Probe, progress: Progress) -> None:
         """Refuse a board whose CPU lacks what the program uses."""
         del progress
-        check_fit(board, self._binary, found, emulated=bool(host.launcher))
+        check_fit(board, self.binary, found, emulated=bool(host.launcher))
 
 
 def binary_record(binary: Binary) -> BinaryRecord:
@@ -205,7 +203,7 @@ class ModelEngine(ModelProgram[AnyPlan]):
 
     def simulation(self, site: RunContext) -> Simulation | None:
         """Return how the program is asked, unless it was built from a source that cannot say."""
-        if not offers(self._binary.path, FOOTPRINT_VARIABLE):
+        if not offers(self.binary.path, FOOTPRINT_VARIABLE):
             return None
         return Simulation(
             program=self.payload[0],
@@ -230,7 +228,7 @@ class ModelEngine(ModelProgram[AnyPlan]):
         is_streamed = self._are_streamed(site)
         words = micro_batch_words(self.plan, self.model, context, now.memory_and_swap_bytes)
         if is_streamed or not repacks(self.model, now.memory_available_bytes, context):
-            words += if_offered(self._binary.path, NO_REPACK)
+            words += if_offered(self.binary.path, NO_REPACK)
         if is_streamed:
             # Threads that wait for the storage would keep their cores busy.
             words += ["--poll", "0"]
@@ -247,9 +245,9 @@ class ModelEngine(ModelProgram[AnyPlan]):
         words = site.spread.words(site.servers)
         if site.spread.split == "layer":
             return words
-        if not offers(self._binary.path, _TENSOR_SPLIT):
+        if not offers(self.binary.path, _TENSOR_SPLIT):
             raise UsageError(
-                f"--split tensor: {self._binary.program} of this llama.cpp cannot do that.",
+                f"--split tensor: {self.binary.program} of this llama.cpp cannot do that.",
                 "Omit --source, or use --split layer.",
             )
         # It requires flash attention.
@@ -259,7 +257,7 @@ class ModelEngine(ModelProgram[AnyPlan]):
         if site.spread is not None:
             return False  # the first member's part fits into its memory
         now = site.found.conditions
-        return are_streamed(self.plan, self._binary.path, self.memory, now)
+        return are_streamed(self.plan, self.binary.path, self.memory, now)
 
 
 def memory_of(
@@ -358,7 +356,7 @@ class ModelTool(ModelProgram[ToolPlan]):
     @property
     def payload(self) -> tuple[Payload, ...]:
         """The program; the model, unless it is there."""
-        program, model = program_and_model(self._binary, self.model)
+        program, model = program_and_model(self.binary, self.model)
         return (program,) if self.in_place is not None else (program, model)
 
     @property

@@ -120,7 +120,7 @@ class Quantising(ModelTool[QuantisingPlan]):
         free_bytes = site.found.conditions.memory_available_bytes
         buffer_bytes = max(round(_SHARE_OF_MEMORY * free_bytes), LEAST_BUFFER_BYTES)
         buffer_mib = min(buffer_bytes, MOST_BUFFER_BYTES) >> 20
-        words += if_offered(self._binary.path, "--max-buffer-size", str(buffer_mib))
+        words += if_offered(self.binary.path, "--max-buffer-size", str(buffer_mib))
         result = str(self.in_place.result) if self.in_place else from_program_folder(RESULT)
         return self._started(site, [*words, str(self._base(site)), result, self.plan.type])
 

@@ -50,26 +50,26 @@ class RpcServer(Engine):
 
     def __init__(self, plan: RpcServerPlan, binary: Binary) -> None:
         self.plan = plan
-        self._binary = binary
+        self.binary = binary
 
     @property
     def fingerprint(self) -> str:
         """A checksum over plan and program."""
-        return fingerprint_of((self.plan.model_dump_json(), self._binary.sha256))
+        return fingerprint_of((self.plan.model_dump_json(), self.binary.sha256))
 
     @property
     def subject(self) -> RunSpec:
         """The plan and the program; it gets to know no model's name."""
         return RunSpec(
             arguments=self.plan.model_dump(mode="json"),
-            binary=binary_record(self._binary),
+            binary=binary_record(self.binary),
             model=ModelRecord(name="", sha256="", size_bytes=None),
         )
 
     @property
     def payload(self) -> tuple[Payload, ...]:
         """The program."""
-        binary = self._binary
+        binary = self.binary
         return (Payload.of_file(binary.path, sha256=binary.sha256, executable=True),)
 
     @property
@@ -90,7 +90,7 @@ class RpcServer(Engine):
     def check(self, host: Host, board: Board, found: Probe, progress: Progress) -> None:
         """Refuse a board whose CPU lacks what the program uses."""
         del progress
-        check_fit(board, self._binary, found, emulated=bool(host.launcher))
+        check_fit(board, self.binary, found, emulated=bool(host.launcher))
 
     def command(self, site: RunContext) -> tuple[str, ...]:
         """Return the words that start it there."""

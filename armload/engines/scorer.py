@@ -31,6 +31,7 @@ from armload.engines.output import Output
 from armload.engines.plan import (
     DEFAULT_TIME_LIMIT_S,
     MICRO_BATCH_TOKENS,
+    Plan,
     Seconds,
     TokenCount,
     kv_halves,
@@ -44,6 +45,9 @@ from armload.models.model import Model
 SCORER = programs.SCORER
 ANSWERS, LOGITS = "stdout", "logits.f32"
 """Files of a run: an answer on each line, and rows of logits."""
+
+PROMPT_TOKENS = 128
+"""Assumed of an item, where its time is estimated."""
 
 MOST_LOGITS_BYTES = 64 << 20
 """As in ``toolchains/native/scorer/engine.cpp``: logits of one pass over the weights."""
@@ -64,6 +68,20 @@ class ScoringPlan(ScorerOptions):
     time_limit_s: Seconds = DEFAULT_TIME_LIMIT_S
 
     @property
+    def continuation(self) -> Plan:
+        """The plan of a single item, as predictions take it."""
+        return Plan(
+            prompt_tokens=min(PROMPT_TOKENS, self.context_tokens - 1),
+            n_predict=1,
+            context_tokens=self.context_tokens,
+            threads=self.threads,
+            cpus=self.cpus,
+            kv_type=self.kv_type,
+            weights=self.weights,
+            resident_bytes=self.resident_bytes,
+        )
+
+    @property
     def kv_types(self) -> tuple[str, str] | None:
         """Types of keys and of values; none for the engine's usual one."""
         return None if self.kv_type is None else kv_halves(self.kv_type)
@@ -79,7 +97,8 @@ class Scoring(ModelEngine[ScoringPlan]):
     """A file of items, answered by one program with one model.
 
     Attributes:
-        plan, model: as given.
+        plan, model, items: as given.
+        keeps_forecast: a run's times are like those of the one item that is predicted.
 
     Args:
         binary: of ``SCORER``, built for the board's target.
@@ -102,12 +121,18 @@ class Scoring(ModelEngine[ScoringPlan]):
                 f"trained for {model.context_length}.",
                 f"Use a context of {model.context_length} tokens or fewer.",
             )
-        self._items = items
+        self.items = items
+        self.keeps_forecast = True
+
+    @property
+    def continuation(self) -> Plan:
+        """What its time and memory are predicted for: one item."""
+        return self.plan.continuation
 
     @property
     def payload(self) -> tuple[Payload, ...]:
         """The program, the model and the items."""
-        items = Payload.of_file(self._items, sha256=self.plan.items_sha256, executable=False)
+        items = Payload.of_file(self.items, sha256=self.plan.items_sha256, executable=False)
         return (*super().payload, items)
 
     @property
@@ -147,7 +172,7 @@ class Scoring(ModelEngine[ScoringPlan]):
 
     def command(self, site: RunContext) -> tuple[str, ...]:
         """Return the words that start armload-score there."""
-        plan, program = self.plan, self._binary.path
+        plan, program = self.plan, self.binary.path
         on_board, model, items = (str(each.items(site.layout)[0].remote) for each in self.payload)
         words = [on_board, "-m", model, "--items", items, "--logits"]
         words += [from_program_folder(LOGITS)]

@@ -164,7 +164,7 @@ class Serving(ModelEngine[ServingPlan]):
 
     def command(self, site: RunContext) -> tuple[str, ...]:
         """Return the words that start llama-server there."""
-        plan, program = self.plan, self._binary.path
+        plan, program = self.plan, self.binary.path
         on_board, model = (str(each.items(site.layout)[0].remote) for each in self.payload)
         words = [on_board, "-m", model, "--alias", self.model.name.removesuffix(".gguf")]
         # The port is any free one: the log says which.

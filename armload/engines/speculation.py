@@ -73,26 +73,26 @@ class Speculation(Completion):
             )
         if draft is not None:
             check_architecture(binary, draft)
-        self._draft = draft
+        self.draft = draft
 
     @property
     def fingerprint(self) -> str:
         """A checksum over plan, program and both models."""
-        draft = self._draft.sha256 if self._draft else ""
+        draft = self.draft.sha256 if self.draft else ""
         return fingerprint_of((super().fingerprint, draft))
 
     @property
     def subject(self) -> RunSpec:
         """The plan, and what is known of the program and of both models."""
-        draft = model_record(self._draft) if self._draft else None
+        draft = model_record(self.draft) if self.draft else None
         return super().subject.model_copy(update={"draft": draft})
 
     @property
     def payload(self) -> tuple[Payload, ...]:
         """The program and the models, each once."""
-        if self._draft is None:
+        if self.draft is None:
             return super().payload
-        return tuple(dict.fromkeys((*super().payload, Payload.of_model(self._draft))))
+        return tuple(dict.fromkeys((*super().payload, Payload.of_model(self.draft))))
 
     @property
     def spreadable(self) -> None:
@@ -108,15 +108,15 @@ class Speculation(Completion):
     def estimated_memory(self) -> MemoryNeed:
         """What the model and what drafts for it take."""
         need = super().estimated_memory
-        if self._draft is None:
+        if self.draft is None:
             more_bytes = need.program_bytes + self.more_bytes
             return need.model_copy(update={"program_bytes": more_bytes})
         return need.model_copy(
             update={
-                "name": f"{need.name} with {self._draft.name}",
-                "weights_bytes": need.weights_bytes + self._draft.size_bytes,
-                "row_table_bytes": need.row_table_bytes + self._draft.row_table_bytes,
-                "kv_is_exact": need.kv_is_exact and self._draft.context_memory.is_exact,
+                "name": f"{need.name} with {self.draft.name}",
+                "weights_bytes": need.weights_bytes + self.draft.size_bytes,
+                "row_table_bytes": need.row_table_bytes + self.draft.row_table_bytes,
+                "kv_is_exact": need.kv_is_exact and self.draft.context_memory.is_exact,
                 "program_bytes": need.program_bytes + self.more_bytes,
             }
         )
@@ -131,23 +131,23 @@ class Speculation(Completion):
                 KV_BYTES_PER_VALUE * values
                 + MICRO_BATCH_TOKENS * self.model.activation_bytes_per_token
             )
-        if self._draft is None:
+        if self.draft is None:
             return 0
-        cache_bytes = self._draft.context_memory.size_bytes(tokens)
-        return cache_bytes + working_bytes(self._draft, MICRO_BATCH_TOKENS)
+        cache_bytes = self.draft.context_memory.size_bytes(tokens)
+        return cache_bytes + working_bytes(self.draft, MICRO_BATCH_TOKENS)
 
     def command(self, site: RunContext) -> tuple[str, ...]:
         """Return the words that start llama-speculative-simple there."""
         program, model = (each.items(site.layout)[0].remote for each in super().payload)
         available_bytes = site.found.conditions.memory_available_bytes
         drafting: tuple[str, ...] = _MTP_WORDS if self.plan.speculate == MTP else _NGRAM_WORDS
-        if self._draft is not None:
-            drafting = (*_DRAFT_WORDS, str(_on_board(self._draft, site.layout)))
-            available_bytes -= 2 * self._draft.size_bytes
+        if self.draft is not None:
+            drafting = (*_DRAFT_WORDS, str(_on_board(self.draft, site.layout)))
+            available_bytes -= 2 * self.draft.size_bytes
         words = command(
             self.plan,
             self.model,
-            self._binary.path,
+            self.binary.path,
             on_board=program,
             model_on_board=model,
             memory_bytes=site.found.conditions.memory_and_swap_bytes,

@@ -9,47 +9,27 @@ from pathlib import Path
 from typing import NamedTuple
 
 from armload.analysis.run import Run
-from armload.boards.probe import Probe
 from armload.core.errors import ArmloadError
 from armload.core.progress import Progress, Silent
 from armload.core.values import counted
 from armload.engines.answers import Answer, read_answers
-from armload.engines.engine import MemoryNeed
-from armload.engines.job import SweepPoint
-from armload.engines.prediction import Prediction
 from armload.engines.scorer import ANSWERS, SCORER, Scoring
 from armload.evaluation.items import items_of, write_items
 from armload.evaluation.preparing import PreparedEvaluation
 from armload.evaluation.question import Question
 from armload.evaluation.record import AnswerSource, EvaluationFolder
-from armload.evaluation.scorer_run import TimedScoring, ask_all, placed_runs
-from armload.evaluation.scorer_settings import ScorerSettings, one_continuation
+from armload.evaluation.scorer_run import TimedScoring, ask_all, next_place, placed_runs
+from armload.evaluation.scorer_settings import ScorerSettings
 from armload.runs import store
 from armload.runs.assemble import read_job
-from armload.runs.pipeline import execute
 from armload.runs.predicting import foresight_of
+from armload.runs.reach import CONNECTED, EngineBoard, Reach
 from armload.runs.request import Request
-from armload.runs.session import Foresee, Session, session
-
-
-def foresight(where: Session, engine: Scoring, max_tokens: int, progress: Progress) -> Foresee:
-    """Return what predicts a run of the scorer, or refuses it.
-
-    Args:
-        max_tokens: of an answer; 0 where choices are compared.
-    """
-    scoring = engine.plan
-    foresee_memory = foresight_of(where, engine.model, one_continuation(scoring), progress)
-
-    def foresee(found: Probe, need: MemoryNeed | None) -> Prediction | None:
-        prediction = foresee_memory(found, need)
-        return prediction if scoring.parallel == 1 and max_tokens else None
-
-    return foresee
+from armload.runs.session import ReachedBoard
 
 
 def say_duration(
-    where: Session,
+    where: ReachedBoard,
     asked: Sequence[tuple[Scoring, int]],
     max_time_s: float | None,
     progress: Progress,
@@ -87,9 +67,9 @@ class _Time(NamedTuple):
     is_bound: bool  # by what the board can do at most: nothing was timed there
 
 
-def _longest(where: Session, engine: Scoring, max_tokens: int) -> _Time | None:
+def _longest(where: ReachedBoard, engine: Scoring, max_tokens: int) -> _Time | None:
     scoring = engine.plan
-    foresee = foresight_of(where, engine.model, one_continuation(scoring), Silent())
+    foresee = foresight_of(where, engine.model, engine.continuation, Silent())
     try:
         prediction = foresee(where.found, engine.memory)
     except ArmloadError:  # its run will be refused, with the reason
@@ -126,6 +106,7 @@ def evaluate_on(
     *,
     share: tuple[int, int] = (0, 1),
     note: Note,
+    reach: Reach = CONNECTED,
 ) -> None:
     """Say how long it takes, and ask on one board what is missing, part by part.
 
@@ -137,6 +118,7 @@ def evaluate_on(
         share: of several boards, which one this is, and how many there are: each takes its own
             questions.
         note: is given each part's answers, those that are there already first.
+        reach: how the board is reached.
 
     Raises:
         ArmloadError: a run could not be started, or brought no answer.
@@ -144,18 +126,18 @@ def evaluate_on(
     """
     evaluated = prepared.evaluated
     harvest(evaluated, progress)
-    with session(request, (SCORER,), progress, takes_groups=True) as where:
+    with reach.open(request, (SCORER,), progress, takes_groups=True) as board:
         asked = [
-            (_engine(where, prepared, number, settings, missing, note), part.max_tokens)
+            (_engine(board.where, prepared, number, settings, missing, note), part.max_tokens)
             for number, part in enumerate(evaluated.evaluation.parts)
             if (missing := _shared(evaluated, number, share))
         ]
-        say_duration(where, asked, settings.max_time_s, progress)
-        evaluate_there(where, prepared, settings, progress, new=request.new, share=share, note=note)
+        say_duration(board.where, asked, settings.max_time_s, progress)
+        evaluate_there(board, prepared, settings, progress, new=request.new, share=share, note=note)
 
 
 def evaluate_there(
-    where: Session,
+    there: EngineBoard,
     prepared: PreparedEvaluation,
     settings: ScorerSettings,
     progress: Progress,
@@ -169,21 +151,17 @@ def evaluate_there(
     Args:
         new: start another run, even if an interrupted command left the same one on the board.
     """
-    evaluated, board = prepared.evaluated, where.board.name
+    evaluated, board = prepared.evaluated, there.where.board.name
 
     def ask(part: int, missing: Sequence[Question]) -> tuple[Run, bool]:
-        engine = _engine(where, prepared, part, settings, missing, note)
-        most_tokens = evaluated.evaluation.parts[part].max_tokens
+        engine = _engine(there.where, prepared, part, settings, missing, note)
+        place = next_place(evaluated.evaluation.id, part, board)
         try:
-            run, _ = execute(
-                *(where, engine, progress),
-                new=new,
-                place=SweepPoint(sweep=evaluated.evaluation.id, cell=part, round=0),
-                foresee=foresight(where, engine, most_tokens, progress),
-            )
+            run = there.run(engine, new=new, place=place)
         finally:
             harvest(evaluated, progress)
-        return run, engine.time_is_up
+        # With a limit, only that ends a run well before all are answered.
+        return run, engine.max_time_s is not None and run.exit.kind == "done"
 
     for part in range(len(prepared.models)):
         missing = partial(_shared, evaluated, part, share)
@@ -192,9 +170,7 @@ def evaluate_there(
 
 def harvest(evaluated: EvaluationFolder, progress: Progress) -> None:
     """Take the answers from the runs of an evaluation that are on this machine."""
-    name = evaluated.evaluation.id
-    # Both names begin with the time in UTC.
-    for folder, place in placed_runs(name, since=name.partition("-")[0]):
+    for folder, place in placed_runs(evaluated.evaluation.id):
         source = evaluated.source(folder.name)
         if source is None or source.doubts is None:
             source = _source_of(folder, place.cell)
@@ -227,7 +203,7 @@ def _shared(evaluated: EvaluationFolder, part: int, share: tuple[int, int]) -> l
 
 
 def _engine(
-    where: Session,
+    where: ReachedBoard,
     prepared: PreparedEvaluation,
     part: int,
     settings: ScorerSettings,
@@ -236,6 +212,7 @@ def _engine(
 ) -> TimedScoring:
     evaluated, model = prepared.evaluated, prepared.models[part]
     parts = evaluated.evaluation.parts
+    generates = parts[part].max_tokens > 0
     items = items_of(prepared.task, parts[part], questions)
     board = where.board.name
     path = write_items(items, evaluated.folder / "items" / f"{part}-{board}.jsonl")
@@ -248,4 +225,5 @@ def _engine(
         evaluation=evaluated.evaluation.id,
         note=partial(note, part),
         max_time_s=settings.max_time_s and settings.max_time_s / len(parts),
+        keeps_forecast=settings.parallel == 1 and generates,
     )

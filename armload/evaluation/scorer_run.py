@@ -19,7 +19,7 @@ from armload.analysis.run import Run
 from armload.build.binary import Binary
 from armload.core.errors import ArmloadError, DataError, RunError
 from armload.core.files import write_whole
-from armload.core.ids import fingerprint_of
+from armload.core.ids import fingerprint_of, time_of_id
 from armload.core.progress import Progress
 from armload.core.values import ValueList, as_json, counted
 from armload.core.workspace import runs_folder
@@ -28,13 +28,12 @@ from armload.engines.answers import Answer, parse_answers, read_answers
 from armload.engines.job import JOB_FILE, SweepPoint
 from armload.engines.scorer import ANSWERS, SCORER, Scoring, ScoringPlan
 from armload.evaluation.items import write_items
-from armload.evaluation.scorer_settings import ScorerSettings, one_continuation
+from armload.evaluation.scorer_settings import ScorerSettings
 from armload.models.model import Model
 from armload.runs.assemble import read_job
-from armload.runs.pipeline import execute
-from armload.runs.predicting import foresight_of
+from armload.runs.reach import CONNECTED, EngineBoard, Reach
 from armload.runs.request import Request
-from armload.runs.session import Session, session
+from armload.runs.swept import earliest_run
 
 EARLIER = "earlier-runs.json"
 """In a run's folder: the ids of the runs that answered what it was not asked any more."""
@@ -49,12 +48,12 @@ class TimedScoring(Scoring):
     """The scorer as an evaluation runs it: with its accuracy so far, and an end in time.
 
     Attributes:
-        time_is_up: it was stopped for that.
+        evaluation: its id; a run that another one has left on the board is none of its own.
+        max_time_s: from the first answer looked for; none for no limit.
 
     Args:
-        evaluation: its id; a run that another one has left on the board is none of its own.
         note: is given this run's answers; after a lost connection, some of them again.
-        max_time_s: from the first answer looked for; none for no limit.
+        keeps_forecast: as for ``Scoring``.
     """
 
     def __init__(
@@ -67,37 +66,41 @@ class TimedScoring(Scoring):
         evaluation: str,
         note: Note,
         max_time_s: float | None,
+        keeps_forecast: bool,
     ) -> None:
         super().__init__(plan, binary, model, items)
-        self._evaluation = evaluation
+        self.evaluation = evaluation
+        self.max_time_s = max_time_s
+        self.keeps_forecast = keeps_forecast
         self._note = note
-        self._max_time_s = max_time_s
         self._began_s: float | None = None
-        self.time_is_up = False
 
     @property
     def fingerprint(self) -> str:
         """A checksum over what is asked, and for which evaluation."""
-        return fingerprint_of((super().fingerprint, self._evaluation))
+        return fingerprint_of((super().fingerprint, self.evaluation))
 
     @property
     def total(self) -> int | None:
         """The items; none where time decides how many are answered."""
-        return super().total if self._max_time_s is None else None
+        return super().total if self.max_time_s is None else None
 
     def note(self, now: ProgressUpdate) -> str:
         """Return the accuracy so far."""
-        return self._note(parse_answers(now.new_lines))
+        return self.noted(now.new_lines)
+
+    def noted(self, lines: Sequence[str]) -> str:
+        """Return the accuracy after further lines of its output."""
+        return self._note(parse_answers(lines))
 
     def is_done(self, now: ProgressUpdate) -> bool:
         """Say whether its time is up; never before an answer, or repeating it would add nothing."""
-        if self._max_time_s is None or now.steps == 0:
+        if self.max_time_s is None or now.steps == 0:
             return False
         now_s = time.monotonic()
         if self._began_s is None:
             self._began_s = now_s
-        self.time_is_up = now.lines > 0 and now_s - self._began_s >= self._max_time_s
-        return self.time_is_up
+        return now.lines > 0 and now_s - self._began_s >= self.max_time_s
 
 
 def ask_all(
@@ -121,14 +124,14 @@ def ask_all(
     while asked:
         run, time_is_up = ask(asked)
         left = missing()
-        if time_is_up:
-            return
         if len(left) == len(asked):
             raise RunError(
                 f"{board}: the scorer answered none of {counted(len(asked), noun)}: "
                 f"{run.exit.meaning}.",
                 f"Its messages: armload show {run.id}",
             )
+        if time_is_up:
+            return
         if left:
             progress.say(
                 f"{run.exit.meaning.capitalize()} after {len(asked) - len(left)} of {len(asked)} "
@@ -146,12 +149,10 @@ def _kept(folder: Path) -> tuple[str, int]:
     return folder.name.partition("-")[0], kept_ns
 
 
-def placed_runs(sweep: str, *, since: str = "") -> Iterator[tuple[Path, SweepPoint]]:
-    """Return the folders of the runs with that id in their place, the oldest first.
-
-    Args:
-        since: the beginning of a run's name; older runs are not looked at.
-    """
+def placed_runs(sweep: str) -> Iterator[tuple[Path, SweepPoint]]:
+    """Return the folders of the runs with that id in their place, the oldest first."""
+    earliest = earliest_run(sweep)
+    since = time_of_id(earliest) if earliest else ""
     try:
         folders = [path for path in runs_folder().iterdir() if path.name >= since]
     except OSError:
@@ -168,12 +169,23 @@ def placed_runs(sweep: str, *, since: str = "") -> Iterator[tuple[Path, SweepPoi
             yield folder, place
 
 
+def next_place(sweep: str, cell: int, board: str) -> SweepPoint:
+    """Return a point that no run of this machine has: the next one of a board."""
+    done = sum(
+        place.cell == cell and read_job(folder).board.name == board
+        for folder, place in placed_runs(sweep)
+    )
+    return SweepPoint(sweep=sweep, cell=cell, round=done)
+
+
 def answer_items(
     request: Request,
     model: Model,
     items: Sequence[Item],
     settings: ScorerSettings,
     progress: Progress,
+    *,
+    reach: Reach = CONNECTED,
 ) -> Path:
     """Let a model on a board answer items; return the run's folder, for ``answers_in``.
 
@@ -184,12 +196,12 @@ def answer_items(
         ArmloadError: a run could not be started, or brought no answer.
         KeyboardInterrupt: after what is there was kept.
     """
-    with session(request, (SCORER,), progress, takes_groups=True) as where:
-        return answer_items_there(where, model, items, settings, progress, new=request.new)
+    with reach.open(request, (SCORER,), progress, takes_groups=True) as board:
+        return answer_items_there(board, model, items, settings, progress, new=request.new)
 
 
 def answer_items_there(
-    where: Session,
+    there: EngineBoard,
     model: Model,
     items: Sequence[Item],
     settings: ScorerSettings,
@@ -204,7 +216,7 @@ def answer_items_there(
     """
     # The rest alone might need less, but is to be asked in the same way.
     settings = settings.model_copy(update={"context_tokens": settings.context_for(items, model)})
-    board, scorer = where.board.name, where.binaries[SCORER]
+    board, scorer = there.where.board.name, there.where.binaries[SCORER]
     # Runs share it if their answers are to the same items, computed alike.
     alike = (board, scorer.sha256, model.sha256, settings.model_dump_json(), json.dumps(items))
     name = f"items-{fingerprint_of(alike)}"
@@ -223,20 +235,14 @@ def answer_items_there(
             path = write_items(left, Path(scratch) / "items.jsonl")
             plan = settings.plan(left, path, model)
             engine = Scoring(plan, scorer, model, path)
-            one = one_continuation(plan)
-            run, _ = execute(
-                *(where, engine, progress),
-                new=new,
-                place=SweepPoint(sweep=name, cell=0, round=0),
-                foresee=foresight_of(where, model, one, progress),
-            )
+            run = there.run(engine, new=new, place=next_place(name, 0, board))
         return run, False
 
-    there = found()
-    if there.answers:
+    earlier = found()
+    if earlier.answers:
         progress.say(
-            f"{len(there.answers)} of {counted(len(items), 'answer')} already exist, the latest in "
-            f"{there.folders[0].name}. (--new starts over.)"
+            f"{len(earlier.answers)} of {counted(len(items), 'answer')} already exist, the latest "
+            f"in {earlier.folders[0].name}. (--new starts over.)"
         )
     ask_all(board, "item", missing, ask, progress)
     return note_earlier(found())

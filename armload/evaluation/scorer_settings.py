@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from armload.engines.plan import Plan
 from armload.engines.scorer import ScoringPlan, look_at_items
 from armload.engines.service_plan import ScorerOptions
 from armload.evaluation.items import context_tokens
 from armload.models.model import Model
-
-PROMPT_TOKENS = 128
-"""Assumed of an item, where its time is estimated."""
 
 
 class ScorerSettings(ScorerOptions):
@@ -41,17 +37,3 @@ class ScorerSettings(ScorerOptions):
             context_tokens=self.context_for(items, model),
             **self.model_dump(exclude={"context_tokens", "max_time_s"}),
         )
-
-
-def one_continuation(plan: ScoringPlan) -> Plan:
-    """Return the plan of a single item, as predictions take it."""
-    return Plan(
-        prompt_tokens=min(PROMPT_TOKENS, plan.context_tokens - 1),
-        n_predict=1,
-        context_tokens=plan.context_tokens,
-        threads=plan.threads,
-        cpus=plan.cpus,
-        kv_type=plan.kv_type,
-        weights=plan.weights,
-        resident_bytes=plan.resident_bytes,
-    )

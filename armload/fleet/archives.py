@@ -1,4 +1,4 @@
-"""Folders of runs as one archive: packed by a gateway, unpacked by the command."""
+"""Folders of runs and loads as one archive: packed by a gateway, unpacked by the command."""
 
 from __future__ import annotations
 
@@ -6,27 +6,38 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from armload.core.errors import TransferError
 from armload.core.files import sha256_of, sync_folder, written_whole
-from armload.core.workspace import runs_folder
+from armload.core.workspace import loads_folder, runs_folder
 from armload.fleet.orders import CHUNK_BYTES, RunArchive
 from armload.runs.store import is_here
 
 _OUTGOING, _INCOMING = ".outgoing", ".incoming"
 
 
-def pack(runs: Sequence[str]) -> RunArchive:
-    """Pack runs of this machine."""
-    name = runs[-1]
+def pack(runs: Sequence[str], loads: Sequence[str] = ()) -> RunArchive:
+    """Pack runs and loads of this machine."""
+    name = [*runs, *loads][-1]
+    empty = RunArchive(
+        name=name, runs=tuple(runs), loads=tuple(loads), size_bytes=0, sha256="0" * 64
+    )
     with written_whole(_outgoing(name)) as path:
         with tarfile.open(path, "w:gz", compresslevel=1) as archive:
-            for run in runs:
-                archive.add(runs_folder() / run, arcname=run)
-        sha256, size_bytes = sha256_of(path), path.stat().st_size
-    return RunArchive(name=name, runs=tuple(runs), size_bytes=size_bytes, sha256=sha256)
+            for place, folder in folders_in(empty).items():
+                archive.add(folder, arcname=place)
+        known = {"sha256": sha256_of(path), "size_bytes": path.stat().st_size}
+    return empty.model_copy(update=known)
+
+
+def folders_in(archive: RunArchive) -> dict[str, Path]:
+    """Return what is in an archive, and where that lies on this machine."""
+    return {
+        **{f"runs/{run}": runs_folder() / run for run in archive.runs},
+        **{f"loads/{load}": loads_folder() / load for load in archive.loads},
+    }
 
 
 def archive_chunk(name: str, offset: int) -> bytes:
@@ -50,6 +61,8 @@ class Incoming:
 
     def __init__(self, archive: RunArchive) -> None:
         self._archive = archive
+        self._folders = folders_in(archive)
+        self._names = (*archive.runs, *archive.loads)
         self._path = runs_folder() / _INCOMING / f"{archive.sha256}.tar.gz"
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._path.touch()
@@ -75,14 +88,14 @@ class Incoming:
         if not whole or sha256_of(self._path) != self._archive.sha256:
             self._path.unlink()
             raise TransferError(
-                f"The runs {', '.join(self._archive.runs)} did not arrive as they were sent.",
+                f"{', '.join(self._names)} did not arrive as sent.",
                 "Repeat the command: the gateway keeps them.",
             )
         with tempfile.TemporaryDirectory(dir=self._path.parent) as name:
             folder = Path(name)
             try:
                 with tarfile.open(self._path) as archive:
-                    for member, path in _files(archive, self._archive.runs):
+                    for member, path in _files(archive, self._folders):
                         target = folder / path
                         target.parent.mkdir(parents=True, exist_ok=True)
                         content = archive.extractfile(member)
@@ -93,23 +106,24 @@ class Incoming:
                             os.fsync(out.fileno())
             except (tarfile.TarError, EOFError) as error:
                 raise TransferError(
-                    f"The archive of {', '.join(self._archive.runs)} cannot be read: {error}."
+                    f"The archive of {', '.join(self._names)} cannot be read: {error}."
                 ) from error
-            for run in self._archive.runs:
-                if not is_here(run):
-                    kept = runs_folder() / run
+            for place, kept in self._folders.items():
+                if kept.parent != runs_folder() or not is_here(kept.name):
                     shutil.rmtree(kept, ignore_errors=True)
-                    (folder / run).rename(kept)
-            sync_folder(runs_folder())
+                    kept.parent.mkdir(exist_ok=True)
+                    (folder / place).rename(kept)
+                    sync_folder(kept.parent)
         self._path.unlink()
 
 
 def _files(
-    archive: tarfile.TarFile, runs: Sequence[str]
+    archive: tarfile.TarFile, places: Collection[str]
 ) -> Iterator[tuple[tarfile.TarInfo, PurePosixPath]]:
     for member in archive:
         path = PurePosixPath(member.name)
-        if path.is_absolute() or ".." in path.parts or path.parts[0] not in runs:
+        is_inside = str(PurePosixPath(*path.parts[:2])) in places
+        if path.is_absolute() or ".." in path.parts or not is_inside:
             raise TransferError(f"An archive of runs names {member.name!r}, which is none of them.")
         if member.isfile():
             yield member, path

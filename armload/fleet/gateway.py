@@ -15,17 +15,18 @@ import traceback
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
-from armload.bench.board import BenchBoard, connected_board
-from armload.bench.combination import Combination
 from armload.boards.board import load_board
 from armload.build.binary import Binary
-from armload.core.errors import ArmloadError, BusyError, ConnectError, TransferError, UsageError
-from armload.core.progress import Progress, Silent
+from armload.core.errors import ArmloadError, BusyError, ConnectError, UsageError
+from armload.core.progress import Progress
 from armload.core.workspace import runs_folder
+from armload.engines.completion import PROGRAM
 from armload.engines.job import SweepPoint
-from armload.fleet.archives import archive_chunk, delete_archive, pack
+from armload.engines.server import SERVER, Serving
+from armload.fleet.archives import archive_chunk, delete_archive, folders_in, pack
 from armload.fleet.orders import (
     Begun,
     BoardOrder,
@@ -33,21 +34,23 @@ from armload.fleet.orders import (
     GatewayTask,
     ProgressEvent,
     Received,
-    SentFile,
-    SentModel,
     TaskOutcome,
     reply_of,
 )
-from armload.fleet.received import bytes_here, receive, received_path
+from armload.fleet.received import bytes_here, receive
+from armload.fleet.received_engines import received_engine, received_forecast, received_load
 from armload.fleet.relay import Relay, Send
-from armload.models.gguf import read_model
-from armload.models.model import Model, cached_sha256
+from armload.fleet.sent_engines import SentFile, SentForecast, SentLoad
 from armload.runs import store
 from armload.runs.assemble import read_job
 from armload.runs.fetch import pull
 from armload.runs.placing import put_in_place
+from armload.runs.predicting import predict_there
+from armload.runs.reach import CONNECTED, ConnectedBoard
 from armload.runs.selection import RunSelection
+from armload.runs.session import Session
 from armload.runs.swept import SweptRuns
+from armload.tuning.serving_load import load_there
 
 
 class Gateway:
@@ -99,10 +102,10 @@ class _BoardPost:
         self._relay = Relay(tell)
         self._waiting: queue.Queue[tuple[GatewayTask, Future[bytes]]] = queue.Queue()
         self._replies: dict[str, tuple[GatewayTask, Future[bytes]]] = {}
-        self._archived: dict[str, tuple[str, ...]] = {}
+        self._archived: dict[str, Sequence[Path]] = {}
         self._lock = threading.Lock()
         self._open = ExitStack()
-        self._opened: tuple[str, BenchBoard] | None = None
+        self._opened: tuple[BoardOrder, Session] | None = None
         self._fingerprints: set[str] = set()
         self._left = SweptRuns(board)
         threading.Thread(target=self._work, daemon=True).start()
@@ -133,9 +136,9 @@ class _BoardPost:
     def forget(self, key: str, archive: str) -> None:
         with self._lock:
             self._replies.pop(key, None)
-            runs = self._archived.pop(archive, ())
-        for run in runs:
-            shutil.rmtree(runs_folder() / run, ignore_errors=True)
+            folders = self._archived.pop(archive, ())
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
         if archive:
             delete_archive(archive)
 
@@ -151,14 +154,15 @@ class _BoardPost:
         first = b""
         try:
             outcome = self._done(task)
-            if outcome.runs and task.store != store.store_id():
-                archive = pack(outcome.runs)
+            if (outcome.runs or outcome.load) and task.store != store.store_id():
+                archive = pack(outcome.runs, [outcome.load] if outcome.load else [])
                 first = archive_chunk(archive.name, 0)
                 outcome = outcome.model_copy(update={"archive": archive})
-                self._archived[archive.name] = archive.runs
+                self._archived[archive.name] = [*folders_in(archive).values()]
         except Exception as defect:  # noqa: BLE001 - it is the command's to show
             outcome = TaskOutcome(error=_defect(defect))
-        if not outcome.run:  # it is tried again when the command asks for it again
+        if not outcome.run and not outcome.load:
+            # It is tried again when the command asks for it again.
             with self._lock:
                 self._replies.pop(task.key, None)
         return reply_of(outcome, first)
@@ -190,22 +194,39 @@ class _BoardPost:
             pulled = pull(load_board(self._board), self._relay, known=task.known)
             lost = {run: GatewayError.of(error) for run, error in pulled.lost.items()}
             return TaskOutcome(runs=tuple(run.id for run in pulled.runs), lost=lost)
-        assert task.order is not None  # noqa: S101 - all other work has one
-        if task.work == "deploy":
-            (cell,), binaries = self._checked(task.order)
-            request = task.order.request
-            deployed = put_in_place(
-                request, cell.model, self._relay, verify=task.verify, binaries=binaries
-            )
-            return TaskOutcome(deployed=deployed)
-        if task.place is not None and (left := self._left.find(task.place)):
-            return TaskOutcome(run=left, runs=(left,))
+        order, sent = task.order, task.engine
+        assert order is not None  # noqa: S101 - all other work has one
         if task.work == "open":
             self._close()  # the board may have changed since an earlier command
-        board = self._ready(task.order, new=task.new)
-        if task.work == "open":
-            return TaskOutcome()
-        run = board.run(task.place).id
+            return TaskOutcome(found=self._ready(order).found)
+        assert sent is not None  # noqa: S101 - all other work has one
+        if task.place is not None and (left := self._left.find(task.place, task.fingerprint)):
+            return TaskOutcome(run=left, runs=(left,))
+        if isinstance(sent, SentForecast):
+            model, header, binary = received_forecast(sent)
+            where = self._with(order, {PROGRAM: binary})
+            found = predict_there(where, model, header, sent.plan, self._relay, hits=sent.hits)
+            return TaskOutcome(prediction=found)
+        if isinstance(sent, SentLoad):
+            model, one, binary = received_load(sent)
+            where = self._with(order, {SERVER: binary})
+            server = Serving(one.plan, binary, model, api_key="")
+            self._fingerprints.add(server.fingerprint)
+            kept = load_there(where, model, one, self._relay)
+            run = kept.load.run
+            return TaskOutcome(load=kept.load.id, runs=(run,) if run else ())
+        engine = received_engine(sent, self._relay)
+        if task.work == "deploy":
+            self._check(order)
+            deployed = put_in_place(
+                *(order.request, engine.model, self._relay),
+                verify=task.verify,
+                binaries={PROGRAM: engine.binary},
+            )
+            return TaskOutcome(deployed=deployed)
+        board = ConnectedBoard(self._with(order, {engine.name: engine.binary}), self._relay)
+        self._fingerprints.add(engine.fingerprint)
+        run = board.run(engine, new=task.new, place=task.place, warns=task.warns).id
         return TaskOutcome(run=run, runs=(run,))
 
     def _runs(self) -> list[Path]:
@@ -217,18 +238,23 @@ class _BoardPost:
             return read_job(runs_folder() / run).fingerprint in self._fingerprints
         return False
 
-    def _ready(self, order: BoardOrder, *, new: bool) -> BenchBoard:
-        if self._opened is None or self._opened[0] != order.id:
+    def _ready(self, order: BoardOrder) -> Session:
+        if self._opened is None or self._opened[0] != order:
             self._close()
-            cells, binaries = self._checked(order)
-            request = order.request.model_copy(update={"new": new})
-            opened = connected_board(request, cells, self._relay, reference=None, binaries=binaries)
-            ready = self._open.enter_context(opened)
-            self._fingerprints = {engine.fingerprint for engine in ready.engines}
-            self._opened = (order.id, ready)
+            self._check(order)
+            opened = CONNECTED.open(
+                *(order.request, (), self._relay),
+                settings=order.settings,
+                answers_within_s=order.answers_within_s,
+            )
+            self._fingerprints = set()
+            self._opened = (order, self._open.enter_context(opened).where)
         return self._opened[1]
 
-    def _checked(self, order: BoardOrder) -> tuple[tuple[Combination, ...], Mapping[str, Binary]]:
+    def _with(self, order: BoardOrder, binaries: Mapping[str, Binary]) -> Session:
+        return replace(self._ready(order), binaries=binaries)
+
+    def _check(self, order: BoardOrder) -> None:
         board = load_board(self._board)
         if board.target != order.target:
             raise UsageError(
@@ -236,46 +262,11 @@ class _BoardPost:
                 f"{order.target}.",
                 "Use the same board files on both.",
             )
-        return _received(order)
 
     def _close(self) -> None:
         self._opened = None
         with contextlib.suppress(ArmloadError):
             self._open.close()
-
-
-def _received(
-    order: BoardOrder,
-) -> tuple[tuple[Combination, ...], Mapping[str, Binary]]:
-    binaries = {
-        each.binary.program: each.binary.model_copy(update={"path": _whole(each.file)})
-        for each in order.binaries
-    }
-    models: dict[SentModel, Model] = {}
-
-    def model(sent: SentModel) -> Model:
-        if sent not in models:
-            first, *_ = [_whole(file) for file in sent.files]
-            models[sent] = read_model(first)
-        return models[sent]
-
-    cells = (
-        Combination(
-            model=model(cell.model), draft=model(cell.draft) if cell.draft else None, plan=cell.plan
-        )
-        for cell in order.cells
-    )
-    return tuple(cells), binaries
-
-
-def _whole(file: SentFile) -> Path:
-    path = received_path(file)
-    if not path.is_file() or cached_sha256(path, Silent()) != file.sha256:
-        path.unlink(missing_ok=True)
-        raise TransferError(
-            f"{path} on the gateway is not what was sent.", "Repeat the command to send it again."
-        )
-    return path
 
 
 def _defect(defect: Exception) -> GatewayError:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from armload.bench.board import BenchBoards, ConnectedBoards
 from armload.boards.board import load_board
 from armload.core.progress import Progress
 from armload.models.model import Model
@@ -14,9 +13,10 @@ from armload.runs.fetch import Pulled
 from armload.runs.fetch import pull as pull_from
 from armload.runs.placing import Deployed, put_in_place
 from armload.runs.request import Request
+from armload.tuning.reach import ConnectedForTuning, TuningReach
 
 
-class Reach(BenchBoards, Protocol):
+class FleetReach(TuningReach, Protocol):
     """How boards are reached, for all that several boards may do."""
 
     def pull(self, board: str, progress: Progress) -> Pulled:
@@ -29,7 +29,9 @@ class Reach(BenchBoards, Protocol):
 
 
 @contextmanager
-def boards_reached(scheduler: str, boards: Sequence[str], progress: Progress) -> Iterator[Reach]:
+def boards_reached(
+    scheduler: str, boards: Sequence[str], progress: Progress
+) -> Iterator[FleetReach]:
     """Return how boards are reached: over connections from here, or through gateways.
 
     Args:
@@ -49,7 +51,7 @@ def boards_reached(scheduler: str, boards: Sequence[str], progress: Progress) ->
         yield ThroughGateways(gateways, progress)
 
 
-class Direct(ConnectedBoards):
+class Direct(ConnectedForTuning):
     """Over connections from this machine."""
 
     def pull(self, board: str, progress: Progress) -> Pulled:

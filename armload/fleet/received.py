@@ -11,7 +11,7 @@ from armload.core.errors import TransferError
 from armload.core.locks import locked
 from armload.core.progress import Silent
 from armload.core.workspace import cache_folder
-from armload.fleet.orders import SentFile
+from armload.fleet.sent_engines import SentFile
 from armload.models.model import cached_sha256
 
 _FOLDER = "received"

@@ -45,6 +45,11 @@ class Relay:
     def say(self, text: str) -> None:
         self.tell(ProgressEvent(task=self._key, say=text))
 
+    def lines(self, lines: Sequence[str]) -> None:
+        """Tell of output that the command reads itself."""
+        if lines:
+            self.tell(ProgressEvent(task=self._key, lines=tuple(lines)))
+
     @contextmanager
     def step(
         self, label: str, *, total: float | None = None, unit: str = ""

@@ -1,35 +1,48 @@
-"""Boards behind gateways: orders for them are built here, and their runs come back."""
+"""Boards behind gateways: what runs there is built here, and the runs come back."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Literal
 from uuid import uuid4
 
 from armload.analysis.run import Run
-from armload.bench.board import BenchBoard
-from armload.bench.combination import Combination, combination, programs_of
 from armload.boards.board import load_board
 from armload.core.errors import ConnectError
+from armload.core.ids import fingerprint_of
 from armload.core.progress import Progress
 from armload.core.workspace import runs_folder
-from armload.engines.completion import Completion
+from armload.engines.completion import PROGRAM, Completion
+from armload.engines.engine import Settings
 from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
+from armload.engines.prediction import Prediction
+from armload.engines.server import SERVER
+from armload.evaluation.scorer_run import TimedScoring
 from armload.fleet import gateway
 from armload.fleet.gateways import FIRST_OFFER_S, Gateways, GoneError
-from armload.fleet.orders import Begun, GatewayTask, order_of
+from armload.fleet.orders import Begun, BoardOrder, GatewayTask
 from armload.fleet.remote_tasks import RemoteTasks
+from armload.fleet.sent_engines import sent_engine, sent_forecast, sent_load
 from armload.models.model import Model
+from armload.models.whole_header import WholeHeader
 from armload.runs import store
 from armload.runs.fetch import Pulled, judge_fetched
+from armload.runs.hits import measured_hits
 from armload.runs.pipeline import Heard
 from armload.runs.placing import Deployed
+from armload.runs.reach import BoardEngine, EngineBoard
 from armload.runs.request import EngineSource, Request
 from armload.runs.selection import RunSelection
-from armload.runs.session import built
+from armload.runs.session import ReachedBoard, built
 from armload.runs.swept import SweptRuns
+from armload.serving.loads import LoadFolder
+from armload.tuning.serving_load import TrialLoad
+
+Work = Literal["open", "run", "deploy", "pull"]
 
 
 class ThroughGateways:
@@ -53,25 +66,44 @@ class ThroughGateways:
     def open(
         self,
         request: Request,
-        cells: Sequence[Combination],
+        programs: Sequence[str],
         progress: Progress,
         *,
-        reference: Run | None,
-    ) -> Iterator[BenchBoard]:
-        board = RemoteBoard(self._tasks, request, cells, progress, reference)
-        board.open()
-        yield board
+        settings: Sequence[Settings] = (),
+        takes_groups: bool = False,
+        answers_within_s: float | None = None,
+    ) -> Iterator[RemoteBoard]:
+        del takes_groups  # a worker offers single boards
+        order = _order(request).model_copy(
+            update={"settings": tuple(settings), "answers_within_s": answers_within_s}
+        )
+        task = self._task(request.board, "open").model_copy(update={"order": order})
+        found = self._tasks.do(task, {}, progress).found
+        assert found is not None  # noqa: S101 - it did not fail
+        where = ReachedBoard(
+            request=request,
+            main_board=load_board(request.board),
+            found=found,
+            binaries=built(request, programs, progress) if programs else {},
+        )
+        yield RemoteBoard(self._tasks, where, order, progress)
+
+    def load(
+        self,
+        board: EngineBoard,
+        model: Model,
+        one: TrialLoad,
+        place: SweepPoint,
+        progress: Progress,
+    ) -> LoadFolder:
+        del progress  # the board has its own
+        assert isinstance(board, RemoteBoard)  # noqa: S101 - it is a board of this class
+        return board.load(model, one, place)
 
     def pull(self, board: str, progress: Progress) -> Pulled:
         kept = store.run_folders(RunSelection(boards=[board]))
-        task = GatewayTask(
-            board=board,
-            key=f"pull-{uuid4().hex}",
-            topic=self._gateways.topic,
-            store=store.store_id(),
-            work="pull",
-            known=frozenset(folder.name for folder in kept),
-        )
+        known = frozenset(folder.name for folder in kept)
+        task = self._task(board, "pull").model_copy(update={"known": known})
         outcome = self._tasks.do(task, {}, progress)
         return Pulled(
             runs=tuple(store.load(runs_folder() / run) for run in outcome.runs),
@@ -81,79 +113,99 @@ class ThroughGateways:
     def deploy(
         self, request: Request, model: Model, progress: Progress, *, verify: bool
     ) -> Deployed:
-        cell = combination(model, Plan(), progress)
-        board = RemoteBoard(self._tasks, request, [cell], progress, None)
-        return board.deploy(verify=verify)
-
-
-class RemoteBoard:
-    """A board behind a gateway."""
-
-    def __init__(
-        self,
-        tasks: RemoteTasks,
-        request: Request,
-        cells: Sequence[Combination],
-        progress: Progress,
-        reference: Run | None,
-    ) -> None:
-        self.name = request.board
-        binaries = built(request, programs_of(cells), progress)
-        self.engines: Sequence[Completion] = [cell.engine(binaries) for cell in cells]
-        self._tasks = tasks
-        self._progress = progress
-        self._reference = reference
-        # Whatever is to be compiled has been compiled here.
-        there = request.model_copy(update=dict(EngineSource()) | {"new": False})
-        target = load_board(request.board).target
-        self._order, self._files = order_of(there, target, cells, binaries)
-        self._request = request
-        self._here = SweptRuns(request.board)
-        self._is_first = True
-
-    def open(self) -> None:
-        """Have the board made ready.
-
-        Raises:
-            ArmloadError: it cannot be.
-        """
-        self._tasks.do(self._task("open"), self._files, self._progress)
-
-    def deploy(self, *, verify: bool) -> Deployed:
-        """Put the files of the one combination there."""
-        task = self._task("deploy").model_copy(update={"verify": verify})
-        deployed = self._tasks.do(task, self._files, self._progress).deployed
+        binary = built(request, (PROGRAM,), progress)[PROGRAM]
+        engine, files = sent_engine(Completion(Plan(prompt="x"), binary, model))
+        task = self._task(request.board, "deploy").model_copy(
+            update={"order": _order(request), "engine": engine, "verify": verify}
+        )
+        deployed = self._tasks.do(task, files, progress).deployed
         assert deployed is not None  # noqa: S101 - it did not fail
         return deployed
 
+    def _task(self, board: str, work: Work) -> GatewayTask:
+        return _task(self._tasks, board, work, f"{work}-{uuid4().hex}")
+
+
+class RemoteBoard:
+    """A board behind a gateway, which has been made ready."""
+
+    def __init__(
+        self, tasks: RemoteTasks, where: ReachedBoard, order: BoardOrder, progress: Progress
+    ) -> None:
+        self.where = where
+        self._tasks = tasks
+        self._order = order
+        self._progress = progress
+        self._here = SweptRuns(where.main_board.name)
+
     def run(
         self,
-        place: SweepPoint | None = None,
+        engine: BoardEngine,
         *,
+        new: bool,
+        place: SweepPoint | None = None,
+        reference: Run | None = None,
         plain: Sequence[Run] = (),
         heard: Heard | None = None,
+        warns: bool = True,
     ) -> Run:
         del heard
         # An earlier command may have been killed before it noted the run in its journal.
-        run = self._here.find(place) if place else ""
+        run = self._here.find(place, engine.fingerprint) if place else ""
         if not run:
-            task = self._task("run", self._key(place)).model_copy(update={"place": place})
-            self._is_first = False
-            run = self._tasks.do(task, self._files, self._progress).run
-        return judge_fetched(run, reference=self._reference, plain=plain)
+            sent, files = sent_engine(engine)
+            task = self._task("run", self._key(engine, place, new=new)).model_copy(
+                update={
+                    "engine": sent,
+                    "fingerprint": engine.fingerprint,
+                    "place": place,
+                    "new": new,
+                    "warns": warns,
+                }
+            )
+            noted = engine.noted if isinstance(engine, TimedScoring) else None
+            run = self._tasks.do(task, files, self._progress, noted=noted).run
+        return judge_fetched(run, reference=reference, plain=plain)
 
-    def _key(self, place: SweepPoint | None) -> str:
+    def predict(self, model: Model, header: WholeHeader, plan: Plan) -> Prediction:
+        hits = measured_hits(self.where.board.name, model)
+        with tempfile.TemporaryDirectory() as scratch:
+            path = Path(scratch) / model.path.name
+            path.write_bytes(header.content)
+            binary = self.where.binaries[PROGRAM]
+            sent, files = sent_forecast(binary, model, header, path, plan, hits)
+            task = self._task("run", f"predict-{uuid4().hex}")
+            task = task.model_copy(update={"engine": sent})
+            prediction = self._tasks.do(task, files, self._progress).prediction
+        assert prediction is not None  # noqa: S101 - it did not fail
+        return prediction
+
+    def load(self, model: Model, one: TrialLoad, place: SweepPoint) -> LoadFolder:
+        """Do what ``TuningReach.load`` does."""
+        sent, files = sent_load(self.where.binaries[SERVER], model, one)
+        key = f"{place.sweep}-{place.cell}-{place.round}-{one.model_dump_json()}"
+        task = self._task("run", f"load-{fingerprint_of([key])}")
+        load = self._tasks.do(task.model_copy(update={"engine": sent}), files, self._progress).load
+        return LoadFolder.find(load)
+
+    def _key(self, engine: BoardEngine, place: SweepPoint | None, *, new: bool) -> str:
+        """Return what the same command, repeated, calls the same run."""
         if place is not None:
-            return f"{place.sweep}-{place.cell}-{place.round}"
-        return f"single-{uuid4().hex if self._request.new else self._order.id}"
+            return f"{place.sweep}-{place.cell}-{place.round}-{engine.fingerprint}"
+        return f"single-{uuid4().hex if new else engine.fingerprint}"
 
-    def _task(self, work: Literal["open", "run", "deploy"], key: str = "") -> GatewayTask:
-        return GatewayTask(
-            board=self.name,
-            key=key or f"{work}-{uuid4().hex}",
-            topic=self._tasks.gateways.topic,
-            store=store.store_id(),
-            work=work,
-            order=self._order,
-            new=self._request.new and self._is_first,
-        )
+    def _task(self, work: Work, key: str) -> GatewayTask:
+        task = _task(self._tasks, self.where.main_board.name, work, key)
+        return task.model_copy(update={"order": self._order})
+
+
+def _order(request: Request) -> BoardOrder:
+    # Whatever is to be compiled is compiled here.
+    there = request.model_copy(update=dict(EngineSource()) | {"new": False})
+    return BoardOrder(target=load_board(request.board).target, request=there)
+
+
+def _task(tasks: RemoteTasks, board: str, work: Work, key: str) -> GatewayTask:
+    return GatewayTask(
+        board=board, key=key, topic=tasks.gateways.topic, store=store.store_id(), work=work
+    )

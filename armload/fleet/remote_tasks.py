@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from typing import Self
@@ -18,19 +18,16 @@ from armload.core.progress import Progress, ProgressStep
 from armload.fleet import gateway
 from armload.fleet.archives import Incoming, archive_chunk
 from armload.fleet.gateways import Call, Gateways, GatewayWorker, GoneError, resource_of
-from armload.fleet.orders import (
-    GatewayTask,
-    ProgressEvent,
-    RunArchive,
-    SentFile,
-    TaskOutcome,
-    split_reply,
-)
+from armload.fleet.orders import GatewayTask, ProgressEvent, RunArchive, TaskOutcome, split_reply
 from armload.fleet.sending import Sender
+from armload.fleet.sent_engines import SentFile
 
 _LOOK_EVERY_S = 1.0
 _ATTEMPTS = 10
 """A task that ends its worker each time is not told for ever."""
+
+Noted = Callable[[Sequence[str]], str]
+"""Given lines of output, says in a few words how it stands."""
 
 
 class RemoteTasks:
@@ -41,18 +38,24 @@ class RemoteTasks:
         self._sender = Sender(gateways)
 
     def do(
-        self, task: GatewayTask, files: Mapping[SentFile, Path], progress: Progress
+        self,
+        task: GatewayTask,
+        files: Mapping[SentFile, Path],
+        progress: Progress,
+        *,
+        noted: Noted | None = None,
     ) -> TaskOutcome:
         """Have a task done, on whichever gateway offers the board, and keep the runs it brings.
 
         Args:
             files: that it needs, and where they lie here.
+            noted: is given output that this command reads as it comes; says how it stands.
 
         Raises:
             ArmloadError: it failed, or no gateway offers the board any more.
             KeyboardInterrupt: after it was stopped, and what it has done was fetched.
         """
-        return _Telling(self.gateways, self._sender, task, files, progress).do()
+        return _Telling(self.gateways, self._sender, task, files, progress, noted).do()
 
 
 class _Telling:
@@ -65,12 +68,14 @@ class _Telling:
         task: GatewayTask,
         files: Mapping[SentFile, Path],
         progress: Progress,
+        noted: Noted | None,
     ) -> None:
         self._gateways = gateways
         self._sender = sender
         self._task = task
         self._files = files
         self._progress = progress
+        self._noted = noted
 
     def do(self) -> TaskOutcome:
         name = self._task.board
@@ -110,7 +115,7 @@ class _Telling:
         with (
             self._gateways.hearing(task.key, heard.put),
             calling as call,
-            _Shown(self._progress) as shown,
+            _Shown(self._progress, self._noted) as shown,
         ):
             try:
                 reply = self._reply(call, heard, shown)
@@ -144,7 +149,7 @@ class _Telling:
                 return
             if call.is_done:
                 heard.put(None)
-            with _Shown(self._progress) as shown:
+            with _Shown(self._progress, self._noted) as shown:
                 self._received(where, self._reply(call, heard, shown))
         except ArmloadError as error:  # still an interruption
             self._progress.say(str(error))
@@ -155,7 +160,7 @@ class _Telling:
         outcome = TaskOutcome.model_validate_json(head)
         if outcome.archive:
             self._fetch(where, outcome.archive, first)
-        if outcome.run or outcome.archive:
+        if outcome.run or outcome.load or outcome.archive:
             archive = outcome.archive.name if outcome.archive else ""
             forgotten = (self._task.board, self._task.key, archive)
             with suppress(GoneError):  # it keeps the runs, which are here
@@ -184,8 +189,10 @@ class _Telling:
 class _Shown:
     """Shows what a gateway tells of a task, as if it were done here."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, noted: Noted | None) -> None:
         self._progress = progress
+        self._noted = noted
+        self._note = ""
         self._open: dict[int, tuple[AbstractContextManager[ProgressStep], ProgressStep]] = {}
         self._last: dict[int, ProgressEvent] = {}
 
@@ -202,6 +209,9 @@ class _Shown:
         self._end(0)
         if event.say:
             self._progress.say(event.say)
+        elif event.lines and self._noted:
+            self._note = self._noted(event.lines)
+            self.refresh()
         elif event.label:
             self._begin(event)
         elif event.step in self._open:
@@ -222,7 +232,7 @@ class _Shown:
     def _update(self, event: ProgressEvent) -> None:
         self._last[event.step] = event
         _, step = self._open[event.step]
-        step.update(event.completed, total=event.total, note=event.note)
+        step.update(event.completed, total=event.total, note=event.note or self._note)
 
     def _end(self, number: int) -> None:
         self._last.pop(number, None)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from armload.analysis.run import Run
-from armload.bench.board import CONNECTED, BenchBoards
+from armload.bench.board import bench_board
 from armload.bench.combination import Combination, programs_of
 from armload.bench.sweep import SweepFolder, new_sweep, resume_or_begin
 from armload.bench.sweeping import Begun
@@ -16,6 +16,7 @@ from armload.core.progress import Progress
 from armload.engines.job import SweepPoint
 from armload.fleet.tasks import BoardTask, TaskResult
 from armload.fleet.threads import serve
+from armload.runs.reach import CONNECTED, Reach
 from armload.runs.request import Request
 from armload.runs.session import built
 
@@ -31,7 +32,7 @@ def share_sweep(
     *,
     repeats: int,
     reference: Run | None = None,
-    reach: BenchBoards = CONNECTED,
+    reach: Reach = CONNECTED,
     begun: Begun,
     report: Report,
 ) -> tuple[SweepFolder, Mapping[str, ArmloadError]]:
@@ -60,7 +61,7 @@ def share_sweep(
     @contextmanager
     def opened(board: str, own: Progress) -> Iterator[Callable[[SweepPoint], Run]]:
         theirs = request.model_copy(update={"board": board})
-        with reach.open(theirs, cells, own, reference=reference) as it:
+        with bench_board(reach, theirs, cells, own, reference=reference) as it:
             yield it.run
 
     with journal.locked(progress):

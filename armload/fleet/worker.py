@@ -50,7 +50,11 @@ def serve_boards(scheduler: str, boards: Sequence[str], progress: Progress) -> N
     check_answers(address)
     gateway = Gateway(boards, progress)
     offer(gateway)
-    asyncio.run(_serve(address, gateway, progress))
+    import dask
+
+    # Its profiler looks at all threads' frames, in which Python before 3.11.5 may hang for ever.
+    with dask.config.set({"distributed.worker.profile.enabled": False}):
+        asyncio.run(_serve(address, gateway, progress))
 
 
 async def _serve(address: SchedulerAddress, gateway: Gateway, progress: Progress) -> None:

@@ -37,7 +37,7 @@ from armload.engines.plan import Plan
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader, whole_header
 from armload.runs.prepare import as_wanted
-from armload.runs.session import Session
+from armload.runs.session import ReachedBoard, Session
 
 LIMIT_S = 25.0
 """Of timing what a model computes; the rest is timed the next time."""
@@ -125,7 +125,7 @@ def measured_compute(
     return _computed(operations, times, model, plan, rates), rates
 
 
-def known_compute(where: Session, model: Model, plan: Plan) -> tuple[Compute, Rates] | None:
+def known_compute(where: ReachedBoard, model: Model, plan: Plan) -> tuple[Compute, Rates] | None:
     """Return the same from what was timed there before; none where too little was.
 
     In a session of another program, such as the scorer, that is what was timed with the program
@@ -148,7 +148,7 @@ def known_compute(where: Session, model: Model, plan: Plan) -> tuple[Compute, Ra
         return None
 
 
-def _timing_program(where: Session) -> Binary | None:
+def _timing_program(where: ReachedBoard) -> Binary | None:
     if PROGRAM in where.binaries:
         return where.binaries[PROGRAM]
     for other in where.binaries.values():
@@ -217,7 +217,9 @@ def _answer(where: Session, asked: Simulation, header: WholeHeader, question: st
     return done.text
 
 
-def _list_path(where: Session, binary: Binary, engine: Completion, header: WholeHeader) -> Path:
+def _list_path(
+    where: ReachedBoard, binary: Binary, engine: Completion, header: WholeHeader
+) -> Path:
     # The layout of weights follows from the CPU's features, the usual number of threads from cores.
     found = where.found
     command = engine.command(_site(where))
@@ -228,8 +230,8 @@ def _list_path(where: Session, binary: Binary, engine: Completion, header: Whole
     return _kept("list", identity, header.content)
 
 
-def _times_path(where: Session, binary: Binary, plan: Plan, operations: Operations) -> Path:
-    board, found = where.connection.board, where.found
+def _times_path(where: ReachedBoard, binary: Binary, plan: Plan, operations: Operations) -> Path:
+    board, found = where.main_board, where.found
     identity = [
         board.model_dump(mode="json", include={"name", "reach", "target"}),
         *(found.cores, found.max_khz, found.cpu_features, found.conditions.memory_total_bytes),
@@ -238,8 +240,8 @@ def _times_path(where: Session, binary: Binary, plan: Plan, operations: Operatio
     return _kept("times", identity)
 
 
-def _site(where: Session, launcher: tuple[str, ...] = ()) -> RunContext:
-    layout = Layout(workdir=where.connection.board.workdir)
+def _site(where: ReachedBoard, launcher: tuple[str, ...] = ()) -> RunContext:
+    layout = Layout(workdir=where.main_board.workdir)
     return RunContext(layout=layout, found=where.found, launcher=launcher)
 
 

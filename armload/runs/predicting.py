@@ -24,6 +24,7 @@ from armload.engines.engine import MemoryNeed
 from armload.engines.llama_cpp import context_tokens
 from armload.engines.plan import Plan
 from armload.engines.prediction import Expected, MemoryParts, Prediction, PredictionNote
+from armload.engines.scorer import Scoring
 from armload.engines.spread import Spread
 from armload.engines.weights import BoardMemory
 from armload.models.model import Model
@@ -31,19 +32,26 @@ from armload.models.whole_header import WholeHeader
 from armload.runs.footprint import with_known_memory
 from armload.runs.hits import measured_hits
 from armload.runs.operations import known_compute, measured_compute, mid_depth
-from armload.runs.session import Foresee, Session, leased_board
+from armload.runs.session import Foresee, ReachedBoard, Session, leased_board
 
 ASSUMED_AVAILABLE = 0.8
 """Share of the installed memory, where the board cannot be asked."""
 
 
 def predict_there(
-    where: Session, model: Model, header: WholeHeader, plan: Plan, progress: Progress
+    where: Session,
+    model: Model,
+    header: WholeHeader,
+    plan: Plan,
+    progress: Progress,
+    *,
+    hits: MeasuredHits | None = None,
 ) -> Prediction:
     """Predict a run on a board that answers; what the model computes is timed there first.
 
     Args:
         header: of the model, whose file may be missing.
+        hits: of streamed experts, in an earlier run.
 
     Raises:
         UsageError: the plan does not suit the model.
@@ -76,7 +84,6 @@ def predict_there(
             why = error.message.rstrip(".") if isinstance(error, ArmloadError) else repr(error)
             notes = (note("operations failed", subject=board.name, reason=why),)
             compute = _roofline(_facts(board, found), model, gives, plan)
-    hits = measured_hits(board.name, model)
     found_out = expected(plan, model, gives, compute, need=need, hits=hits)
     return on_board(board, found_out.model_copy(update={"notes": (*notes, *found_out.notes)}))
 
@@ -88,13 +95,13 @@ def on_board(board: Board, found: Prediction) -> Prediction:
     return found.model_copy(update={"notes": (note("emulated", subject=board.name), *found.notes)})
 
 
-def predict_without_runs(where: Session, model: Model, plan: Plan) -> Prediction:
+def predict_without_runs(where: ReachedBoard, model: Model, plan: Plan) -> Prediction:
     """Predict a run on a board that answers, from what its file and earlier runs say of it.
 
     Raises:
         UsageError: the plan does not suit the model.
     """
-    board, found = where.connection.board, where.found
+    board, found = where.main_board, where.found
     gives = given_by(board, found.conditions, found.rates)
     compute = _roofline(_facts(board, found), model, gives, plan)
     hits = measured_hits(board.name, model)
@@ -182,12 +189,17 @@ _BEFORE_GUESSES = (
 )
 
 
-def foresight(where: Session, engine: Completion, progress: Progress) -> Foresee:
-    """Return what ``foresight_of`` does for a continuation."""
-    return foresight_of(where, engine.model, engine.plan, progress)
+def foresight(where: ReachedBoard, engine: Completion | Scoring, progress: Progress) -> Foresee:
+    """Return what ``foresight_of`` does for one continuation of an engine."""
+    foresee = foresight_of(where, engine.model, engine.continuation, progress)
+
+    def refuse(found: Probe, need: MemoryNeed | None) -> None:
+        foresee(found, need)
+
+    return foresee if engine.keeps_forecast else refuse
 
 
-def foresight_of(where: Session, model: Model, plan: Plan, progress: Progress) -> Foresee:
+def foresight_of(where: ReachedBoard, model: Model, plan: Plan, progress: Progress) -> Foresee:
     """Return what predicts a run before its model is copied, and warns or refuses.
 
     What was timed before is used; nothing is timed. What is called raises BoardError where
@@ -197,7 +209,7 @@ def foresight_of(where: Session, model: Model, plan: Plan, progress: Progress) -
     Args:
         plan: of one continuation.
     """
-    board = where.connection.board
+    board = where.main_board
 
     def foresee(found: Probe, need: MemoryNeed | None) -> Prediction | None:
         within = within_group(found.conditions)
@@ -219,13 +231,13 @@ def foresight_of(where: Session, model: Model, plan: Plan, progress: Progress) -
 
 
 def known_there(
-    where: Session, found: Probe, model: Model, plan: Plan
+    where: ReachedBoard, found: Probe, model: Model, plan: Plan
 ) -> tuple[BoardGives, Compute | None]:
     """Return what a board gives and what computing takes, without a run for it.
 
     Both as measured there before, be it in an earlier boot, or as the board's file says.
     """
-    board = where.connection.board
+    board = where.main_board
     known = known_compute(where, model, plan)
     compute, rates = known or (None, None)
     gives = given_by(board, found.conditions, found.rates, rates)

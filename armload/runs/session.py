@@ -68,33 +68,44 @@ refusal can be said."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Session:
-    """A board that answers, and the programs that were built for it.
+class ReachedBoard:
+    """A board that answered, from here or a gateway, and the programs that were built for it.
 
     Attributes:
         request: what was asked for.
-        connection: to the board.
-        found: what the board reported when it was reached, as programs see it.
+        main_board: the board itself; of a group, the one that runs the program.
+        found: what it reported when it was reached, as programs see it.
         binaries: by the names of the programs.
         group: that the board runs a program for; none for itself alone.
-        helpers: the group's other boards, with the program that computes for this one.
     """
 
     request: Request
-    connection: Connection
+    main_board: Board
     found: Probe
     binaries: Mapping[str, Binary]
     group: Group | None = None
-    helpers: tuple[Session, ...] = ()
 
     @property
     def board(self) -> Board:
         """What runs are said to run on: the board, under its group's name if it has one."""
-        board = self.connection.board
+        board = self.main_board
         if self.group is None:
             return board
         known = {"name": self.group.name, "description": self.group.description}
         return board.model_copy(update={**known, "hardware": "", "labels": ()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session(ReachedBoard):
+    """A board that this machine is connected to.
+
+    Attributes:
+        connection: to the board.
+        helpers: the group's other boards, with the program that computes for this one.
+    """
+
+    connection: Connection
+    helpers: tuple[Session, ...] = ()
 
 
 @contextmanager
@@ -164,6 +175,7 @@ def session(
             ready, server = built(progress)
         yield Session(
             request=request,
+            main_board=board,
             connection=connection,
             found=found,
             binaries=ready,
@@ -171,6 +183,7 @@ def session(
             helpers=tuple(
                 Session(
                     request=request.model_copy(update={"board": its.board.name}),
+                    main_board=its.board,
                     connection=its,
                     found=as_found,
                     binaries=server,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from armload.core.errors import ArmloadError
 from armload.core.ids import begun
@@ -17,6 +17,12 @@ _CLOCKS_DIFFER = timedelta(minutes=10)
 """Of two machines; ids of runs and of sweeps may come from either."""
 
 
+def earliest_run(sweep: str) -> datetime | None:
+    """Return since when a sweep may have runs; none where its id does not tell."""
+    since = begun(sweep)
+    return since and since - _CLOCKS_DIFFER
+
+
 class SweptRuns:
     """What one board has done of sweeps before this is made; it is read once for each sweep.
 
@@ -26,11 +32,11 @@ class SweptRuns:
 
     def __init__(self, board: str) -> None:
         self._board = board
-        self._runs: dict[str, dict[SweepPoint, str]] = {}
+        self._runs: dict[str, dict[tuple[SweepPoint, str], str]] = {}
 
-    def find(self, place: SweepPoint) -> str:
-        """Return the id of a point's run; empty if there is none, or it was stopped."""
-        run = self._of(place.sweep).get(place, "")
+    def find(self, place: SweepPoint, fingerprint: str) -> str:
+        """Return the id of an engine's run; empty if there is none, or it was stopped."""
+        run = self._of(place.sweep).get((place, fingerprint), "")
         with contextlib.suppress(ArmloadError):
             if run and store.load(runs_folder() / run).exit.kind != "stopped":
                 return run
@@ -38,21 +44,21 @@ class SweptRuns:
 
     def points(self, sweep: str) -> list[SweepPoint]:
         """Return the points of a sweep whose runs are there."""
-        return [place for place in self._of(sweep) if self.find(place)]
+        return [place for place, fingerprint in self._of(sweep) if self.find(place, fingerprint)]
 
-    def _of(self, sweep: str) -> dict[SweepPoint, str]:
+    def _of(self, sweep: str) -> dict[tuple[SweepPoint, str], str]:
         if sweep not in self._runs:
             self._runs[sweep] = dict(self._read(sweep))
         return self._runs[sweep]
 
-    def _read(self, sweep: str) -> list[tuple[SweepPoint, str]]:
-        since = begun(sweep)
-        selection = RunSelection(boards=[self._board], since=since and since - _CLOCKS_DIFFER)
+    def _read(self, sweep: str) -> list[tuple[tuple[SweepPoint, str], str]]:
+        selection = RunSelection(boards=[self._board], since=earliest_run(sweep))
         found = []
         for folder in store.run_folders(selection):
             # A job is read in a hundredth of the time that the run with all its tokens takes.
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-                place = json.loads((folder / JOB_FILE).read_bytes())["place"]
-                if place["sweep"] == sweep:
-                    found.append((SweepPoint.model_validate(place), folder.name))
+                job = json.loads((folder / JOB_FILE).read_bytes())
+                if job["place"]["sweep"] == sweep:
+                    place = SweepPoint.model_validate(job["place"])
+                    found.append(((place, job["fingerprint"]), folder.name))
         return found

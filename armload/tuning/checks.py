@@ -17,7 +17,7 @@ from armload.evaluation.results import points_of
 from armload.evaluation.scorer_run import answer_items_there
 from armload.evaluation.scorer_settings import ScorerSettings
 from armload.models.model import Model
-from armload.runs.session import Session
+from armload.runs.reach import EngineBoard
 from armload.tuning.record import Quality
 from armload.tuning.settings import scored
 from armload.tuning.space import Setting
@@ -35,21 +35,21 @@ class DivergenceCheck:
     """How far the distributions of tokens lie from those of the defaults.
 
     Args:
-        where: with the scorer.
+        board: with the scorer.
         prompts: over which it is measured; empty for the text that the defaults write.
         most: mean Kullback-Leibler divergence, in nats.
     """
 
     def __init__(
         self,
-        where: Session,
+        board: EngineBoard,
         model: Model,
         defaults: Setting,
         prompts: Sequence[str],
         most: float,
         progress: Progress,
     ) -> None:
-        self._where = where
+        self._board = board
         self._model = model
         self._defaults = defaults
         self._prompts = tuple(prompts)
@@ -77,9 +77,9 @@ class DivergenceCheck:
     def _logits(self, setting: Setting, prompts: Sequence[str]) -> Logits:
         items = logits_items(self._model, prompts, self._progress)
         settings = _settings(setting, self._defaults)
-        where, progress = self._where, self._progress
+        board, progress = self._board, self._progress
         return logits_of_run(
-            answer_items_there(where, self._model, items, settings, progress, new=False)
+            answer_items_there(board, self._model, items, settings, progress, new=False)
         )
 
 
@@ -87,19 +87,19 @@ class RightAnswers:
     """How often the model is right.
 
     Args:
-        where: with the scorer.
+        board: with the scorer.
         model_name: as ``eval`` takes it.
     """
 
     def __init__(
         self,
-        where: Session,
+        board: EngineBoard,
         model_name: str,
         defaults: Setting,
         wanted: LeastAccuracy,
         progress: Progress,
     ) -> None:
-        self._where = where
+        self._board = board
         self._model_name = model_name
         self._defaults = defaults
         self._wanted = wanted
@@ -110,7 +110,7 @@ class RightAnswers:
         del text
         wanted, settings = self._wanted, _settings(setting, self._defaults)
         asked = EvaluationRequest(
-            boards=(self._where.connection.board.name,),
+            boards=(self._board.where.main_board.name,),
             models=(self._model_name,),
             task=wanted.task,
             data=wanted.data,
@@ -120,7 +120,7 @@ class RightAnswers:
         prepared = prepare(asked, self._progress, new=False)
         with prepared.evaluated.locked(self._progress):
             evaluate_there(
-                *(self._where, prepared, settings, self._progress),
+                *(self._board, prepared, settings, self._progress),
                 new=False,
                 note=_no_note,
             )

@@ -84,7 +84,9 @@ def confirm(
         for side in _SIDES if len(pairs) % 2 == 0 else _SIDES[::-1]:
             setting = leader if side == "leader" else defaults
             place = SweepPoint(
-                sweep=tuned.tuning.id, cell=int(side == "leader"), round=2 * number + len(pair)
+                sweep=f"{tuned.tuning.id}-comparison",
+                cell=int(side == "leader"),
+                round=2 * number + len(pair),
             )
             outcome = measure(setting, place)
             if outcome.status != "measured" or outcome.cost is None:

@@ -12,7 +12,7 @@ from armload.analysis.summary import token_times
 from armload.bench.combination import Combination, combination
 from armload.bench.options import Options
 from armload.core.errors import ArmloadError, BusyError, ConnectError, UsageError
-from armload.core.progress import Progress, Silent
+from armload.core.progress import Progress
 from armload.core.values import counted
 from armload.engines.completion import memory_need
 from armload.engines.job import SweepPoint
@@ -20,9 +20,7 @@ from armload.engines.llama_cpp import whole_plan
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
 from armload.models.model import Model
-from armload.runs.pipeline import execute
-from armload.runs.predicting import foresight
-from armload.runs.session import Session
+from armload.runs.reach import EngineBoard
 from armload.tuning.foreseeing import Foreseeing
 from armload.tuning.settings import options_of
 from armload.tuning.space import Feasibility, Setting
@@ -45,7 +43,7 @@ class Continuations:
     """Runs of a model on a board.
 
     Args:
-        where: with the programs that the settings need.
+        board: with the programs that the settings need.
         work: what each run does, as options with one value each.
         most_rss_bytes: that a setting may take; none for what the board has.
         new: start the first run, even if an interrupted command left the same one there.
@@ -53,7 +51,7 @@ class Continuations:
 
     def __init__(
         self,
-        where: Session,
+        board: EngineBoard,
         model: Model,
         objective: Objective,
         work: Options,
@@ -62,7 +60,7 @@ class Continuations:
         most_rss_bytes: int | None,
         new: bool,
     ) -> None:
-        self._where = where
+        self._board = board
         self._model = model
         self._objective: Objective = objective
         self._work = work
@@ -70,7 +68,7 @@ class Continuations:
         self._new = new
         usual = self._plan(Setting(choices={}), self.rungs - 1)
         self._prompt = whole_plan(usual, model).prompt
-        self._foreseeing = Foreseeing(where, model, usual, most_rss_bytes=most_rss_bytes)
+        self._foreseeing = Foreseeing(board.where, model, usual, most_rss_bytes=most_rss_bytes)
 
     @cached_property
     def rungs(self) -> int:
@@ -90,13 +88,9 @@ class Continuations:
             UsageError: runs are too short for the power meter.
         """
         try:
-            engine = self._combination(self._plan(setting, rung)).engine(self._where.binaries)
-            run, _ = execute(
-                *(self._where, engine, self._progress),
-                new=self._new,
-                place=place,
-                foresee=foresight(self._where, engine, Silent()),
-            )
+            one = self._combination(self._plan(setting, rung))
+            engine = one.engine(self._board.where.binaries)
+            run = self._board.run(engine, new=self._new, place=place, warns=False)
         except (ConnectError, BusyError):
             raise
         except ArmloadError as error:

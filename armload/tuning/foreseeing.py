@@ -13,7 +13,7 @@ from armload.engines.plan import KV_BITS, Plan, cpu_numbers
 from armload.engines.prediction import Prediction
 from armload.models.model import Model
 from armload.runs.predicting import expected, known_there
-from armload.runs.session import Session
+from armload.runs.session import ReachedBoard
 from armload.tuning.space import Feasibility
 
 _HELD = ("fits", "unknown")
@@ -43,7 +43,7 @@ class Foreseeing:
     """
 
     def __init__(
-        self, where: Session, model: Model, usual: Plan, *, most_rss_bytes: int | None
+        self, where: ReachedBoard, model: Model, usual: Plan, *, most_rss_bytes: int | None
     ) -> None:
         self._where = where
         self._model = model
@@ -70,7 +70,7 @@ class Foreseeing:
         found = self._predicted(plan, need)
         if found.verdict == "cannot run":
             within = within_group(self._where.found.conditions)
-            board = self._where.connection.board.name
+            board = self._where.main_board.name
             return Feasibility(hopeless=refusal(self._model.name, board, found, within).rstrip("."))
         if self._usual.verdict in _HELD and found.verdict not in _HELD:
             return Feasibility(hopeless="the weights would be read from storage for every token")

@@ -140,7 +140,8 @@ class Searching:
         """Let the defaults write as much as any setting does, for the checks to compare with."""
         if self._has_longest_reference:
             return
-        place = self._place(self._defaults, len(self._tuned.entries))
+        trials = len(self._tuned.entries)
+        place = SweepPoint(sweep=f"{self._tuned.tuning.id}-reference", cell=0, round=trials)
         attempt = self._measurer.measure(self._defaults, self._measurer.rungs - 1, place)
         self._judge.take_reference(self._defaults, attempt.text)
         self._has_longest_reference = True

@@ -10,13 +10,14 @@ from armload.analysis.sanity import doubts_about_text
 from armload.analysis.wording.findings import text_fault
 from armload.core.errors import ArmloadError, BusyError, ConnectError, UsageError
 from armload.core.progress import Progress
-from armload.core.values import counted
+from armload.core.values import Value, counted
 from armload.engines.job import SweepPoint
 from armload.engines.model_program import peak_memory
 from armload.engines.server import plan_for, serving_need
 from armload.engines.service_plan import ServingPlan
 from armload.engines.trace import read_trace
 from armload.models.model import Model
+from armload.runs.reach import EngineBoard
 from armload.runs.session import Session
 from armload.serving.arrivals import Arrivals
 from armload.serving.dialects.every import dialect_named
@@ -24,12 +25,13 @@ from armload.serving.load_runner import LoadRunner
 from armload.serving.loads import LoadFolder
 from armload.serving.planning import serving_plan_of
 from armload.serving.readiness import check_service
-from armload.serving.service import Service, target_of_service
+from armload.serving.service import target_of_service
 from armload.serving.starting import one_request, served_there
 from armload.serving.target import LoadLevel, StopCondition
 from armload.serving.tokenizer import ServiceApi
 from armload.serving.workload import read_lengths, workload_of
 from armload.tuning.foreseeing import Foreseeing
+from armload.tuning.reach import TuningReach
 from armload.tuning.settings import options_of
 from armload.tuning.space import Feasibility, Setting
 from armload.tuning.trial import Outcome, Status, TrialAttempt
@@ -44,13 +46,60 @@ _GARBAGE_FROM = 0.5
 _FEWEST = 4
 
 
+class TrialLoad(Value):
+    """A load on a server that is started for it.
+
+    Attributes:
+        plan: of the server.
+        requests: a rate for the total time; objectives for the rate.
+        count: of requests.
+        seed: of arrivals and requests.
+    """
+
+    plan: ServingPlan
+    requests: TunedLoad
+    count: int
+    seed: int
+
+
+def load_there(where: Session, model: Model, one: TrialLoad, progress: Progress) -> LoadFolder:
+    """Serve a model on a board that is reached already, put it under load, and keep the load.
+
+    Raises:
+        ArmloadError: it cannot be served, or no request succeeded.
+    """
+    wanted = one.requests
+    with served_there(where, model, one.plan, progress, new=False) as service:
+        target = target_of_service(service, dialect_named(DIALECT))
+        work = workload_of(
+            ServiceApi(target.url, target.api_key),
+            wanted.data,
+            prompt=read_lengths("prompt-tokens", wanted.prompt_tokens),
+            answer=read_lengths("n-predict", wanted.n_predict) if wanted.n_predict else None,
+            stops_at_end=False,
+            seed=one.seed,
+            most=one.count,
+            progress=progress,
+        )
+        extent = StopCondition(requests=one.count, timeout_s=wanted.timeout_s)
+        check_service(target, work.ask(0), extent.timeout_s)
+        loading = LoadRunner(
+            *(target, work, Arrivals(kind="seed"), one.seed, progress), wanted.objectives
+        )
+        pace = LoadLevel(concurrency=service.plan.slots)
+        if wanted.rate is not None:
+            pace = LoadLevel(rate=wanted.rate)
+        return loading.point(pace, extent)
+
+
 class ServiceLoads:
     """Loads on a model that a board serves, each with a server of its own.
 
     Args:
-        where: with the server.
+        board: with the server.
         requests: a rate for the total time; objectives for the rate.
         seed: of arrivals and requests.
+        reach: by which the board was opened.
         most_rss_bytes: that a setting may take; none for what the board has.
     """
 
@@ -58,23 +107,24 @@ class ServiceLoads:
 
     def __init__(
         self,
-        where: Session,
+        board: EngineBoard,
         model: Model,
         requests: TunedLoad,
         seed: int,
         progress: Progress,
         *,
+        reach: TuningReach,
         most_rss_bytes: int | None,
     ) -> None:
-        self._where = where
+        self._board = board
+        self._reach = reach
         self._model = model
         self._requests = requests
         self._seed = seed
         self._progress = progress
-        self._dialect = dialect_named(DIALECT)
         self._count = _count(requests, seed)
         usual = one_request(plan_for(model, ServingPlan()))
-        self._foreseeing = Foreseeing(where, model, usual, most_rss_bytes=most_rss_bytes)
+        self._foreseeing = Foreseeing(board.where, model, usual, most_rss_bytes=most_rss_bytes)
 
     def prior(self, setting: Setting) -> Feasibility:
         """Say what ``fit`` expects of the memory that a setting takes."""
@@ -94,11 +144,13 @@ class ServiceLoads:
 
     def measure(self, setting: Setting, rung: int, place: SweepPoint) -> TrialAttempt:
         """Serve a model with a setting, and put it under load."""
-        del place  # a load is no run of a sweep
+        count = max(min(_FEWEST, self._count), round(_SHARES[rung] * self._count))
         try:
-            plan = self._plan(setting)
-            with served_there(self._where, self._model, plan, self._progress, new=False) as service:
-                return self._under_load(service, rung)
+            one = TrialLoad(
+                plan=self._plan(setting), requests=self._requests, count=count, seed=self._seed
+            )
+            kept = self._reach.load(self._board, self._model, one, place, self._progress)
+            return self._attempt(kept, count)
         except (ConnectError, BusyError):
             raise
         except ArmloadError as error:
@@ -107,30 +159,6 @@ class ServiceLoads:
     def _plan(self, setting: Setting) -> ServingPlan:
         given = options_of(setting)
         return plan_for(self._model, serving_plan_of(given, "the setting"))
-
-    def _under_load(self, service: Service, rung: int) -> TrialAttempt:
-        wanted = self._requests
-        target = target_of_service(service, self._dialect)
-        count = max(min(_FEWEST, self._count), round(_SHARES[rung] * self._count))
-        work = workload_of(
-            ServiceApi(target.url, target.api_key),
-            wanted.data,
-            prompt=read_lengths("prompt-tokens", wanted.prompt_tokens),
-            answer=read_lengths("n-predict", wanted.n_predict) if wanted.n_predict else None,
-            stops_at_end=False,
-            seed=self._seed,
-            most=count,
-            progress=self._progress,
-        )
-        extent = StopCondition(requests=count, timeout_s=wanted.timeout_s)
-        check_service(target, work.ask(0), extent.timeout_s)
-        loading = LoadRunner(
-            *(target, work, Arrivals(kind="seed"), self._seed, self._progress), wanted.objectives
-        )
-        pace = LoadLevel(concurrency=service.plan.slots)
-        if wanted.rate is not None:
-            pace = LoadLevel(rate=wanted.rate)
-        return self._attempt(loading.point(pace, extent), count)
 
     def _attempt(self, kept: LoadFolder, count: int) -> TrialAttempt:
         outcome = outcome_of(kept.load, kept.requests(0), self._requests, times=self._count / count)

@@ -18,8 +18,9 @@ from armload.engines.speculation import SPECULATING_PROGRAM
 from armload.engines.weights import BoardMemory, are_streamed
 from armload.models.find import model_called
 from armload.models.model import Model
+from armload.runs.reach import EngineBoard
 from armload.runs.request import Request
-from armload.runs.session import Session, session
+from armload.runs.session import ReachedBoard
 from armload.tuning.checks import DivergenceCheck, RightAnswers
 from armload.tuning.choices import (
     SEARCHED,
@@ -31,6 +32,7 @@ from armload.tuning.choices import (
 )
 from armload.tuning.continuing import Continuations
 from armload.tuning.quality import Check, Judge
+from armload.tuning.reach import ConnectedForTuning, TuningReach
 from armload.tuning.record import Tuning, TuningFolder, new_tuning
 from armload.tuning.search import Search
 from armload.tuning.searching import Report, Searching
@@ -40,6 +42,8 @@ from armload.tuning.space import Setting, Space
 from armload.tuning.trial import Measurer
 from armload.tuning.wish import TuningRequest
 
+_CONNECTED = ConnectedForTuning()
+
 
 def tune(
     request: Request,
@@ -47,6 +51,7 @@ def tune(
     progress: Progress,
     *,
     output: Path | None,
+    reach: TuningReach = _CONNECTED,
     begun: Callable[[TuningFolder], None],
     report: Report,
 ) -> TuningFolder:
@@ -58,6 +63,7 @@ def tune(
     Args:
         request: where, and with which source.
         output: the plan file; none for one named after board and model.
+        reach: how the board is reached.
         begun: is shown the search before its first trial.
         report: called for every trial.
 
@@ -79,9 +85,10 @@ def tune(
     wish = wish.for_model(model.context_length)
     path = output or default_path(board.name, model.name)
     check_path(path)
-    with session(request, _programs(wish), progress) as where:
+    with reach.open(request, _programs(wish), progress) as there:
+        where = there.where
         space = space_of(wish.objective, offer_of(where, model, wish), wish.narrowing)
-        measurer = _measurer(where, model, wish, progress, new=request.new)
+        measurer = _measurer(there, model, wish, progress, reach)
         require_feasible(space, measurer.prior, str(wish.narrowing or ""))
         tuning = _described(where, model, wish, space)
         found = None if request.new else TuningFolder.resume(tuning, progress)
@@ -91,7 +98,7 @@ def tune(
             judge = Judge(
                 space.defaults,
                 most_rss_bytes=wish.constraints.max_rss_bytes,
-                checks=_checks(where, model, wish, space.defaults, progress),
+                checks=_checks(there, model, wish, space.defaults, progress),
             )
             search = Search(
                 space,
@@ -124,33 +131,41 @@ def _programs(wish: TuningRequest) -> tuple[str, ...]:
 
 
 def _measurer(
-    where: Session, model: Model, wish: TuningRequest, progress: Progress, *, new: bool
+    board: EngineBoard,
+    model: Model,
+    wish: TuningRequest,
+    progress: Progress,
+    reach: TuningReach,
 ) -> Measurer:
     most = wish.constraints.max_rss_bytes
     if wish.requests is not None:
         return ServiceLoads(
-            *(where, model, wish.requests, wish.seed, progress), most_rss_bytes=most
+            *(board, model, wish.requests, wish.seed, progress),
+            reach=reach,
+            most_rss_bytes=most,
         )
     return Continuations(
-        *(where, model, wish.objective, wish.work, progress), most_rss_bytes=most, new=new
+        *(board, model, wish.objective, wish.work, progress),
+        most_rss_bytes=most,
+        new=board.where.request.new,
     )
 
 
 def _checks(
-    where: Session, model: Model, wish: TuningRequest, defaults: Setting, progress: Progress
+    board: EngineBoard, model: Model, wish: TuningRequest, defaults: Setting, progress: Progress
 ) -> list[Check]:
     checks: list[Check] = []
     constraints = wish.constraints
     if constraints.max_kld is not None:
         most, prompts = constraints.max_kld, wish.kld_prompts
-        checks.append(DivergenceCheck(where, model, defaults, prompts, most, progress))
+        checks.append(DivergenceCheck(board, model, defaults, prompts, most, progress))
     if constraints.min_accuracy is not None:
         wanted = constraints.min_accuracy
-        checks.append(RightAnswers(where, wish.model, defaults, wanted, progress))
+        checks.append(RightAnswers(board, wish.model, defaults, wanted, progress))
     return checks
 
 
-def offer_of(where: Session, model: Model, wish: TuningRequest) -> AvailableChoices:
+def offer_of(where: ReachedBoard, model: Model, wish: TuningRequest) -> AvailableChoices:
     """Return what board, model and program offer a search to choose from."""
     now = where.found.conditions
     program = where.binaries[SERVER if wish.requests is not None else PROGRAM].path
@@ -173,10 +188,10 @@ def offer_of(where: Session, model: Model, wish: TuningRequest) -> AvailableChoi
     )
 
 
-def _described(where: Session, model: Model, wish: TuningRequest, space: Space) -> Tuning:
+def _described(where: ReachedBoard, model: Model, wish: TuningRequest, space: Space) -> Tuning:
     binary = where.binaries[SERVER if wish.requests is not None else PROGRAM]
     return new_tuning(
-        board=where.connection.board.name,
+        board=where.main_board.name,
         model=model.name,
         model_sha256=model.sha256,
         model_reference=wish.model,
@@ -192,8 +207,8 @@ def _described(where: Session, model: Model, wish: TuningRequest, space: Space) 
     )
 
 
-def _basis(where: Session) -> EnergyBasis | None:
-    meter = where.connection.board.power
+def _basis(where: ReachedBoard) -> EnergyBasis | None:
+    meter = where.main_board.power
     if meter is None:
         return None
     return EnergyBasis(sees=place_of(meter), subtracts_idle=where.request.subtract_idle)

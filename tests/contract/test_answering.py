@@ -25,6 +25,7 @@ from armload.evaluation.scorer_run import Item, answer_items_there, answers_in
 from armload.evaluation.scorer_settings import ScorerSettings
 from armload.models.find import model_called
 from armload.models.model import Model
+from armload.runs.reach import ConnectedBoard
 from armload.runs.request import Request
 from armload.runs.session import Session, session
 from tests.unit.samples import binary
@@ -72,7 +73,8 @@ def stub(folder: Path, *, most: int, end: str) -> Iterator[tuple[Session, Model]
 
 def answered(folder: Path, *, most: int, end: str = "exit 3", new: bool = False) -> Path:
     with stub(folder, most=most, end=end) as (where, known):
-        return answer_items_there(where, known, ITEMS, ScorerSettings(), Silent(), new=new)
+        board = ConnectedBoard(where, Silent())
+        return answer_items_there(board, known, ITEMS, ScorerSettings(), Silent(), new=new)
 
 
 def asked(folder: Path) -> Counter[str]:

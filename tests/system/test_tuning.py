@@ -12,8 +12,8 @@ import yaml
 from armload.core.progress import Silent
 from armload.engines.scorer import SCORER
 from armload.models.find import model_called
+from armload.runs.reach import CONNECTED
 from armload.runs.request import Request
-from armload.runs.session import session
 from armload.tuning.checks import DivergenceCheck
 from armload.tuning.space import Setting
 from tests.person import Person
@@ -119,10 +119,10 @@ def test_a_cache_type_that_changes_the_distributions_is_kept_out_by_max_kld(ann:
     # Whether it is fast enough to be checked is chance in a search.
     quantised = Setting(choices={"kv_type": "q4_0", "flash_attention": "on"})
     defaults = Setting(choices={"kv_type": None, "flash_attention": None})
-    with in_place_of(ann), session(Request(board="loop"), (SCORER,), Silent()) as where:
+    with in_place_of(ann), CONNECTED.open(Request(board="loop"), (SCORER,), Silent()) as board:
         for most, violates in ((1e-7, True), (10.0, False)):
             model = model_called(PROBLEMS, Silent())
-            check = DivergenceCheck(where, model, defaults, ["Once upon a time"], most, Silent())
+            check = DivergenceCheck(board, model, defaults, ["Once upon a time"], most, Silent())
             quality, reason = check(quantised, None)
             assert quality.kl_mean is not None
             assert 1e-7 < quality.kl_mean < 10

@@ -49,6 +49,7 @@ def said_of(folder: Path, *, facts: str = "", parts: int = 2, questions: int = 1
     connection = Connection(load_board("here"), Silent())
     where = Session(
         request=Request(board="here"),
+        main_board=connection.board,
         connection=connection,
         found=probe(connection.host, connection.board),
         binaries={},

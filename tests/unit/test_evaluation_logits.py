@@ -145,7 +145,7 @@ def test_a_prompt_that_failed_on_both_sides_is_not_close(
     failed = FailedAnswer(id="2", kind="logits", error="it has 300 tokens")
     with (run / "stdout").open("a") as file:
         file.write(failed.model_dump_json() + "\n")
-    monkeypatch.setattr(present_evaluation, "compute_logits", lambda *_: run)
+    monkeypatch.setattr(present_evaluation, "compute_logits", lambda *_, reach: run)
     monkeypatch.setattr(present_evaluation, "model_called", lambda *_: model())
     asked = EvaluationRequest(
         boards=("here",),

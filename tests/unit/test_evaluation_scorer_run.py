@@ -32,6 +32,7 @@ def test_every_answer_counts_in_the_accuracy_so_far_however_long_it_is(tmp_path:
         evaluation="e",
         note=note,
         max_time_s=None,
+        keeps_forecast=True,
     )
     long = [answer(str(number), "long " * 40_000) for number in range(3)]
     run = tmp_path / "run"

@@ -24,9 +24,10 @@ from armload.core.errors import (
 )
 from armload.engines.job import SweepPoint
 from armload.fleet.archives import Incoming, archive_chunk, delete_archive, pack
-from armload.fleet.orders import GatewayError, RunArchive, SentFile
+from armload.fleet.orders import GatewayError, RunArchive
 from armload.fleet.received import bytes_here, receive, received_path
 from armload.fleet.scheduler import scheduler_address
+from armload.fleet.sent_engines import SentFile
 from armload.runs import store
 from armload.runs.swept import SweptRuns
 from tests.unit.sweeps import Q8, made_run
@@ -206,9 +207,10 @@ def test_the_run_of_a_point_is_found_unless_it_was_stopped(cache: Path) -> None:
     folder = cache / "runs" / run.id
     store.save(run, folder)
     (folder / "job.json").write_text(run.model_dump_json())
-    assert runs.find(place) == run.id
+    assert runs.find(place, run.fingerprint) == run.id
+    assert runs.find(place, "of another engine") == ""
     assert runs.points(place.sweep) == [place]
     stopped = run.exit.model_copy(update={"kind": "stopped"})
     store.save(run.model_copy(update={"exit": stopped}), folder)
-    assert SweptRuns(run.board.name).find(place) == ""
-    assert SweptRuns("other").find(place) == ""
+    assert SweptRuns(run.board.name).find(place, run.fingerprint) == ""
+    assert SweptRuns("other").find(place, run.fingerprint) == ""

@@ -14,7 +14,6 @@ from armload.core.progress import Silent
 from armload.engines.completion import PROGRAM
 from armload.engines.operations import Timed
 from armload.engines.scorer import SCORER, ScoringPlan
-from armload.evaluation.scorer_settings import one_continuation
 from armload.models.find import model_called
 from armload.models.whole_header import whole_header
 from armload.runs import operations
@@ -24,9 +23,7 @@ from tests.unit.samples import binary
 from tests.unit.test_analysis_compute import FOUND, TIMES_S
 from tests.unit.test_engines_scorer import PROGRAM as CONTENT
 
-PLAN = one_continuation(
-    ScoringPlan(items_sha256="0" * 64, items_count=2, context_tokens=512, threads=1)
-)
+PLAN = ScoringPlan(items_sha256="0" * 64, items_count=2, context_tokens=512, threads=1).continuation
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +39,7 @@ def session_of(built: Binary) -> Session:
     connection = Connection(load_board("here"), Silent())
     return Session(
         request=Request(board="here"),
+        main_board=connection.board,
         connection=connection,
         found=probe(connection.host, connection.board),
         binaries={built.program: built},

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from armload.cli.options import BOARDS, FileTypes, OutputOptions, models_in
+from armload.cli.options import BOARDS, FileTypes, OnGateways, OutputOptions, models_in
 from armload.cli.verb import verb
 from armload.core.errors import UsageError
 from armload.core.options import Duration, Names, Option, Seconds
@@ -22,7 +22,9 @@ _DEMO_TIME_S = 120
 Budget = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
-class EvalOptions(ScorerOptions, Resuming, Metering, Waiting, EngineSource, OutputOptions):
+class EvalOptions(
+    ScorerOptions, OnGateways, Resuming, Metering, Waiting, EngineSource, OutputOptions
+):
     """Models, a task, and how it is asked."""
 
     heading = "Task"
@@ -147,9 +149,11 @@ def evaluate(options: EvalOptions) -> None:
     Example: armload eval --board dayu200 --model a.gguf --task gsm8k --data q.jsonl
     """
     from armload.boards.naming import boards_called
+    from armload.cli import terminal
     from armload.cli.present_evaluation import evaluate_and_present, regrade_and_present
     from armload.evaluation.preparing import EvaluationRequest
     from armload.evaluation.scorer_settings import ScorerSettings
+    from armload.fleet.reach import boards_reached
     from armload.runs.request import Request
 
     if options.regrade:
@@ -206,22 +210,23 @@ def evaluate(options: EvalOptions) -> None:
         **dict(options.part(ScorerOptions)),
         max_time_s=options.max_time or (None if options.model else _DEMO_TIME_S),
     )
-    if has_questions:
-        evaluate_and_present(request, asked, settings, as_json=options.as_json)
-        return
-    if options.task.startswith(_HARNESS):
-        from armload.cli.present_evaluation import harness_and_present
+    with boards_reached(options.scheduler, boards, terminal.progress()) as reach:
+        if has_questions:
+            evaluate_and_present(request, asked, settings, reach, as_json=options.as_json)
+            return
+        if options.task.startswith(_HARNESS):
+            from armload.cli.present_evaluation import harness_and_present
 
-        harness_and_present(request, asked, settings, as_json=options.as_json)
-        return
-    from armload.cli.present_evaluation import logits_and_present
+            harness_and_present(request, asked, settings, reach, as_json=options.as_json)
+            return
+        from armload.cli.present_evaluation import logits_and_present
 
-    logits_and_present(
-        *(request, asked, settings),
-        reference=options.reference,
-        must_be_close=options.fail_unless_close,
-        as_json=options.as_json,
-    )
+        logits_and_present(
+            *(request, asked, settings, reach),
+            reference=options.reference,
+            must_be_close=options.fail_unless_close,
+            as_json=options.as_json,
+        )
 
 
 class TradeoffOptions(OutputOptions):

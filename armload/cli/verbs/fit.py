@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from armload.bench.options import MODEL
-from armload.cli.options import FileTypes, OnBoards, OutputOptions
+from armload.cli.options import FileTypes, OnBoards, OnGateways, OutputOptions
 from armload.cli.verb import end_if_failed, verb
 from armload.core.options import Names, Option
 from armload.engines.plan import Computation, PromptTokens
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from armload.core.progress import Progress
 
 
-class FitOptions(OnBoards, Waiting, EngineSource, Computation, OutputOptions):
+class FitOptions(OnBoards, OnGateways, Waiting, EngineSource, Computation, OutputOptions):
     """What is predicted."""
 
     heading = "Plan"
@@ -60,12 +60,13 @@ def fit(options: FitOptions) -> None:
     from armload.cli import terminal
     from armload.cli.streams import show_document
     from armload.engines.plan import Plan
+    from armload.fleet.reach import boards_reached
     from armload.fleet.threads import on_each
     from armload.report.fitted import boards_view, listing_view
     from armload.runs.request import Request
 
     if options.hardware:
-        options.refuse(("board", "wait_s"), "--hardware", "Remove one.")
+        options.refuse(("board", "scheduler", "wait_s"), "--hardware", "Remove one.")
         hardware = fit_hardware(
             options.part(Request).model_copy(update={"board": options.board[0]}),
             options.hardware,
@@ -81,16 +82,19 @@ def fit(options: FitOptions) -> None:
         else:
             terminal.show(listing_view(hardware.boards[0], program=terminal.program()))
         return
-    boards = boards_called(options.board)
+    boards, progress = boards_called(options.board), terminal.progress()
     check_compares(len(boards), options.model)
+    with boards_reached(options.scheduler, boards, progress) as reach:
 
-    def predicted(board: str, own: Progress) -> Fit:
-        theirs = options.part(Request).model_copy(update={"board": board})
-        return predict_fit(
-            *(theirs, options.model, options.part(Plan), own), file_types=options.type
-        )
+        def predicted(board: str, own: Progress) -> Fit:
+            theirs = options.part(Request).model_copy(update={"board": board})
+            return predict_fit(
+                *(theirs, options.model, options.part(Plan), own),
+                file_types=options.type,
+                reach=reach,
+            )
 
-    outcomes = on_each(boards, predicted, terminal.progress())
+        outcomes = on_each(boards, predicted, progress)
     fits = [one.result for one in outcomes if one.result is not None]
     if fits and options.as_json:
         show_document(fits[0] if len(boards) == 1 else compared(fits, options.model))

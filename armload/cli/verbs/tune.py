@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from armload.bench.options import MODEL
-from armload.cli.options import OnBoards, OutputOptions
+from armload.cli.options import OnBoards, OnGateways, OutputOptions
 from armload.cli.verb import verb
 from armload.cli.verbs.load import Rate, RequestCount, RequestOptions
 from armload.core.errors import UsageError
@@ -19,7 +19,14 @@ from armload.runs.request import EngineSource, Metering, Resuming, Waiting
 
 
 class TuneOptions(
-    OnBoards, RequestOptions, Resuming, Metering, Waiting, EngineSource, OutputOptions
+    OnBoards,
+    OnGateways,
+    RequestOptions,
+    Resuming,
+    Metering,
+    Waiting,
+    EngineSource,
+    OutputOptions,
 ):
     """What is optimised, over which settings, within which constraints and limits."""
 
@@ -137,9 +144,11 @@ def tune(options: TuneOptions) -> None:
     Example: armload tune --board dayu200 --model m.gguf --for decode --max-time 30m
     """
     from armload.boards.naming import boards_called
+    from armload.cli import terminal
     from armload.cli.options import output_file
     from armload.cli.present_tuning import constraints_of, requests_of, tune_and_present, work_typed
     from armload.evaluation.logits.computing import read_prompts
+    from armload.fleet.reach import boards_reached
     from armload.runs.request import Request
     from armload.tuning.wish import TuningRequest
 
@@ -163,8 +172,9 @@ def tune(options: TuneOptions) -> None:
             "--output names one plan file, but each of several boards gets its own.",
             "Remove it: the files are named tuned-BOARD-MODEL.yaml.",
         )
-    tune_and_present(
-        *(options.part(Request), boards, wish),
-        output=output_file(options.output) if options.output else None,
-        as_json=options.as_json,
-    )
+    with boards_reached(options.scheduler, boards, terminal.progress()) as reach:
+        tune_and_present(
+            *(options.part(Request), boards, wish, reach),
+            output=output_file(options.output) if options.output else None,
+            as_json=options.as_json,
+        )

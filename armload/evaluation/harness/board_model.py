@@ -31,6 +31,7 @@ from armload.evaluation.harness.requests import (
 from armload.evaluation.scorer_run import answer_items, answers_in
 from armload.evaluation.scorer_settings import ScorerSettings
 from armload.models.model import Model
+from armload.runs.reach import CONNECTED, Reach
 from armload.runs.request import Request
 
 WINDOW_TOKENS = 2048
@@ -49,16 +50,24 @@ class BoardModel(LM):  # type: ignore[misc] # the package has no types
     Args:
         request: on which board.
         settings: how the scorer runs there.
+        reach: how the board is reached.
     """
 
     def __init__(
-        self, request: Request, model: Model, settings: ScorerSettings, progress: Progress
+        self,
+        request: Request,
+        model: Model,
+        settings: ScorerSettings,
+        progress: Progress,
+        *,
+        reach: Reach = CONNECTED,
     ) -> None:
         super().__init__()
         self._request = request
         self._model = model
         self._settings = settings
         self._progress = progress
+        self._reach = reach
         self.folders: list[Path] = []
 
     def loglikelihood(self, requests: Sequence[Instance]) -> list[tuple[float, bool]]:
@@ -97,7 +106,8 @@ class BoardModel(LM):  # type: ignore[misc] # the package has no types
         self, items: Sequence[Item], settings: ScorerSettings | None = None
     ) -> dict[str, Answer]:
         folder = answer_items(
-            self._request, self._model, items, settings or self._settings, self._progress
+            *(self._request, self._model, items, settings or self._settings, self._progress),
+            reach=self._reach,
         )
         self.folders.append(folder)
         return answers_in(folder)

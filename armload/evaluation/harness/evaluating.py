@@ -16,6 +16,7 @@ from armload.core.shell import pip_install
 from armload.core.values import Value
 from armload.evaluation.scorer_settings import ScorerSettings
 from armload.models.model import Model
+from armload.runs.reach import CONNECTED, Reach
 from armload.runs.request import Request
 
 PREFIX = "lm-eval:"
@@ -64,6 +65,7 @@ def evaluate_with_harness(
     *,
     tasks_folder: Path | None,
     limit: int | None,
+    reach: Reach = CONNECTED,
 ) -> HarnessResult:
     """Run tasks of the harness with a model on a board.
 
@@ -71,6 +73,7 @@ def evaluate_with_harness(
         names: of tasks or groups of tasks, in the harness's words.
         tasks_folder: with further tasks, as YAML files of the harness.
         limit: take the first so many samples of each task only.
+        reach: how the board is reached.
 
     Raises:
         MissingToolError: the extra ``lm-eval`` is not installed.
@@ -95,7 +98,7 @@ def evaluate_with_harness(
             f"lm-evaluation-harness has no task {unknown[0]!r}.",
             "Its own tasks: lm-eval ls tasks. Add your own with --data FOLDER.",
         )
-    lm = BoardModel(request, model, settings, progress)
+    lm = BoardModel(request, model, settings, progress, reach=reach)
     try:
         found = lm_eval.simple_evaluate(
             model=lm, tasks=list(names), task_manager=manager, limit=limit

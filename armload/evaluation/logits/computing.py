@@ -13,6 +13,7 @@ from armload.evaluation.logits.rows import FLOAT_BYTES
 from armload.evaluation.scorer_run import answer_items
 from armload.evaluation.scorer_settings import ScorerSettings
 from armload.models.model import Model
+from armload.runs.reach import CONNECTED, Reach
 from armload.runs.request import Request
 
 
@@ -46,16 +47,20 @@ def compute_logits(
     prompts: Sequence[str],
     settings: ScorerSettings,
     progress: Progress,
+    *,
+    reach: Reach = CONNECTED,
 ) -> Path:
     """Compute the logits at all positions of prompts; return the run's folder.
 
     Args:
         prompts: as they are, without a chat template. They are numbered from 1.
+        reach: how the board is reached.
 
     Raises:
         ArmloadError: as for ``answer_items``.
     """
-    return answer_items(request, model, logits_items(model, prompts, progress), settings, progress)
+    items = logits_items(model, prompts, progress)
+    return answer_items(request, model, items, settings, progress, reach=reach)
 
 
 def logits_items(

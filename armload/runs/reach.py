@@ -1,0 +1,174 @@
+"""Boards that run engines, and how they are reached: over connections from here, or otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from typing import Protocol
+
+from armload.analysis.run import Run
+from armload.boards.board import RealReach, load_board
+from armload.boards.connect import connect
+from armload.core.progress import Progress, Silent
+from armload.deploy.retry import Retry, patiently
+from armload.engines.completion import Completion
+from armload.engines.engine import Settings
+from armload.engines.job import SweepPoint
+from armload.engines.plan import Plan
+from armload.engines.prediction import Prediction
+from armload.engines.scorer import Scoring
+from armload.models.model import Model
+from armload.models.whole_header import WholeHeader
+from armload.runs.hits import measured_hits
+from armload.runs.pipeline import Heard, execute
+from armload.runs.predicting import foresight, predict_there
+from armload.runs.request import Request
+from armload.runs.session import ReachedBoard, Session, session
+
+BoardEngine = Completion | Scoring
+"""What runs to its end by itself, with a model."""
+
+
+class EngineBoard(Protocol):
+    """A board that is ready for runs, one at a time."""
+
+    @property
+    def where(self) -> ReachedBoard:
+        """The board, with the programs that were asked for."""
+
+    def run(
+        self,
+        engine: BoardEngine,
+        *,
+        new: bool,
+        place: SweepPoint | None = None,
+        reference: Run | None = None,
+        plain: Sequence[Run] = (),
+        heard: Heard | None = None,
+        warns: bool = True,
+    ) -> Run:
+        """Run an engine to its end and keep what comes back.
+
+        Args:
+            new: start another run, even if an interrupted command left the same one.
+            place: of the run in a sweep. No other run of this command has the same one; where the
+                gateway of the board has done it for an earlier command, that run is the answer.
+            reference: a run with the expected output.
+            plain: runs of the same without speculation, where it speculates.
+            heard: called with what the program has written, where that is known as it comes.
+            warns: say beforehand where it would be slow.
+
+        Raises:
+            ArmloadError, KeyboardInterrupt: as for ``execute``.
+        """
+
+    def predict(self, model: Model, header: WholeHeader, plan: Plan) -> Prediction:
+        """Predict a run after timing what the model computes; errors as for ``predict_there``.
+
+        The completion program is among those that were asked for.
+        """
+
+
+class Reach(Protocol):
+    """How boards are reached."""
+
+    def open(
+        self,
+        request: Request,
+        programs: Sequence[str],
+        progress: Progress,
+        *,
+        settings: Sequence[Settings] = (),
+        takes_groups: bool = False,
+        answers_within_s: float | None = None,
+    ) -> AbstractContextManager[EngineBoard]:
+        """Reach a board, and build what is missing.
+
+        Args:
+            settings, takes_groups: as for ``session``.
+            answers_within_s: give up on a real board that does not answer within that time; none
+                for the usual patience.
+
+        Raises:
+            ArmloadError: as for ``session``.
+        """
+
+    def begun(self, sweep: str, boards: Sequence[str]) -> Mapping[SweepPoint, str]:
+        """Return the points of a sweep that boards have begun for an earlier command.
+
+        Only those are known that no board has to be asked for.
+
+        Raises:
+            ArmloadError: nobody answers who would know.
+        """
+
+
+class ConnectedBoard:
+    """A board that this machine is connected to."""
+
+    def __init__(self, where: Session, progress: Progress) -> None:
+        self.where = where
+        self._progress = progress
+
+    def run(
+        self,
+        engine: BoardEngine,
+        *,
+        new: bool,
+        place: SweepPoint | None = None,
+        reference: Run | None = None,
+        plain: Sequence[Run] = (),
+        heard: Heard | None = None,
+        warns: bool = True,
+    ) -> Run:
+        run, _ = execute(
+            *(self.where, engine, self._progress),
+            new=new,
+            place=place,
+            reference=reference,
+            plain=plain,
+            foresee=foresight(self.where, engine, self._progress if warns else Silent()),
+            heard=heard,
+        )
+        return run
+
+    def predict(self, model: Model, header: WholeHeader, plan: Plan) -> Prediction:
+        hits = measured_hits(self.where.board.name, model)
+        return predict_there(self.where, model, header, plan, self._progress, hits=hits)
+
+
+class ConnectedBoards:
+    """Boards that this machine connects to."""
+
+    @contextmanager
+    def open(
+        self,
+        request: Request,
+        programs: Sequence[str],
+        progress: Progress,
+        *,
+        settings: Sequence[Settings] = (),
+        takes_groups: bool = False,
+        answers_within_s: float | None = None,
+    ) -> Iterator[ConnectedBoard]:
+        if answers_within_s is not None:
+            _check_answers(request.board, progress, answers_within_s)
+        with session(
+            *(request, programs, progress), settings=settings, takes_groups=takes_groups
+        ) as where:
+            yield ConnectedBoard(where, progress)
+
+    def begun(self, sweep: str, boards: Sequence[str]) -> Mapping[SweepPoint, str]:
+        del sweep, boards
+        return {}
+
+
+CONNECTED = ConnectedBoards()
+"""Has no state."""
+
+
+def _check_answers(name: str, progress: Progress, within_s: float) -> None:
+    board = load_board(name)
+    if isinstance(board.reach, RealReach):
+        with closing(connect(board, progress)) as host:
+            patiently(lambda: host.run(":"), Retry(within_s))

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from armload.analysis.shares import MemberGives, layer_sizes, spread
 from armload.analysis.wording.predictions import (
     FittedModel,
     fitted,
+    per_token,
     recommendation,
     shortlist,
 )
@@ -22,8 +22,8 @@ from armload.core.errors import BoardError, ConnectError, UsageError
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.deploy.retry import Retry, patiently
-from armload.engines.completion import PROGRAM, memory_need, settings_of
-from armload.engines.llama_cpp import check_architecture
+from armload.engines.completion import PROGRAM, settings_of
+from armload.engines.llama_cpp import WHOLE_LAYERS_ONLY, check_architecture
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
 from armload.models.find import LIKE, header_of
@@ -32,15 +32,16 @@ from armload.models.model import Model, check_generates
 from armload.models.outline import listed_models
 from armload.models.quant_mix import foreseen
 from armload.models.whole_header import WholeHeader, whole_header
-from armload.runs.helpers import given
+from armload.runs.group_forecast import GroupForecaster
+from armload.runs.links import measured_links
 from armload.runs.predicting import (
     predict_from_facts,
-    predict_group,
     predict_there,
     predict_without_runs,
 )
 from armload.runs.request import Request
 from armload.runs.session import Session, leased_boards, session
+from armload.runs.spreading import given
 
 PATIENCE_S = 5.0
 """How long a board may not answer before its file is used instead."""
@@ -165,26 +166,41 @@ def fit_group(
         session(request, (PROGRAM,), progress, settings=needed, takes_groups=True) as where,
         leased_boards(where, progress),
     ):
-        members = given(where, progress)
-        models = tuple(_on_group(where, name, model, plan, members) for name, model, _ in outlined)
+        members, links = given(where, progress), measured_links(where, progress)
+        models = tuple(
+            _on_group(
+                *(where, name, model),
+                GroupForecaster(where, model, plan, members, links, progress, header),
+            )
+            for name, model, header in outlined
+        )
     name = where.board.name
     return Fit(board=name, models=models, recommendation=recommendation(name, models))
 
 
-def _on_group(
-    where: Session, name: str, model: Model, plan: Plan, members: Sequence[MemberGives]
-) -> FittedModel:
+def _on_group(where: Session, name: str, model: Model, forecaster: GroupForecaster) -> FittedModel:
     check_architecture(where.binaries[PROGRAM], model)
-    board, sizes = where.board.name, layer_sizes(model.path)
+    board = where.board.name
     try:
-        found = spread(members, sizes, memory_need(plan, model), "layer")
+        found = forecaster.divided("layer")
     except (BoardError, UsageError) as error:
-        prediction = predict_group(where, None, model, plan, members)
+        prediction = forecaster.predict(None)
         sentence = f"{name} cannot run on {board}: {error.message} {error.remedy}"
         return fitted(name, board, model, prediction).model_copy(update={"sentence": sentence})
     parts = ", ".join(f"{share.board} {share.layers}" for share in found.shares)
-    one = fitted(name, board, model, predict_group(where, found, model, plan, members))
-    return one.model_copy(update={"sentence": f"{one.sentence} Layers: {parts}."})
+    one = fitted(name, board, model, forecaster.predict(found))
+    tensor = _with_tensor(forecaster, model)
+    return one.model_copy(update={"sentence": f"{one.sentence} Layers: {parts}.{tensor}"})
+
+
+def _with_tensor(forecaster: GroupForecaster, model: Model) -> str:
+    if model.architecture in WHOLE_LAYERS_ONLY:
+        return ""
+    try:
+        token_s = forecaster.predict(forecaster.divided("tensor")).token_s
+    except (BoardError, UsageError):
+        return ""
+    return f" With --split tensor: about {per_token(token_s)} per token." if token_s else ""
 
 
 def fit_hardware(

@@ -18,6 +18,7 @@ from armload.engines.engine import MemoryNeed
 from armload.engines.job import SweepPoint
 from armload.engines.prediction import Prediction
 from armload.engines.scorer import ANSWERS, SCORER, Scoring
+from armload.engines.spread import Spread
 from armload.evaluation.items import items_of, write_items
 from armload.evaluation.preparing import PreparedEvaluation
 from armload.evaluation.question import Question
@@ -41,8 +42,8 @@ def foresight(where: Session, engine: Scoring, max_tokens: int, progress: Progre
     scoring = engine.plan
     foresee_memory = foresight_of(where, engine.model, one_continuation(scoring), progress)
 
-    def foresee(found: Probe, need: MemoryNeed | None) -> Prediction | None:
-        prediction = foresee_memory(found, need)
+    def foresee(found: Probe, need: MemoryNeed | None, spread: Spread | None) -> Prediction | None:
+        prediction = foresee_memory(found, need, spread)
         return prediction if scoring.parallel == 1 and max_tokens else None
 
     return foresee
@@ -91,7 +92,7 @@ def _longest(where: Session, engine: Scoring, max_tokens: int) -> _Time | None:
     scoring = engine.plan
     foresee = foresight_of(where, engine.model, one_continuation(scoring), Silent())
     try:
-        prediction = foresee(where.found, engine.memory)
+        prediction = foresee(where.found, engine.memory, None)
     except ArmloadError:  # its run will be refused, with the reason
         return None
     if prediction is None or prediction.token_s is None or prediction.ttft_s is None:

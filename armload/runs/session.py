@@ -22,6 +22,7 @@ from armload.deploy.retry import FIRST_ANSWER_S, Retry, patiently
 from armload.engines.engine import MemoryNeed, Settings
 from armload.engines.prediction import Prediction
 from armload.engines.rpc_server import RPC_SERVER
+from armload.engines.spread import Spread
 from armload.runs.prepare import check_cores, check_state
 from armload.runs.request import Request
 
@@ -60,9 +61,9 @@ class Connection:
         self.host.close()
 
 
-Foresee = Callable[[Probe, MemoryNeed | None], Prediction | None]
-"""Predicts a run that needs so much memory on a board that is in this state; none where only a
-refusal can be said."""
+Foresee = Callable[[Probe, MemoryNeed | None, Spread | None], Prediction | None]
+"""Predicts a run that needs so much memory on a board that is in this state, or is spread over a
+group so; none where only a refusal can be said."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +76,7 @@ class Session:
         found: what the board reported when it was reached, as programs see it.
         binaries: by the names of the programs.
         group: that the board runs a program for; none for itself alone.
-        helpers: the group's other boards, with the program that computes for this one.
+        helpers: the group's other boards, with the same programs.
     """
 
     request: Request
@@ -121,7 +122,8 @@ def session(
     if request.subtract_idle and board.power is None:
         progress.say(f"--subtract-idle has no effect: {board.name} has no power meter.")
     target = load_target(board.target)
-    source = choose(request.source, ref=request.ref, progress=progress) if programs else None
+    is_built = bool(programs or group)
+    source = choose(request.source, ref=request.ref, progress=progress) if is_built else None
     with ExitStack() as stack:
         where = None
         if source is not None:
@@ -138,6 +140,8 @@ def session(
             if programs
             else ()
         )
+        # As they are built.
+        built_ones = dict(zip(sorted(programs), binaries, strict=True))
         server: Mapping[str, Binary] = {}
         if group is not None:
             (one,) = build(
@@ -148,15 +152,14 @@ def session(
             request=request,
             connection=connection,
             found=found,
-            # As they are built.
-            binaries={**dict(zip(sorted(programs), binaries, strict=True)), **server},
+            binaries={**built_ones, **server},
             group=group,
             helpers=tuple(
                 Session(
                     request=request.model_copy(update={"board": its.board.name}),
                     connection=its,
                     found=as_found,
-                    binaries=server,
+                    binaries={**built_ones, **server},
                 )
                 for its, as_found in reached
             ),

@@ -7,10 +7,10 @@ sum over all members by ``allreduce_fallback``) of October 2026:
 - Setting a tensor and computing a graph have no answer, so they do not wait for each other. Only
   getting a tensor waits: for all that was sent before it, for the computing, and for the answer.
 - With ``layer``, each server gets the inputs of its part, and gives its last activations, or the
-  logits, in one round trip. A graph that is the same as before is named, not sent.
+  logits, in one round trip. A graph that is the same as the one before is named, not sent.
 - With ``tensor``, partial sums are added twice per layer: a member's is got from it, set on another
-  one, and added there by a graph of one node. That graph is sent anew each time, with all tensors
-  that its operand was computed from, back to the inputs: the later the layer, the more.
+  one, and added there by a graph of one node. No graph is the same as the one before, so each is
+  sent, with all tensors that it was computed from, back to the inputs: the later, the more.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from armload.engines.spread import LinkRates, Split, Spread
 TENSOR_BYTES = 296
 """Of the description of a tensor (``rpc_tensor``), which precedes each tensor's content."""
 
-INPUTS = 6
+INPUTS = 7
 """Tensors that each part of a graph gets: positions, places in the KV cache, the mask and so on."""
 
 TENSORS_PER_LAYER = 42
@@ -123,30 +123,36 @@ def crossings(
     """
     activation = tokens * sizes.width * _ACTIVATION_BYTES
     mask = tokens * _MASK_BYTES * KV_ROUNDING_TOKENS * math.ceil((depth + 1) / KV_ROUNDING_TOKENS)
-    inputs = mask + INPUTS * (TENSOR_BYTES + 8 * tokens)
+    # Beside these, activations are set, and the result is asked for.
+    inputs = mask + INPUTS * 8 * tokens + (INPUTS + 2) * TENSOR_BYTES
     logits = sizes.vocabulary * _ACTIVATION_BYTES
     if split == "layer":
         servers = len(parts) - 1
         return [
             Crossing(
                 round_trips=1,
-                to_bytes=activation + TENSOR_BYTES + inputs,
+                to_bytes=activation + inputs,
                 from_bytes=logits if number == servers else activation,
                 graphs=1,
-                described=INPUTS + 1,
+                described=INPUTS + 2,
             )
             for number in range(1, servers + 1)
         ]
     layers = len(sizes.layer_bytes)
     sums = 2 * layers
-    described = TENSORS_PER_LAYER * layers / 2
+    # A graph of all layers, and those of the sums, which have half of them on average.
+    whole, half = TENSORS_PER_LAYER * layers, TENSORS_PER_LAYER * layers / 2
     found = []
     for part, each in zip(parts, exchanges(len(parts)), strict=True):
-        all_described = INPUTS + sums * (each.sets + each.adds * described)
+        graphs = sums * (1 + each.adds) * half + whole
+        all_described = INPUTS + 2 + sums * (each.gets + each.sets) + graphs
         found.append(
             Crossing(
                 round_trips=sums * each.gets + 1,
-                to_bytes=activation * (1 + sums * each.sets) + mask + TENSOR_BYTES * all_described,
+                to_bytes=activation * (1 + sums * each.sets)
+                + mask
+                + INPUTS * 8 * tokens
+                + TENSOR_BYTES * all_described,
                 from_bytes=sums * each.gets * activation + part * logits,
                 graphs=sums * (1 + each.adds) + 1,
                 described=all_described,

@@ -139,6 +139,7 @@ class GroupForecaster:
                 "group": times.forecast,
                 "notes": (
                     *self._notes.values(),
+                    *map(note, dict.fromkeys(kind for each in computes for kind in each.notes)),
                     *(() if is_kept else (note("group"),)),
                     *(() if has_links else (note("group without links"),)),
                 ),

@@ -196,8 +196,6 @@ def test_fit_says_how_a_group_would_divide_a_model(ann: Person) -> None:
     assert model["prediction"]["verdict"] == "fits"
     assert "Layers: two 3, one 2. With --split tensor: about " in model["sentence"]
     prediction = model["prediction"]
-    assert [note["kind"] for note in prediction["notes"]] in ([], ["group"])
-    assert prediction["compute"] == "operations"
     parts = prediction["group"]["parts"]
     assert [(part["kind"], part["board"]) for part in parts] == [
         ("member", "two"),

@@ -203,7 +203,8 @@ def _parts_of_group(found: GroupLimit) -> str:
     at_once = ", all at once" if found.split == "tensor" else ""
     return (
         f"Limited by {part_name(_longest(found))}: of {found.token_s:.2g} s per token, computing "
-        f"took {computed}{at_once}, and the connections between them {link_s:.2g} s."
+        f"took {computed}{at_once}; {link_s:.2g} s went into the connections between them, or "
+        "into waiting for the CPU."
     )
 
 

@@ -181,16 +181,32 @@ static bool round_trip(int line, double *found_s)
     return true;
 }
 
-/* A transfer takes a round trip, too. */
-static bool rate(int line, char question, double round_trip_s, double *found)
+/* The shorter time of two, where the first was long: others may have kept the cores busy. A transfer
+ * takes a round trip, too. */
+static bool transfer(int line, char question, uint64_t size, double round_trip_s, double *took_s)
 {
-    for (uint64_t size = FIRST_BYTES;; size *= 4) {
+    for (int attempt = 0; attempt < 2; attempt++) {
         const double asked_s = now_s();
         if (!ask(line, question, size))
             return false;
-        const double all_s = now_s() - asked_s, took_s = all_s - round_trip_s;
+        const double all_s = now_s() - asked_s, rest_s = all_s - round_trip_s;
+        const double this_s = rest_s > all_s / 2 ? rest_s : all_s / 2;
+        if (!attempt || this_s < *took_s)
+            *took_s = this_s;
+        if (*took_s < LONG_ENOUGH_S)
+            break;
+    }
+    return true;
+}
+
+static bool rate(int line, char question, double round_trip_s, double *found)
+{
+    for (uint64_t size = FIRST_BYTES;; size *= 4) {
+        double took_s;
+        if (!transfer(line, question, size, round_trip_s, &took_s))
+            return false;
         if (took_s >= LONG_ENOUGH_S || size >= MOST_BYTES) {
-            *found = (double)size / (took_s > all_s / 2 ? took_s : all_s / 2);
+            *found = (double)size / took_s;
             return true;
         }
     }

@@ -1,7 +1,7 @@
 """One model over several boards, measured beside its forecast.
 
     python benchmarks/groups.py links [--delays 0,0.2,1] [--rate 118MB] [--model smollm2]
-    python benchmarks/groups.py memory [--memory 512MB] [--rate 20MB] [--members 2,3]
+    python benchmarks/groups.py memory [--memory 768MB] [--rate 20MB] [--members 2,3]
 
 ``links`` runs a model on two processes of this machine, each with one thread, with whole layers
 and with a part of every layer. What passes between them is delayed by a proxy of this program,
@@ -284,14 +284,14 @@ def main() -> None:
     parser.add_argument("--delays", default="0,0.2,1", help="milliseconds")
     parser.add_argument("--rate", default="", help="of the links, or of the storage")
     parser.add_argument("--model", default="smollm2")
-    parser.add_argument("--memory", default="512MB")
+    parser.add_argument("--memory", default="768MB")
     parser.add_argument("--members", default="2,3")
     parser.add_argument("--tokens", type=int, default=0)
     parser.add_argument("--folder", type=Path, default=Path("/var/tmp"))
     given = parser.parse_args()
     is_links = given.what == "links"
     given.rate = given.rate or ("118MB" if is_links else "20MB")
-    given.tokens = given.tokens or (32 if is_links else 6)
+    given.tokens = given.tokens or (32 if is_links else 4)
     with tempfile.TemporaryDirectory(dir=given.folder) as name:
         folder = Path(name)
         (folder / "boards").mkdir()

@@ -117,12 +117,14 @@ tell_libraries() {
 # A killed process whose parent is slow to notice still has its number.
 alive() { { read -r stat_pid stat_name stat_state stat_rest <"/proc/$1/stat"; } 2>/dev/null && [ "$stat_state" != Z ]; }
 
-# When a process began, in ticks since the boot: a later one with its number has another time.
+# When a process began, in ticks since the boot: a later one with its number has another time. One
+# that has ended, and whose parent does not know it yet, is none any more.
 birth_of() {
   stat_line=
   { read -r stat_line <"/proc/$1/stat"; } 2>/dev/null || return
   # A name may hold spaces and brackets.
   set -- ${stat_line##*) }
+  case $1 in [ZXx]) return 1 ;; esac
   [ $# -ge 20 ] && shift 19 && echo "$1"
 }
 # Whether a run's program is still the process that its folder names, which is then in $program_id.

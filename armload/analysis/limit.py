@@ -24,11 +24,13 @@ from armload.analysis.limit_figures import (
     StorageReads,
     UnknownBandwidth,
 )
+from armload.analysis.members import ServerLoad, computed_s
 from armload.analysis.streaming import streamed_weights
 from armload.analysis.summary import generating
 from armload.boards.conditions import Conditions
 from armload.engines.job import BoardRecord, ModelRecord
 from armload.engines.plan import cpu_numbers
+from armload.engines.prediction import GroupForecast, PartTime
 from armload.engines.spread import Spread
 from armload.engines.trace import Step, Trace, Weights
 
@@ -60,6 +62,8 @@ def find_limit(
     before: Conditions,
     cpus: str | None = None,
     spread: Spread | None = None,
+    forecast: GroupForecast | None = None,
+    servers: Sequence[ServerLoad] = (),
 ) -> LimitFigures:
     """Return what limited the generating steps.
 
@@ -67,12 +71,15 @@ def find_limit(
         header: of its trace; none when the engine ended before it began one.
         cpus: the cores that the engine was kept to; none for all.
         spread: over the members of a group; none on a board by itself.
+        forecast: what that was expected to take; none where nothing was expected.
+        servers: of the members.
     """
     decode = [step for step in generating(steps) if step.duration_s > 0]
     if header is None or not decode:
         return _nothing_decoded(header)
-    if spread is not None:
-        return _of_a_group(decode, header.threads or 1, spread, model, before)
+    if spread is not None and header.threads is not None:
+        found = _of_a_group(decode, header.threads, spread, model, before)
+        return found.model_copy(update={"parts": _parts(found, decode, servers, forecast)})
     rate = storage_rate(decode, board.storage_read_bytes_per_s)
     reading = median(storage_s(step, rate) / step.duration_s for step in decode)
     if reading >= STORAGE_LIMITS_FROM:
@@ -188,7 +195,46 @@ def _of_a_group(
     return GroupLimit(
         first=first.board,
         others=tuple(share.board for share in others),
+        split=spread.split,
         token_s=token_s,
         own_s=own_s,
         alone_s=own_s * whole / first.weights_bytes if fits else None,
+    )
+
+
+def _parts(
+    found: GroupLimit,
+    decode: Sequence[Step],
+    servers: Sequence[ServerLoad],
+    forecast: GroupForecast | None,
+) -> tuple[PartTime, ...]:
+    from_s, to_s = decode[0].start_ns / 1e9, decode[-1].end_ns / 1e9
+    passes_s = sum(step.duration_s for step in decode)
+    # Of the whole time, in which the program also does other things than decoding.
+    shares = {
+        each.board: None if busy_s is None else min(1.0, busy_s / passes_s) * found.token_s
+        for each in servers
+        for busy_s in (computed_s(each, from_s, to_s),)
+    }
+    if not shares or not {*found.others} <= {*shares}:
+        return ()
+    known = {board: time_s for board, time_s in shares.items() if time_s is not None}
+    if len(known) < len(shares):
+        return ()
+    computed = {found.first: found.own_s, **known}
+    busy_s = sum(computed.values()) if found.split == "layer" else max(computed.values())
+    expected = {
+        part.board: part.token_s
+        for part in (forecast.parts if forecast else ())
+        if part.kind == "link" and part.board in found.others
+    }
+    if len(expected) < len(found.others):
+        expected = dict.fromkeys(found.others, 1.0)
+    left_s, whole_s = max(0.0, found.token_s - busy_s), sum(expected.values()) or 1.0
+    return (
+        *(PartTime(kind="member", board=board, token_s=s) for board, s in computed.items()),
+        *(
+            PartTime(kind="link", board=board, token_s=left_s * s / whole_s)
+            for board, s in expected.items()
+        ),
     )

@@ -8,6 +8,8 @@ from pydantic import Field
 
 from armload.core.values import Value
 from armload.engines.job import RateKind
+from armload.engines.prediction import PartTime
+from armload.engines.spread import Split
 
 LimitCause = Literal["storage", "memory bandwidth", "compute", "unknown"]
 
@@ -135,8 +137,12 @@ class GroupLimit(Value):
 
     Attributes:
         first, others: names of the members.
+        split: how.
         token_s: median.
         own_s: of it, what the first member computed.
+        parts: what each member computed, and what is left of a token for the connections; of
+            several of these, in proportion to their forecast. Empty where the members' CPU time is
+            not known. With ``tensor``, members compute at the same time.
         alone_s: what computing all of the model would take it, from that; none where the model
             does not fit into its memory.
     """
@@ -145,8 +151,10 @@ class GroupLimit(Value):
     kind: Literal["group"] = "group"
     first: str
     others: tuple[str, ...]
+    split: Split = "layer"
     token_s: float
     own_s: float
+    parts: tuple[PartTime, ...] = ()
     alone_s: float | None
 
 

@@ -11,6 +11,7 @@ from armload.analysis.conditions_log import BackgroundProcess, Cache, Swapped
 from armload.analysis.energy import Energy
 from armload.analysis.findings import Figures, FindingName
 from armload.analysis.limit_figures import LimitCause, LimitFigures
+from armload.analysis.members import MemberSample
 from armload.analysis.sanity import Departure
 from armload.analysis.speculation import SpeculationResult, WithoutSpeculation
 from armload.boards.conditions import Conditions
@@ -148,6 +149,10 @@ class Member(Value):
         exit: how that ended.
         sent_bytes, received_bytes: by the first member, to and from it; none where they did not
             pass this machine.
+        threads: that its server computed with.
+        clock_error_s: its samples are on the clock of the steps within this; none where that was
+            not measured.
+        samples: one a second; none without that.
     """
 
     board: BoardRecord
@@ -157,6 +162,9 @@ class Member(Value):
     exit: Exit
     sent_bytes: int | None = None
     received_bytes: int | None = None
+    threads: int = 1
+    clock_error_s: float | None = None
+    samples: tuple[MemberSample, ...] = ()
 
 
 class Run(Job):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from armload.analysis.prediction import Rate
 from armload.core.errors import BoardError, UsageError
 from armload.core.values import Value, format_bytes
 from armload.engines.engine import MemoryNeed
@@ -23,12 +24,18 @@ class LayerSizes(Value):
         layer_bytes: each layer.
         output_bytes: what follows the last layer.
         largest_bytes: the largest tensor; a server holds it once more while it receives it.
+        divided_tensors: sizes of the tensors that members share: of the layers and the output.
+        width: numbers that pass from one layer to the next, for each token.
+        vocabulary: numbers that the output gives for a token.
     """
 
     input_bytes: int
     layer_bytes: tuple[int, ...]
     output_bytes: int
     largest_bytes: int
+    divided_tensors: tuple[int, ...] = ()
+    width: int = 0
+    vocabulary: int = 0
 
 
 class MemberGives(Value):
@@ -37,11 +44,13 @@ class MemberGives(Value):
     Attributes:
         free_bytes: memory that its program may take.
         memory_bytes_per_s: reading, with all cores at once; none where it is unknown.
+        storage: reading in order; likewise.
     """
 
     board: str
     free_bytes: int
     memory_bytes_per_s: int | None = None
+    storage: Rate | None = None
 
 
 def layer_sizes(model: Path) -> LayerSizes:
@@ -52,6 +61,7 @@ def layer_sizes(model: Path) -> LayerSizes:
     """
     header, _ = read_headers(model, need_weights=False)
     layers: dict[int, int] = {}
+    divided: list[int] = []
     input_bytes = output_bytes = largest_bytes = 0
     for tensor in header.tensors:
         size_bytes = tensor.size_bytes
@@ -60,17 +70,26 @@ def layer_sizes(model: Path) -> LayerSizes:
         if kind == "blk":
             number = int(rest.partition(".")[0])
             layers[number] = layers.get(number, 0) + size_bytes
+            divided.append(size_bytes)
         elif kind in ("token_embd", "token_types", "position_embd"):
             input_bytes += size_bytes
         else:
             output_bytes += size_bytes
+            divided.append(size_bytes)
     if not any(tensor.name == "output.weight" for tensor in header.tensors):
         output_bytes += input_bytes  # they are the same tensor, of which both ends get a copy
+        divided.append(input_bytes)
+    architecture = header.metadata.get("general.architecture")
+    width = header.metadata.get(f"{architecture}.embedding_length")
+    embeddings = next((each for each in header.tensors if each.name == "token_embd.weight"), None)
     return LayerSizes(
         input_bytes=input_bytes,
         layer_bytes=tuple(layers[number] for number in sorted(layers)),
         output_bytes=output_bytes,
         largest_bytes=largest_bytes,
+        divided_tensors=tuple(divided),
+        width=width if isinstance(width, int) else 0,
+        vocabulary=embeddings.shape[-1] if embeddings else 0,
     )
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from armload.analysis.shares import MemberGives, layer_sizes, spread
 from armload.analysis.wording.predictions import (
     FittedModel,
     fitted,
+    per_token,
     recommendation,
     shortlist,
 )
@@ -21,8 +21,8 @@ from armload.core.errors import BoardError, ConnectError, UsageError
 from armload.core.progress import Progress
 from armload.core.shell import join
 from armload.core.values import Value
-from armload.engines.completion import PROGRAM, memory_need, settings_of
-from armload.engines.llama_cpp import check_architecture
+from armload.engines.completion import PROGRAM, settings_of
+from armload.engines.llama_cpp import WHOLE_LAYERS_ONLY, check_architecture
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
 from armload.models.find import header_of, is_runnable
@@ -31,15 +31,16 @@ from armload.models.model import Model, check_generates
 from armload.models.outline import listed_models
 from armload.models.quant_mix import foreseen
 from armload.models.whole_header import WholeHeader, whole_header
-from armload.runs.helpers import given
+from armload.runs.group_forecast import GroupForecaster
+from armload.runs.links import measured_links
 from armload.runs.predicting import (
     predict_from_facts,
-    predict_group,
     predict_without_runs,
 )
 from armload.runs.reach import CONNECTED, EngineBoard, Reach
 from armload.runs.request import Request
 from armload.runs.session import Session, leased_boards, session
+from armload.runs.spreading import given
 
 PATIENCE_S = 5.0
 """How long a board may not answer before its file is used instead."""
@@ -195,30 +196,44 @@ def fit_group(
         session(request, (PROGRAM,), progress, settings=needed, takes_groups=True) as where,
         leased_boards(where, progress),
     ):
-        members = given(where, progress)
-        models = tuple(_on_group(where, each, plan, members) for each in outlined)
+        members, links = given(where, progress), measured_links(where, progress)
+        models = tuple(
+            _on_group(
+                *(where, each),
+                GroupForecaster(where, each.model, plan, members, links, progress, each.header),
+            )
+            for each in outlined
+        )
     name = where.board.name
     return Fit(board=name, models=models, recommendation=recommendation(name, models))
 
 
-def _on_group(
-    where: Session, outlined: _Outlined, plan: Plan, members: Sequence[MemberGives]
-) -> FittedModel:
+def _on_group(where: Session, outlined: _Outlined, forecaster: GroupForecaster) -> FittedModel:
     name, model = outlined.name, outlined.model
     check_architecture(where.binaries[PROGRAM], model)
-    board, sizes = where.board.name, layer_sizes(model.path)
+    board = where.board.name
     try:
-        found = spread(members, sizes, memory_need(plan, model), "layer")
+        found = forecaster.divided("layer")
     except (BoardError, UsageError) as error:
-        prediction = predict_group(where, None, model, plan, members)
+        prediction = forecaster.predict(None)
         sentence = f"{name} cannot run on {board}: {error.message} {error.remedy}"
         return fitted(name, board, model, prediction).model_copy(update={"sentence": sentence})
     parts = ", ".join(f"{share.board} {share.layers}" for share in found.shares)
-    prediction = predict_group(where, found, model, plan, members)
+    prediction = forecaster.predict(found)
     one = fitted(name, board, model, prediction)
-    said = f"{one.sentence} Layers: {parts}."
+    said = f"{one.sentence} Layers: {parts}.{_with_tensor(forecaster, model)}"
     command = outlined.command(board, prediction)
     return one.model_copy(update={"sentence": said, "command": command})
+
+
+def _with_tensor(forecaster: GroupForecaster, model: Model) -> str:
+    if model.architecture in WHOLE_LAYERS_ONLY:
+        return ""
+    try:
+        token_s = forecaster.predict(forecaster.divided("tensor")).token_s
+    except (BoardError, UsageError):
+        return ""
+    return f" With --split tensor: about {per_token(token_s)} per token." if token_s else ""
 
 
 def fit_hardware(

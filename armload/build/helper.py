@@ -26,6 +26,7 @@ PIN = "pin"
 WATCH = "watch"
 MONITOR = "monitor"
 CLOCK = "clock"
+LINK = "link"
 
 # They run on every CPU of the architecture. What they use beyond that, they ask for first.
 _ANY_CPU = {

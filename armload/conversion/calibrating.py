@@ -12,7 +12,6 @@ from armload.core.errors import UsageError
 from armload.core.files import require_file, sha256_of
 from armload.core.progress import Progress
 from armload.core.values import Value, format_bytes
-from armload.engines.engine import MemoryNeed
 from armload.engines.importance import CHUNK_TOKENS, PROGRAM, RESULT, Importance, ImportancePlan
 from armload.models.model import Model
 
@@ -79,7 +78,7 @@ def _made(source: ModelSource, text: Calibration, place: Path, progress: Progres
     engine = Importance(plan, binary, base, text.path, in_place=source.in_place(place))
     need_disk([place], RESULT, _LARGEST_BYTES)
 
-    def foresee(found: Probe, _: MemoryNeed | None) -> None:
+    def foresee(found: Probe, *_: object) -> None:
         need = engine.memory
         need_memory(found, board, PROGRAM, need.own_bytes)
         if need.wanted_bytes > found.conditions.memory_available_bytes:

@@ -22,6 +22,7 @@ from armload.deploy.clean import delete_folders
 from armload.deploy.layout import Layout
 from armload.engines.engine import MemoryNeed
 from armload.engines.model_program import InPlace, ModelTool, ToolPlan
+from armload.engines.spread import Spread
 from armload.models.model import Model
 from armload.runs.pipeline import execute
 from armload.runs.session import Session
@@ -85,7 +86,7 @@ def carry_out(
     place: Path,
     progress: Progress,
     *,
-    foresee: Callable[[Probe, MemoryNeed | None], None],
+    foresee: Callable[[Probe, MemoryNeed | None, Spread | None], None],
 ) -> Run:
     """Run what makes a file, and leave the file as ``part_in(place)``, with the run beside it.
 

@@ -25,7 +25,6 @@ from armload.core.progress import Progress
 from armload.core.shell import join
 from armload.core.workspace import runs_folder
 from armload.engines import importance
-from armload.engines.engine import MemoryNeed
 from armload.engines.quantise import (
     LEAST_BUFFER_BYTES,
     PROGRAM,
@@ -175,7 +174,7 @@ class _Work:
         folders = [place] if source.is_here else [runs_folder(), place]
         need_disk(folders, name, result_bytes)
 
-        def foresee(found: Probe, _: MemoryNeed | None) -> None:
+        def foresee(found: Probe, *_: object) -> None:
             working_bytes = LEAST_BUFFER_BYTES + _PROGRAM_BYTES + header_bytes(self._header)
             need_memory(found, board, PROGRAM, working_bytes)
             if not source.is_here:

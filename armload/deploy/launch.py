@@ -79,6 +79,7 @@ class ServiceOptions(Value):
         log_limit_bytes: when its standard error has grown so long, it becomes ``stderr.1``.
         secret: a file that is deleted when it ends; none without one.
         keeps_board: it lasts until a person stops it, so that nobody waits for the board.
+        samples: once a second it notes the program's CPU time and what thermal zones show.
     """
 
     patience_s: int = 25
@@ -86,6 +87,7 @@ class ServiceOptions(Value):
     log_limit_bytes: int = 4 << 20
     secret: PurePosixPath | None = None
     keeps_board: bool = True
+    samples: bool = False
 
 
 def launch(

@@ -13,9 +13,9 @@ On this machine it has the same name."""
 RUN_FILES = (
     *("after", "beat", "birth", "boot_id", "cache", "clock", "collected", "exit", "finished"),
     *("full", "governors", "limit", "mark", "memory", "oom", "pid", "port", "processes"),
-    *("restored", "run.log", "run.sh", "stderr", "stderr.1", "stdout", "stopped", "swapped"),
-    *("throttling", "trace.jsonl", "trace.jsonl.1", "unattended", "unleased", "uses", "watched"),
-    *("wrapper", "zones"),
+    *("restored", "run.log", "run.sh", "samples", "stderr", "stderr.1", "stdout", "stopped"),
+    *("swapped", "throttling", "trace.jsonl", "trace.jsonl.1", "unattended", "unleased", "uses"),
+    *("watched", "wrapper", "zones"),
 )
 """What the scripts and programs of ours leave in a run's folder; all of it is fetched."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from armload.core.files import content
-from armload.engines.engine import MemoryNeed, RunContext, Settings
+from armload.engines.engine import MemoryNeed, RunContext, Settings, Spreadable
 from armload.engines.job import Job, RunSpec
 from armload.engines.llama_cpp import (
     command,
@@ -25,7 +25,6 @@ from armload.engines.model_program import (
 from armload.engines.output import Output
 from armload.engines.plan import MICRO_BATCH_TOKENS, Plan
 from armload.engines.prediction import Sequences
-from armload.engines.spread import Split
 from armload.engines.trace import read_trace
 from armload.models.model import Model
 
@@ -83,9 +82,11 @@ class Completion(ModelEngine[Plan]):
         return self.plan
 
     @property
-    def split(self) -> Split | None:
-        """As planned."""
-        return self.plan.split
+    def spreadable(self) -> Spreadable | None:
+        """The model, divided as planned."""
+        whole = super().spreadable
+        split = {"split": self.plan.split, "plan": self.plan}
+        return whole and whole.model_copy(update=split)
 
     @property
     def estimated_memory(self) -> MemoryNeed:

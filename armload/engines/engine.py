@@ -20,10 +20,11 @@ from armload.deploy.payload import Payload
 from armload.engines.footprint import Footprint
 from armload.engines.job import Job, RunSpec
 from armload.engines.output import Output
-from armload.engines.plan import cpu_words
+from armload.engines.plan import Plan, cpu_words
 from armload.engines.prediction import Sequences
-from armload.engines.spread import Split, Spread
+from armload.engines.spread import SplitChoice, Spread
 from armload.models.context_memory import KvCache
+from armload.models.model import Model
 
 
 class Settings(Value):
@@ -151,11 +152,15 @@ class Spreadable(Value):
         model: on this machine.
         split: as planned; none for whole layers.
         threads: of the program; none where it chooses.
+        plan: of one continuation, by whose forecast the split may be chosen; none otherwise.
+        tensor_lacks: why parts of layers cannot be had; empty where they can.
     """
 
-    model: Path
-    split: Split | None = None
+    model: Model
+    split: SplitChoice | None = None
     threads: int | None = None
+    plan: Plan | None = None
+    tensor_lacks: str = ""
 
 
 class Simulation(Value):

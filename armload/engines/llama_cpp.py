@@ -55,6 +55,18 @@ class EngineSettings(Protocol):
         """The fused attention kernel."""
 
 
+WHOLE_LAYERS_ONLY = frozenset(
+    (
+        *("grok", "mpt", "plamo2", "minicpm3", "gemma3n", "mamba", "mamba2", "jamba", "falcon-h1"),
+        *("olmo2", "olmoe", "deepseek2", "deepseek32", "hy_v4", "dots3note", "glm-dsa", "bitnet"),
+        *("t5", "nemotron_h", "nemotron_h_moe", "granitehybrid", "minimax-01", "minimax-m2"),
+        *("minimax-m3", "mistral4", "kimi-linear", "bailingmoe3", "kimi-k3", "glm5-next"),
+        *("qwen3tts", "qwen4exp"),
+    )
+)
+"""Architectures whose layers the pinned source does not split (``llm_arch_supports_sm_tensor``)."""
+
+
 def offers(program: Path, option: str) -> bool:
     """Tell whether a llama.cpp program knows an option.
 

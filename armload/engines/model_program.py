@@ -31,6 +31,7 @@ from armload.engines.footprint import FOOTPRINT_VARIABLE, Footprint
 from armload.engines.job import BinaryRecord, ModelRecord, RunSpec
 from armload.engines.llama_cpp import (
     NO_REPACK,
+    WHOLE_LAYERS_ONLY,
     EngineSettings,
     check_architecture,
     check_options,
@@ -42,7 +43,6 @@ from armload.engines.llama_cpp import (
 from armload.engines.output import Memory
 from armload.engines.plan import DEFAULT_TIME_LIMIT_S, MICRO_BATCH_TOKENS
 from armload.engines.prediction import Sequences
-from armload.engines.spread import Split
 from armload.engines.trace import Step
 from armload.engines.weights import WeightsSettings, are_streamed, environment
 from armload.models.context_memory import KvCache
@@ -171,14 +171,23 @@ class ModelEngine(ModelProgram[AnyPlan]):
         )
 
     @property
-    def split(self) -> Split | None:
-        """How a group is to divide the model; none for whole layers."""
-        return None
-
-    @property
     def spreadable(self) -> Spreadable | None:
         """The model."""
-        return Spreadable(model=self.model.path, split=self.split, threads=self.plan.threads)
+        return Spreadable(
+            model=self.model, threads=self.plan.threads, tensor_lacks=self._tensor_lacks
+        )
+
+    @property
+    def _tensor_lacks(self) -> str:
+        if not offers(self.binary.path, _TENSOR_SPLIT):
+            return f"{self.binary.program} of this llama.cpp cannot do that."
+        if self.model.architecture in WHOLE_LAYERS_ONLY:
+            return (
+                f"llama.cpp does not divide layers of the architecture {self.model.architecture}."
+            )
+        if self.plan.flash_attention == "off":
+            return "it requires flash attention."
+        return ""
 
     @property
     @abstractmethod

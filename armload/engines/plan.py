@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from armload.core.options import Option, OptionGroup
 from armload.core.values import ByteCount
-from armload.engines.spread import Split
+from armload.engines.spread import SplitChoice
 
 HIGHEST_CPU = 1023
 
@@ -328,11 +328,12 @@ class Plan(Computation):
         ),
     ] = None
     split: Annotated[
-        Split | None,
+        SplitChoice | None,
         Option(
             "on a group of boards: layer gives each member whole layers, one after the other; "
-            "tensor a part of every layer, which all compute at once",
-            "LAYER|TENSOR",
+            "tensor a part of every layer, which all compute at once; auto takes the one that is "
+            "forecast to be faster",
+            "LAYER|TENSOR|AUTO",
             "layer",
             "commas",
         ),

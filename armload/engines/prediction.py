@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from armload.core.values import Value
+from armload.engines.spread import Split
 
 FitVerdict = Literal["fits", "streams", "reads storage", "cannot run", "unknown"]
 Bottleneck = Literal["storage", "memory bandwidth", "compute", "unknown"]
@@ -112,6 +113,7 @@ PredictionNoteKind = Literal[
     "read by row",
     "group",
     "emulated",
+    "group without links",
 ]
 
 
@@ -144,6 +146,36 @@ class HitRate(Value):
     kind: Literal["assumed", "measured"]
 
 
+class PartTime(Value):
+    """What a member of a group, or the connection to it, takes for each output token.
+
+    Attributes:
+        kind: of what.
+        board: the member.
+    """
+
+    kind: Literal["member", "link"]
+    board: str
+    token_s: float
+
+
+class GroupForecast(Value):
+    """What the parts of a group take.
+
+    Attributes:
+        split: with ``layer`` their times add up; with ``tensor`` members compute at once.
+        parts: members in their order, then the connections to those on which a server runs.
+    """
+
+    split: Split
+    parts: tuple[PartTime, ...]
+
+    @property
+    def longest(self) -> PartTime:
+        """What takes most of a token."""
+        return max(self.parts, key=lambda part: part.token_s)
+
+
 class Prediction(Value):
     """What is expected of a run.
 
@@ -166,6 +198,7 @@ class Prediction(Value):
         largest_context: of each sequence, that would fit where the KV cache does not; 0 where
             none does.
         largest_alone: likewise of one sequence, where there are several.
+        group: what the members of a group and their connections take; none on one board.
         notes: what a reader should know of these figures.
     """
 
@@ -183,4 +216,5 @@ class Prediction(Value):
     compute: Literal["operations", "roofline", "unknown"] = "unknown"
     largest_context: int | None = None
     largest_alone: int | None = None
+    group: GroupForecast | None = None
     notes: tuple[PredictionNote, ...] = ()

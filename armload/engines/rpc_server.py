@@ -85,7 +85,7 @@ class RpcServer(Engine):
     def upkeep(self, layout: Layout) -> ServiceOptions:
         """End it when nobody attends it."""
         del layout
-        return ServiceOptions(keeps_board=False)
+        return ServiceOptions(keeps_board=False, samples=True)
 
     def check(self, host: Host, board: Board, found: Probe, progress: Progress) -> None:
         """Refuse a board whose CPU lacks what the program uses."""

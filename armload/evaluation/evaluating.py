@@ -71,7 +71,7 @@ def _longest(where: ReachedBoard, engine: Scoring, max_tokens: int) -> _Time | N
     scoring = engine.plan
     foresee = foresight_of(where, engine.model, engine.continuation, Silent())
     try:
-        prediction = foresee(where.found, engine.memory)
+        prediction = foresee(where.found, engine.memory, None)
     except ArmloadError:  # its run will be refused, with the reason
         return None
     if prediction is None or prediction.token_s is None or prediction.ttft_s is None:

@@ -6,7 +6,7 @@ from collections import Counter
 
 from armload.analysis.causes import CAUSES, Cause, causes
 from armload.analysis.columns import Cores, cores_of
-from armload.analysis.run import Run
+from armload.analysis.run import Member, Run
 from armload.analysis.summary import generating
 from armload.analysis.wording.energies import power as power_words
 from armload.analysis.wording.findings import departure as departure_sentence
@@ -157,10 +157,26 @@ def member_lines(run: Run) -> list[str]:
             parts.append(f"peak RSS {size(member.memory.max_rss_bytes)}")
         if member is not None and member.sent_bytes is not None:
             parts.append(f"received {size(member.sent_bytes)}, sent {size(member.received_bytes)}")
-        if member is not None and member.after is not None and member.after.celsius is not None:
-            parts.append(f"{member.after.celsius:.0f} °C")
+        if member is not None:
+            parts += _of_samples(member)
+        if (link := run.spread.link_to(share.board)) is not None:
+            parts.append(
+                f"connection: round trip {seconds(link.round_trip_s)}, "
+                f"{size(round(link.to_bytes_per_s))}/s to it and "
+                f"{size(round(link.from_bytes_per_s))}/s from it"
+            )
         lines.append(", ".join(parts))
+    if run.spread.chosen is not None:
+        lines.append(run.spread.chosen.reason)
     return lines
+
+
+def _of_samples(member: Member) -> list[str]:
+    warm = [each.celsius for each in member.samples if each.celsius is not None]
+    if not warm and member.after is not None and member.after.celsius is not None:
+        warm = [member.after.celsius]
+    cpu = [f"{seconds(member.samples[-1].cpu_s)} of CPU time"] if member.samples else []
+    return [*cpu, *([f"up to {max(warm):.0f} °C"] if warm else [])]
 
 
 def model_line(run: Run) -> str:

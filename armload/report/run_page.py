@@ -20,6 +20,7 @@ from armload.report.cells import cells_of
 from armload.report.drawing import png
 from armload.report.figures.figure import Figure
 from armload.report.figures.free_memory import free_memory
+from armload.report.figures.members import members_over_time
 from armload.report.figures.memory import memory_parts
 from armload.report.figures.over_time import token_chart
 from armload.report.figures.power import power_over_tokens
@@ -74,6 +75,7 @@ def run_page(run: Run, raw_files: Sequence[str] = ()) -> Page:
     tokens, cells = _tokens(run), cells_of([run])
     figures = (
         power_over_tokens(run),
+        members_over_time(run),
         storage_wait(cells),
         memory_parts(cells),
         free_memory(cells),
@@ -267,6 +269,10 @@ def _what_ran(run: Run) -> Details:
         ("peak memory", resident),
         ("energy", words.energy_line(run)),
         ("board", words.board_line(run)),
+        *(
+            ("" if number else "members", line)
+            for number, line in enumerate(words.member_lines(run))
+        ),
         ("cores", f"{run.board.cores}{decoding}"),
         ("CPU features", " ".join(run.board.cpu_features) or words.UNKNOWN),
         ("binary", words.binary_line(run)),

@@ -20,6 +20,7 @@ from armload.analysis.conditions_log import (
 )
 from armload.analysis.energy import Phase, read_energy
 from armload.analysis.limit import find_limit
+from armload.analysis.members import ServerLoad
 from armload.analysis.run import Run
 from armload.analysis.streaming import notes_about_weights
 from armload.analysis.summary import generating, prompting, summarise
@@ -197,6 +198,11 @@ def assemble(job: Job, folder: Path) -> Run:
                 before=job.before,
                 cpus=job.plan.cpus if job.plan else None,
                 spread=job.spread,
+                forecast=job.prediction.group if job.prediction else None,
+                servers=[
+                    ServerLoad(board=each.board.name, threads=each.threads, samples=each.samples)
+                    for each in members
+                ],
             )
         ),
         verdict=findings.verdict(judge(job, output, ended, around, found)),

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from ipaddress import IPv4Network
 from pathlib import Path, PurePosixPath
 
-from armload.analysis.shares import MemberGives, layer_sizes, spread
-from armload.boards.forward import LOOPBACK, LocalTunnel, Proxy, relayed
-from armload.boards.group import address_in
+from armload.analysis.members import ClockDifference
+from armload.boards.forward import Proxy
 from armload.boards.host import Host
 from armload.boards.ports import free_port, is_listening
-from armload.core.errors import ArmloadError, BoardError, RunError, UsageError
+from armload.core.errors import ArmloadError, RunError
 from armload.core.files import write_whole
 from armload.core.progress import Progress
 from armload.core.shell import join
@@ -25,14 +23,13 @@ from armload.deploy.follow import stop
 from armload.deploy.heartbeat import Attention, attend
 from armload.deploy.layout import Layout
 from armload.deploy.lease import Lease
-from armload.deploy.rates import measured_rates
 from armload.deploy.retry import patiently
 from armload.engines.engine import Engine, RunContext
 from armload.engines.job import JOB_FILE, Job
 from armload.engines.rpc_server import RPC_SERVER, RpcServer, RpcServerPlan
 from armload.engines.spread import Spread
-from armload.engines.weights import BoardMemory
 from armload.runs.assemble import new_job
+from armload.runs.links import listening_address, reached, read_clocks
 from armload.runs.members import LINK_FILE, Link, member_folder
 from armload.runs.session import Connection, Session
 from armload.runs.starting import put_ready, set_off
@@ -44,55 +41,6 @@ _LOOK_EVERY_S = 0.2
 
 _CUTS: Mapping[str, bytes] = {"lost": b"lost", "restart": b"restart", "gone": b"restart"}
 """What a server's condition says of one that left no exit status."""
-
-
-def spread_over(session: Session, engine: Engine, progress: Progress) -> Spread | None:
-    """Divide an engine's model between a group's members; return none for a board by itself.
-
-    The caller has the boards to itself.
-
-    Raises:
-        UsageError: the engine does not run on groups.
-        BoardError: the model does not fit.
-        ConnectError: a member does not answer.
-    """
-    wanted, need = engine.spreadable, engine.memory
-    if session.group is None:
-        if wanted is not None and wanted.split is not None:
-            raise UsageError(
-                f"--split {wanted.split}: {session.board.name} is a single board.",
-                "Omit --split, or name a group of boards.",
-            )
-        return None
-    if wanted is None or need is None:
-        raise UsageError(
-            f"{session.group.name} is a group of boards, on which {engine.name} cannot run.",
-            "Name one of its members.",
-        )
-    found = spread(
-        given(session, progress), layer_sizes(wanted.model), need, wanted.split or "layer"
-    )
-    return found.model_copy(update={"is_direct": session.group.listen is not None})
-
-
-def given(session: Session, progress: Progress) -> list[MemberGives]:
-    """Return what the members of a group give, the first of them first; rates are measured.
-
-    Raises:
-        ConnectError: a member does not answer.
-    """
-    return [_gives(each, progress) for each in (session, *session.helpers)]
-
-
-def _gives(member: Session, progress: Progress) -> MemberGives:
-    connection, found = member.connection, member.found
-    rates = measured_rates(connection.host, connection.board, found, progress)
-    memory = BoardMemory.of(found.conditions)
-    return MemberGives(
-        board=connection.board.name,
-        free_bytes=memory.available_bytes - memory.reserve_bytes,
-        memory_bytes_per_s=rates.memory_bytes_per_s or connection.board.facts.memory_bytes_per_s,
-    )
 
 
 class Helpers:
@@ -157,9 +105,16 @@ def helping(
             stack.callback(server.end, None, progress)
             servers.append(server)
             server.wait()
-            endpoints.append(_endpoint(session, server, stack))
+            plan = server.plan
+            way = stack.enter_context(
+                reached(session.connection, member.connection, plan.address, plan.port)
+            )
+            server.relay = way.relay
+            endpoints.append(way.endpoint)
         if spread is not None:
             _tell(session, spread, progress)
+        members = {each.connection.board.name: each for each in (session, *session.helpers)}
+        _compare_clocks(session, members, servers, progress)
         yield Helpers(
             site.model_copy(update={"spread": spread, "servers": tuple(endpoints)}), servers
         )
@@ -170,7 +125,7 @@ def _started(
 ) -> Server:
     host, board = helper.connection.host, helper.connection.board
     listen = session.group.listen if session.group is not None and helper is not session else None
-    address = LOOPBACK if listen is None else _own_address(host, listen)
+    address = listening_address(host, listen)
     asked = engine.spreadable.threads if engine.spreadable else None
     threads = asked if asked is not None and asked <= helper.found.cores else None
     plan = RpcServerPlan(address=address, port=free_port(host), threads=threads)
@@ -185,29 +140,20 @@ def _started(
     return Server(helper.connection, plan, job, folder)
 
 
-def _own_address(host: Host, network: IPv4Network) -> str:
-    found = address_in(network, host.run("cat /proc/net/fib_trie").text)
-    if found is None:
-        raise BoardError(
-            f"{host.name}: it has no address in {network}, where its RPC server is to listen.",
-            "Correct 'listen' in the group's file, or remove it: armload then forwards.",
-        )
-    return str(found)
-
-
-def _endpoint(session: Session, server: Server, stack: ExitStack) -> str:
-    """Return where the first member reaches a server, for as long as a stack is open."""
-    plan = server.plan
-    if plan.address != LOOPBACK or server.connection is session.connection:
-        return f"{plan.address}:{plan.port}"
-    to_server = stack.enter_context(closing(server.connection.beside()))
-    forward = stack.enter_context(to_server.forwarded(plan.port))
-    counting = stack.enter_context(
-        relayed(lambda: LocalTunnel(forward.port), server.connection.board.name)
-    )
-    server.link = counting
-    here = stack.enter_context(closing(session.connection.beside()))
-    return f"{LOOPBACK}:{stack.enter_context(here.reverse_forwarded(counting.port))}"
+def _compare_clocks(
+    session: Session, members: Mapping[str, Session], servers: Sequence[Server], progress: Progress
+) -> None:
+    """Note how the members' clocks differ; what they do is then known on one clock."""
+    try:
+        first = read_clocks(session, progress)
+        for server in servers:
+            theirs = read_clocks(members[server.connection.board.name], progress)
+            server.clock = ClockDifference(
+                ahead_s=theirs.since_boot_s - first.monotonic_s,
+                error_s=theirs.error_s + first.error_s,
+            )
+    except ArmloadError as error:
+        progress.say(f"The members' clocks were not compared: {error.message}")
 
 
 def _tell(session: Session, spread: Spread, progress: Progress) -> None:
@@ -234,7 +180,8 @@ class Server:
     Attributes:
         connection: to its board.
         plan: how it listens.
-        link: what its clients' bytes pass through; none where they do not pass this machine.
+        relay: what its clients' bytes pass through; none where they do not pass this machine.
+        clock: of its board, beside that of the first member; none where that is not known.
     """
 
     def __init__(
@@ -242,7 +189,8 @@ class Server:
     ) -> None:
         self.connection = connection
         self.plan = plan
-        self.link: Proxy | None = None
+        self.relay: Proxy | None = None
+        self.clock: ClockDifference | None = None
         self._job = job
         self._folder = folder
         self._lost: Callable[[], None] | None = None
@@ -313,9 +261,13 @@ class Server:
 
     def _note(self, folder: Path) -> None:
         write_whole(folder / JOB_FILE, self._job.model_dump_json(indent=1).encode())
-        if self.link is not None:
-            link = Link(sent_bytes=self.link.sent_bytes, received_bytes=self.link.received_bytes)
-            write_whole(folder / LINK_FILE, link.model_dump_json().encode())
+        relay = self.relay
+        link = Link(
+            sent_bytes=relay.sent_bytes if relay else None,
+            received_bytes=relay.received_bytes if relay else None,
+            clock=self.clock,
+        )
+        write_whole(folder / LINK_FILE, link.model_dump_json().encode())
 
     def _attend(self) -> None:
         heard_s = time.monotonic()

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from armload.analysis.conditions_log import read_after
+from armload.analysis.members import ClockDifference, MemberSample
 from armload.analysis.run import Member
-from armload.core.values import Value
+from armload.boards.conditions import Conditions
+from armload.boards.sensors import chosen_names, hottest, read_sensors
+from armload.core.values import Value, whole_number
 from armload.deploy.exit_reason import Exit, explain
 from armload.deploy.exit_record import read_cut, read_exit_record, read_peaks
 from armload.engines.job import JOB_FILE, Job
 from armload.engines.output import Memory
 
-LINK_FILE = "link.json"
+LINK_FILE, SAMPLES_FILE = "link.json", "samples"
+
+_TICKS_PER_S = 100
+"""``USER_HZ`` of Linux on ARM and x86, whatever the kernel's own rate is."""
 
 _BROKEN_PIPE_STATUS = 128 + 13
 """Of SIGPIPE on Linux: llama.cpp sends to a server that has gone."""
@@ -27,12 +34,14 @@ class Link(Value):
     """What passed between the first member and another one.
 
     Attributes:
-        sent_bytes: to the other member.
-        received_bytes: from it.
+        sent_bytes: to the other member; none where that is not known.
+        received_bytes: from it; likewise.
+        clock: of the other one; likewise.
     """
 
-    sent_bytes: int
-    received_bytes: int
+    sent_bytes: int | None = None
+    received_bytes: int | None = None
+    clock: ClockDifference | None = None
 
 
 def member_folder(run_folder: Path, board: str) -> Path:
@@ -51,6 +60,7 @@ def _read(job: Job, folder: Path) -> Iterator[Member]:
         with suppress(OSError, ValueError):
             theirs = Job.model_validate_json((own / JOB_FILE).read_bytes())
             peaks = read_peaks(own)
+            link = _link(own)
             yield Member(
                 board=theirs.board,
                 before=theirs.before,
@@ -58,7 +68,13 @@ def _read(job: Job, folder: Path) -> Iterator[Member]:
                 memory=peaks
                 and Memory(max_rss_bytes=peaks.resident_bytes, max_vms_bytes=peaks.virtual_bytes),
                 exit=_ended(own, theirs),
-                **_link(own),
+                sent_bytes=link.sent_bytes,
+                received_bytes=link.received_bytes,
+                threads=_threads(theirs.command),
+                clock_error_s=link.clock and link.clock.error_s,
+                samples=tuple(_samples(own, theirs.before, link.clock.ahead_s))
+                if link.clock
+                else (),
             )
 
 
@@ -75,11 +91,39 @@ def _ended(folder: Path, job: Job) -> Exit:
     )
 
 
-def _link(folder: Path) -> dict[str, int]:
+def _link(folder: Path) -> Link:
     try:
-        return dict(Link.model_validate_json((folder / LINK_FILE).read_bytes()))
+        return Link.model_validate_json((folder / LINK_FILE).read_bytes())
     except (OSError, ValueError):
-        return {}
+        return Link()
+
+
+def _threads(command: Sequence[str]) -> int:
+    words = dict(itertools.pairwise(command))
+    return whole_number(words.get("-t", "")) or 1
+
+
+def _samples(folder: Path, before: Conditions, ahead_s: float) -> Iterator[MemberSample]:
+    """Read lines of the time since the boot, the CPU time in ticks, and zones with their values."""
+    names = {each.zone: each.name for each in before.sensors}
+    chosen = chosen_names(before.sensors)
+    try:
+        lines = (folder / SAMPLES_FILE).read_text("ascii", "replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        with suppress(ValueError):
+            since_boot, ticks, *zones = line.split()
+            shown = [
+                f"{zone} {value} {names.get(int(zone), '')}"
+                for zone, value in zip(zones[::2], zones[1::2], strict=True)
+            ]
+            warmest = hottest(read_sensors(shown, chosen))
+            yield MemberSample(
+                at_s=float(since_boot) - ahead_s,
+                cpu_s=int(ticks) / _TICKS_PER_S,
+                celsius=warmest.celsius if warmest else None,
+            )
 
 
 def with_lost_member(ended: Exit, members: Sequence[Member], folder: Path) -> Exit:

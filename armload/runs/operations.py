@@ -100,14 +100,14 @@ def measured_compute(
         return _answer(where, asked, header, question)
 
     listed = _list_path(where, binary, engine, header)
-    operations = _read(Operations, listed)
+    operations = read_kept(Operations, listed)
     if operations is None:
         operations = read_operations(answer(LIST))
         if operations is None:
             raise BoardError("its program did not list what the model computes")
-        _keep(listed, operations)
+        keep(listed, operations)
     kept = _times_path(where, binary, plan, operations)
-    known = _read(OperationTimes, kept)
+    known = read_kept(OperationTimes, kept)
     times = dict(known.times) if known else {}
     if missing := _missing(operations, times):
         label = f"Timing operations of {model.path.name}"
@@ -121,7 +121,7 @@ def measured_compute(
                 key = operations.operations[one.number].key
                 times[key] = one.after(times.get(key))
     rates = known.rates.better_of(ready.site.found.rates) if known else ready.site.found.rates
-    _keep(kept, OperationTimes(rates=rates, times=times))
+    keep(kept, OperationTimes(rates=rates, times=times))
     return _computed(operations, times, model, plan, rates), rates
 
 
@@ -137,10 +137,10 @@ def known_compute(where: ReachedBoard, model: Model, plan: Plan) -> tuple[Comput
             return None
         engine = _engine(binary, model, plan)
         listed = _list_path(where, binary, engine, whole_header(model.path))
-        operations = _read(Operations, listed)
+        operations = read_kept(Operations, listed)
         if operations is None:
             return None
-        known = _read(OperationTimes, _times_path(where, binary, plan, operations))
+        known = read_kept(OperationTimes, _times_path(where, binary, plan, operations))
         if known is None:
             return None
         return _computed(operations, known.times, model, plan, known.rates), known.rates
@@ -227,7 +227,7 @@ def _list_path(
         *(engine.plan.model_dump(mode="json"), NO_REPACK in command, binary.build_id),
         *(found.cpu_features, found.cores),
     ]
-    return _kept("list", identity, header.content)
+    return kept_path("list", identity, header.content)
 
 
 def _times_path(where: ReachedBoard, binary: Binary, plan: Plan, operations: Operations) -> Path:
@@ -235,9 +235,11 @@ def _times_path(where: ReachedBoard, binary: Binary, plan: Plan, operations: Ope
     identity = [
         board.model_dump(mode="json", include={"name", "reach", "target"}),
         *(found.cores, found.max_khz, found.cpu_features, found.conditions.memory_total_bytes),
-        *(binary.build_id, plan.threads, plan.cpus, plan.extra, operations.timed_bytes),
+        *(binary.build_id, plan.threads, plan.cpus, operations.timed_bytes),
+        # An operation's key says how its weights are laid out.
+        *(word for word in plan.extra if word != NO_REPACK),
     ]
-    return _kept("times", identity)
+    return kept_path("times", identity)
 
 
 def _site(where: ReachedBoard, launcher: tuple[str, ...] = ()) -> RunContext:
@@ -245,7 +247,13 @@ def _site(where: ReachedBoard, launcher: tuple[str, ...] = ()) -> RunContext:
     return RunContext(layout=layout, found=where.found, launcher=launcher)
 
 
-def _kept(name: str, identity: Sequence[object], content: bytes = b"") -> Path:
+def kept_path(name: str, identity: Sequence[object], content: bytes = b"") -> Path:
+    """Return where on this machine it is kept what was timed once.
+
+    Args:
+        name: of the kind.
+        identity: what it depends on, as JSON's types, and the bytes that follow it.
+    """
     key = hashlib.sha256(json.dumps(identity, sort_keys=True, default=sorted).encode())
     key.update(content)
     return cache_folder() / "operations" / f"{name}-{key.hexdigest()[:16]}.json"
@@ -254,13 +262,15 @@ def _kept(name: str, identity: Sequence[object], content: bytes = b"") -> Path:
 Kept = TypeVar("Kept", bound=Value)
 
 
-def _read(kind: type[Kept], kept: Path) -> Kept | None:
+def read_kept(kind: type[Kept], kept: Path) -> Kept | None:
+    """Read a value that was kept; none where there is none."""
     try:
         return kind.model_validate_json(kept.read_bytes())
     except (OSError, ValueError):
         return None
 
 
-def _keep(kept: Path, value: Value) -> None:
-    with suppress(OSError):  # what is not kept is found out again
+def keep(kept: Path, value: Value) -> None:
+    """Keep a value there, unless this machine has no room for it."""
+    with suppress(OSError):
         write_whole(kept, value.model_dump_json().encode())

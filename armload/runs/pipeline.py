@@ -35,10 +35,11 @@ from armload.engines.job import Job, SweepPoint
 from armload.runs.assemble import new_job
 from armload.runs.fetch import fetch, tell_it_is_fetched
 from armload.runs.footprint import checked_memory
-from armload.runs.helpers import Helpers, helping, spread_over
+from armload.runs.helpers import Helpers, helping
 from armload.runs.interruption import find_left, stoppable
 from armload.runs.power import idle_power, power_recorded
 from armload.runs.session import Connection, Foresee, Session, leased_boards
+from armload.runs.spreading import spread_over
 from armload.runs.starting import put_ready, set_off
 
 _END_OF_TEXT = 40
@@ -174,9 +175,10 @@ def underway(
             return
         prediction = None
         spread = spread_over(session, engine, progress)
-        if foresee is not None and spread is None:
-            engine = checked_memory(session, engine, found, progress)
-            prediction = foresee(found, engine.memory)
+        if foresee is not None:
+            if spread is None:
+                engine = checked_memory(session, engine, found, progress)
+            prediction = foresee(found, engine.memory, spread)
         prepared = put_ready(session, engine, progress)
         helped = block.enter_context(ExitStack())
         helpers = helped.enter_context(

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
 from armload.analysis.compute import Compute
-from armload.analysis.prediction import BoardGives, MeasuredHits, Rate, Streaming, predict
-from armload.analysis.roofline import from_facts
+from armload.analysis.prediction import BoardGives, MeasuredHits, Streaming, predict
 from armload.analysis.shares import MemberGives
 from armload.analysis.wording.prediction_notes import note
 from armload.analysis.wording.predictions import refusal, remedy, said_beforehand
-from armload.boards.board import Board, LocalReach, VirtualReach
-from armload.boards.conditions import Conditions, within_group
+from armload.boards.board import Board, VirtualReach
+from armload.boards.conditions import within_group
 from armload.boards.failures import SlowCommandError
-from armload.boards.probe import Probe, clusters_of
-from armload.boards.rates import Rates
+from armload.boards.probe import Probe
 from armload.boards.specs import DeclaredSpecs
 from armload.core.errors import ArmloadError, BoardError, BusyError, ConnectError
 from armload.core.progress import Progress
@@ -23,15 +18,17 @@ from armload.engines.completion import PROGRAM, Completion, memory_need
 from armload.engines.engine import MemoryNeed
 from armload.engines.llama_cpp import context_tokens
 from armload.engines.plan import Plan
-from armload.engines.prediction import Expected, MemoryParts, Prediction, PredictionNote
+from armload.engines.prediction import Prediction, PredictionNote
 from armload.engines.scorer import Scoring
 from armload.engines.spread import Spread
 from armload.engines.weights import BoardMemory
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
 from armload.runs.footprint import with_known_memory
+from armload.runs.giving import facts_of, given_by, prompt_tokens, rate_of, roofline
+from armload.runs.group_forecast import GroupForecaster
 from armload.runs.hits import measured_hits
-from armload.runs.operations import known_compute, measured_compute, mid_depth
+from armload.runs.operations import known_compute, measured_compute
 from armload.runs.session import Foresee, ReachedBoard, Session, leased_board
 
 ASSUMED_AVAILABLE = 0.8
@@ -83,7 +80,7 @@ def predict_there(
                 raise
             why = error.message.rstrip(".") if isinstance(error, ArmloadError) else repr(error)
             notes = (note("operations failed", subject=board.name, reason=why),)
-            compute = _roofline(_facts(board, found), model, gives, plan)
+            compute = roofline(facts_of(board, found), model, gives, plan)
     found_out = expected(plan, model, gives, compute, need=need, hits=hits)
     return on_board(board, found_out.model_copy(update={"notes": (*notes, *found_out.notes)}))
 
@@ -103,7 +100,7 @@ def predict_without_runs(where: ReachedBoard, model: Model, plan: Plan) -> Predi
     """
     board, found = where.main_board, where.found
     gives = given_by(board, found.conditions, found.rates)
-    compute = _roofline(_facts(board, found), model, gives, plan)
+    compute = roofline(facts_of(board, found), model, gives, plan)
     hits = measured_hits(board.name, model)
     return on_board(board, expected(plan, model, gives, compute, hits=hits))
 
@@ -119,10 +116,10 @@ def predict_from_facts(facts: DeclaredSpecs, model: Model, plan: Plan) -> Predic
     )
     gives = BoardGives(
         memory=memory or None,
-        storage=_rate(None, facts.storage_read_bytes_per_s),
-        memory_rate=_rate(None, facts.memory_bytes_per_s),
+        storage=rate_of(None, facts.storage_read_bytes_per_s),
+        memory_rate=rate_of(None, facts.memory_bytes_per_s),
     )
-    found = expected(plan, model, gives, _roofline(facts, model, gives, plan))
+    found = expected(plan, model, gives, roofline(facts, model, gives, plan))
     notes = [
         note("memory assumed", reason=f"{ASSUMED_AVAILABLE:.0%}")
         if memory
@@ -131,56 +128,16 @@ def predict_from_facts(facts: DeclaredSpecs, model: Model, plan: Plan) -> Predic
     return found.model_copy(update={"notes": (*notes, *found.notes)})
 
 
-def predict_group(
-    where: Session,
-    spread: Spread | None,
-    model: Model,
-    plan: Plan,
-    members: Sequence[MemberGives],
-) -> Prediction:
-    """Predict a run on a group, from what is known of each member.
-
-    Args:
-        spread: over the members; none where the model does not fit.
-        members: what each gives.
-
-    Raises:
-        UsageError: the plan does not suit the model.
-    """
-    need, boards = memory_need(plan, model), (where, *where.helpers)
-    memory = [BoardMemory.of(each.found.conditions) for each in boards]
-    taken_bytes = sum(share.memory_bytes for share in spread.shares) if spread else 0
-    beside_bytes = taken_bytes - need.weights_bytes - need.kv_bytes
-    base = Prediction(
-        verdict="fits" if spread else "cannot run",
-        context_tokens=need.context_tokens,
-        prompt_tokens=_prompt_tokens(plan),
-        memory=MemoryParts(
-            weights_bytes=need.weights_bytes,
-            kv_bytes=need.kv_bytes,
-            program_bytes=beside_bytes if spread else len(boards) * need.program_bytes,
-            window_bytes=0,
-            reserve_bytes=sum(each.reserve_bytes for each in memory),
-            available_bytes=sum(each.available_bytes for each in memory),
-        ),
-        notes=(note("group"),),
+def _as_known(member: Session) -> MemberGives:
+    board, found = member.connection.board, member.found
+    rate = found.rates.memory_bytes_per_s or board.facts.memory_bytes_per_s
+    free_bytes = BoardMemory.of(found.conditions).available_bytes
+    return MemberGives(
+        board=board.name,
+        free_bytes=free_bytes,
+        memory_bytes_per_s=rate,
+        storage=given_by(board, found.conditions, found.rates).storage,
     )
-    computes = []
-    for each, its in zip(boards, members, strict=True):
-        rate = _rate(its.memory_bytes_per_s, None)
-        gives = given_by(each.connection.board, each.found.conditions, each.found.rates)
-        gives = gives.model_copy(update={"memory_rate": rate})
-        known = known_compute(each, model, plan)
-        facts = _facts(each.connection.board, each.found)
-        computes.append(known[0] if known else _roofline(facts, model, gives, plan))
-    if spread is None or any(each is None for each in computes):
-        return base
-    whole = sum(share.weights_bytes for share in spread.shares)
-    token_s = Expected.nothing()
-    for compute, share in zip(computes, spread.shares, strict=True):
-        if compute is not None:
-            token_s += compute.token_s * (share.weights_bytes / whole)
-    return base.model_copy(update={"token_s": token_s, "compute": "roofline"})
 
 
 _BEFORE_GUESSES = (
@@ -193,8 +150,8 @@ def foresight(where: ReachedBoard, engine: Completion | Scoring, progress: Progr
     """Return what ``foresight_of`` does for one continuation of an engine."""
     foresee = foresight_of(where, engine.model, engine.continuation, progress)
 
-    def refuse(found: Probe, need: MemoryNeed | None) -> None:
-        foresee(found, need)
+    def refuse(found: Probe, need: MemoryNeed | None, spread: Spread | None) -> None:
+        foresee(found, need, spread)
 
     return foresee if engine.keeps_forecast else refuse
 
@@ -211,13 +168,18 @@ def foresight_of(where: ReachedBoard, model: Model, plan: Plan, progress: Progre
     """
     board = where.main_board
 
-    def foresee(found: Probe, need: MemoryNeed | None) -> Prediction | None:
+    def foresee(found: Probe, need: MemoryNeed | None, spread: Spread | None) -> Prediction | None:
+        if spread is not None and isinstance(where, Session):
+            members = [_as_known(each) for each in (where, *where.helpers)]
+            return GroupForecaster(*(where, model, plan, members, spread.links, progress)).predict(
+                spread
+            )
         within = within_group(found.conditions)
         if plan.speculate is None:
             gives, compute = known_there(where, found, model, plan)
         else:
             gives = given_by(board, found.conditions, found.rates)
-            compute = _roofline(_facts(board, found), model, gives, plan)
+            compute = roofline(facts_of(board, found), model, gives, plan)
         hits = measured_hits(board.name, model)
         prediction = on_board(board, expected(plan, model, gives, compute, need=need, hits=hits))
         if prediction.verdict == "cannot run":
@@ -241,7 +203,7 @@ def known_there(
     known = known_compute(where, model, plan)
     compute, rates = known or (None, None)
     gives = given_by(board, found.conditions, found.rates, rates)
-    return gives, compute or _roofline(_facts(board, found), model, gives, plan)
+    return gives, compute or roofline(facts_of(board, found), model, gives, plan)
 
 
 def expected(
@@ -263,59 +225,11 @@ def expected(
         need or memory_need(plan, model),
         gives,
         compute,
-        prompt_tokens=_prompt_tokens(plan),
+        prompt_tokens=prompt_tokens(plan),
         streaming=_streaming(plan),
         resident_bytes=plan.resident_bytes,
         hits=hits,
     )
-
-
-def given_by(
-    board: Board, now: Conditions, rates: Rates, before: Rates | None = None
-) -> BoardGives:
-    """Return what a board gives: as measured in this boot, before, or as declared.
-
-    Args:
-        before: measured when the model's operations were timed there.
-    """
-    storage, memory = rates.storage_read_bytes_per_s, rates.memory_bytes_per_s
-    if before is not None:
-        storage = storage or before.storage_read_bytes_per_s
-        memory = memory or before.memory_bytes_per_s
-    return BoardGives(
-        memory=BoardMemory.of(now),
-        storage=_rate(storage, board.facts.storage_read_bytes_per_s),
-        memory_rate=_rate(memory, board.facts.memory_bytes_per_s),
-    )
-
-
-def _rate(measured: int | None, declared: int | None) -> Rate | None:
-    if measured:
-        return Rate(bytes_per_s=measured, kind="measured")
-    return Rate(bytes_per_s=declared, kind="declared") if declared else None
-
-
-def _facts(board: Board, found: Probe) -> DeclaredSpecs:
-    """Return a board's facts; its cores as it shows them where they are not declared."""
-    reach, facts = board.reach, board.facts
-    if isinstance(reach, VirtualReach):  # emulated cores are as fast as this machine lets them be
-        return facts.model_copy(update={"clusters": ()})
-    is_emulated = isinstance(reach, LocalReach) and bool(reach.launcher)
-    if facts.clusters or found.machine != "aarch64" or is_emulated:
-        return facts
-    return facts.model_copy(update={"clusters": clusters_of(found)})
-
-
-def _roofline(facts: DeclaredSpecs, model: Model, gives: BoardGives, plan: Plan) -> Compute | None:
-    if gives.memory_rate is not None:
-        facts = facts.model_copy(update={"memory_bytes_per_s": gives.memory_rate.bytes_per_s})
-    cache_bytes = memory_need(plan, model).kv_cache.size_bytes(math.ceil(mid_depth(model, plan)), 1)
-    return from_facts(model, facts, threads=plan.threads, cache_bytes=cache_bytes)
-
-
-def _prompt_tokens(plan: Plan) -> int:
-    # A word of a text is a token and a bit, and has some five bytes.
-    return plan.prompt_tokens or max(1, len(plan.prompt.encode()) // 4)
 
 
 def _streaming(plan: Plan) -> Streaming:

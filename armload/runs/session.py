@@ -24,6 +24,7 @@ from armload.deploy.retry import FIRST_ANSWER_S, Retry, patiently
 from armload.engines.engine import MemoryNeed, Settings
 from armload.engines.prediction import Prediction
 from armload.engines.rpc_server import RPC_SERVER
+from armload.engines.spread import Spread
 from armload.runs.prepare import check_cores, check_state
 from armload.runs.request import Request
 
@@ -62,9 +63,9 @@ class Connection:
         self.host.close()
 
 
-Foresee = Callable[[Probe, MemoryNeed | None], Prediction | None]
-"""Predicts a run that needs so much memory on a board that is in this state; none where only a
-refusal can be said."""
+Foresee = Callable[[Probe, MemoryNeed | None, Spread | None], Prediction | None]
+"""Predicts a run that needs so much memory on a board that is in this state, or is spread over a
+group so; none where only a refusal can be said."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +102,7 @@ class Session(ReachedBoard):
 
     Attributes:
         connection: to the board.
-        helpers: the group's other boards, with the program that computes for this one.
+        helpers: the group's other boards, with the same programs.
     """
 
     connection: Connection
@@ -139,7 +140,8 @@ def session(
     if request.subtract_idle and board.power is None:
         progress.say(f"--subtract-idle has no effect: {board.name} has no power meter.")
     target = load_target(board.target)
-    source = choose(request.source, ref=request.ref, progress=progress) if programs else None
+    is_built = bool(programs or group)
+    source = choose(request.source, ref=request.ref, progress=progress) if is_built else None
     with ExitStack() as stack:
         where = None
         if source is not None:
@@ -149,14 +151,14 @@ def session(
             if not request.on:
                 where.compiler(target)  # a missing one is reported before a board boots
 
-        def built(progress: Progress) -> tuple[Mapping[str, Binary], Mapping[str, Binary]]:
+        def built(progress: Progress) -> Mapping[str, Binary]:
             make = partial(build, target, source=source, workshop=where, progress=progress)
             made = make(programs=programs) if programs else ()
             server: dict[str, Binary] = {}
             if group is not None:
                 (server[RPC_SERVER],) = make(programs=(RPC_SERVER,))  # whatever a source calls it
             by_name = zip(sorted(programs), made, strict=True)  # as they are built
-            return {**(binaries or {}), **dict(by_name), **server}, server
+            return {**(binaries or {}), **dict(by_name), **server}
 
         def reached(progress: Progress) -> list[tuple[Connection, Probe]]:
             return [
@@ -168,11 +170,11 @@ def session(
             # Its first start is mostly downloads, which leave the CPU to the compilers.
             with meanwhile(built, progress) as compiling:
                 (connection, found), *helping = reached(compiling.progress)
-                ready, server = compiling.result()
+                ready = compiling.result()
         else:
             # Minutes of compiling are no time to learn what the board says at once.
             (connection, found), *helping = reached(progress)
-            ready, server = built(progress)
+            ready = built(progress)
         yield Session(
             request=request,
             main_board=board,
@@ -186,7 +188,7 @@ def session(
                     main_board=its.board,
                     connection=its,
                     found=as_found,
-                    binaries=server,
+                    binaries=ready,
                 )
                 for its, as_found in helping
             ),

@@ -15,6 +15,7 @@ from armload.engines.engine import MemoryNeed, Settings
 from armload.engines.plan import Plan
 from armload.engines.server import SERVER, Serving, plan_for
 from armload.engines.service_plan import ServingPlan
+from armload.engines.spread import Spread
 from armload.models.find import model_called
 from armload.models.model import Model
 from armload.runs.api_keys import key_on_board, new_key
@@ -156,7 +157,7 @@ def _foresight(where: Session, engine: Serving, progress: Progress) -> Foresee:
     one = one_request(engine.plan)
     foresee_memory = foresight_of(where, engine.model, one, progress)
 
-    def foresee(found: Probe, need: MemoryNeed | None) -> None:
-        foresee_memory(found, need)
+    def foresee(found: Probe, need: MemoryNeed | None, spread: Spread | None) -> None:
+        foresee_memory(found, need, spread)
 
     return foresee

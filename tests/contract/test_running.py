@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path, PurePosixPath
 from typing import cast
@@ -322,3 +323,21 @@ def test_a_run_whose_end_cannot_be_read_is_not_waited_for(host: Host, board: Boa
     with pytest.raises(RunError, match="the board's storage reports errors") as caught:
         follow(host, folder, nothing)
     assert "armload pull" in caught.value.remedy
+
+
+def test_a_killed_program_is_not_called_finished_before_its_script_has_noticed(
+    host: Host, board: Board, tmp_path: Path
+) -> None:
+    folder = launched(host, board.workdir, "sleep", "600")
+    wait_until(lambda: Path(folder, "pid").exists() and Path(folder, "pid").read_text() != "")
+    script, program = (int(Path(folder, name).read_text()) for name in ("wrapper", "pid"))
+    os.kill(script, signal.SIGSTOP)
+    os.kill(program, signal.SIGKILL)
+    wait_until(lambda: ") Z " in Path(f"/proc/{program}/stat").read_text())
+    noticing = threading.Timer(0.5, os.kill, (script, signal.SIGCONT))
+    noticing.start()
+    stop(host, folder, finished=True)
+    noticing.join()
+    assert follow(host, folder, nothing) == 137
+    collect(host, folder, tmp_path / "local")
+    assert explain(tmp_path / "local").kind == "killed"

@@ -76,6 +76,16 @@ def test_a_group_writes_what_one_board_writes_and_leaves_nothing_running(ann: Pe
     assert other["exit"]["kind"] == "done"
     assert other["memory"]["max_rss_bytes"] > 1_000_000
     assert other["sent_bytes"] > other["received_bytes"] > 24 * 512 * 4
+    (link,) = run["spread"]["links"]
+    assert link["board"] == "one"
+    assert 0 < link["round_trip_s"] < 0.1
+    assert min(link["to_bytes_per_s"], link["from_bytes_per_s"]) > 1e5
+    assert other["samples"]
+    assert other["clock_error_s"] < 1
+    starts_s = run["steps"][0]["start_ns"] / 1e9
+    assert all(-60 < sample["at_s"] - starts_s < 60 for sample in other["samples"])
+    shown = ann.types("show", run["id"]).stdout
+    assert "connection: round trip" in shown
     assert not servers(ann)
     for name in ("one", "two"):
         assert not list((ann.folder / f"{name}-board" / "lease").glob("*.*.*"))
@@ -92,6 +102,53 @@ def test_a_part_of_every_layer_gives_the_same_text(ann: Person) -> None:
     assert run["spread"]["split"] == "tensor"
     assert [member["board"]["name"] for member in run["members"]] == ["two", "one"]
     assert not servers(ann)
+
+
+@exhaustive
+def test_the_faster_split_is_taken_and_it_is_recorded_why(ann: Person) -> None:
+    words = ("--board", "both", *MODEL, "-n", "8", "-t", "1", "--split", "auto", "--repeats", "1")
+    done = ann.types("bench", *words, "--json")
+    run = json.loads(done.stdout)
+    chosen = run["spread"]["chosen"]
+    assert 0 < chosen["layer_s"] < chosen["tensor_s"]
+    assert run["spread"]["split"] == "layer"
+    assert run["plan"]["split"] == "auto"
+    assert "both: --split auto takes layer: about " in done.stderr
+    prediction = run["prediction"]
+    assert prediction["token_s"]["value"] == pytest.approx(chosen["layer_s"])
+    assert [part["kind"] for part in prediction["group"]["parts"]] == ["member", "member", "link"]
+
+
+@exhaustive
+def test_a_watched_program_of_llama_cpp_runs_on_a_group_and_any_other_is_refused(
+    ann: Person,
+) -> None:
+    built = ann.types("build", "--target", "rk3568", "--programs", "llama-bench", "--json")
+    (binary,) = json.loads(built.stdout)
+    program = binary["path"]
+    words = ("--put", program, "--put", str(STORIES), "--json", "--", program)
+    done = ann.types("watch", "--board", "both", *words, "-m", str(STORIES), "-p", "8", "-n", "8")
+    run = json.loads(done.stdout)
+    assert run["exit"]["kind"] == "done"
+    assert "RPC" in run["text"]
+    assert "--rpc 127.0.0.1:" in " ".join(run["command"])
+    assert run["members"][0]["sent_bytes"] > 100_000
+    assert not servers(ann)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("true",), "true: only llama.cpp's programs run on a group of boards"),
+        (("llama-bench", "-p", "8"), "llama-bench: no model is named"),
+        (("llama-cli", "-m", "x.gguf", "-ngl", "9"), "-ngl: armload divides the model"),
+    ],
+)
+def test_a_watched_program_that_a_group_cannot_run_is_refused_at_once(
+    ann: Person, words: tuple[str, ...], said: str
+) -> None:
+    done = ann.types("watch", "--board", "both", "--", *words, status=UsageError.exit_status)
+    assert said in done.stderr
 
 
 def test_a_single_board_cannot_split_a_model(ann: Person) -> None:
@@ -137,8 +194,16 @@ def test_fit_says_how_a_group_would_divide_a_model(ann: Person) -> None:
     (model,) = found["models"]
     assert found["board"] == "both"
     assert model["prediction"]["verdict"] == "fits"
-    assert "Layers: two 3, one 2." in model["sentence"]
-    assert [note["kind"] for note in model["prediction"]["notes"]] == ["group"]
+    assert "Layers: two 3, one 2. With --split tensor: about " in model["sentence"]
+    prediction = model["prediction"]
+    parts = prediction["group"]["parts"]
+    assert [(part["kind"], part["board"]) for part in parts] == [
+        ("member", "two"),
+        ("member", "one"),
+        ("link", "one"),
+    ]
+    assert prediction["token_s"]["value"] == pytest.approx(sum(part["token_s"] for part in parts))
+    assert prediction["ttft_s"]["value"] > prediction["load_s"]["value"] > 0
 
 
 def test_what_does_not_fit_on_a_group_is_said_and_not_begun(ann: Person) -> None:
@@ -153,7 +218,6 @@ def test_what_does_not_fit_on_a_group_is_said_and_not_begun(ann: Person) -> None
     [
         ("board.probe",),
         ("tune", *MODEL),
-        ("watch", "--", "true"),
     ],
     ids=lambda words: words[0],
 )

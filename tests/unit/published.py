@@ -22,8 +22,8 @@ from armload.boards.conditions import ClusterState, SwapDevice
 from armload.boards.sensors import Sensor
 from armload.boards.throttling import ThrottleState
 from armload.engines.job import PutFile, SweepPoint, Watched, Workstation
-from armload.engines.prediction import Prediction, PredictionNote
-from armload.engines.spread import Share, Spread
+from armload.engines.prediction import GroupForecast, PartTime, Prediction, PredictionNote
+from armload.engines.spread import ChosenSplit, LinkRates, Share, Spread
 from armload.engines.trace import Weights
 from tests.unit.findings import CC1, SENTENCES
 from tests.unit.runs import SMALL_MODEL, planned, quick_run
@@ -69,6 +69,12 @@ def talkative_run() -> Run:
             "spread": Spread(
                 split="layer",
                 shares=(Share(board="kitchen", layers=4, weights_bytes=1, memory_bytes=2),),
+                links=(
+                    LinkRates(
+                        board="cellar", round_trip_s=0.1, to_bytes_per_s=1.0, from_bytes_per_s=1.0
+                    ),
+                ),
+                chosen=ChosenSplit(layer_s=0.1, tensor_s=0.2, reason="kitchen is quick"),
             ),
             "environment": {"HOME": "/home/somebody"},
             "board": run.board.model_copy(
@@ -88,6 +94,10 @@ def talkative_run() -> Run:
                 verdict="fits",
                 context_tokens=256,
                 prompt_tokens=8,
+                group=GroupForecast(
+                    split="layer",
+                    parts=(PartTime(kind="link", board="cellar", token_s=0.1),),
+                ),
                 notes=(
                     PredictionNote(
                         kind="memory assumed", subject="b", reason="all", sentence="All of it."

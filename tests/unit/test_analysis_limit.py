@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from armload.analysis.limit import find_limit
@@ -16,8 +18,10 @@ from armload.analysis.limit_figures import (
     StorageReads,
     UnknownBandwidth,
 )
+from armload.analysis.members import MemberSample, ServerLoad
 from armload.analysis.wording import limits
 from armload.engines.job import BoardRecord, ModelRecord, RateKind
+from armload.engines.prediction import GroupForecast, PartTime
 from armload.engines.spread import Share, Spread
 from armload.engines.trace import Step
 from tests.unit.samples import (
@@ -36,6 +40,8 @@ def limit_of(
     available: int = 1_800_000_000,
     cpus: str | None = None,
     spread: Spread | None = None,
+    servers: Sequence[ServerLoad] = (),
+    forecast: GroupForecast | None = None,
 ) -> LimitFigures:
     return find_limit(
         steps,
@@ -45,6 +51,8 @@ def limit_of(
         before=conditions(available=available),
         cpus=cpus,
         spread=spread,
+        servers=servers,
+        forecast=forecast,
     )
 
 
@@ -233,3 +241,48 @@ def test_of_a_group_whose_model_exceeds_the_first_nothing_is_said_of_it_alone() 
     slower_alone = limit_of(busy, spread=spread(100, 300))
     assert isinstance(slower_alone, GroupLimit)
     assert limits.limit(slower_alone).advice == ""
+
+
+def server(board: str, *, threads: int, cpu_s: float) -> ServerLoad:
+    """Return a server that was busy for so much of each second."""
+    samples = [MemberSample(at_s=float(second), cpu_s=second * cpu_s) for second in range(-1, 20)]
+    return ServerLoad(board=board, threads=threads, samples=tuple(samples))
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "limited"),
+    [((1.0, 0.2), "b"), ((0.2, 0.2), "the connection to c"), ((0.0, 1.6), "c")],
+)
+def test_of_a_group_it_is_told_which_member_or_connection_limits(
+    cpu_s: tuple[float, float], limited: str
+) -> None:
+    steps = [step(n, duration_s=1.0, busy_threads=0.2) for n in range(9)]
+    start_s = steps[0].start_ns / 1e9
+    servers = [
+        each.model_copy(
+            update={
+                "samples": tuple(
+                    sample.model_copy(update={"at_s": sample.at_s + start_s})
+                    for sample in each.samples
+                )
+            }
+        )
+        for each in (
+            server("b", threads=2, cpu_s=cpu_s[0]),
+            server("c", threads=2, cpu_s=cpu_s[1]),
+        )
+    ]
+    forecast = GroupForecast(
+        split="layer",
+        parts=tuple(
+            PartTime(kind="link", board=board, token_s=time_s)
+            for board, time_s in (("b", 0.001), ("c", 0.003))
+        ),
+    )
+    limit = limit_of(steps, spread=spread(100, 200, 100), servers=servers, forecast=forecast)
+    assert isinstance(limit, GroupLimit)
+    assert sum(part.token_s for part in limit.parts) == pytest.approx(1.0)
+    sentence = limits.limit(limit).sentence
+    assert sentence.startswith(
+        f"Limited by {limited}: of 1 s per token, computing took a 0.1 s, b "
+    )

@@ -19,7 +19,8 @@ from armload.engines.plan import Plan
 from armload.engines.weights import BoardMemory
 from armload.report.boards import probe_table
 from armload.runs.assemble import board_record
-from armload.runs.predicting import expected, given_by
+from armload.runs.giving import given_by
+from armload.runs.predicting import expected
 from tests.recorded_boards import RECORDED, board_of, numbers, probed
 from tests.unit.samples import model
 from tests.unit.test_analysis_verdict_board import at_khz, reasons

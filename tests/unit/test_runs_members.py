@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from armload.analysis.members import ClockDifference, MemberSample
+from armload.boards.sensors import Sensor
 from armload.deploy.exit_reason import Exit
 from armload.engines.job import JOB_FILE, Job
 from armload.engines.spread import Share, Spread
@@ -32,7 +34,9 @@ def leave(job: Job, folder: Path, board: str, **files: str) -> None:
     own.mkdir(parents=True)
     theirs = job.model_copy(update={"board": job.board.model_copy(update={"name": board})})
     (own / JOB_FILE).write_text(theirs.model_dump_json())
-    (own / LINK_FILE).write_text(Link(sent_bytes=20, received_bytes=10).model_dump_json())
+    clock = ClockDifference(ahead_s=1000.0, error_s=0.02)
+    link = Link(sent_bytes=20, received_bytes=10, clock=clock)
+    (own / LINK_FILE).write_text(link.model_dump_json())
     for name, content in files.items():
         (own / name).write_text(content)
 
@@ -54,6 +58,25 @@ def test_a_board_by_itself_and_a_run_that_was_pulled_have_no_members(
     assert read_members(job, tmp_path) == ()
     assert read_members(job.model_copy(update={"spread": None}), tmp_path) == ()
     assert with_lost_member(ABORTED, (), tmp_path) == ABORTED
+
+
+def test_samples_are_on_the_clock_of_the_steps_and_of_the_zones_that_count(
+    job: Job, tmp_path: Path
+) -> None:
+    sensors = (
+        Sensor(name="cpu", celsius=40.0, zone=0),
+        Sensor(name="PMIC-Die", celsius=100.0, zone=1, left_out="constant"),
+    )
+    before = job.before.model_copy(update={"sensors": sensors})
+    there = job.model_copy(update={"before": before, "command": ("server", "-t", "2", "-c")})
+    samples = "1010.25 150 0 45500 1 100000\n1011.25 350 0 47000 1 100000\nbroken 1\n1012.2"
+    leave(there, tmp_path, "b", exit="143\n", finished="", samples=samples)
+    (b,) = read_members(job, tmp_path)
+    assert b.samples == (
+        MemberSample(at_s=10.25, cpu_s=1.5, celsius=45.5),
+        MemberSample(at_s=11.25, cpu_s=3.5, celsius=47.0),
+    )
+    assert (b.threads, b.clock_error_s) == (2, 0.02)
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,9 @@ def keep_times(built: Binary) -> None:
     where = session_of(built)
     engine = operations._engine(built, model, PLAN)
     listed = operations._list_path(where, built, engine, whole_header(model.path))
-    operations._keep(listed, FOUND)
+    operations.keep(listed, FOUND)
     times = {key: Timed(number=0, time_s=time_s) for key, time_s in TIMES_S.items()}
-    operations._keep(
+    operations.keep(
         operations._times_path(where, built, PLAN, FOUND),
         operations.OperationTimes(rates=Rates(), times=times),
     )

@@ -21,9 +21,11 @@ from armload.analysis.limit_figures import (
     UnknownBandwidth,
 )
 from armload.analysis.run import Limit
+from armload.analysis.wording.splits import part_name
 from armload.boards.conditions import group_limit
 from armload.core.values import counted, format_bytes
 from armload.engines.job import RateKind
+from armload.engines.prediction import PartTime
 
 
 def limit(found: LimitFigures) -> Limit:
@@ -166,23 +168,43 @@ def _idle(found: IdleThreads) -> tuple[str, str]:
 
 
 def _group(found: GroupLimit) -> tuple[str, str]:
-    waiting_s = found.token_s - found.own_s
-    sentence = (
-        f"Spread over a group: of {found.token_s:.2g} s per token, {found.first} computed for "
-        f"{found.own_s:.2g} s and waited {waiting_s:.2g} s for {' and '.join(found.others)} and "
-        "the connections between them."
-    )
+    sentence = _parts_of_group(found) if found.parts else _waiting_of_group(found)
     if found.alone_s is not None and found.alone_s < found.token_s:
         return sentence, (
             f"The model fits on {found.first} alone, where a token should take about "
             f"{found.alone_s:.2g} s."
         )
-    slower = found.own_s < waiting_s / len(found.others)
+    waiting_s = (found.token_s - found.own_s) / len(found.others)
+    slower = _longest(found).kind == "link" if found.parts else found.own_s < waiting_s
     return sentence, (
         "If the network is slow, set 'listen' in the group's file: the members then reach each "
         "other directly."
         if slower
         else ""
+    )
+
+
+def _waiting_of_group(found: GroupLimit) -> str:
+    return (
+        f"Spread over a group: of {found.token_s:.2g} s per token, {found.first} computed for "
+        f"{found.own_s:.2g} s and waited {found.token_s - found.own_s:.2g} s for "
+        f"{' and '.join(found.others)} and the connections between them."
+    )
+
+
+def _longest(found: GroupLimit) -> PartTime:
+    return max(found.parts, key=lambda part: part.token_s)
+
+
+def _parts_of_group(found: GroupLimit) -> str:
+    members = [part for part in found.parts if part.kind == "member"]
+    link_s = sum(part.token_s for part in found.parts if part.kind == "link")
+    computed = ", ".join(f"{part.board} {part.token_s:.2g} s" for part in members)
+    at_once = ", all at once" if found.split == "tensor" else ""
+    return (
+        f"Limited by {part_name(_longest(found))}: of {found.token_s:.2g} s per token, computing "
+        f"took {computed}{at_once}; {link_s:.2g} s went into the connections between them, or "
+        "into waiting for the CPU."
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from armload.analysis.limit import ROOM_TO_STAY
+from armload.analysis.wording.splits import limited_by
 from armload.core.values import Value, counted, format_bytes
 from armload.engines.prediction import Bottleneck, Expected, HitRate, Prediction
 from armload.models.model import Model
@@ -60,6 +61,8 @@ def sentence(name: str, board: str, found: Prediction) -> str:
         notes = " ".join(note.sentence for note in found.notes)
         return f"{opening}; its speed cannot be predicted. {notes}".strip()
     limited = "" if found.bottleneck == "unknown" else f", limited by {found.bottleneck}"
+    if found.group is not None:
+        limited = f", limited by {limited_by(found.group)}"
     advice = _advice(found.bottleneck, found.memory.available_bytes)
     hits = _hits(found.hit_rate) if found.hit_rate else ""
     return f"{opening}: about {per_token(found.token_s)} per token{limited}{hits}; {advice}."

@@ -81,9 +81,11 @@ def watch(options: WatchOptions) -> None:
     """
     import tempfile
 
+    from armload.boards.board import is_group
     from armload.cli import terminal
     from armload.cli.present import load_charting_meanwhile, present
     from armload.engines.watched.engine import WatchedProgram, WatchOrder, look_at
+    from armload.engines.watched.llama_cpp import WatchedOnGroup, model_of
     from armload.engines.watched.mnn_wheel import with_wheel
     from armload.runs.pipeline import execute
     from armload.runs.request import Request
@@ -120,7 +122,11 @@ def watch(options: WatchOptions) -> None:
             )
         progress = terminal.progress()
         program = look_at(order)
-        with session(request, (), progress) as where:
-            engine = WatchedProgram.load(order, program, progress)
+        on_group = is_group(request.board)
+        if on_group:
+            model_of(order)  # what cannot run there is said before anything is built
+        with session(request, (), progress, takes_groups=True) as where:
+            load = WatchedOnGroup.on_group if on_group else WatchedProgram.load
+            engine = load(order, program, progress)
             run, kept = execute(where, engine, progress, new=options.new)
     present(run, kept, as_json=options.as_json)

@@ -82,11 +82,19 @@ def program_among(first: str, payload: Sequence[FoundPayload]) -> FoundFile | No
         )
     if found is None:
         return None
-    thing, inside = found
-    program = next((part for part in thing.files if part.name == inside), None)
+    program = file_among(first, payload)
     if program is None:
         raise UsageError(f"{first!r} is a folder, not a program.", "Name the program file in it.")
     return program
+
+
+def file_among(word: str, payload: Sequence[FoundPayload]) -> FoundFile | None:
+    """Return the file that a word names, as ``for_board`` replaces it; none where it names none."""
+    found = _found(word, payload)
+    if found is None:
+        return None
+    thing, inside = found
+    return next((part for part in thing.files if part.name == inside), None)
 
 
 def _replaced(word: str, payload: Sequence[Payload], layout: Layout) -> str:

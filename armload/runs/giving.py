@@ -1,0 +1,70 @@
+"""What a board gives, and what computing takes there as far as its file tells."""
+
+from __future__ import annotations
+
+import math
+
+from armload.analysis.compute import Compute
+from armload.analysis.prediction import BoardGives, Rate
+from armload.analysis.roofline import from_facts
+from armload.boards.board import Board, LocalReach, VirtualReach
+from armload.boards.conditions import Conditions
+from armload.boards.probe import Probe, clusters_of
+from armload.boards.rates import Rates
+from armload.boards.specs import DeclaredSpecs
+from armload.engines.completion import memory_need
+from armload.engines.plan import Plan
+from armload.engines.weights import BoardMemory
+from armload.models.model import Model
+from armload.runs.operations import mid_depth
+
+
+def given_by(
+    board: Board, now: Conditions, rates: Rates, before: Rates | None = None
+) -> BoardGives:
+    """Return what a board gives: as measured in this boot, before, or as declared.
+
+    Args:
+        before: measured when the model's operations were timed there.
+    """
+    storage, memory = rates.storage_read_bytes_per_s, rates.memory_bytes_per_s
+    if before is not None:
+        storage = storage or before.storage_read_bytes_per_s
+        memory = memory or before.memory_bytes_per_s
+    return BoardGives(
+        memory=BoardMemory.of(now),
+        storage=rate_of(storage, board.facts.storage_read_bytes_per_s),
+        memory_rate=rate_of(memory, board.facts.memory_bytes_per_s),
+    )
+
+
+def rate_of(measured: int | None, declared: int | None) -> Rate | None:
+    """Return a rate: as measured, else as declared; none where it is neither."""
+    if measured:
+        return Rate(bytes_per_s=measured, kind="measured")
+    return Rate(bytes_per_s=declared, kind="declared") if declared else None
+
+
+def facts_of(board: Board, found: Probe) -> DeclaredSpecs:
+    """Return a board's facts; its cores as it shows them where they are not declared."""
+    reach, facts = board.reach, board.facts
+    if isinstance(reach, VirtualReach):  # emulated cores are as fast as this machine lets them be
+        return facts.model_copy(update={"clusters": ()})
+    is_emulated = isinstance(reach, LocalReach) and bool(reach.launcher)
+    if facts.clusters or found.machine != "aarch64" or is_emulated:
+        return facts
+    return facts.model_copy(update={"clusters": clusters_of(found)})
+
+
+def roofline(facts: DeclaredSpecs, model: Model, gives: BoardGives, plan: Plan) -> Compute | None:
+    """Estimate what computing takes from a board's facts; none where they do not tell."""
+    if gives.memory_rate is not None:
+        facts = facts.model_copy(update={"memory_bytes_per_s": gives.memory_rate.bytes_per_s})
+    cache_bytes = memory_need(plan, model).kv_cache.size_bytes(math.ceil(mid_depth(model, plan)), 1)
+    return from_facts(model, facts, threads=plan.threads, cache_bytes=cache_bytes)
+
+
+def prompt_tokens(plan: Plan) -> int:
+    """Return about how long a plan's prompt is."""
+    # A word of a text is a token and a bit, and has some five bytes.
+    return plan.prompt_tokens or max(1, len(plan.prompt.encode()) // 4)

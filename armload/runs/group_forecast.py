@@ -1,0 +1,245 @@
+"""Predicting a run on a group, and choosing how its model is split."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from armload.analysis.compute import Compute
+from armload.analysis.group_forecast import group_times, load_time
+from armload.analysis.shares import MemberGives, layer_sizes, spread
+from armload.analysis.wording.prediction_notes import note
+from armload.analysis.wording.splits import chosen_between
+from armload.boards.failures import SlowCommandError
+from armload.core.errors import ArmloadError, BoardError, BusyError, ConnectError, UsageError
+from armload.core.progress import Progress
+from armload.engines.completion import PROGRAM, memory_need
+from armload.engines.engine import MemoryNeed
+from armload.engines.llama_cpp import NO_REPACK, if_offered
+from armload.engines.plan import Plan
+from armload.engines.prediction import MemoryParts, Prediction, PredictionNote
+from armload.engines.spread import ChosenSplit, LinkRates, Split, Spread
+from armload.engines.weights import BoardMemory
+from armload.models.model import Model
+from armload.models.whole_header import WholeHeader
+from armload.runs import store
+from armload.runs.giving import facts_of, given_by, prompt_tokens, rate_of, roofline
+from armload.runs.operations import known_compute, measured_compute, mid_depth
+from armload.runs.session import Session
+
+_MOST_READ = 30
+
+
+class GroupForecaster:
+    """Predicts runs of one model on a group.
+
+    Args:
+        where: the group; the caller has its boards to itself where something is timed.
+        model: with its header on this machine.
+        plan: of one continuation.
+        members: what each gives.
+        links: what their connections give.
+        header: of the model, whose operations are timed on the members; none uses what was timed
+            there before, or what their files say.
+    """
+
+    def __init__(
+        self,
+        where: Session,
+        model: Model,
+        plan: Plan,
+        members: Sequence[MemberGives],
+        links: Sequence[LinkRates],
+        progress: Progress,
+        header: WholeHeader | None = None,
+    ) -> None:
+        self._where = where
+        self._model = model
+        self._plan = plan
+        self._members = members
+        self._links = tuple(links)
+        self._progress = progress
+        self._header = header
+        self._sizes = layer_sizes(model.path)
+        self._computes: dict[tuple[int, bool], Compute | None] = {}
+        self._notes: dict[str, PredictionNote] = {}
+
+    def divided(self, split: Split, need: MemoryNeed | None = None) -> Spread:
+        """Divide the model.
+
+        Raises:
+            UsageError, BoardError: as for ``spread``.
+        """
+        found = spread(
+            self._members, self._sizes, need or memory_need(self._plan, self._model), split
+        )
+        group = self._where.group
+        is_direct = group is not None and group.listen is not None
+        return found.model_copy(update={"is_direct": is_direct, "links": self._links})
+
+    def predict(self, spread: Spread | None) -> Prediction:
+        """Predict a run.
+
+        Args:
+            spread: over the members; none where the model does not fit.
+
+        Raises:
+            ConnectError, BusyError: a member does not answer any more, or is in use.
+        """
+        model, plan = self._model, self._plan
+        need = memory_need(plan, model)
+        boards = (self._where, *self._where.helpers)
+        memory = [BoardMemory.of(each.found.conditions) for each in boards]
+        taken_bytes = sum(share.memory_bytes for share in spread.shares) if spread else 0
+        beside_bytes = taken_bytes - need.weights_bytes - need.kv_bytes
+        tokens = prompt_tokens(plan)
+        base = Prediction(
+            verdict="fits" if spread else "cannot run",
+            context_tokens=need.context_tokens,
+            prompt_tokens=tokens,
+            memory=MemoryParts(
+                weights_bytes=need.weights_bytes,
+                kv_bytes=need.kv_bytes,
+                program_bytes=beside_bytes if spread else len(boards) * need.program_bytes,
+                window_bytes=0,
+                reserve_bytes=sum(each.reserve_bytes for each in memory),
+                available_bytes=sum(each.available_bytes for each in memory),
+            ),
+        )
+        computes = self._each_compute(spread.split) if spread else None
+        if spread is None or computes is None:
+            return base.model_copy(update={"notes": tuple(self._notes.values())})
+        times = group_times(
+            spread,
+            self._sizes,
+            computes,
+            prompt_tokens=tokens,
+            depth=mid_depth(model, plan),
+            micro_batch_tokens=plan.micro_batch_tokens,
+        )
+        is_kept = _was_kept(self._where.board.name, model, spread)
+        load = load_time(
+            *(
+                spread,
+                self._sizes,
+                computes[0],
+                [each.storage for each in self._members],
+                need.weights_bytes,
+            ),
+            is_kept=is_kept,
+        )
+        is_timed = all(each.source == "operations" for each in computes)
+        has_links = len(spread.links) == len(spread.shares) - 1
+        return base.model_copy(
+            update={
+                "load_s": load,
+                "ttft_s": load + times.prompt_s,
+                "token_s": times.token_s,
+                "compute": "operations" if is_timed else "roofline",
+                "group": times.forecast,
+                "notes": (
+                    *self._notes.values(),
+                    *map(note, dict.fromkeys(kind for each in computes for kind in each.notes)),
+                    *(() if is_kept else (note("group"),)),
+                    *(() if has_links else (note("group without links"),)),
+                ),
+            }
+        )
+
+    def faster(self, need: MemoryNeed, tensor_lacks: str) -> Spread:
+        """Divide the model in the way that is expected to be faster; it is noted which and why.
+
+        Args:
+            tensor_lacks: why parts of layers cannot be had; empty where they can.
+
+        Raises:
+            UsageError, BoardError: it cannot be divided into whole layers either.
+            ConnectError, BusyError: as for ``predict``.
+        """
+        found: dict[Split, Spread] = {}
+        times_s: dict[Split, float] = {}
+        lacking: dict[Split, str] = {"tensor": tensor_lacks} if tensor_lacks else {}
+        refused: UsageError | BoardError | None = None
+        for split in _SPLITS:
+            if split in lacking:
+                continue
+            try:
+                found[split] = self.divided(split, need)
+            except (UsageError, BoardError) as error:
+                lacking[split] = error.message
+                refused = refused or error
+                continue
+            token_s = self.predict(found[split]).token_s
+            if token_s is not None:
+                times_s[split] = token_s.value
+        if not found:
+            raise refused or AssertionError("the way of layers is always tried")
+        best = min(found, key=lambda split: times_s.get(split, float("inf")))
+        chosen = ChosenSplit(
+            layer_s=times_s.get("layer"),
+            tensor_s=times_s.get("tensor"),
+            reason=chosen_between(best, times_s, lacking),
+        )
+        return found[best].model_copy(update={"chosen": chosen})
+
+    def _each_compute(self, split: Split) -> list[Compute] | None:
+        found = [
+            self._compute(number, is_server=bool(number) or split == "tensor")
+            for number in range(len(self._members))
+        ]
+        return None if None in found else [each for each in found if each is not None]
+
+    def _compute(self, number: int, *, is_server: bool) -> Compute | None:
+        key = number, is_server
+        if key not in self._computes:
+            self._computes[key] = self._timed(number, is_server=is_server)
+        return self._computes[key]
+
+    def _timed(self, number: int, *, is_server: bool) -> Compute | None:
+        where = (self._where, *self._where.helpers)[number]
+        board, found = where.connection.board, where.found
+        plan = self._plan
+        if is_server and PROGRAM in where.binaries:
+            # Servers compute with the weights as they are in the file.
+            words = if_offered(where.binaries[PROGRAM].path, NO_REPACK)
+            plan = plan.model_copy(update={"extra": (*plan.extra, *words)})
+        if number:
+            threads = plan.threads if (plan.threads or 0) <= found.cores else None
+            plan = plan.model_copy(update={"cpus": None, "threads": threads})
+        if self._header is not None:
+            try:
+                return measured_compute(where, self._model, self._header, plan, self._progress)[0]
+            except Exception as error:
+                if isinstance(error, ConnectError | BusyError) and not isinstance(
+                    error, SlowCommandError
+                ):
+                    raise
+                why = error.message.rstrip(".") if isinstance(error, ArmloadError) else repr(error)
+                said = note("operations failed", subject=board.name, reason=why)
+                self._notes[said.sentence] = said
+        known = known_compute(where, self._model, plan)
+        if known is not None:
+            return known[0]
+        gives = given_by(board, found.conditions, found.rates)
+        rate = rate_of(self._members[number].memory_bytes_per_s, None)
+        gives = gives.model_copy(update={"memory_rate": rate})
+        return roofline(facts_of(board, found), self._model, gives, plan)
+
+
+_SPLITS: tuple[Split, ...] = ("layer", "tensor")
+
+
+def _was_kept(group: str, model: Model, spread: Spread) -> bool:
+    """Tell whether an earlier run has given the members the same parts of the same model."""
+    folders = [folder for folder in store.run_folders() if f"-{group}-" in folder.name]
+    for folder in reversed(folders[-_MOST_READ:]):
+        with contextlib.suppress(ArmloadError):
+            run = store.load(folder)
+            same = run.spread is not None and run.spread.split == spread.split
+            if same and run.spread is not None and run.steps and run.board.name == group:
+                layers = [[share.layers for share in each.shares] for each in (run.spread, spread)]
+                if layers[0] == layers[1] and (run.model.name, run.model.size_bytes) == (
+                    *(model.name, model.size_bytes),
+                ):
+                    return True
+    return False

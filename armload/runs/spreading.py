@@ -1,0 +1,77 @@
+"""How an engine's model is divided between the members of a group."""
+
+from __future__ import annotations
+
+from armload.analysis.shares import MemberGives, layer_sizes, spread
+from armload.core.errors import UsageError
+from armload.core.progress import Progress
+from armload.deploy.rates import measured_rates
+from armload.engines.engine import Engine
+from armload.engines.spread import Spread
+from armload.engines.weights import BoardMemory
+from armload.models.whole_header import whole_header
+from armload.runs.giving import given_by
+from armload.runs.group_forecast import GroupForecaster
+from armload.runs.links import measured_links
+from armload.runs.session import Session
+
+
+def spread_over(session: Session, engine: Engine, progress: Progress) -> Spread | None:
+    """Divide an engine's model between a group's members; return none for a board by itself.
+
+    The caller has the boards to itself.
+
+    Raises:
+        UsageError: the engine does not run on groups.
+        BoardError: the model does not fit, or a member has no address in the group's network.
+        ConnectError: a member does not answer.
+    """
+    wanted, need = engine.spreadable, engine.memory
+    if session.group is None:
+        if wanted is not None and wanted.split is not None:
+            raise UsageError(
+                f"--split {wanted.split}: {session.board.name} is a single board.",
+                "Omit --split, or name a group of boards.",
+            )
+        return None
+    if wanted is None or need is None:
+        raise UsageError(
+            f"{session.group.name} is a group of boards, on which {engine.name} cannot run.",
+            "Name one of its members.",
+        )
+    members, links = given(session, progress), measured_links(session, progress)
+    if wanted.split == "auto":
+        if wanted.plan is None:
+            raise AssertionError("only what has a plan can be asked for the faster split")
+        header = whole_header(wanted.model.path)
+        forecaster = GroupForecaster(
+            *(session, wanted.model, wanted.plan, members, links, progress, header)
+        )
+        found = forecaster.faster(need, wanted.tensor_lacks)
+        if found.chosen is not None:
+            progress.say(f"{session.group.name}: {found.chosen.reason}")
+        return found
+    found = spread(members, layer_sizes(wanted.model.path), need, wanted.split or "layer")
+    is_direct = session.group.listen is not None
+    return found.model_copy(update={"is_direct": is_direct, "links": links})
+
+
+def given(session: Session, progress: Progress) -> list[MemberGives]:
+    """Return what the members of a group give, the first of them first; rates are measured.
+
+    Raises:
+        ConnectError: a member does not answer.
+    """
+    return [_gives(each, progress) for each in (session, *session.helpers)]
+
+
+def _gives(member: Session, progress: Progress) -> MemberGives:
+    connection, found = member.connection, member.found
+    rates = measured_rates(connection.host, connection.board, found, progress)
+    memory = BoardMemory.of(found.conditions)
+    return MemberGives(
+        board=connection.board.name,
+        free_bytes=memory.available_bytes - memory.reserve_bytes,
+        memory_bytes_per_s=rates.memory_bytes_per_s or connection.board.facts.memory_bytes_per_s,
+        storage=given_by(connection.board, found.conditions, rates).storage,
+    )

@@ -148,13 +148,14 @@ def test_attention_takes_longer_with_a_fuller_cache_and_weights_the_longer_the_l
     }
     assert len(attention) == 2
     shallow, deep = sorted(attention, key=lambda number: f"x{CONTEXT}x" in attention[number])
-    assert 1.5 < times[deep] / times[shallow] < 3
+    assert times[shallow] < times[deep]
     matrices = {
         each.key.split()[2].partition("@")[0]: times[number]
         for number, each in enumerate(found.operations)
         if each.key.startswith("MUL_MAT f32[") and each.key.endswith(" f32[256]")
     }
-    assert 8 < matrices["q8_0[256x4096]"] / matrices["q8_0[256x256]"] < 24
+    # Sixteen times as much work: other programs may disturb either, but not that far.
+    assert matrices["q8_0[256x4096]"] / matrices["q8_0[256x256]"] > 2
 
 
 TYPES = (
@@ -181,7 +182,8 @@ def test_matrices_of_every_type_are_timed(completion: Path, tmp_path: Path) -> N
         matrices = [
             number
             for number, each in enumerate(found.operations)
-            if f" {name.lower()}[256x256]@cpu" in each.key.lower()
+            # "@CPU", or "@AMX" on a processor with such units.
+            if each.key.startswith("MUL_MAT ") and f" {name.lower()}[256x256]@" in each.key.lower()
         ]
         assert len(matrices) == 2, name
         assert all(each.time_s for each in timed(completion, model, matrices)), name

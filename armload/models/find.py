@@ -122,7 +122,7 @@ def resolve(reference: str, progress: Progress) -> Path:
     path = Path(reference).expanduser()
     if is_listed(reference):
         return hub.fetch(on_hub(reference), progress)
-    if not path.is_file():
+    if not is_there(path) or not path.is_file():
         require_file(path, "model", _instead_of(path, reference))
     require_utf_8(path)
     return path

@@ -19,14 +19,14 @@ class BenchBoard:
     """A board that is ready for runs of combinations.
 
     Attributes:
-        name: the board's.
+        name: what its runs are said to run on: the board, or its group.
         engines: what runs each combination.
     """
 
     def __init__(
         self, board: EngineBoard, cells: Sequence[Combination], reference: Run | None
     ) -> None:
-        self.name = board.where.main_board.name
+        self.name = board.where.board.name
         self.engines: Sequence[Completion] = [cell.engine(board.where.binaries) for cell in cells]
         self._board = board
         self._reference = reference

@@ -44,11 +44,11 @@ from armload.fleet.sent_engines import SentFile, SentForecast, SentLoad
 from armload.runs import store
 from armload.runs.assemble import read_job
 from armload.runs.fetch import pull
-from armload.runs.placing import put_in_place
+from armload.runs.placing import put_there
 from armload.runs.predicting import predict_there
 from armload.runs.reach import CONNECTED, ConnectedBoard
 from armload.runs.selection import RunSelection
-from armload.runs.session import Session
+from armload.runs.session import Session, session
 from armload.runs.swept import SweptRuns
 from armload.tuning.serving_load import load_there
 
@@ -218,11 +218,9 @@ class _BoardPost:
         engine = received_engine(sent, self._relay)
         if task.work == "deploy":
             self._check(order)
-            deployed = put_in_place(
-                *(order.request, engine.model, self._relay),
-                verify=task.verify,
-                binaries={PROGRAM: engine.binary},
-            )
+            with session(order.request, (), self._relay) as opened:
+                where = replace(opened, binaries={PROGRAM: engine.binary})
+                deployed = put_there(where, engine.model, self._relay, verify=task.verify)
             return TaskOutcome(deployed=deployed)
         board = ConnectedBoard(self._with(order, {engine.name: engine.binary}), self._relay)
         self._fingerprints.add(engine.fingerprint)

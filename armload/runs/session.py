@@ -117,7 +117,6 @@ def session(
     *,
     settings: Sequence[Settings] = (),
     takes_groups: bool = False,
-    binaries: Mapping[str, Binary] | None = None,
 ) -> Iterator[Session]:
     """Reach a board, start it when it is a virtual one, and build what is missing meanwhile.
 
@@ -126,15 +125,12 @@ def session(
         programs: of llama.cpp, that are needed; may be none.
         settings: that runs will ask for there.
         takes_groups: in place of a board, a group may be named: all its members are reached.
-        binaries: the programs, where they were built elsewhere; none to build them.
 
     Raises:
         UsageError, BoardError: the board does not meet the requirements; nothing was built then,
             and what was begun while it booted is stopped.
         ArmloadError: any of its kinds; whatever was done stays done.
     """
-    if binaries is not None:  # what was built elsewhere has no server for members of a group
-        programs, takes_groups = (), False
     group = load_group(request.board) if takes_groups and is_group(request.board) else None
     board, *others = group.boards if group else (load_board(request.board),)
     if request.subtract_idle and board.power is None:
@@ -158,7 +154,7 @@ def session(
             if group is not None:
                 (server[RPC_SERVER],) = make(programs=(RPC_SERVER,))  # whatever a source calls it
             by_name = zip(sorted(programs), made, strict=True)  # as they are built
-            return {**(binaries or {}), **dict(by_name), **server}
+            return {**dict(by_name), **server}
 
         def reached(progress: Progress) -> list[tuple[Connection, Probe]]:
             return [

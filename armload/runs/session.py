@@ -108,6 +108,11 @@ class Session(ReachedBoard):
     connection: Connection
     helpers: tuple[Session, ...] = ()
 
+    @property
+    def members(self) -> tuple[Session, ...]:
+        """The boards of the group, this one first; of a single board, itself."""
+        return (self, *self.helpers)
+
 
 @contextmanager
 def session(
@@ -239,7 +244,7 @@ def leased_boards(session: Session, progress: Progress) -> Iterator[Mapping[str,
     Every command takes them in the same order, so that no two wait for each other. The errors are
     those of ``leased``.
     """
-    boards = {each.connection.board.name: each for each in (session, *session.helpers)}
+    boards = {each.connection.board.name: each for each in session.members}
     with ExitStack() as stack:
         yield {
             name: stack.enter_context(leased_board(boards[name], progress))

@@ -34,7 +34,7 @@ from armload.runs.fetch import Pulled, judge_fetched
 from armload.runs.hits import measured_hits
 from armload.runs.pipeline import Heard
 from armload.runs.placing import Deployed
-from armload.runs.reach import BoardEngine, EngineBoard
+from armload.runs.reach import BoardEngine
 from armload.runs.request import EngineSource, Request
 from armload.runs.selection import RunSelection
 from armload.runs.session import ReachedBoard, built
@@ -87,18 +87,6 @@ class ThroughGateways:
             binaries=built(request, programs, progress) if programs else {},
         )
         yield RemoteBoard(self._tasks, where, order, progress)
-
-    def load(
-        self,
-        board: EngineBoard,
-        model: Model,
-        one: TrialLoad,
-        place: SweepPoint,
-        progress: Progress,
-    ) -> LoadFolder:
-        del progress  # the board has its own
-        assert isinstance(board, RemoteBoard)  # noqa: S101 - it is a board of this class
-        return board.load(model, one, place)
 
     def pull(self, board: str, progress: Progress) -> Pulled:
         kept = store.run_folders(RunSelection(boards=[board]))
@@ -181,7 +169,6 @@ class RemoteBoard:
         return prediction
 
     def load(self, model: Model, one: TrialLoad, place: SweepPoint) -> LoadFolder:
-        """Do what ``TuningReach.load`` does."""
         sent, files = sent_load(self.where.binaries[SERVER], model, one)
         key = f"{place.sweep}-{place.cell}-{place.round}-{one.model_dump_json()}"
         task = self._task("run", f"load-{fingerprint_of([key])}")

@@ -32,8 +32,8 @@ from armload.engines.completion import settings_of
 from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
 from armload.models.find import model_called
-from armload.runs.pipeline import execute
-from armload.runs.predicting import foresight
+from armload.runs.interruption import starts_anew
+from armload.runs.reach import ConnectedBoard
 from armload.runs.request import Request
 from armload.runs.session import Session, built, session
 
@@ -229,8 +229,7 @@ class _Runner:
         self._recorded = list(journal.entries)
         self._asked = 0
         self._builds: dict[str, Mapping[str, Binary]] = {}
-        # Only the first can be one that an interrupted command has left on the board.
-        self._new = where.request.new
+        self._new = starts_anew(new=where.request.new)
 
     def __call__(self, commit: str) -> Sample:
         number, self._asked = self._asked, self._asked + 1
@@ -261,13 +260,11 @@ class _Runner:
         except (BuildError, UsageError) as error:
             return Sample(commit=commit, failure=error.message, is_built=False)
         where = replace(self._where, request=request, binaries=binaries)
-        run, _ = execute(
-            *(where, engine, self._progress),
-            new=self._new,
+        run = ConnectedBoard(where, self._progress).run(
+            engine,
+            new=next(self._new),
             place=SweepPoint(sweep=self._journal.header.id, cell=0, round=number),
-            foresee=foresight(where, engine, self._progress),
         )
-        self._new = True
         return _sample(commit, run, self._journal.header.metric)
 
 

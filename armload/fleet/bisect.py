@@ -9,10 +9,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Literal
 
-from armload import __version__
 from armload.analysis.bisection import BisectionGoal, EndsError, Found, JudgedCommit, Sample, search
 from armload.analysis.run import Run
 from armload.bench.combination import Combination, combination
@@ -23,7 +21,7 @@ from armload.build.history import CommitHistory, CommitTitle
 from armload.build.repository import GitFailedError, UnreachableError
 from armload.build.source import choose
 from armload.core.errors import BuildError, DataError, InconclusiveError, UsageError
-from armload.core.ids import fingerprint_of, new_id
+from armload.core.ids import begins_now, fingerprint_of
 from armload.core.journal import CommandHeader, CommandJournal, JournalKind
 from armload.core.progress import Progress, ProgressStep
 from armload.core.values import Value
@@ -148,9 +146,7 @@ def bisect(
     one = combination(model_called(wish.model, progress), wish.plan, progress)
     with session(request, (), progress, settings=[settings_of(one.plan)]) as where:
         header = _header(where, wish, good, bad, one)
-        journal = (
-            None if request.new else BisectionFolder.resume(header, progress)
-        ) or BisectionFolder.begin(header)
+        journal = BisectionFolder.resume_or_begin(header, progress, new=request.new)
         with journal.locked(progress):
             begun(journal)
             try:
@@ -190,17 +186,14 @@ def _header(
     wanted = BisectionGoal(
         good=good.commit, bad=bad.commit, slower=wish.slower, text_differs=wish.text_differs
     )
-    now = datetime.now(UTC)
     return Bisection(
-        id=new_id(now, "bisect", board),
+        **begins_now("bisect", board),
         fingerprint=fingerprint_of(
             [
                 *(board, good.address.shown, one.model.sha256, one.plan.model_dump_json()),
                 *(wanted.model_dump_json(), wish.metric, request.compiler, request.on),
             ]
         ),
-        started_utc=now.isoformat(timespec="seconds"),
-        armload=__version__,
         board=board,
         model=one.model.name,
         source=good.address.shown,

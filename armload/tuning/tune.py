@@ -91,8 +91,7 @@ def tune(
         measurer = _measurer(there, model, wish, progress)
         require_feasible(space, measurer.prior, str(wish.narrowing or ""))
         tuning = _described(where, model, wish, space)
-        found = None if request.new else TuningFolder.resume(tuning, progress)
-        tuned = found or TuningFolder.begin(tuning)
+        tuned = TuningFolder.resume_or_begin(tuning, progress, new=request.new)
         with tuned.locked(progress):
             begun(tuned)
             judge = Judge(

@@ -344,19 +344,17 @@ def load(options: LoadOptions) -> None:
 
     from armload.analysis.load.records import read_objectives
     from armload.cli import terminal
-    from armload.cli.present_load import (
+    from armload.cli.load_checks import check_combination
+    from armload.cli.load_plan import (
         announced,
-        check_combination,
         extent_of,
-        load_and_present,
         needed,
         paces_of,
-        target_of,
-        target_on_board,
         users_of,
         varied_rate,
-        with_prefix,
     )
+    from armload.cli.load_target import target_of, target_on_board
+    from armload.cli.present_load import load_and_present
     from armload.runs.request import Request
     from armload.serving.arrivals import read_arrivals
     from armload.serving.dialects.dialect import CompletionRequest
@@ -371,6 +369,7 @@ def load(options: LoadOptions) -> None:
     from armload.serving.target import LoadTarget
     from armload.serving.tokenizer import ServiceApi
     from armload.serving.traces import replayed
+    from armload.serving.users import with_prefix
     from armload.serving.workload import Workload, check_data, read_lengths, workload_of
 
     check_combination(options)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from armload.bench.options import MODEL, FileType
+from armload.bench.options import MODEL, QUANTISED, FileType
 from armload.cli.options import A_BOARD, OneBoard, OutputOptions, models_in
 from armload.cli.verb import verb
 from armload.core.options import MOST, Names, Option, OptionGroup
@@ -156,15 +156,7 @@ class LoadOptions(
             heading="Plan",
         ),
     ] = ""
-    type: Annotated[
-        FileType | None,
-        Option(
-            "quantise the model to this file type first, such as Q4_K_M",
-            "TYPE",
-            "unchanged",
-            heading="Plan",
-        ),
-    ] = None
+    type: Annotated[FileType | None, QUANTISED] = None
     url: Annotated[
         str,
         Option(

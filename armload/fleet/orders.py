@@ -132,7 +132,7 @@ class GatewayTask(Value):
     work: Work
 
     def told_again(self) -> GatewayTask:
-        """Return it for another gateway: its run may have been begun already, and is found then."""
+        """Return it to be told once more: its run may have begun, and is found then."""
         if not isinstance(self.work, RunWork):
             return self
         work = self.work.model_copy(update={"new": False})

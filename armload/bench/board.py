@@ -10,6 +10,7 @@ from armload.bench.combination import Combination, programs_of
 from armload.core.progress import Progress
 from armload.engines.completion import Completion, settings_of
 from armload.engines.job import SweepPoint
+from armload.runs.interruption import starts_anew
 from armload.runs.pipeline import Heard
 from armload.runs.reach import EngineBoard, Reach
 from armload.runs.request import Request
@@ -30,8 +31,7 @@ class BenchBoard:
         self.engines: Sequence[Completion] = [cell.engine(board.where.binaries) for cell in cells]
         self._board = board
         self._reference = reference
-        # Only the first can be one that an interrupted command has left on the board.
-        self._new = board.where.request.new
+        self._new = starts_anew(new=board.where.request.new)
 
     def run(
         self,
@@ -50,10 +50,13 @@ class BenchBoard:
         Raises:
             ArmloadError, KeyboardInterrupt: as for ``execute``.
         """
-        engine, new = self.engines[place.cell if place else 0], self._new
-        self._new = True
         return self._board.run(
-            engine, new=new, place=place, reference=self._reference, plain=plain, heard=heard
+            self.engines[place.cell if place else 0],
+            new=next(self._new),
+            place=place,
+            reference=self._reference,
+            plain=plain,
+            heard=heard,
         )
 
 

@@ -54,6 +54,20 @@ MODEL = (
 
 FileType = Annotated[str, AfterValidator(file_type)]
 
+QUANTISED = Option(
+    "quantise the model to this file type first, such as Q4_K_M",
+    "TYPE",
+    "unchanged",
+    heading="Plan",
+)
+QUANTISED_ALL = Option(
+    "quantise the models to these file types first, such as Q4_K_M",
+    "TYPE",
+    "unchanged",
+    "commas",
+    heading="Plan",
+)
+
 T = TypeVar("T")
 Listed = Annotated[tuple[T, ...], Field(min_length=1), BeforeValidator(_as_tuple), _OneOrSeveral()]
 
@@ -109,16 +123,7 @@ class Options(_PlanOptions):
             heading="Plan",
         ),
     ] = ()
-    type: Annotated[
-        Listed[FileType],
-        Option(
-            "quantise the models to these file types first, such as Q4_K_M",
-            "TYPE",
-            "unchanged",
-            "commas",
-            heading="Plan",
-        ),
-    ] = ()
+    type: Annotated[Listed[FileType], QUANTISED_ALL] = ()
     engine_args: Annotated[
         Listed[str],
         Option(

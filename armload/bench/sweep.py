@@ -13,11 +13,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
-from armload import __version__
 from armload.analysis.repeats import Precision, Stop, judged_together, stop
 from armload.analysis.run import Run
 from armload.core.errors import ArmloadError
-from armload.core.ids import fingerprint_of, new_id, time_of_id
+from armload.core.ids import begins_now, fingerprint_of, time_of_id
 from armload.core.journal import CommandHeader, CommandJournal, JournalKind
 from armload.core.progress import Progress
 from armload.core.values import Value
@@ -118,13 +117,10 @@ def new_sweep(
     )
     if precision is not None:
         parts = (*parts, f"within {precision.share}", f"in {precision.added_s}")
-    now = datetime.now(UTC)
     kind = "sweep" if precision is None else "repeats"
     return Sweep(
-        id=new_id(now, kind, boards[0] if len(boards) == 1 else f"{len(boards)}-boards"),
+        **begins_now(kind, boards[0] if len(boards) == 1 else f"{len(boards)}-boards"),
         fingerprint=fingerprint_of(parts),
-        started_utc=now.isoformat(timespec="seconds"),
-        armload=__version__,
         boards=tuple(boards),
         cells=named,
         repeats=repeats,
@@ -216,8 +212,7 @@ def resume_or_begin(sweep: Sweep, progress: Progress, *, new: bool) -> SweepFold
     """
     # Older runs are not repeats of new ones.
     since = time_of_id(datetime.now(UTC) - OLDEST_TO_GROW) if sweep.precision else ""
-    found = None if new else SweepFolder.resume(sweep, progress, since=since)
-    return found or SweepFolder.begin(sweep)
+    return SweepFolder.resume_or_begin(sweep, progress, new=new, since=since)
 
 
 def find_sweep(reference: str) -> SweepFolder | None:

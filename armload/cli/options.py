@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator
 
-from armload.bench.options import MODEL, FileType
+from armload.bench.options import MODEL, QUANTISED, FileType
 from armload.core.options import Names, Option, OptionGroup
 from armload.models.file_types import distinct_file_types
 
@@ -83,10 +83,7 @@ class OneModel(OptionGroup):
     heading = "Plan"
 
     model: Annotated[str, Option(MODEL)] = "demo"
-    type: Annotated[
-        FileType | None,
-        Option("quantise the model to this file type first, such as Q4_K_M", "TYPE", "unchanged"),
-    ] = None
+    type: Annotated[FileType | None, QUANTISED] = None
 
 
 class OutputOptions(OptionGroup):

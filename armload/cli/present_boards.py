@@ -77,7 +77,7 @@ def bench_on_each_and_present(
                 report=lambda runs: own.say(progress_line(runs)),
             )
 
-    errors = {one.name: one.error for one in on_each(boards, swept, progress)}
+    errors = {one.board: one.error for one in on_each(boards, swept, progress)}
     results = results_on_boards({name: journals[name] for name in boards if name in journals})
     if as_json:
         show_document(swept_boards(journals, errors, results))

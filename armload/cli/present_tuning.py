@@ -17,7 +17,8 @@ from armload.core.options import MOST
 from armload.core.progress import Progress
 from armload.core.values import ValueList, counted
 from armload.engines.plan import TUNED_REQUESTS
-from armload.fleet.threads import BoardResult, on_each
+from armload.fleet.tasks import TaskResult
+from armload.fleet.threads import on_each
 from armload.report.failure import Failure
 from armload.report.layout import whole
 from armload.report.pages import write_page
@@ -199,12 +200,12 @@ def tune_and_present(
         for view, each in zip(told, found, strict=True):
             page = write_page(tuning_page(view, each.folder), each.folder)
             terminal.show(whole(f"page    {page}"))
-    end_if_failed({one.name: one.error for one in outcomes})
+    end_if_failed({one.board: one.error for one in outcomes})
 
 
-def _tuned_board(one: BoardResult[TuningFolder]) -> TunedBoard:
+def _tuned_board(one: TaskResult[str, TuningFolder]) -> TunedBoard:
     return TunedBoard(
-        board=one.name,
+        board=one.board,
         tuning=one.result.document() if one.result else None,
         error=Failure.of(one.error) if one.error else None,
     )

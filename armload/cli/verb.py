@@ -275,7 +275,7 @@ def _password_is_given(error: ConnectError) -> bool:
     if not sys.stdin.isatty():
         return False
     from armload.boards.failures import LoginRefusedError
-    from armload.boards.ssh_connection import use_password
+    from armload.boards.ssh_route import use_password
 
     if not isinstance(error, LoginRefusedError) or not error.password_would_do:
         return False

@@ -9,13 +9,33 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from typing import TypedDict
+
+from armload import __version__
 
 _TIME = "%Y%m%dT%H%M%SZ"
 
 
-def new_id(now: datetime, *names: str) -> str:
-    """Return an id of its own for a result that begins at a time in UTC."""
-    return f"{time_of_id(now)}-{'-'.join(names)}-{secrets.token_hex(2)}"
+class Beginning(TypedDict):
+    """How each result says when it began; fields of its header.
+
+    Attributes:
+        armload: the version that began it.
+    """
+
+    id: str
+    started_utc: str
+    armload: str
+
+
+def begins_now(*names: str) -> Beginning:
+    """Return the beginning of a result, with an id of its own in which the names stand."""
+    now = datetime.now(UTC)
+    return Beginning(
+        id=f"{time_of_id(now)}-{'-'.join(names)}-{secrets.token_hex(2)}",
+        started_utc=now.isoformat(timespec="seconds"),
+        armload=__version__,
+    )
 
 
 def time_of_id(now: datetime) -> str:

@@ -306,6 +306,18 @@ class CommandJournal(Journal[Command, Entry], ABC, Generic[Command, Entry]):
                 progress.say(f"skipped: {error.message}")
         return None
 
+    @classmethod
+    def resume_or_begin(
+        cls, header: Command, progress: Progress, *, new: bool, since: str = ""
+    ) -> Self:
+        """Return what ``resume`` does, or else begin another one.
+
+        Args:
+            new: begin it in any case.
+        """
+        found = None if new else cls.resume(header, progress, since=since)
+        return found or cls.begin(header)
+
 
 def append_lines(path: Path, values: Sequence[BaseModel], *, is_synced: bool = True) -> None:
     """Append a JSON document for each value; a last line that was cut off is removed first.

@@ -100,19 +100,26 @@ class Completion(ModelEngine[Plan]):
 
     def command(self, site: RunContext) -> tuple[str, ...]:
         """Return the words that start llama-completion there."""
-        program, model = (each.items(site.layout)[0].remote for each in self.payload)
+        return (*self._words(site), *self._spread_words(site))
+
+    def _words(
+        self, site: RunContext, *, drafting: tuple[str, ...] = (), drafting_bytes: int = 0
+    ) -> tuple[str, ...]:
+        program, model = (each.items(site.layout)[0].remote for each in self.payload[:2])
+        now = site.found.conditions
         words = command(
             self.plan,
             self.model,
             self.binary.path,
             on_board=program,
             model_on_board=model,
-            memory_bytes=site.found.conditions.memory_and_swap_bytes,
-            memory_available_bytes=site.found.conditions.memory_available_bytes,
+            memory_bytes=now.memory_and_swap_bytes,
+            memory_available_bytes=now.memory_available_bytes - drafting_bytes,
             streamed=self._are_streamed(site),
+            drafting=drafting,
             cores=site.cores,
         )
-        return (*site.launcher, *words, *self._spread_words(site))
+        return (*site.launcher, *words)
 
     @staticmethod
     def read(job: Job, folder: Path) -> Output:

@@ -14,7 +14,7 @@ from armload.deploy.payload import Payload
 from armload.engines.completion import Completion
 from armload.engines.engine import MemoryNeed, RunContext
 from armload.engines.job import Job, RunSpec
-from armload.engines.llama_cpp import check_architecture, command, offers
+from armload.engines.llama_cpp import check_architecture, offers
 from armload.engines.model_program import model_record, working_bytes
 from armload.engines.output import Output
 from armload.engines.plan import MICRO_BATCH_TOKENS, MTP, Plan
@@ -138,25 +138,14 @@ class Speculation(Completion):
 
     def command(self, site: RunContext) -> tuple[str, ...]:
         """Return the words that start llama-speculative-simple there."""
-        program, model = (each.items(site.layout)[0].remote for each in super().payload)
-        available_bytes = site.found.conditions.memory_available_bytes
-        drafting: tuple[str, ...] = _MTP_WORDS if self.plan.speculate == MTP else _NGRAM_WORDS
-        if self.draft is not None:
-            drafting = (*_DRAFT_WORDS, str(_on_board(self.draft, site.layout)))
-            available_bytes -= 2 * self.draft.size_bytes
-        words = command(
-            self.plan,
-            self.model,
-            self.binary.path,
-            on_board=program,
-            model_on_board=model,
-            memory_bytes=site.found.conditions.memory_and_swap_bytes,
-            memory_available_bytes=available_bytes,
-            streamed=self._are_streamed(site),
-            drafting=drafting,
-            cores=site.cores,
+        if self.draft is None:
+            is_mtp = self.plan.speculate == MTP
+            return self._words(site, drafting=_MTP_WORDS if is_mtp else _NGRAM_WORDS)
+        return self._words(
+            site,
+            drafting=(*_DRAFT_WORDS, str(_on_board(self.draft, site.layout))),
+            drafting_bytes=2 * self.draft.size_bytes,
         )
-        return (*site.launcher, *words)
 
     @staticmethod
     def read(job: Job, folder: Path) -> Output:

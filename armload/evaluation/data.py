@@ -14,6 +14,7 @@ from armload.evaluation.data_files import DataRow, read_rows
 from armload.evaluation.question import LETTERS, Question
 from armload.evaluation.task import Task, filled
 from armload.models import hub
+from armload.models.hub_reference import PREFIX
 
 WORD_PROBLEMS = "generated:word-problems"
 """Data that are generated: the word problems of which training sees none."""
@@ -58,7 +59,7 @@ def load_questions(
 
 
 def _file(data: str, progress: Progress) -> Path:
-    if data.startswith(hub.PREFIX):
+    if data.startswith(PREFIX):
         return hub.fetch_data(data, progress)
     path = Path(data).expanduser()
     require_file(path, "data file", "Give a file of questions or hf:ORG/REPO/FILE with --data.")

@@ -22,7 +22,7 @@ from armload.evaluation.scorer_run import TimedScoring, ask_all, next_place, pla
 from armload.evaluation.scorer_settings import ScorerSettings
 from armload.runs import store
 from armload.runs.assemble import read_job
-from armload.runs.predicting import foresight_of
+from armload.runs.predicting import predict_beforehand
 from armload.runs.reach import CONNECTED, EngineBoard, Reach
 from armload.runs.request import Request
 from armload.runs.session import ReachedBoard
@@ -69,9 +69,10 @@ class _Time(NamedTuple):
 
 def _longest(where: ReachedBoard, engine: Scoring, max_tokens: int) -> _Time | None:
     scoring = engine.plan
-    foresee = foresight_of(where, engine.model, engine.continuation, Silent())
     try:
-        prediction = foresee(where.found, engine.memory, None)
+        prediction = predict_beforehand(
+            *(where, engine.model, engine.continuation, where.found, engine.memory, Silent())
+        )
     except ArmloadError:  # its run will be refused, with the reason
         return None
     if prediction is None or prediction.token_s is None or prediction.ttft_s is None:

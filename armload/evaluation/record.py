@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, Self
 
-from armload import __version__
 from armload.analysis.energy import Energy
 from armload.core.errors import DataError
 from armload.core.files import write_whole
-from armload.core.ids import fingerprint_of, new_id
+from armload.core.ids import begins_now, fingerprint_of
 from armload.core.journal import (
     CommandHeader,
     CommandJournal,
@@ -239,12 +238,9 @@ def new_evaluation(
     """
     asked = [question.model_dump_json() for question in questions]
     words = (task, kind, *asked, *(part.model_dump_json() for part in parts), *decisive)
-    now = datetime.now(UTC)
     return Evaluation(
-        id=new_id(now, "eval", task),
+        **begins_now("eval", task),
         fingerprint=fingerprint_of(words),
-        started_utc=now.isoformat(timespec="seconds"),
-        armload=__version__,
         boards=tuple(boards),
         task=task,
         kind=kind,

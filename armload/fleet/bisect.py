@@ -9,10 +9,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Literal
 
-from armload import __version__
 from armload.analysis.bisection import BisectionGoal, EndsError, Found, JudgedCommit, Sample, search
 from armload.analysis.run import Run
 from armload.bench.combination import Combination, combination
@@ -23,7 +21,7 @@ from armload.build.history import CommitHistory, CommitTitle
 from armload.build.repository import GitFailedError, UnreachableError
 from armload.build.source import choose
 from armload.core.errors import BuildError, DataError, InconclusiveError, UsageError
-from armload.core.ids import fingerprint_of, new_id
+from armload.core.ids import begins_now, fingerprint_of
 from armload.core.journal import CommandHeader, CommandJournal, JournalKind
 from armload.core.progress import Progress, ProgressStep
 from armload.core.values import Value
@@ -32,8 +30,8 @@ from armload.engines.completion import settings_of
 from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
 from armload.models.find import model_called
-from armload.runs.pipeline import execute
-from armload.runs.predicting import foresight
+from armload.runs.interruption import starts_anew
+from armload.runs.reach import ConnectedBoard
 from armload.runs.request import Request
 from armload.runs.session import Session, built, session
 
@@ -148,9 +146,7 @@ def bisect(
     one = combination(model_called(wish.model, progress), wish.plan, progress)
     with session(request, (), progress, settings=[settings_of(one.plan)]) as where:
         header = _header(where, wish, good, bad, one)
-        journal = (
-            None if request.new else BisectionFolder.resume(header, progress)
-        ) or BisectionFolder.begin(header)
+        journal = BisectionFolder.resume_or_begin(header, progress, new=request.new)
         with journal.locked(progress):
             begun(journal)
             try:
@@ -190,17 +186,14 @@ def _header(
     wanted = BisectionGoal(
         good=good.commit, bad=bad.commit, slower=wish.slower, text_differs=wish.text_differs
     )
-    now = datetime.now(UTC)
     return Bisection(
-        id=new_id(now, "bisect", board),
+        **begins_now("bisect", board),
         fingerprint=fingerprint_of(
             [
                 *(board, good.address.shown, one.model.sha256, one.plan.model_dump_json()),
                 *(wanted.model_dump_json(), wish.metric, request.compiler, request.on),
             ]
         ),
-        started_utc=now.isoformat(timespec="seconds"),
-        armload=__version__,
         board=board,
         model=one.model.name,
         source=good.address.shown,
@@ -229,8 +222,7 @@ class _Runner:
         self._recorded = list(journal.entries)
         self._asked = 0
         self._builds: dict[str, Mapping[str, Binary]] = {}
-        # Only the first can be one that an interrupted command has left on the board.
-        self._new = where.request.new
+        self._new = starts_anew(new=where.request.new)
 
     def __call__(self, commit: str) -> Sample:
         number, self._asked = self._asked, self._asked + 1
@@ -261,13 +253,11 @@ class _Runner:
         except (BuildError, UsageError) as error:
             return Sample(commit=commit, failure=error.message, is_built=False)
         where = replace(self._where, request=request, binaries=binaries)
-        run, _ = execute(
-            *(where, engine, self._progress),
-            new=self._new,
+        run = ConnectedBoard(where, self._progress).run(
+            engine,
+            new=next(self._new),
             place=SweepPoint(sweep=self._journal.header.id, cell=0, round=number),
-            foresee=foresight(where, engine, self._progress),
         )
-        self._new = True
         return _sample(commit, run, self._journal.header.metric)
 
 

@@ -12,45 +12,33 @@ import queue
 import shutil
 import threading
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from armload.boards.board import load_board
-from armload.build.binary import Binary
-from armload.core.errors import ArmloadError, BusyError, ConnectError, UsageError
+from armload.core.errors import ArmloadError, BusyError, ConnectError
 from armload.core.progress import Progress
-from armload.core.workspace import runs_folder
-from armload.engines.completion import PROGRAM
 from armload.engines.job import SweepPoint
-from armload.engines.server import SERVER, Serving
 from armload.fleet.archives import archive_chunk, delete_archive, folders_in, pack
+from armload.fleet.gateway_board import GatewayBoard
 from armload.fleet.orders import (
     Begun,
-    BoardOrder,
     GatewayError,
     GatewayTask,
+    LoadWork,
     ProgressEvent,
     Received,
+    RunWork,
     TaskOutcome,
+    Work,
     reply_of,
 )
 from armload.fleet.received import bytes_here, receive
-from armload.fleet.received_engines import received_engine, received_forecast, received_load
 from armload.fleet.relay import Relay, Send
-from armload.fleet.sent_engines import SentFile, SentForecast, SentLoad
+from armload.fleet.sent_engines import SentFile
 from armload.runs import store
-from armload.runs.assemble import read_job
-from armload.runs.fetch import pull
-from armload.runs.placing import put_in_place
-from armload.runs.predicting import predict_there
-from armload.runs.reach import CONNECTED, ConnectedBoard
 from armload.runs.selection import RunSelection
-from armload.runs.session import Session
-from armload.runs.swept import SweptRuns
-from armload.tuning.serving_load import load_there
 
 
 class Gateway:
@@ -104,10 +92,7 @@ class _BoardPost:
         self._replies: dict[str, tuple[GatewayTask, Future[bytes]]] = {}
         self._archived: dict[str, Sequence[Path]] = {}
         self._lock = threading.Lock()
-        self._open = ExitStack()
-        self._opened: tuple[BoardOrder, Session] | None = None
-        self._fingerprints: set[str] = set()
-        self._left = SweptRuns(board)
+        self._on_board = GatewayBoard(board, self._relay)
         threading.Thread(target=self._work, daemon=True).start()
 
     def begin(self, task: GatewayTask) -> Future[bytes]:
@@ -127,10 +112,11 @@ class _BoardPost:
 
     def begun(self, sweep: str) -> list[SweepPoint]:
         with self._lock:
-            known = [task.place for task, _ in self._replies.values() if task.place]
+            works = [task.work for task, _ in self._replies.values()]
+        known = [work.place for work in works if isinstance(work, RunWork) and work.place]
         return [
             *(place for place in known if place.sweep == sweep),
-            *self._left.points(sweep),
+            *self._on_board.left.points(sweep),
         ]
 
     def forget(self, key: str, archive: str) -> None:
@@ -153,120 +139,44 @@ class _BoardPost:
     def _reply(self, task: GatewayTask) -> bytes:
         first = b""
         try:
-            outcome = self._done(task)
-            if (outcome.runs or outcome.load) and task.store != store.store_id():
-                archive = pack(outcome.runs, [outcome.load] if outcome.load else [])
+            outcome = self._done(task.work)
+            if (outcome.runs or outcome.loads) and task.store != store.store_id():
+                archive = pack(outcome.runs, outcome.loads)
                 first = archive_chunk(archive.name, 0)
                 outcome = outcome.model_copy(update={"archive": archive})
                 self._archived[archive.name] = [*folders_in(archive).values()]
         except Exception as defect:  # noqa: BLE001 - it is the command's to show
             outcome = TaskOutcome(error=_defect(defect))
-        if not outcome.run and not outcome.load:
-            # It is tried again when the command asks for it again.
+        if outcome.result is None or not isinstance(task.work, RunWork | LoadWork):
+            # It is done again when the command asks for it again.
             with self._lock:
                 self._replies.pop(task.key, None)
         return reply_of(outcome, first)
 
-    def _done(self, task: GatewayTask) -> TaskOutcome:
+    def _done(self, work: Work) -> TaskOutcome[Any]:
         before = {folder.name for folder in self._runs()}
-        outcome = TaskOutcome()
+        outcome: TaskOutcome[Any]
         try:
             self._relay.check()
-            outcome = self._did(task)
+            outcome = self._on_board.do(work)
         except KeyboardInterrupt:
-            outcome = TaskOutcome(is_interrupted=True)
+            outcome = TaskOutcome()
         except ArmloadError as failure:
             outcome = TaskOutcome(error=GatewayError.of(failure))
             if isinstance(failure, ConnectError | BusyError):
-                self._close()
+                self._on_board.close()
         except Exception as defect:  # noqa: BLE001 - it is the command's to show
             traceback.print_exception(defect)
-            self._close()
+            self._on_board.close()
             outcome = TaskOutcome(error=_defect(defect))
         made = [folder.name for folder in self._runs() if folder.name not in before]
-        runs = tuple(dict.fromkeys((*filter(self._is_of_order, made), *outcome.runs)))
+        runs = tuple(dict.fromkeys((*filter(self._on_board.has_run, made), *outcome.runs)))
         for run in runs:
             self._progress.say(f"{self._board}: {run}")
         return outcome.model_copy(update={"runs": runs})
 
-    def _did(self, task: GatewayTask) -> TaskOutcome:
-        if task.work == "pull":
-            pulled = pull(load_board(self._board), self._relay, known=task.known)
-            lost = {run: GatewayError.of(error) for run, error in pulled.lost.items()}
-            return TaskOutcome(runs=tuple(run.id for run in pulled.runs), lost=lost)
-        order, sent = task.order, task.engine
-        assert order is not None  # noqa: S101 - all other work has one
-        if task.work == "open":
-            self._close()  # the board may have changed since an earlier command
-            return TaskOutcome(found=self._ready(order).found)
-        assert sent is not None  # noqa: S101 - all other work has one
-        if task.place is not None and (left := self._left.find(task.place, task.fingerprint)):
-            return TaskOutcome(run=left, runs=(left,))
-        if isinstance(sent, SentForecast):
-            model, header, binary = received_forecast(sent)
-            where = self._with(order, {PROGRAM: binary})
-            found = predict_there(where, model, header, sent.plan, self._relay, hits=sent.hits)
-            return TaskOutcome(prediction=found)
-        if isinstance(sent, SentLoad):
-            model, one, binary = received_load(sent)
-            where = self._with(order, {SERVER: binary})
-            server = Serving(one.plan, binary, model, api_key="")
-            self._fingerprints.add(server.fingerprint)
-            kept = load_there(where, model, one, self._relay)
-            run = kept.load.run
-            return TaskOutcome(load=kept.load.id, runs=(run,) if run else ())
-        engine = received_engine(sent, self._relay)
-        if task.work == "deploy":
-            self._check(order)
-            deployed = put_in_place(
-                *(order.request, engine.model, self._relay),
-                verify=task.verify,
-                binaries={PROGRAM: engine.binary},
-            )
-            return TaskOutcome(deployed=deployed)
-        board = ConnectedBoard(self._with(order, {engine.name: engine.binary}), self._relay)
-        self._fingerprints.add(engine.fingerprint)
-        run = board.run(engine, new=task.new, place=task.place, warns=task.warns).id
-        return TaskOutcome(run=run, runs=(run,))
-
     def _runs(self) -> list[Path]:
         return store.run_folders(RunSelection(boards=[self._board]))
-
-    def _is_of_order(self, run: str) -> bool:
-        # Somebody on the gateway may use the board, too.
-        with contextlib.suppress(ArmloadError):
-            return read_job(runs_folder() / run).fingerprint in self._fingerprints
-        return False
-
-    def _ready(self, order: BoardOrder) -> Session:
-        if self._opened is None or self._opened[0] != order:
-            self._close()
-            self._check(order)
-            opened = CONNECTED.open(
-                *(order.request, (), self._relay),
-                settings=order.settings,
-                answers_within_s=order.answers_within_s,
-            )
-            self._fingerprints = set()
-            self._opened = (order, self._open.enter_context(opened).where)
-        return self._opened[1]
-
-    def _with(self, order: BoardOrder, binaries: Mapping[str, Binary]) -> Session:
-        return replace(self._ready(order), binaries=binaries)
-
-    def _check(self, order: BoardOrder) -> None:
-        board = load_board(self._board)
-        if board.target != order.target:
-            raise UsageError(
-                f"{board.name}: the gateway's file has target {board.target}, the command's has "
-                f"{order.target}.",
-                "Use the same board files on both.",
-            )
-
-    def _close(self) -> None:
-        self._opened = None
-        with contextlib.suppress(ArmloadError):
-            self._open.close()
 
 
 def _defect(defect: Exception) -> GatewayError:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Generic, Literal, TypeVar
+
+from pydantic import Field
 
 from armload import __version__
-from armload.boards.probe import Probe
 from armload.core.errors import ArmloadError, ErrorKind, error_of
 from armload.core.values import Value
 from armload.engines.engine import Settings
 from armload.engines.job import SweepPoint
-from armload.engines.prediction import Prediction
-from armload.fleet.sent_engines import FileName, SentEngine, Sha256
-from armload.runs.placing import Deployed
+from armload.fleet.sent_engines import (
+    FileName,
+    SentDeployment,
+    SentEngine,
+    SentForecast,
+    SentLoad,
+    Sha256,
+)
 from armload.runs.request import Request
 
 CHUNK_BYTES = 8 << 20
@@ -37,6 +43,79 @@ class BoardOrder(Value):
     answers_within_s: float | None = None
 
 
+class BoardWork(Value):
+    """What is done on a board that is as the order wants it."""
+
+    order: BoardOrder
+
+
+class OpenWork(BoardWork):
+    """The board is made ready for further work; the result is what it reported."""
+
+    kind: Literal["open"] = "open"
+
+
+class RunWork(BoardWork):
+    """An engine is run; the result is the id of the run.
+
+    Attributes:
+        fingerprint: of the engine.
+        place: in a sweep; none for a single run.
+        new: what an interrupted command has left on the board is no answer.
+        warns: say beforehand where the run would be slow.
+    """
+
+    kind: Literal["run"] = "run"
+    engine: SentEngine
+    fingerprint: str
+    place: SweepPoint | None = None
+    new: bool = False
+    warns: bool = True
+
+
+class ForecastWork(BoardWork):
+    """A run is predicted; the result is the prediction."""
+
+    kind: Literal["forecast"] = "forecast"
+    forecast: SentForecast
+
+
+class LoadWork(BoardWork):
+    """A server is started and put under load; the result is the id of the load."""
+
+    kind: Literal["load"] = "load"
+    load: SentLoad
+
+
+class DeployWork(BoardWork):
+    """Program and model are put on the board; the result says where they lie.
+
+    Attributes:
+        verify: files that are on the board are read again.
+    """
+
+    kind: Literal["deploy"] = "deploy"
+    deployment: SentDeployment
+    verify: bool
+
+
+class PullWork(Value):
+    """Finished runs are fetched from the board; the result is ``PulledRuns``.
+
+    Attributes:
+        known: runs that need not be fetched, since the command has them.
+    """
+
+    kind: Literal["pull"] = "pull"
+    known: frozenset[str]
+
+
+Work = Annotated[
+    OpenWork | RunWork | ForecastWork | LoadWork | DeployWork | PullWork,
+    Field(discriminator="kind"),
+]
+
+
 class GatewayTask(Value):
     """What a board is to do now.
 
@@ -44,31 +123,20 @@ class GatewayTask(Value):
         key: of the task; a gateway does each once, however often it is told.
         topic: under which the command hears of its progress.
         store: in which the command keeps runs.
-        work: ``open`` has the board made ready for ``run``, which a forecast and a load are, too;
-            ``deploy`` has program and model put there; ``pull`` has finished runs fetched.
-        order: of all but ``pull``.
-        engine: of ``run`` and ``deploy``.
-        fingerprint: of what ``run`` runs.
-        place: of the run in a sweep; none for a single one.
-        new: what an interrupted command has left on the board is no answer.
-        warns: say beforehand where a run would be slow.
-        verify: files that are on the board are read again.
-        known: runs that need not be fetched, since the command has them.
     """
 
     board: str
     key: str
     topic: str
     store: str
-    work: Literal["open", "run", "deploy", "pull"]
-    order: BoardOrder | None = None
-    engine: SentEngine | None = None
-    fingerprint: str = ""
-    place: SweepPoint | None = None
-    new: bool = False
-    warns: bool = True
-    verify: bool = False
-    known: frozenset[str] = frozenset()
+    work: Work
+
+    def told_again(self) -> GatewayTask:
+        """Return it to be told once more: its run may have begun, and is found then."""
+        if not isinstance(self.work, RunWork):
+            return self
+        work = self.work.model_copy(update={"new": False})
+        return self.model_copy(update={"work": work})
 
 
 class GatewayError(Value):
@@ -103,33 +171,37 @@ class RunArchive(Value):
     sha256: Sha256
 
 
-class TaskOutcome(Value):
+class PulledRuns(Value):
+    """What a gateway has fetched from a board.
+
+    Attributes:
+        runs: their ids.
+        lost: why runs stay on the board.
+    """
+
+    runs: tuple[str, ...]
+    lost: Mapping[str, GatewayError]
+
+
+Result = TypeVar("Result")
+
+
+class TaskOutcome(Value, Generic[Result]):
     """How a task ended.
 
     Attributes:
-        run: id of the run; empty where there is none.
-        runs: that one, and others that were found on the board.
-        load: id of the load; empty where there is none.
+        result: of its work; none where it failed, or was stopped because the command said so.
+        runs, loads: ids of those that it has made, or found on the board.
         archive: of these; none where there are none, or the gateway keeps its runs where the
             command does.
-        found: what the board reported when it was made ready.
-        prediction: of a run.
-        deployed: where the files lie that were to be put on the board.
-        lost: why runs stay on the board that were to be fetched.
         error: why it failed.
-        is_interrupted: it was stopped because the command said so.
     """
 
-    run: str = ""
+    result: Result | None = None
     runs: tuple[str, ...] = ()
-    load: str = ""
+    loads: tuple[str, ...] = ()
     archive: RunArchive | None = None
-    found: Probe | None = None
-    prediction: Prediction | None = None
-    deployed: Deployed | None = None
-    lost: Mapping[str, GatewayError] = {}
     error: GatewayError | None = None
-    is_interrupted: bool = False
 
 
 class Received(Value):

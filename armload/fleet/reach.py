@@ -12,8 +12,9 @@ from armload.models.model import Model
 from armload.runs.fetch import Pulled
 from armload.runs.fetch import pull as pull_from
 from armload.runs.placing import Deployed, put_in_place
+from armload.runs.reach import ConnectedBoards
 from armload.runs.request import Request
-from armload.tuning.reach import ConnectedForTuning, TuningReach
+from armload.tuning.reach import ConnectedTuningBoard, TuningReach
 
 
 class FleetReach(TuningReach, Protocol):
@@ -51,8 +52,11 @@ def boards_reached(
         yield ThroughGateways(gateways, progress)
 
 
-class Direct(ConnectedForTuning):
+class Direct(ConnectedBoards[ConnectedTuningBoard]):
     """Over connections from this machine."""
+
+    def __init__(self) -> None:
+        super().__init__(ConnectedTuningBoard)
 
     def pull(self, board: str, progress: Progress) -> Pulled:
         return pull_from(load_board(board), progress)

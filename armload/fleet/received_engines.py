@@ -16,6 +16,8 @@ from armload.fleet.relay import Relay
 from armload.fleet.sent_engines import (
     SentBinary,
     SentCompletion,
+    SentDeployment,
+    SentEngine,
     SentFile,
     SentForecast,
     SentLoad,
@@ -29,7 +31,7 @@ from armload.runs.reach import BoardEngine
 from armload.tuning.serving_load import TrialLoad
 
 
-def received_engine(sent: SentCompletion | SentScoring, relay: Relay) -> BoardEngine:
+def received_engine(sent: SentEngine, relay: Relay) -> BoardEngine:
     """Return an engine whose files are here.
 
     Args:
@@ -71,6 +73,15 @@ def received_load(sent: SentLoad) -> tuple[Model, TrialLoad, Binary]:
     requests = sent.load.requests.model_copy(update={"data": data})
     one = sent.load.model_copy(update={"requests": requests})
     return _model(sent.model), one, _binary(sent.binary)
+
+
+def received_deployment(sent: SentDeployment) -> tuple[Model, Binary]:
+    """Return a model and a program.
+
+    Raises:
+        TransferError: a file is not what was sent.
+    """
+    return _model(sent.model), _binary(sent.binary)
 
 
 class _ReadElsewhere(TimedScoring):

@@ -6,16 +6,16 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal
 from uuid import uuid4
 
 from armload.analysis.run import Run
 from armload.boards.board import load_board
+from armload.boards.probe import Probe
 from armload.core.errors import ConnectError
 from armload.core.ids import fingerprint_of
 from armload.core.progress import Progress
 from armload.core.workspace import runs_folder
-from armload.engines.completion import PROGRAM, Completion
+from armload.engines.completion import PROGRAM
 from armload.engines.engine import Settings
 from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
@@ -24,9 +24,20 @@ from armload.engines.server import SERVER
 from armload.evaluation.scorer_run import TimedScoring
 from armload.fleet import gateway
 from armload.fleet.gateways import FIRST_OFFER_S, Gateways, GoneError
-from armload.fleet.orders import Begun, BoardOrder, GatewayTask
+from armload.fleet.orders import (
+    Begun,
+    BoardOrder,
+    DeployWork,
+    ForecastWork,
+    LoadWork,
+    OpenWork,
+    PulledRuns,
+    PullWork,
+    RunWork,
+    TaskOutcome,
+)
 from armload.fleet.remote_tasks import RemoteTasks
-from armload.fleet.sent_engines import sent_engine, sent_forecast, sent_load
+from armload.fleet.sent_engines import sent_deployment, sent_engine, sent_forecast, sent_load
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
 from armload.runs import store
@@ -34,15 +45,13 @@ from armload.runs.fetch import Pulled, judge_fetched
 from armload.runs.hits import measured_hits
 from armload.runs.pipeline import Heard
 from armload.runs.placing import Deployed
-from armload.runs.reach import BoardEngine, EngineBoard
+from armload.runs.reach import BoardEngine
 from armload.runs.request import EngineSource, Request
 from armload.runs.selection import RunSelection
 from armload.runs.session import ReachedBoard, built
 from armload.runs.swept import SweptRuns
 from armload.serving.loads import LoadFolder
 from armload.tuning.serving_load import TrialLoad
-
-Work = Literal["open", "run", "deploy", "pull"]
 
 
 class ThroughGateways:
@@ -77,9 +86,9 @@ class ThroughGateways:
         order = _order(request).model_copy(
             update={"settings": tuple(settings), "answers_within_s": answers_within_s}
         )
-        task = self._task(request.board, "open").model_copy(update={"order": order})
-        found = self._tasks.do(task, {}, progress).found
-        assert found is not None  # noqa: S101 - it did not fail
+        found = self._tasks.do(
+            *(request.board, OpenWork(order=order), {}, progress), TaskOutcome[Probe]
+        )
         where = ReachedBoard(
             request=request,
             main_board=load_board(request.board),
@@ -88,42 +97,24 @@ class ThroughGateways:
         )
         yield RemoteBoard(self._tasks, where, order, progress)
 
-    def load(
-        self,
-        board: EngineBoard,
-        model: Model,
-        one: TrialLoad,
-        place: SweepPoint,
-        progress: Progress,
-    ) -> LoadFolder:
-        del progress  # the board has its own
-        assert isinstance(board, RemoteBoard)  # noqa: S101 - it is a board of this class
-        return board.load(model, one, place)
-
     def pull(self, board: str, progress: Progress) -> Pulled:
         kept = store.run_folders(RunSelection(boards=[board]))
         known = frozenset(folder.name for folder in kept)
-        task = self._task(board, "pull").model_copy(update={"known": known})
-        outcome = self._tasks.do(task, {}, progress)
+        pulled = self._tasks.do(
+            *(board, PullWork(known=known), {}, progress), TaskOutcome[PulledRuns]
+        )
         return Pulled(
-            runs=tuple(store.load(runs_folder() / run) for run in outcome.runs),
-            lost={run: each.error for run, each in outcome.lost.items()},
+            runs=tuple(store.load(runs_folder() / run) for run in pulled.runs),
+            lost={run: each.error for run, each in pulled.lost.items()},
         )
 
     def deploy(
         self, request: Request, model: Model, progress: Progress, *, verify: bool
     ) -> Deployed:
         binary = built(request, (PROGRAM,), progress)[PROGRAM]
-        engine, files = sent_engine(Completion(Plan(prompt="x"), binary, model))
-        task = self._task(request.board, "deploy").model_copy(
-            update={"order": _order(request), "engine": engine, "verify": verify}
-        )
-        deployed = self._tasks.do(task, files, progress).deployed
-        assert deployed is not None  # noqa: S101 - it did not fail
-        return deployed
-
-    def _task(self, board: str, work: Work) -> GatewayTask:
-        return _task(self._tasks, board, work, f"{work}-{uuid4().hex}")
+        sent, files = sent_deployment(binary, model)
+        work = DeployWork(order=_order(request), deployment=sent, verify=verify)
+        return self._tasks.do(request.board, work, files, progress, TaskOutcome[Deployed])
 
 
 class RemoteBoard:
@@ -136,7 +127,8 @@ class RemoteBoard:
         self._tasks = tasks
         self._order = order
         self._progress = progress
-        self._here = SweptRuns(where.main_board.name)
+        self._name = where.main_board.name
+        self._here = SweptRuns(self._name)
 
     def run(
         self,
@@ -154,17 +146,19 @@ class RemoteBoard:
         run = self._here.find(place, engine.fingerprint) if place else ""
         if not run:
             sent, files = sent_engine(engine)
-            task = self._task("run", self._key(engine, place, new=new)).model_copy(
-                update={
-                    "engine": sent,
-                    "fingerprint": engine.fingerprint,
-                    "place": place,
-                    "new": new,
-                    "warns": warns,
-                }
+            work = RunWork(
+                order=self._order,
+                engine=sent,
+                fingerprint=engine.fingerprint,
+                place=place,
+                new=new,
+                warns=warns,
             )
-            noted = engine.noted if isinstance(engine, TimedScoring) else None
-            run = self._tasks.do(task, files, self._progress, noted=noted).run
+            run = self._tasks.do(
+                *(self._name, work, files, self._progress, TaskOutcome[str]),
+                key=_key(engine, place, new=new),
+                noted=engine.noted if isinstance(engine, TimedScoring) else None,
+            )
         return judge_fetched(run, reference=reference, plain=plain)
 
     def predict(self, model: Model, header: WholeHeader, plan: Plan) -> Prediction:
@@ -174,29 +168,18 @@ class RemoteBoard:
             path.write_bytes(header.content)
             binary = self.where.binaries[PROGRAM]
             sent, files = sent_forecast(binary, model, header, path, plan, hits)
-            task = self._task("run", f"predict-{uuid4().hex}")
-            task = task.model_copy(update={"engine": sent})
-            prediction = self._tasks.do(task, files, self._progress).prediction
-        assert prediction is not None  # noqa: S101 - it did not fail
-        return prediction
+            work = ForecastWork(order=self._order, forecast=sent)
+            return self._tasks.do(self._name, work, files, self._progress, TaskOutcome[Prediction])
 
     def load(self, model: Model, one: TrialLoad, place: SweepPoint) -> LoadFolder:
-        """Do what ``TuningReach.load`` does."""
         sent, files = sent_load(self.where.binaries[SERVER], model, one)
         key = f"{place.sweep}-{place.cell}-{place.round}-{one.model_dump_json()}"
-        task = self._task("run", f"load-{fingerprint_of([key])}")
-        load = self._tasks.do(task.model_copy(update={"engine": sent}), files, self._progress).load
+        load = self._tasks.do(
+            *(self._name, LoadWork(order=self._order, load=sent), files, self._progress),
+            TaskOutcome[str],
+            key=fingerprint_of([key]),
+        )
         return LoadFolder.find(load)
-
-    def _key(self, engine: BoardEngine, place: SweepPoint | None, *, new: bool) -> str:
-        """Return what the same command, repeated, calls the same run."""
-        if place is not None:
-            return f"{place.sweep}-{place.cell}-{place.round}-{engine.fingerprint}"
-        return f"single-{uuid4().hex if new else engine.fingerprint}"
-
-    def _task(self, work: Work, key: str) -> GatewayTask:
-        task = _task(self._tasks, self.where.main_board.name, work, key)
-        return task.model_copy(update={"order": self._order})
 
 
 def _order(request: Request) -> BoardOrder:
@@ -205,7 +188,8 @@ def _order(request: Request) -> BoardOrder:
     return BoardOrder(target=load_board(request.board).target, request=there)
 
 
-def _task(tasks: RemoteTasks, board: str, work: Work, key: str) -> GatewayTask:
-    return GatewayTask(
-        board=board, key=key, topic=tasks.gateways.topic, store=store.store_id(), work=work
-    )
+def _key(engine: BoardEngine, place: SweepPoint | None, *, new: bool) -> str:
+    """Return what the same command, repeated, calls the same run."""
+    if place is not None:
+        return f"{place.sweep}-{place.cell}-{place.round}-{engine.fingerprint}"
+    return f"single-{uuid4().hex if new else engine.fingerprint}"

@@ -11,16 +11,26 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
-from typing import Self
+from typing import Generic, Self
+from uuid import uuid4
 
 from armload.core.errors import ArmloadError, ConnectError, RunError
 from armload.core.progress import Progress, ProgressStep
 from armload.fleet import gateway
 from armload.fleet.archives import Incoming, archive_chunk
 from armload.fleet.gateways import Call, Gateways, GatewayWorker, GoneError, resource_of
-from armload.fleet.orders import GatewayTask, ProgressEvent, RunArchive, TaskOutcome, split_reply
+from armload.fleet.orders import (
+    GatewayTask,
+    ProgressEvent,
+    Result,
+    RunArchive,
+    TaskOutcome,
+    Work,
+    split_reply,
+)
 from armload.fleet.sending import Sender
 from armload.fleet.sent_engines import SentFile
+from armload.runs.store import store_id
 
 _LOOK_EVERY_S = 1.0
 _ATTEMPTS = 10
@@ -34,31 +44,45 @@ class RemoteTasks:
     """Has tasks done; several threads may use it at once, each for a board of its own."""
 
     def __init__(self, gateways: Gateways) -> None:
-        self.gateways = gateways
+        self._gateways = gateways
         self._sender = Sender(gateways)
 
     def do(
         self,
-        task: GatewayTask,
+        board: str,
+        work: Work,
         files: Mapping[SentFile, Path],
         progress: Progress,
+        outcome: type[TaskOutcome[Result]],
         *,
+        key: str = "",
         noted: Noted | None = None,
-    ) -> TaskOutcome:
-        """Have a task done, on whichever gateway offers the board, and keep the runs it brings.
+    ) -> Result:
+        """Have work done, on whichever gateway offers the board; keep the runs that it brings.
 
         Args:
             files: that it needs, and where they lie here.
+            outcome: with the result of such work, which is returned.
+            key: by which the same work is found again where it was begun; empty for work that no
+                other command may find.
             noted: is given output that this command reads as it comes; says how it stands.
 
         Raises:
             ArmloadError: it failed, or no gateway offers the board any more.
             KeyboardInterrupt: after it was stopped, and what it has done was fetched.
         """
-        return _Telling(self.gateways, self._sender, task, files, progress, noted).do()
+        task = GatewayTask(
+            board=board,
+            key=f"{work.kind}-{key or uuid4().hex}",
+            topic=self._gateways.topic,
+            store=store_id(),
+            work=work,
+        )
+        telling = _Telling(self._gateways, self._sender, task, files, progress, outcome, noted)
+        return telling.do()
 
 
-class _Telling:
+class _Telling(Generic[Result]):
     """One task."""
 
     def __init__(
@@ -68,6 +92,7 @@ class _Telling:
         task: GatewayTask,
         files: Mapping[SentFile, Path],
         progress: Progress,
+        outcome: type[TaskOutcome[Result]],
         noted: Noted | None,
     ) -> None:
         self._gateways = gateways
@@ -75,9 +100,10 @@ class _Telling:
         self._task = task
         self._files = files
         self._progress = progress
+        self._outcome = outcome
         self._noted = noted
 
-    def do(self) -> TaskOutcome:
+    def do(self) -> Result:
         name = self._task.board
         attempts = 0
         while True:
@@ -95,16 +121,15 @@ class _Telling:
                     ) from gone
                 self._progress.say(f"{name}: {gone.message} Sending the task again.")
                 time.sleep(_LOOK_EVERY_S)
-                # It may have been begun there, and is to be found then.
-                self._task = self._task.model_copy(update={"new": False})
+                self._task = self._task.told_again()
                 continue
             if outcome.error:
                 raise outcome.error.error
-            if outcome.is_interrupted:
+            if outcome.result is None:
                 raise RunError(f"{name}: another command stopped the run.")
-            return outcome
+            return outcome.result
 
-    def _done(self, where: GatewayWorker) -> TaskOutcome:
+    def _done(self, where: GatewayWorker) -> TaskOutcome[Result]:
         task = self._task
         heard: queue.Queue[ProgressEvent | None] = queue.Queue()
         calling = self._gateways.begun(
@@ -154,13 +179,13 @@ class _Telling:
         except ArmloadError as error:  # still an interruption
             self._progress.say(str(error))
 
-    def _received(self, where: GatewayWorker, reply: bytes) -> TaskOutcome:
+    def _received(self, where: GatewayWorker, reply: bytes) -> TaskOutcome[Result]:
         """Keep what a task has brought, and let the gateway forget it."""
         head, first = split_reply(reply)
-        outcome = TaskOutcome.model_validate_json(head)
+        outcome = self._outcome.model_validate_json(head)
         if outcome.archive:
             self._fetch(where, outcome.archive, first)
-        if outcome.run or outcome.load or outcome.archive:
+        if outcome.runs or outcome.loads:
             archive = outcome.archive.name if outcome.archive else ""
             forgotten = (self._task.board, self._task.key, archive)
             with suppress(GoneError):  # it keeps the runs, which are here

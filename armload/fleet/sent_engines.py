@@ -100,7 +100,6 @@ class SentForecast(Value):
         hits: of streamed experts, in an earlier run.
     """
 
-    kind: Literal["forecast"] = "forecast"
     binary: SentBinary
     model: Model
     header: SentFile
@@ -117,16 +116,20 @@ class SentLoad(Value):
         data: its requests; none for synthetic ones.
     """
 
-    kind: Literal["load"] = "load"
     binary: SentBinary
     model: SentModel
     load: TrialLoad
     data: SentFile | None = None
 
 
-SentEngine = Annotated[
-    SentCompletion | SentScoring | SentForecast | SentLoad, Field(discriminator="kind")
-]
+class SentDeployment(Value):
+    """A program and a model that are only put on the board."""
+
+    binary: SentBinary
+    model: SentModel
+
+
+SentEngine = Annotated[SentCompletion | SentScoring, Field(discriminator="kind")]
 
 Files = dict[SentFile, Path]
 """What is to be sent, and where it lies on the command's machine."""
@@ -194,6 +197,12 @@ def sent_load(binary: Binary, model: Model, one: TrialLoad) -> tuple[SentLoad, F
         data=_file(data, sha256_of(data), files) if data else None,
     )
     return load, files
+
+
+def sent_deployment(binary: Binary, model: Model) -> tuple[SentDeployment, Files]:
+    """Return how a gateway is told what to put on a board, and the files themselves."""
+    files: Files = {}
+    return SentDeployment(binary=_binary(binary, files), model=_model(model, files)), files
 
 
 def _file(path: Path, sha256: str, files: Files, folder: str = "") -> SentFile:

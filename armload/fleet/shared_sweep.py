@@ -77,10 +77,8 @@ def share_sweep(
             step.update(done)
 
             def ended(one: TaskResult[SweepPoint, Run]) -> None:
-                outcome = one.error or one.result
-                assert outcome is not None  # noqa: S101 - a task ends with one of them
-                journal.note(one.item, outcome)
-                report(one.board, one.item, outcome)
+                journal.note(one.item, one.outcome)
+                report(one.board, one.item, one.outcome)
                 step.update(len(journal.entries))
 
             served = serve(tasks, opened, progress, ended=ended)

@@ -44,14 +44,22 @@ class TaskResult(Generic[Item, Result]):
 
     Attributes:
         board: that did it, or failed last.
-        result: what it gave; none when it failed.
-        error: why it failed.
+        outcome: what it gave, or why it failed.
     """
 
     item: Item
     board: str
-    result: Result | None = None
-    error: ArmloadError | None = None
+    outcome: Result | ArmloadError
+
+    @property
+    def result(self) -> Result | None:
+        """What it gave; none when it failed."""
+        return None if isinstance(self.outcome, ArmloadError) else self.outcome
+
+    @property
+    def error(self) -> ArmloadError | None:
+        """Why it failed."""
+        return self.outcome if isinstance(self.outcome, ArmloadError) else None
 
 
 class TaskPool(Generic[Item]):

@@ -27,21 +27,6 @@ class Served(Generic[Item, Result]):
     errors: Mapping[str, ArmloadError]
 
 
-@dataclass(frozen=True, kw_only=True)
-class BoardResult(Generic[Result]):
-    """How the work for one board ended.
-
-    Attributes:
-        name: of the board.
-        result: what it gave; none when it failed.
-        error: why it failed.
-    """
-
-    name: str
-    result: Result | None = None
-    error: ArmloadError | None = None
-
-
 def serve(
     tasks: Sequence[BoardTask[Item]],
     open_board: OpenBoard[Item, Result],
@@ -81,17 +66,19 @@ def serve(
 
 def on_each(
     boards: Sequence[str], work: Callable[[str, Progress], Result], progress: Progress
-) -> list[BoardResult[Result]]:
-    """Do the same work on every board, all at once; errors as for ``serve``."""
+) -> Sequence[TaskResult[str, Result]]:
+    """Do the same work on every board, all at once; errors as for ``serve``.
+
+    Returns:
+        How it ended on each, whose name is the item.
+    """
 
     @contextlib.contextmanager
     def opened(board: str, own: Progress) -> Iterator[Callable[[str], Result]]:
         yield lambda _: work(board, own)
 
-    served = serve([BoardTask(item=board, boards=(board,)) for board in boards], opened, progress)
-    return [
-        BoardResult(name=one.board, result=one.result, error=one.error) for one in served.results
-    ]
+    tasks = [BoardTask(item=board, boards=(board,)) for board in boards]
+    return serve(tasks, opened, progress).results
 
 
 class _Crew(Generic[Item, Result]):
@@ -116,7 +103,7 @@ class _Crew(Generic[Item, Result]):
         if task in self._results:
             return self._results[task]
         board = next(name for name in task.boards if name in self.errors)
-        return TaskResult(item=task.item, board=board, error=self.errors[board])
+        return TaskResult(item=task.item, board=board, outcome=self.errors[board])
 
     def serve(self, board: str, progress: Progress) -> None:
         """Do what one board may do."""
@@ -169,7 +156,7 @@ class _Crew(Generic[Item, Result]):
 
     def _do(self, board: str, task: BoardTask[Item], do: Callable[[Item], Result]) -> None:
         try:
-            one = TaskResult(item=task.item, board=board, result=do(task.item))
+            one = TaskResult(item=task.item, board=board, outcome=do(task.item))
         except (ConnectError, BusyError):
             self._pool.give_back(board, task)
             raise
@@ -177,7 +164,7 @@ class _Crew(Generic[Item, Result]):
             if self._pool.give_back(board, task):
                 self.errors.setdefault(board, error)
                 return
-            one = TaskResult(item=task.item, board=board, error=error)
+            one = TaskResult(item=task.item, board=board, outcome=error)
         except BaseException:  # others wait as long as the task may still be left to them
             self._pool.finish(task)
             raise

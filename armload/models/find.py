@@ -23,6 +23,7 @@ from armload.core.workspace import cache_folder, data_names
 from armload.models import hub
 from armload.models.gguf import read_model, read_outline
 from armload.models.hub_cache import kept_models
+from armload.models.hub_reference import is_reference
 from armload.models.model import Model, check_generates
 from armload.models.outline import (
     LISTED_TYPES,
@@ -113,7 +114,7 @@ def resolve(reference: str, progress: Progress) -> Path:
         return random_model(progress)
     if reference == SMOLLM2:
         return SMOLLM2_MODEL.provide(progress)
-    if hub.is_reference(reference):
+    if is_reference(reference):
         return hub.fetch(reference, progress)
     if reference.startswith(LIKE):
         return model_like(reference, progress)
@@ -238,7 +239,7 @@ def header_of(reference: str, progress: Progress) -> Path:
     The arguments and errors are those of ``resolve``, but nothing large is made or downloaded
     (``smollm2`` is 93 MB).
     """
-    if hub.is_reference(reference):
+    if is_reference(reference):
         return hub.fetch_header(reference, progress)
     if not reference.startswith(LIKE) and not is_listed(reference):
         return resolve(reference, progress)

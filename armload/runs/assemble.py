@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 
-from armload import __version__
 from armload.analysis.clocks import read_clocks
 from armload.analysis.conditions_log import (
     Around,
@@ -32,7 +30,7 @@ from armload.boards.probe import Probe
 from armload.boards.rates import Rates
 from armload.boards.specs import DeclaredSpecs
 from armload.core.errors import DataError
-from armload.core.ids import new_id
+from armload.core.ids import begins_now
 from armload.core.validation_messages import explain_mistake
 from armload.core.values import parse_json
 from armload.deploy.exit_reason import Exit, explain
@@ -88,14 +86,11 @@ def new_job(
         UsageError: the engine's arguments do not suit the board.
     """
     subject = engine.subject
-    now = datetime.now(UTC)
     return Job(
         **dict(subject),
-        id=new_id(now, board.name, model_in_id(subject.model.name or subject.binary.program)),
+        **begins_now(board.name, model_in_id(subject.model.name or subject.binary.program)),
         fingerprint=engine.fingerprint,
         place=place,
-        started_utc=now.isoformat(timespec="seconds"),
-        armload=__version__,
         engine_name=engine.name,
         command=engine.command(site),
         environment=dict(engine.environment(site)),

@@ -7,6 +7,7 @@ import math
 from armload.analysis.compute import Compute
 from armload.analysis.prediction import BoardGives, Rate
 from armload.analysis.roofline import from_facts
+from armload.analysis.shares import MemberGives
 from armload.boards.board import Board, LocalReach, VirtualReach
 from armload.boards.conditions import Conditions
 from armload.boards.probe import Probe, clusters_of
@@ -17,6 +18,7 @@ from armload.engines.plan import Plan
 from armload.engines.weights import BoardMemory
 from armload.models.model import Model
 from armload.runs.operations import mid_depth
+from armload.runs.session import ReachedBoard
 
 
 def given_by(
@@ -35,6 +37,18 @@ def given_by(
         memory=BoardMemory.of(now),
         storage=rate_of(storage, board.facts.storage_read_bytes_per_s),
         memory_rate=rate_of(memory, board.facts.memory_bytes_per_s),
+    )
+
+
+def member_gives(member: ReachedBoard, rates: Rates) -> MemberGives:
+    """Return what a member of a group gives."""
+    board, now = member.main_board, member.found.conditions
+    memory = BoardMemory.of(now)
+    return MemberGives(
+        board=board.name,
+        free_bytes=memory.available_bytes - memory.reserve_bytes,
+        memory_bytes_per_s=rates.memory_bytes_per_s or board.facts.memory_bytes_per_s,
+        storage=given_by(board, now, rates).storage,
     )
 
 

@@ -10,8 +10,7 @@ from armload.analysis.group_forecast import group_times, load_time
 from armload.analysis.shares import MemberGives, layer_sizes, spread
 from armload.analysis.wording.prediction_notes import note
 from armload.analysis.wording.splits import chosen_between
-from armload.boards.failures import SlowCommandError
-from armload.core.errors import ArmloadError, BoardError, BusyError, ConnectError, UsageError
+from armload.core.errors import ArmloadError, BoardError, UsageError
 from armload.core.progress import Progress
 from armload.engines.completion import PROGRAM, memory_need
 from armload.engines.engine import MemoryNeed
@@ -24,7 +23,7 @@ from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
 from armload.runs import store
 from armload.runs.giving import facts_of, given_by, prompt_tokens, rate_of, roofline
-from armload.runs.operations import known_compute, measured_compute, mid_depth
+from armload.runs.operations import compute_or_note, known_compute, mid_depth
 from armload.runs.session import Session
 
 _MOST_READ = 30
@@ -88,7 +87,7 @@ class GroupForecaster:
         """
         model, plan = self._model, self._plan
         need = memory_need(plan, model)
-        boards = (self._where, *self._where.helpers)
+        boards = self._where.members
         memory = [BoardMemory.of(each.found.conditions) for each in boards]
         taken_bytes = sum(share.memory_bytes for share in spread.shares) if spread else 0
         beside_bytes = taken_bytes - need.weights_bytes - need.kv_bytes
@@ -196,7 +195,7 @@ class GroupForecaster:
         return self._computes[key]
 
     def _timed(self, number: int, *, is_server: bool) -> Compute | None:
-        where = (self._where, *self._where.helpers)[number]
+        where = self._where.members[number]
         board, found = where.connection.board, where.found
         plan = self._plan
         if is_server and PROGRAM in where.binaries:
@@ -207,16 +206,10 @@ class GroupForecaster:
             threads = plan.threads if (plan.threads or 0) <= found.cores else None
             plan = plan.model_copy(update={"cpus": None, "threads": threads})
         if self._header is not None:
-            try:
-                return measured_compute(where, self._model, self._header, plan, self._progress)[0]
-            except Exception as error:
-                if isinstance(error, ConnectError | BusyError) and not isinstance(
-                    error, SlowCommandError
-                ):
-                    raise
-                why = error.message.rstrip(".") if isinstance(error, ArmloadError) else repr(error)
-                said = note("operations failed", subject=board.name, reason=why)
-                self._notes[said.sentence] = said
+            timed = compute_or_note(where, self._model, self._header, plan, self._progress)
+            if not isinstance(timed, PredictionNote):
+                return timed[0]
+            self._notes[timed.sentence] = timed
         known = known_compute(where, self._model, plan)
         if known is not None:
             return known[0]

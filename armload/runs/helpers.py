@@ -113,7 +113,7 @@ def helping(
             endpoints.append(way.endpoint)
         if spread is not None:
             _tell(session, spread, progress)
-        members = {each.connection.board.name: each for each in (session, *session.helpers)}
+        members = {each.connection.board.name: each for each in session.members}
         _compare_clocks(session, members, servers, progress)
         yield Helpers(
             site.model_copy(update={"spread": spread, "servers": tuple(endpoints)}), servers

@@ -67,6 +67,19 @@ OLDEST = timedelta(days=1)
 """What was measured longer ago is no answer to a command of now; ``pull`` fetches it."""
 
 
+def starts_anew(*, new: bool) -> Iterator[bool]:
+    """Yield for each run of a command whether it starts anew.
+
+    Only the first can be one that an interrupted command has left on the board.
+
+    Args:
+        new: the first one starts anew, too.
+    """
+    yield new
+    while True:
+        yield True
+
+
 def find_left(connection: Connection, engine: Engine, progress: Progress) -> StoredRun | None:
     """Look on a board for an engine's run that was left there; keep those that were cut short.
 

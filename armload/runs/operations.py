@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from armload.analysis.compute import Compute, from_operations
+from armload.analysis.wording.prediction_notes import note
+from armload.boards.failures import SlowCommandError
 from armload.boards.rates import Rates
 from armload.build.binary import Binary
-from armload.core.errors import BoardError
+from armload.core.errors import ArmloadError, BoardError, BusyError, ConnectError
 from armload.core.files import write_whole
 from armload.core.progress import Progress
 from armload.core.shell import join, quote
@@ -34,6 +36,7 @@ from armload.engines.operations import (
     read_timed,
 )
 from armload.engines.plan import Plan
+from armload.engines.prediction import PredictionNote
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader, whole_header
 from armload.runs.prepare import as_wanted
@@ -123,6 +126,23 @@ def measured_compute(
     rates = known.rates.better_of(ready.site.found.rates) if known else ready.site.found.rates
     keep(kept, OperationTimes(rates=rates, times=times))
     return _computed(operations, times, model, plan, rates), rates
+
+
+def compute_or_note(
+    where: Session, model: Model, header: WholeHeader, plan: Plan, progress: Progress
+) -> tuple[Compute, Rates] | PredictionNote:
+    """Return what ``measured_compute`` does, or a note of why nothing was timed.
+
+    Raises:
+        ConnectError, BusyError: the board does not answer any more, or is in use.
+    """
+    try:
+        return measured_compute(where, model, header, plan, progress)
+    except Exception as error:
+        if isinstance(error, ConnectError | BusyError) and not isinstance(error, SlowCommandError):
+            raise
+        why = error.message.rstrip(".") if isinstance(error, ArmloadError) else repr(error)
+        return note("operations failed", subject=where.main_board.name, reason=why)
 
 
 def known_compute(where: ReachedBoard, model: Model, plan: Plan) -> tuple[Compute, Rates] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from armload.boards.board import Board
@@ -18,7 +17,7 @@ from armload.engines.llama_cpp import check_architecture
 from armload.engines.model_program import program_and_model
 from armload.models.model import Model
 from armload.runs.request import Request
-from armload.runs.session import leased_board, session
+from armload.runs.session import Session, leased_board, session
 
 
 class Deployed(Value):
@@ -34,28 +33,23 @@ class Deployed(Value):
     sent: bool
 
 
-def put_in_place(
-    request: Request,
-    model: Model,
-    progress: Progress,
-    *,
-    verify: bool,
-    binaries: Mapping[str, Binary] | None = None,
-) -> Deployed:
+def put_in_place(request: Request, model: Model, progress: Progress, *, verify: bool) -> Deployed:
     """Build llama-completion, and put it on a board with a model.
 
     Args:
         request: where, and from which source.
         verify: read again what is there already.
-        binaries: that were built elsewhere; none to build them.
 
     Raises:
         ArmloadError: any of its kinds; whatever was done stays done.
     """
-    with (
-        session(request, (PROGRAM,), progress, binaries=binaries) as where,
-        leased_board(where, progress),
-    ):
+    with session(request, (PROGRAM,), progress) as where:
+        return put_there(where, model, progress, verify=verify)
+
+
+def put_there(where: Session, model: Model, progress: Progress, *, verify: bool) -> Deployed:
+    """Do what ``put_in_place`` does, on a board that is reached already and with it built."""
+    with leased_board(where, progress):
         connection, binary = where.connection, where.binaries[PROGRAM]
         check_architecture(binary, model)
         done = place(connection.host, connection.board, where.found, binary, model, progress)

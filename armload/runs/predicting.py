@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from armload.analysis.compute import Compute
 from armload.analysis.prediction import BoardGives, MeasuredHits, Streaming, predict
-from armload.analysis.shares import MemberGives
 from armload.analysis.wording.prediction_notes import note
 from armload.analysis.wording.predictions import refusal, remedy, said_beforehand
 from armload.boards.board import Board, VirtualReach
 from armload.boards.conditions import within_group
-from armload.boards.failures import SlowCommandError
 from armload.boards.probe import Probe
 from armload.boards.specs import DeclaredSpecs
-from armload.core.errors import ArmloadError, BoardError, BusyError, ConnectError
+from armload.core.errors import BoardError
 from armload.core.progress import Progress
 from armload.engines.completion import PROGRAM, Completion, memory_need
 from armload.engines.engine import MemoryNeed
@@ -25,10 +23,10 @@ from armload.engines.weights import BoardMemory
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
 from armload.runs.footprint import with_known_memory
-from armload.runs.giving import facts_of, given_by, prompt_tokens, rate_of, roofline
+from armload.runs.giving import facts_of, given_by, member_gives, prompt_tokens, rate_of, roofline
 from armload.runs.group_forecast import GroupForecaster
 from armload.runs.hits import measured_hits
-from armload.runs.operations import known_compute, measured_compute
+from armload.runs.operations import compute_or_note, known_compute
 from armload.runs.session import Foresee, ReachedBoard, Session, leased_board
 
 ASSUMED_AVAILABLE = 0.8
@@ -70,17 +68,13 @@ def predict_there(
         first = expected(plan, model, gives, None, need=need)
         if first.verdict == "cannot run":
             return first
-        try:
-            compute, rates = measured_compute(where, model, header, plan, progress)
-            gives = given_by(board, found.conditions, found.rates, rates)
-        except Exception as error:
-            if isinstance(error, ConnectError | BusyError) and not isinstance(
-                error, SlowCommandError
-            ):
-                raise
-            why = error.message.rstrip(".") if isinstance(error, ArmloadError) else repr(error)
-            notes = (note("operations failed", subject=board.name, reason=why),)
+        timed = compute_or_note(where, model, header, plan, progress)
+        if isinstance(timed, PredictionNote):
+            notes = (timed,)
             compute = roofline(facts_of(board, found), model, gives, plan)
+        else:
+            compute, rates = timed
+            gives = given_by(board, found.conditions, found.rates, rates)
     found_out = expected(plan, model, gives, compute, need=need, hits=hits)
     return on_board(board, found_out.model_copy(update={"notes": (*notes, *found_out.notes)}))
 
@@ -128,25 +122,13 @@ def predict_from_facts(facts: DeclaredSpecs, model: Model, plan: Plan) -> Predic
     return found.model_copy(update={"notes": (*notes, *found.notes)})
 
 
-def _as_known(member: Session) -> MemberGives:
-    board, found = member.connection.board, member.found
-    rate = found.rates.memory_bytes_per_s or board.facts.memory_bytes_per_s
-    free_bytes = BoardMemory.of(found.conditions).available_bytes
-    return MemberGives(
-        board=board.name,
-        free_bytes=free_bytes,
-        memory_bytes_per_s=rate,
-        storage=given_by(board, found.conditions, found.rates).storage,
-    )
-
-
 _BEFORE_GUESSES = (
     "That is the time of one pass over the weights, which produces several tokens when guesses are "
     "accepted."
 )
 
 
-def foresight(where: ReachedBoard, engine: Completion | Scoring, progress: Progress) -> Foresee:
+def foresight(where: Session, engine: Completion | Scoring, progress: Progress) -> Foresee:
     """Return what ``foresight_of`` does for one continuation of an engine."""
     foresee = foresight_of(where, engine.model, engine.continuation, progress)
 
@@ -156,40 +138,63 @@ def foresight(where: ReachedBoard, engine: Completion | Scoring, progress: Progr
     return foresee if engine.keeps_forecast else refuse
 
 
-def foresight_of(where: ReachedBoard, model: Model, plan: Plan, progress: Progress) -> Foresee:
-    """Return what predicts a run before its model is copied, and warns or refuses.
+def foresight_of(where: Session, model: Model, plan: Plan, progress: Progress) -> Foresee:
+    """Return what predicts a run of a session, on its board or on all members of its group.
 
-    What was timed before is used; nothing is timed. What is called raises BoardError where
-    not even the KV cache fits, where its size is known exactly. Of a run that guesses tokens,
-    memory alone can be foreseen.
+    What is called does what ``predict_beforehand`` does; a group is neither warned of nor refused.
 
     Args:
         plan: of one continuation.
     """
-    board = where.main_board
 
     def foresee(found: Probe, need: MemoryNeed | None, spread: Spread | None) -> Prediction | None:
-        if spread is not None and isinstance(where, Session):
-            members = [_as_known(each) for each in (where, *where.helpers)]
-            return GroupForecaster(*(where, model, plan, members, spread.links, progress)).predict(
-                spread
-            )
-        within = within_group(found.conditions)
-        if plan.speculate is None:
-            gives, compute = known_there(where, found, model, plan)
-        else:
-            gives = given_by(board, found.conditions, found.rates)
-            compute = roofline(facts_of(board, found), model, gives, plan)
-        hits = measured_hits(board.name, model)
-        prediction = on_board(board, expected(plan, model, gives, compute, need=need, hits=hits))
-        if prediction.verdict == "cannot run":
-            why = refusal(model.name, board.name, prediction, within)
-            raise BoardError(why, remedy(prediction))
-        if words := said_beforehand(model.name, board.name, prediction, within):
-            progress.say(words if plan.speculate is None else f"{words} {_BEFORE_GUESSES}")
-        return prediction if plan.speculate is None else None
+        if spread is None:
+            return predict_beforehand(where, model, plan, found, need, progress)
+        members = [member_gives(each, each.found.rates) for each in where.members]
+        group = GroupForecaster(where, model, plan, members, spread.links, progress)
+        return group.predict(spread)
 
     return foresee
+
+
+def predict_beforehand(
+    where: ReachedBoard,
+    model: Model,
+    plan: Plan,
+    found: Probe,
+    need: MemoryNeed | None,
+    progress: Progress,
+) -> Prediction | None:
+    """Predict a run before its model is copied, and warn or refuse.
+
+    What was timed before is used; nothing is timed. Of a run that guesses tokens, memory alone can
+    be foreseen.
+
+    Args:
+        plan: of one continuation.
+        found: the board's state now.
+        need: of memory; none for what the plan needs.
+
+    Returns:
+        None where there is only something to refuse or to warn of.
+
+    Raises:
+        BoardError: not even the KV cache fits, where its size is known exactly.
+    """
+    board, within = where.main_board, within_group(found.conditions)
+    if plan.speculate is None:
+        gives, compute = known_there(where, found, model, plan)
+    else:
+        gives = given_by(board, found.conditions, found.rates)
+        compute = roofline(facts_of(board, found), model, gives, plan)
+    hits = measured_hits(board.name, model)
+    prediction = on_board(board, expected(plan, model, gives, compute, need=need, hits=hits))
+    if prediction.verdict == "cannot run":
+        why = refusal(model.name, board.name, prediction, within)
+        raise BoardError(why, remedy(prediction))
+    if words := said_beforehand(model.name, board.name, prediction, within):
+        progress.say(words if plan.speculate is None else f"{words} {_BEFORE_GUESSES}")
+    return prediction if plan.speculate is None else None
 
 
 def known_there(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from armload.analysis.run import Run
 from armload.boards.board import RealReach, load_board
@@ -69,8 +69,11 @@ class EngineBoard(Protocol):
         """
 
 
-class Reach(Protocol):
-    """How boards are reached."""
+OpenedBoard = TypeVar("OpenedBoard", bound=EngineBoard, covariant=True)
+
+
+class BoardReach(Protocol[OpenedBoard]):
+    """How boards are reached, and what they can do then."""
 
     def open(
         self,
@@ -81,7 +84,7 @@ class Reach(Protocol):
         settings: Sequence[Settings] = (),
         takes_groups: bool = False,
         answers_within_s: float | None = None,
-    ) -> AbstractContextManager[EngineBoard]:
+    ) -> AbstractContextManager[OpenedBoard]:
         """Reach a board, and build what is missing.
 
         Args:
@@ -101,6 +104,10 @@ class Reach(Protocol):
         Raises:
             ArmloadError: nobody answers who would know.
         """
+
+
+Reach = BoardReach[EngineBoard]
+"""How boards are reached for runs."""
 
 
 class ConnectedBoard:
@@ -137,8 +144,15 @@ class ConnectedBoard:
         return predict_there(self.where, model, header, plan, self._progress, hits=hits)
 
 
-class ConnectedBoards:
-    """Boards that this machine connects to."""
+class ConnectedBoards(Generic[OpenedBoard]):
+    """Boards that this machine connects to.
+
+    Args:
+        opened: makes one of its session.
+    """
+
+    def __init__(self, opened: Callable[[Session, Progress], OpenedBoard]) -> None:
+        self._opened = opened
 
     @contextmanager
     def open(
@@ -150,21 +164,20 @@ class ConnectedBoards:
         settings: Sequence[Settings] = (),
         takes_groups: bool = False,
         answers_within_s: float | None = None,
-    ) -> Iterator[ConnectedBoard]:
+    ) -> Iterator[OpenedBoard]:
         if answers_within_s is not None:
             _check_answers(request.board, progress, answers_within_s)
         with session(
             *(request, programs, progress), settings=settings, takes_groups=takes_groups
         ) as where:
-            yield ConnectedBoard(where, progress)
+            yield self._opened(where, progress)
 
     def begun(self, sweep: str, boards: Sequence[str]) -> Mapping[SweepPoint, str]:
         del sweep, boards
         return {}
 
 
-CONNECTED = ConnectedBoards()
-"""Has no state."""
+CONNECTED = ConnectedBoards(ConnectedBoard)
 
 
 def _check_answers(name: str, progress: Progress, within_s: float) -> None:

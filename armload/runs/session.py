@@ -108,6 +108,11 @@ class Session(ReachedBoard):
     connection: Connection
     helpers: tuple[Session, ...] = ()
 
+    @property
+    def members(self) -> tuple[Session, ...]:
+        """The boards of the group, this one first; of a single board, itself."""
+        return (self, *self.helpers)
+
 
 @contextmanager
 def session(
@@ -117,7 +122,6 @@ def session(
     *,
     settings: Sequence[Settings] = (),
     takes_groups: bool = False,
-    binaries: Mapping[str, Binary] | None = None,
 ) -> Iterator[Session]:
     """Reach a board, start it when it is a virtual one, and build what is missing meanwhile.
 
@@ -126,15 +130,12 @@ def session(
         programs: of llama.cpp, that are needed; may be none.
         settings: that runs will ask for there.
         takes_groups: in place of a board, a group may be named: all its members are reached.
-        binaries: the programs, where they were built elsewhere; none to build them.
 
     Raises:
         UsageError, BoardError: the board does not meet the requirements; nothing was built then,
             and what was begun while it booted is stopped.
         ArmloadError: any of its kinds; whatever was done stays done.
     """
-    if binaries is not None:  # what was built elsewhere has no server for members of a group
-        programs, takes_groups = (), False
     group = load_group(request.board) if takes_groups and is_group(request.board) else None
     board, *others = group.boards if group else (load_board(request.board),)
     if request.subtract_idle and board.power is None:
@@ -158,7 +159,7 @@ def session(
             if group is not None:
                 (server[RPC_SERVER],) = make(programs=(RPC_SERVER,))  # whatever a source calls it
             by_name = zip(sorted(programs), made, strict=True)  # as they are built
-            return {**(binaries or {}), **dict(by_name), **server}
+            return {**dict(by_name), **server}
 
         def reached(progress: Progress) -> list[tuple[Connection, Probe]]:
             return [
@@ -243,7 +244,7 @@ def leased_boards(session: Session, progress: Progress) -> Iterator[Mapping[str,
     Every command takes them in the same order, so that no two wait for each other. The errors are
     those of ``leased``.
     """
-    boards = {each.connection.board.name: each for each in (session, *session.helpers)}
+    boards = {each.connection.board.name: each for each in session.members}
     with ExitStack() as stack:
         yield {
             name: stack.enter_context(leased_board(boards[name], progress))

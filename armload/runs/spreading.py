@@ -8,9 +8,8 @@ from armload.core.progress import Progress
 from armload.deploy.rates import measured_rates
 from armload.engines.engine import Engine
 from armload.engines.spread import Spread
-from armload.engines.weights import BoardMemory
 from armload.models.whole_header import whole_header
-from armload.runs.giving import given_by
+from armload.runs.giving import member_gives
 from armload.runs.group_forecast import GroupForecaster
 from armload.runs.links import measured_links
 from armload.runs.session import Session
@@ -62,16 +61,10 @@ def given(session: Session, progress: Progress) -> list[MemberGives]:
     Raises:
         ConnectError: a member does not answer.
     """
-    return [_gives(each, progress) for each in (session, *session.helpers)]
-
-
-def _gives(member: Session, progress: Progress) -> MemberGives:
-    connection, found = member.connection, member.found
-    rates = measured_rates(connection.host, connection.board, found, progress)
-    memory = BoardMemory.of(found.conditions)
-    return MemberGives(
-        board=connection.board.name,
-        free_bytes=memory.available_bytes - memory.reserve_bytes,
-        memory_bytes_per_s=rates.memory_bytes_per_s or connection.board.facts.memory_bytes_per_s,
-        storage=given_by(connection.board, found.conditions, rates).storage,
-    )
+    return [
+        member_gives(
+            each,
+            measured_rates(each.connection.host, each.connection.board, each.found, progress),
+        )
+        for each in session.members
+    ]

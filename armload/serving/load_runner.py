@@ -16,7 +16,6 @@ from itertools import chain
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from armload import __version__
 from armload.analysis.energy import PowerLine
 from armload.analysis.load.records import (
     ClockOffset,
@@ -30,7 +29,7 @@ from armload.analysis.load.records import (
 )
 from armload.analysis.statistics import Interval
 from armload.core.errors import ConnectError, RunError
-from armload.core.ids import new_id
+from armload.core.ids import begins_now
 from armload.core.progress import Progress
 from armload.core.values import counted
 from armload.serving.arrivals import Arrivals
@@ -365,13 +364,10 @@ class LoadRunner:
         return {"left_busy": busy}
 
     def _described(self, pace: LoadLevel) -> Load:
-        now = datetime.now(UTC)
         target = self._target
         where = target.board or urlsplit(target.url).hostname or "service"
         return Load(
-            id=new_id(now, "load", where),
-            started_utc=now.isoformat(timespec="seconds"),
-            armload=__version__,
+            **begins_now("load", where),
             url=target.url,
             board=target.board,
             run=target.run,

@@ -8,12 +8,18 @@ from collections.abc import Callable
 from typing import Literal
 
 from armload.core.errors import UsageError
+from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.serving.conversation import Conversation
 from armload.serving.dialects.dialect import CompletionRequest
-from armload.serving.workload import Lengths
+from armload.serving.target import LoadTarget
+from armload.serving.tokenizer import ServiceApi
+from armload.serving.workload import Lengths, synthetic
 
 _LONGEST_S = 1e6
+_NUMBER_OF_PREFIX = -2
+"""Of the synthetic request whose prompt it is; those that are sent have others."""
+
 _MOST_SIGMA = 5.0
 _EXAMPLES = "Examples: 5, uniform:2-10, exponential:5, lognormal:5:0.8 (median and sigma)"
 
@@ -151,3 +157,39 @@ class Users(Value):
             patience_s=tuple(patiences),
             stands_alone=self.turns is None,
         )
+
+
+def with_prefix(
+    users: Users,
+    tokens: int | None,
+    target: LoadTarget,
+    api: ServiceApi,
+    progress: Progress,
+) -> Users:
+    """Return users whose prompts share a prefix of so many tokens; none for no prefix.
+
+    Where prompts repeat, and the service caches none, that is said.
+
+    Raises:
+        UsageError: its vocabulary has too few common words.
+    """
+    if tokens is not None:
+        length = Lengths(kind="constant", low=tokens, high=tokens)
+        words = synthetic(
+            prompt=length,
+            answer=None,
+            stops_at_end=False,
+            seed=users.seed,
+            api=api,
+            progress=progress,
+        )
+        prefix = words.ask(_NUMBER_OF_PREFIX).prompt
+        users = users.model_copy(
+            update={"prefix": prefix, "prefix_length": f"{tokens} {words.unit}"}
+        )
+    if users.repeat_prompts and (target.settings or {}).get("prompt_cache_bytes") == 0:
+        progress.say(
+            "The service has no prompt cache: text that prompts repeat is processed again each "
+            "time. To cache it, serve the model with --prompt-cache."
+        )
+    return users

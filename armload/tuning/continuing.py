@@ -20,6 +20,7 @@ from armload.engines.llama_cpp import whole_plan
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
 from armload.models.model import Model
+from armload.runs.interruption import starts_anew
 from armload.runs.reach import EngineBoard
 from armload.tuning.foreseeing import Foreseeing
 from armload.tuning.settings import options_of
@@ -65,7 +66,7 @@ class Continuations:
         self._objective: Objective = objective
         self._work = work
         self._progress = progress
-        self._new = new
+        self._new = starts_anew(new=new)
         usual = self._plan(Setting(choices={}), self.rungs - 1)
         self._prompt = whole_plan(usual, model).prompt
         self._foreseeing = Foreseeing(board.where, model, usual, most_rss_bytes=most_rss_bytes)
@@ -90,12 +91,11 @@ class Continuations:
         try:
             one = self._combination(self._plan(setting, rung))
             engine = one.engine(self._board.where.binaries)
-            run = self._board.run(engine, new=self._new, place=place, warns=False)
+            run = self._board.run(engine, new=next(self._new), place=place, warns=False)
         except (ConnectError, BusyError):
             raise
         except ArmloadError as error:
             return TrialAttempt(outcome=Outcome(status="failed", reason=error.message))
-        self._new = True  # only the first can be one that an interrupted command has left
         if self._objective == "energy":
             require_samples(run)
         return TrialAttempt(

@@ -8,14 +8,12 @@ and evaluations like any other.
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import Literal
 
-from armload import __version__
 from armload.analysis.statistics import Interval, Ratio
 from armload.boards.power import EnergyBasis
 from armload.core.files import is_there, write_whole
-from armload.core.ids import fingerprint_of, new_id
+from armload.core.ids import begins_now, fingerprint_of
 from armload.core.journal import CommandHeader, CommandJournal, JournalKind
 from armload.core.values import Value, as_json
 from armload.core.workspace import tunings_folder
@@ -263,12 +261,9 @@ def new_tuning(
         *([texts_sha256] if texts_sha256 else []),
         *([energy_basis.model_dump_json()] if energy_basis else []),
     )
-    now = datetime.now(UTC)
     return Tuning(
-        id=new_id(now, "tune", board),
+        **begins_now("tune", board),
         fingerprint=fingerprint_of(decisive),
-        started_utc=now.isoformat(timespec="seconds"),
-        armload=__version__,
         board=board,
         model=model,
         model_sha256=model_sha256,

@@ -17,7 +17,6 @@ from armload.engines.server import plan_for, serving_need
 from armload.engines.service_plan import ServingPlan
 from armload.engines.trace import read_trace
 from armload.models.model import Model
-from armload.runs.reach import EngineBoard
 from armload.runs.session import Session
 from armload.serving.arrivals import Arrivals
 from armload.serving.dialects.every import dialect_named
@@ -31,7 +30,7 @@ from armload.serving.target import LoadLevel, StopCondition
 from armload.serving.tokenizer import ServiceApi
 from armload.serving.workload import read_lengths, workload_of
 from armload.tuning.foreseeing import Foreseeing
-from armload.tuning.reach import TuningReach
+from armload.tuning.reach import TuningBoard
 from armload.tuning.settings import options_of
 from armload.tuning.space import Feasibility, Setting
 from armload.tuning.trial import Outcome, Status, TrialAttempt
@@ -99,7 +98,6 @@ class ServiceLoads:
         board: with the server.
         requests: a rate for the total time; objectives for the rate.
         seed: of arrivals and requests.
-        reach: by which the board was opened.
         most_rss_bytes: that a setting may take; none for what the board has.
     """
 
@@ -107,21 +105,17 @@ class ServiceLoads:
 
     def __init__(
         self,
-        board: EngineBoard,
+        board: TuningBoard,
         model: Model,
         requests: TunedLoad,
         seed: int,
-        progress: Progress,
         *,
-        reach: TuningReach,
         most_rss_bytes: int | None,
     ) -> None:
         self._board = board
-        self._reach = reach
         self._model = model
         self._requests = requests
         self._seed = seed
-        self._progress = progress
         self._count = _count(requests, seed)
         usual = one_request(plan_for(model, ServingPlan()))
         self._foreseeing = Foreseeing(board.where, model, usual, most_rss_bytes=most_rss_bytes)
@@ -149,7 +143,7 @@ class ServiceLoads:
             one = TrialLoad(
                 plan=self._plan(setting), requests=self._requests, count=count, seed=self._seed
             )
-            kept = self._reach.load(self._board, self._model, one, place, self._progress)
+            kept = self._board.load(self._model, one, place)
             return self._attempt(kept, count)
         except (ConnectError, BusyError):
             raise

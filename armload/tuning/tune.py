@@ -18,7 +18,7 @@ from armload.engines.speculation import SPECULATING_PROGRAM
 from armload.engines.weights import BoardMemory, are_streamed
 from armload.models.find import model_called
 from armload.models.model import Model
-from armload.runs.reach import EngineBoard
+from armload.runs.reach import ConnectedBoards, EngineBoard
 from armload.runs.request import Request
 from armload.runs.session import ReachedBoard
 from armload.tuning.checks import DivergenceCheck, RightAnswers
@@ -32,7 +32,7 @@ from armload.tuning.choices import (
 )
 from armload.tuning.continuing import Continuations
 from armload.tuning.quality import Check, Judge
-from armload.tuning.reach import ConnectedForTuning, TuningReach
+from armload.tuning.reach import ConnectedTuningBoard, TuningBoard, TuningReach
 from armload.tuning.record import Tuning, TuningFolder, new_tuning
 from armload.tuning.search import Search
 from armload.tuning.searching import Report, Searching
@@ -42,7 +42,7 @@ from armload.tuning.space import Setting, Space
 from armload.tuning.trial import Measurer
 from armload.tuning.wish import TuningRequest
 
-_CONNECTED = ConnectedForTuning()
+_CONNECTED = ConnectedBoards(ConnectedTuningBoard)
 
 
 def tune(
@@ -88,11 +88,10 @@ def tune(
     with reach.open(request, _programs(wish), progress) as there:
         where = there.where
         space = space_of(wish.objective, offer_of(where, model, wish), wish.narrowing)
-        measurer = _measurer(there, model, wish, progress, reach)
+        measurer = _measurer(there, model, wish, progress)
         require_feasible(space, measurer.prior, str(wish.narrowing or ""))
         tuning = _described(where, model, wish, space)
-        found = None if request.new else TuningFolder.resume(tuning, progress)
-        tuned = found or TuningFolder.begin(tuning)
+        tuned = TuningFolder.resume_or_begin(tuning, progress, new=request.new)
         with tuned.locked(progress):
             begun(tuned)
             judge = Judge(
@@ -131,19 +130,11 @@ def _programs(wish: TuningRequest) -> tuple[str, ...]:
 
 
 def _measurer(
-    board: EngineBoard,
-    model: Model,
-    wish: TuningRequest,
-    progress: Progress,
-    reach: TuningReach,
+    board: TuningBoard, model: Model, wish: TuningRequest, progress: Progress
 ) -> Measurer:
     most = wish.constraints.max_rss_bytes
     if wish.requests is not None:
-        return ServiceLoads(
-            *(board, model, wish.requests, wish.seed, progress),
-            reach=reach,
-            most_rss_bytes=most,
-        )
+        return ServiceLoads(board, model, wish.requests, wish.seed, most_rss_bytes=most)
     return Continuations(
         *(board, model, wish.objective, wish.work, progress),
         most_rss_bytes=most,

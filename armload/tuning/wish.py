@@ -14,7 +14,7 @@ from armload.core.values import Value
 from armload.engines.plan import REQUEST_TIMEOUT_S
 from armload.evaluation.data import load_questions
 from armload.evaluation.task import load_task
-from armload.models import hub
+from armload.models.hub_reference import PREFIX
 from armload.serving.dialects.every import dialect_named
 from armload.serving.request_file import DEFAULT_LIMIT
 from armload.serving.workload import check_data, read_lengths
@@ -144,7 +144,7 @@ class TuningRequest(Value):
         accuracy = self.constraints.min_accuracy
         if self.requests is not None and self.requests.data is not None:
             texts.append(_content(self.requests.data))
-        if accuracy is not None and accuracy.data and not accuracy.data.startswith(hub.PREFIX):
+        if accuracy is not None and accuracy.data and not accuracy.data.startswith(PREFIX):
             texts.append(_content(Path(accuracy.data).expanduser()))
         sums = "".join(hashlib.sha256(text).hexdigest() for text in texts)
         return hashlib.sha256(sums.encode()).hexdigest() if texts else ""
@@ -188,10 +188,10 @@ def _check_questions(wanted: LeastAccuracy) -> None:
             f"--min-accuracy: task {task.name} comes without data.",
             f"Give its data file with --task-data FILE.{source}",
         )
-    if chosen.startswith(hub.PREFIX):
+    if chosen.startswith(PREFIX):
         return  # it is checked when it is fetched
     if wanted.data:
-        remedy = f"Give a file of questions or {hub.PREFIX}ORG/REPO/FILE with --task-data."
+        remedy = f"Give a file of questions or {PREFIX}ORG/REPO/FILE with --task-data."
         require_file(Path(wanted.data).expanduser(), "data file", remedy)
     load_questions(task, wanted.data, wanted.questions)
 

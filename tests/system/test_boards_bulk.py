@@ -167,7 +167,7 @@ def test_a_command_that_makes_the_connection_is_used(
     address = SshAddress(host="behind", host_key=server.host_key)
     assert arrives(address, local).chosen == "the system's ssh"
     relay.write_text("exit(1)\n")
-    monkeypatch.setattr("armload.boards.ssh_connection.CONNECT_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("armload.boards.ssh_route.CONNECT_TIMEOUT_S", 1.0)
     with pytest.raises(ConnectError, match="ProxyCommand") as caught:
         SshHost(address, "my-board").run("true")
     assert "the relay" in caught.value.message

@@ -247,7 +247,7 @@ def test_a_board_behind_another_host_that_refuses_a_connection_is_tried_again(
 
 
 def test_a_host_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("ssh_connection", "failures"):
+    for module in ("ssh_route", "failures"):
         monkeypatch.setattr(f"armload.boards.{module}.CONNECT_TIMEOUT_S", 0.5)
     # A full queue of connections leaves the next one unanswered.
     with socket.socket() as listener:

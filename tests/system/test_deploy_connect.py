@@ -137,7 +137,7 @@ def test_pythons_web_server_is_told_from_an_ssh_server_with_too_many_connections
 def test_a_host_that_takes_connections_and_stays_silent_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in ("ssh_connection", "failures"):
+    for module in ("ssh_route", "failures"):
         monkeypatch.setattr(f"armload.boards.{module}.CONNECT_TIMEOUT_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

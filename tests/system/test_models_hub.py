@@ -17,7 +17,8 @@ import pytest
 from armload.core.errors import ArmloadError, ConnectError, DataError, TransferError, UsageError
 from armload.core.progress import ProgressStep, Silent
 from armload.models.gguf import read_model, read_outline
-from armload.models.hub import NoSuchModelError, fetch, fetch_data, fetch_header
+from armload.models.hub import fetch, fetch_data, fetch_header
+from armload.models.hub_reference import NoSuchModelError
 from armload.models.shape import load_shape
 from armload.models.synth import header_like, synthesise
 from tests.hubs import COMMIT, SMALL_BYTES, TOKEN, HubStandIn

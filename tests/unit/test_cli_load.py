@@ -23,7 +23,7 @@ from invoke.exceptions import Exit
 
 from armload.analysis.load.records import Load, LoadPoint
 from armload.boards.virtual.process import free_port
-from armload.cli.present_load import extent_of, is_sized
+from armload.cli.load_plan import extent_of, is_sized
 from armload.cli.verbs.load import LoadOptions, load
 from armload.cli.verbs.serve import serve
 from armload.core.errors import RunError

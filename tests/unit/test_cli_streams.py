@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.boards import ssh_connection
+from armload.boards import ssh_route
 from armload.boards.failures import LoginRefusedError
 from armload.cli.verb import _password_is_given, system_error
 from tests.command_line import BIN, before_others, interrupted_at
@@ -198,8 +198,8 @@ def test_a_password_that_was_typed_is_not_inherited_by_child_processes(
 ) -> None:
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr("getpass.getpass", lambda prompt: "a secret")
-    monkeypatch.setattr("armload.boards.ssh_connection._typed_password", None)
+    monkeypatch.setattr("armload.boards.ssh_route._typed_password", None)
     assert _password_is_given(LoginRefusedError("refused", "", password_would_do=True))
     seen = subprocess.run(["env"], check=True, capture_output=True, text=True).stdout
     assert "a secret" not in seen
-    assert ssh_connection._typed_password == "a secret"
+    assert ssh_route._typed_password == "a secret"

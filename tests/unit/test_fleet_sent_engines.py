@@ -20,15 +20,13 @@ from armload.engines.scorer import SCORER, Scoring
 from armload.evaluation.items import write_items
 from armload.evaluation.scorer_run import TimedScoring
 from armload.evaluation.scorer_settings import ScorerSettings
-from armload.fleet.orders import GatewayTask, ProgressEvent
+from armload.fleet.orders import BoardOrder, GatewayTask, ProgressEvent, RunWork
 from armload.fleet.received import received_path
 from armload.fleet.received_engines import received_engine, received_forecast
 from armload.fleet.relay import Relay
 from armload.fleet.sent_engines import (
-    SentCompletion,
     SentFile,
     SentForecast,
-    SentScoring,
     sent_engine,
     sent_forecast,
 )
@@ -36,6 +34,7 @@ from armload.models.find import model_called
 from armload.models.model import Model
 from armload.models.whole_header import whole_header
 from armload.runs.reach import BoardEngine
+from armload.runs.request import Request
 from tests.unit.samples import binary
 from tests.unit.test_engines_scorer import PROGRAM as CONTENT
 
@@ -88,15 +87,15 @@ def told(engine: BoardEngine) -> tuple[GatewayTask, Mapping[SentFile, Path]]:
     """Return a task as a gateway reads it."""
     sent, files = sent_engine(engine)
     place = SweepPoint(sweep="20261101T000000Z-eval-piqa-ab12", cell=0, round=1)
-    task = GatewayTask(
-        board="b", key="k", topic="t", store="s", work="run", engine=sent, place=place
-    )
+    order = BoardOrder(target="rk3568", request=Request(board="b"))
+    work = RunWork(order=order, engine=sent, fingerprint=engine.fingerprint, place=place)
+    task = GatewayTask(board="b", key="k", topic="t", store="s", work=work)
     return GatewayTask.model_validate_json(task.model_dump_json()), files
 
 
 def received(task: GatewayTask, relay: Relay | None = None) -> BoardEngine:
-    assert isinstance(task.engine, SentCompletion | SentScoring)
-    return received_engine(task.engine, relay or Relay(lambda _topic, _event: None))
+    assert isinstance(task.work, RunWork)
+    return received_engine(task.work.engine, relay or Relay(lambda _topic, _event: None))
 
 
 @pytest.mark.parametrize("kind", ["completion", "scoring", "evaluation"])

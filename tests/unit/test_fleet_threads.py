@@ -159,7 +159,7 @@ def test_work_that_fails_for_one_board_is_done_for_the_others() -> None:
         return name * 2
 
     outcomes = on_each(BOARDS, work, Silent())
-    assert [(one.name, one.result) for one in outcomes] == [("a", "aa"), ("b", None), ("c", "cc")]
+    assert [(one.board, one.result) for one in outcomes] == [("a", "aa"), ("b", None), ("c", "cc")]
     assert str(outcomes[1].error) == "b: no"
 
 

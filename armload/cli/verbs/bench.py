@@ -220,14 +220,14 @@ def pull(options: PullOptions) -> None:
     boards, progress = boards_called(options.board), terminal.progress()
     with boards_reached(options.scheduler, boards, progress) as reach:
         outcomes = on_each(boards, reach.pull, progress)
-    pulled = {one.name: one.result for one in outcomes if one.result is not None}
+    pulled = {one.board: one.result for one in outcomes if one.result is not None}
     runs = [run for its in pulled.values() for run in its.runs]
     lost = {name: its.lost for name, its in pulled.items() if its.lost}
     if options.as_json and len(outcomes) == 1:
         show_document(_fetched(*pulled.values()))
     elif options.as_json:
         documents = (
-            FetchedBoard.of(one.name, _fetched(one.result) if one.result else None, one.error)
+            FetchedBoard.of(one.board, _fetched(one.result) if one.result else None, one.error)
             for one in outcomes
         )
         show_document(ValueList[FetchedBoard](tuple(documents)))
@@ -242,7 +242,7 @@ def pull(options: PullOptions) -> None:
             f"fetched: {', '.join(errors)}.",
             " ".join(remedies),
         )
-    end_if_failed({one.name: one.error for one in outcomes})
+    end_if_failed({one.board: one.error for one in outcomes})
     if lost:
         raise Exit(code=next(iter(next(iter(lost.values())).values())).exit_status)
 

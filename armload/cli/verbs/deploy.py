@@ -12,7 +12,7 @@ from armload.runs.request import EngineSource, Waiting
 
 if TYPE_CHECKING:
     from armload.core.progress import Progress
-    from armload.fleet.threads import BoardResult
+    from armload.fleet.tasks import TaskResult
     from armload.report.failure import DeployedBoard
     from armload.runs.placing import Deployed
 
@@ -63,8 +63,8 @@ def deploy(options: DeployOptions) -> None:
         show_document(ValueList[DeployedBoard](tuple(map(_outcome, outcomes))))
     for outcome in outcomes:
         if outcome.result is not None and not options.as_json:
-            _show(outcome.name, outcome.result, verify=options.verify)
-    end_if_failed({outcome.name: outcome.error for outcome in outcomes})
+            _show(outcome.board, outcome.result, verify=options.verify)
+    end_if_failed({outcome.board: outcome.error for outcome in outcomes})
 
 
 def _show(name: str, done: Deployed, *, verify: bool) -> None:
@@ -74,9 +74,9 @@ def _show(name: str, done: Deployed, *, verify: bool) -> None:
     terminal.show(f"{word} on {name}:\n  {done.program}\n  {done.model}")
 
 
-def _outcome(outcome: BoardResult[Deployed]) -> DeployedBoard:
+def _outcome(outcome: TaskResult[str, Deployed]) -> DeployedBoard:
     from armload.report.failure import DeployedBoard, Failure
 
     placed = dict(outcome.result) if outcome.result is not None else {}
     error = Failure.of(outcome.error) if outcome.error is not None else None
-    return DeployedBoard(board=outcome.name, **placed, error=error)
+    return DeployedBoard(board=outcome.board, **placed, error=error)

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from armload.bench.options import QUANTISED_ALL
 from armload.cli.options import BOARDS, FileTypes, OnGateways, OutputOptions, models_in
 from armload.cli.verb import verb
 from armload.core.errors import UsageError
@@ -40,16 +41,7 @@ class EvalOptions(
             heading="Plan",
         ),
     ] = ()
-    type: Annotated[
-        FileTypes,
-        Option(
-            "quantise the models to these file types first, such as Q4_K_M",
-            "TYPE",
-            "unchanged",
-            "commas",
-            heading="Plan",
-        ),
-    ] = ()
+    type: Annotated[FileTypes, QUANTISED_ALL] = ()
     task: Annotated[
         str,
         Option(

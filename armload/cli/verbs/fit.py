@@ -102,4 +102,4 @@ def fit(options: FitOptions) -> None:
         terminal.show(listing_view(fits[0], program=terminal.program()))
     elif fits:
         terminal.show(boards_view(compared(fits, options.model), program=terminal.program()))
-    end_if_failed({one.name: one.error for one in outcomes})
+    end_if_failed({one.board: one.error for one in outcomes})

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from armload.bench.options import MODEL, FileType
+from armload.bench.options import MODEL, QUANTISED, FileType
 from armload.cli.options import A_BOARD, OneBoard, OutputOptions, models_in
 from armload.cli.verb import verb
 from armload.core.options import MOST, Names, Option, OptionGroup
@@ -156,15 +156,7 @@ class LoadOptions(
             heading="Plan",
         ),
     ] = ""
-    type: Annotated[
-        FileType | None,
-        Option(
-            "quantise the model to this file type first, such as Q4_K_M",
-            "TYPE",
-            "unchanged",
-            heading="Plan",
-        ),
-    ] = None
+    type: Annotated[FileType | None, QUANTISED] = None
     url: Annotated[
         str,
         Option(
@@ -344,19 +336,17 @@ def load(options: LoadOptions) -> None:
 
     from armload.analysis.load.records import read_objectives
     from armload.cli import terminal
-    from armload.cli.present_load import (
+    from armload.cli.load_checks import check_combination
+    from armload.cli.load_plan import (
         announced,
-        check_combination,
         extent_of,
-        load_and_present,
         needed,
         paces_of,
-        target_of,
-        target_on_board,
         users_of,
         varied_rate,
-        with_prefix,
     )
+    from armload.cli.load_target import target_of, target_on_board
+    from armload.cli.present_load import load_and_present
     from armload.runs.request import Request
     from armload.serving.arrivals import read_arrivals
     from armload.serving.dialects.dialect import CompletionRequest
@@ -371,6 +361,7 @@ def load(options: LoadOptions) -> None:
     from armload.serving.target import LoadTarget
     from armload.serving.tokenizer import ServiceApi
     from armload.serving.traces import replayed
+    from armload.serving.users import with_prefix
     from armload.serving.workload import Workload, check_data, read_lengths, workload_of
 
     check_combination(options)

@@ -92,7 +92,8 @@ def _found(reference: str, form: Form, progress: Progress) -> Checkpoint:
         read_checkpoint,
     )
     from armload.conversion.checkpoints.converting import check_convertible
-    from armload.models.hub import fetch_checkpoint, is_reference
+    from armload.models.hub import fetch_checkpoint
+    from armload.models.hub_reference import is_reference
 
     def check(folder: Path) -> None:
         check_convertible(folder, form, progress)

@@ -182,12 +182,12 @@ def list_services(options: ListOptions) -> None:
         terminal.progress(),
     )
     found = [service for one in outcomes for service in one.result or ()]
-    answered = [one.name for one in outcomes if one.error is None]
+    answered = [one.board for one in outcomes if one.error is None]
     if options.as_json:
         show_document(ValueList[RunningService](tuple(found)))
     else:
         terminal.show(services_view(found, answered))
-    end_if_failed({one.name: one.error for one in outcomes})
+    end_if_failed({one.board: one.error for one in outcomes})
 
 
 class StopOptions(OnBoard, OutputOptions):

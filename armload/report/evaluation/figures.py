@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from armload.analysis.accuracy import Accuracy
 from armload.analysis.tradeoff import Answers, Crossover, by_budget, by_deadline, deadlines_of
 from armload.core.values import counted
 from armload.report import formatting as words
@@ -18,6 +20,9 @@ from armload.report.figures.figure import (
     legend_line,
     time_unit,
 )
+
+if TYPE_CHECKING:
+    import altair as alt
 
 MOST_STEPS = 160
 
@@ -55,10 +60,8 @@ def _deadline_drawn(shown: Sequence[Answers], sentence: str, crossover: Crossove
     x = alt.X("deadline:Q").title(f"time since the question ({unit.name})").scale(zero=True)
     colour, _ = colour_and_shape("line", labels)
     data = source("deadlines")
-    y = alt.Y("accuracy:Q").title("right answers (%)").scale(domain=[0, 100])
-    band = interval_band(
-        data, x, alt.Y("low:Q").title("right answers (%)"), colour, interpolate="step-after"
-    )
+    y = _share_axis("accuracy").scale(domain=[0, 100])
+    band = interval_band(data, x, _share_axis("low"), colour, interpolate="step-after")
     line = data.mark_line(strokeWidth=2, interpolate="step-after").encode(
         x,
         y,
@@ -102,9 +105,7 @@ def _deadline_rows(shown: Sequence[Answers], deadlines: Sequence[float], unit: T
         {
             "line": legend_line(system.name),
             "deadline": point.deadline_s * unit.per_s,
-            "accuracy": 100 * point.accuracy.share,
-            "low": 100 * point.accuracy.interval.low,
-            "high": 100 * point.accuracy.interval.high,
+            **_percentages(point.accuracy),
         }
         for system in shown
         for point in by_deadline(system, [0.0, *deadlines])
@@ -139,20 +140,15 @@ def _token_drawn(shown: Sequence[BudgetSeries], sentence: str) -> Figure:
 
     labels = [legend_line(series.label) for series in shown]
     x = alt.X("tokens:Q").title("tokens per answer (mean)").scale(zero=True)
-    y = alt.Y("accuracy:Q").title("right answers (%)").scale(domain=[0, 100])
+    y = _share_axis("accuracy").scale(domain=[0, 100])
     colour, shape = colour_and_shape("line", labels)
     data = source("points")
-    band = interval_band(data, x, alt.Y("low:Q").title("right answers (%)"), colour)
+    band = interval_band(data, x, _share_axis("low"), colour)
     line = data.mark_line(strokeWidth=2).encode(x, y, colour)
     marks = data.mark_point(filled=True, size=70, opacity=1).encode(
-        x,
-        y,
-        colour,
-        shape,
+        *(x, y, colour, shape),
         tooltip=[
-            alt.Tooltip("line:N", title="model"),
-            alt.Tooltip("budget:Q", title="budget in tokens"),
-            alt.Tooltip("accuracy:Q", title="right (%)", format=".1f"),
+            *_budget_tooltips(),
             alt.Tooltip("low:Q", title="95% from", format=".1f"),
             alt.Tooltip("high:Q", title="to", format=".1f"),
             alt.Tooltip("tokens:Q", title="mean tokens", format=",.4~g"),
@@ -168,15 +164,37 @@ def _token_drawn(shown: Sequence[BudgetSeries], sentence: str) -> Figure:
     )
 
 
+def _share_axis(field: str) -> alt.Y:
+    import altair as alt
+
+    return alt.Y(f"{field}:Q").title("right answers (%)")
+
+
+def _budget_tooltips() -> list[alt.Tooltip]:
+    import altair as alt
+
+    return [
+        alt.Tooltip("line:N", title="model"),
+        alt.Tooltip("budget:Q", title="budget in tokens"),
+        alt.Tooltip("accuracy:Q", title="right (%)", format=".1f"),
+    ]
+
+
+def _percentages(accuracy: Accuracy) -> dict[str, float]:
+    return {
+        "accuracy": 100 * accuracy.share,
+        "low": 100 * accuracy.interval.low,
+        "high": 100 * accuracy.interval.high,
+    }
+
+
 def _token_rows(shown: Sequence[BudgetSeries]) -> Rows:
     return [
         {
             "line": legend_line(series.label),
             "budget": point.budget,
             "tokens": point.mean_tokens,
-            "accuracy": 100 * point.accuracy.share,
-            "low": 100 * point.accuracy.interval.low,
-            "high": 100 * point.accuracy.interval.high,
+            **_percentages(point.accuracy),
         }
         for series in shown
         for point in series.points
@@ -202,31 +220,22 @@ def energy_figure(
             "line": legend_line(system.name),
             "budget": point.budget,
             "joules": joules,
-            "accuracy": 100 * point.accuracy.share,
-            "low": 100 * point.accuracy.interval.low,
-            "high": 100 * point.accuracy.interval.high,
+            **_percentages(point.accuracy),
         }
         for system, energies in systems
         for point, joules in zip(by_budget(system), energies, strict=True)
     ]
     labels = [legend_line(system.name) for system, _ in systems]
     x = alt.X("joules:Q").title("energy per answer (J, mean)").scale(zero=True)
-    y = alt.Y("accuracy:Q").title("right answers (%)").scale(domain=[0, 100])
+    y = _share_axis("accuracy").scale(domain=[0, 100])
     colour, shape = colour_and_shape("line", labels)
     data = source("energies")
-    rule = data.mark_rule(opacity=0.5).encode(
-        x, alt.Y("low:Q").title("right answers (%)"), alt.Y2("high:Q"), colour
-    )
+    rule = data.mark_rule(opacity=0.5).encode(x, _share_axis("low"), alt.Y2("high:Q"), colour)
     line = data.mark_line(strokeWidth=2).encode(x, y, colour)
     marks = data.mark_point(filled=True, size=70, opacity=1).encode(
-        x,
-        y,
-        colour,
-        shape,
+        *(x, y, colour, shape),
         tooltip=[
-            alt.Tooltip("line:N", title="model"),
-            alt.Tooltip("budget:Q", title="budget in tokens"),
-            alt.Tooltip("accuracy:Q", title="right (%)", format=".1f"),
+            *_budget_tooltips(),
             alt.Tooltip("joules:Q", title="J per answer", format=",.4~g"),
         ],
     )

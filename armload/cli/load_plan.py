@@ -1,0 +1,201 @@
+"""A load as its options describe it: its users, rates, times and lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from armload.analysis.load.records import Stage
+from armload.cli.verbs.load import DURATION_S, LoadOptions
+from armload.core.errors import UsageError
+from armload.core.progress import Progress
+from armload.core.values import counted
+from armload.serving.arrivals import MOST_REQUESTS, Arrivals, read_stages
+from armload.serving.expected import (
+    MOST_POINT_S,
+    WARMUP_SHARE,
+    AloneRequest,
+    expected,
+    point_told,
+    sized,
+    told,
+)
+from armload.serving.target import LoadLevel, RateUnit, StopCondition
+from armload.serving.traces import RequestTrace, read_trace_file
+from armload.serving.users import Users, read_seconds
+from armload.serving.workload import Lengths, Workload, read_lengths
+
+
+def users_of(options: LoadOptions) -> Users:
+    """Return how users behave, without the prefix that their prompts share.
+
+    Raises:
+        UsageError: what was typed is no distribution.
+    """
+    return Users(
+        turns=read_lengths("turns", options.turns) if options.turns else None,
+        think=read_seconds("think-time", options.think_time) if options.think_time else None,
+        patience=read_seconds("patience", options.patience) if options.patience else None,
+        prefix_share=options.prefix_share,
+        seed=options.seed,
+    )
+
+
+def paces_of(options: LoadOptions) -> list[LoadLevel]:
+    """Return the rates, or the numbers of clients, of a sweep; none where the rate is found."""
+    if options.concurrency:
+        return [LoadLevel(concurrency=each) for each in options.concurrency]
+    unit: RateUnit = "conversations" if options.turns else "requests"
+    most = options.max_concurrency
+    return [LoadLevel(rate=each, unit=unit, max_concurrency=most) for each in options.rate]
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariedRate:
+    """A load whose rate varies.
+
+    Attributes:
+        stages: at least one.
+        times: of all requests.
+        trace: that is replayed; none where the times are drawn.
+    """
+
+    stages: tuple[Stage, ...]
+    times: Sequence[float]
+    trace: RequestTrace | None = None
+
+
+def varied_rate(
+    options: LoadOptions, extent: StopCondition, arrivals: Arrivals
+) -> VariedRate | None:
+    """Return the times of a load whose rate varies; none of a sweep.
+
+    Raises:
+        UsageError: stages cannot be read, or have no request after the warm-up.
+        ArmloadError: as for ``read_trace_file``.
+    """
+    found = None
+    if options.replay:
+        trace = read_trace_file(
+            options.replay,
+            time_scale=options.time_scale,
+            length_scale=options.length_scale,
+            duration_s=extent.duration_s,
+            requests=extent.requests,
+        )
+        found = VariedRate(stages=(trace.stage,), times=trace.times_s, trace=trace)
+    elif options.stages:
+        stages = read_stages(options.stages)
+        found = VariedRate(stages=stages, times=arrivals.staged(stages, seed=options.seed))
+    if found is not None and extent.warmup:
+        count = sum(time_s <= found.stages[0].end_s for time_s in found.times)
+        where = "trace" if found.trace else "first stage"
+        _check_warmup(extent.warmup, count, f"the {counted(count, 'request')} of the {where}")
+    return found
+
+
+def is_sized(options: LoadOptions) -> bool:
+    """Return whether a rate lasts as long as its requests need, since nothing else is asked for."""
+    is_free = options.duration is None and options.requests is None
+    return bool(options.rate) and is_free and options.arrivals != "seed"
+
+
+def announced(
+    options: LoadOptions,
+    extent: StopCondition,
+    alone: AloneRequest | None,
+    work: Workload,
+    users: Users,
+    *,
+    paces: Sequence[LoadLevel],
+    gaps: Arrivals,
+    slots: int | None,
+    times: Sequence[float],
+    lengths: tuple[Lengths, Lengths] | None,
+    progress: Progress,
+) -> StopCondition:
+    """Say how long a load takes, and return how long a point of it lasts.
+
+    Args:
+        alone: what one request takes; none where it failed.
+        slots: requests that the service answers at a time; none where that is not known.
+        times: of all requests, of a load whose rate varies; else none.
+        lengths: of synthetic prompts and answers; none where answers have no tokens.
+    """
+    if is_sized(options):
+        extent = sized(extent, alone, work, users)
+    if alone is not None:
+        lasts = expected(
+            *(alone, work, paces, extent, gaps, options.seed),
+            slots=min((each for each in (slots, options.max_concurrency) if each), default=None),
+            users=users,
+            times=times,
+        )
+        progress.say(told(lasts, paces, None if options.data else lengths))
+    if extent.warmup_s:
+        progress.say(point_told(extent))
+    return extent
+
+
+def extent_of(options: LoadOptions) -> StopCondition:
+    """Return how long a point lasts, at most.
+
+    Raises:
+        UsageError: the warm-up leaves no request.
+    """
+    count, duration_s = options.requests, options.duration
+    if count is not None:
+        unit = "conversation" if options.turns else "request"
+        _check_warmup(options.warmup or 0, count, counted(count, unit))
+    elif is_sized(options):
+        duration_s = min(MOST_POINT_S, MOST_REQUESTS / 2 / max(options.rate))
+    warms_up = options.rate and options.warmup is None and options.arrivals != "seed"
+    is_endless = count is None and not options.stages
+    duration_s = duration_s or (DURATION_S if is_endless else None)
+    return StopCondition(
+        duration_s=duration_s,
+        requests=count,
+        warmup=options.warmup or 0,
+        warmup_s=WARMUP_SHARE * duration_s if warms_up and duration_s and count is None else 0.0,
+        timeout_s=options.timeout,
+        failures=options.abort_on,
+    )
+
+
+def needed(
+    paces: Sequence[LoadLevel],
+    extent: StopCondition,
+    arrivals: Arrivals,
+    seed: int,
+    repeats: int,
+) -> int | None:
+    """Return how many requests the points send in all; none where that is not known before.
+
+    Raises:
+        UsageError: a schedule has no requests, too many, or none after the warm-up.
+    """
+    counts = [
+        _count(pace, extent, arrivals, seed + repeat) for repeat in range(repeats) for pace in paces
+    ]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+def _count(pace: LoadLevel, extent: StopCondition, arrivals: Arrivals, seed: int) -> int | None:
+    if pace.rate is None:
+        return extent.requests
+    count = len(
+        arrivals.schedule(
+            pace.rate, duration_s=extent.duration_s, requests=extent.requests, seed=seed
+        )
+    )
+    _check_warmup(extent.warmup, count, f"the {counted(count, pace.unit[:-1])} at {pace}")
+    return count
+
+
+def _check_warmup(warmup: int, count: int, requests: str) -> None:
+    if warmup >= count:
+        raise UsageError(
+            f"--warmup {warmup} would exclude all of {requests}.",
+            "Give more --requests, a longer --duration, or a smaller --warmup.",
+        )

@@ -1,0 +1,166 @@
+"""Work on one board, as a gateway does it for commands elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+from armload.boards.board import load_board
+from armload.boards.probe import Probe
+from armload.build.binary import Binary
+from armload.core.errors import ArmloadError, UsageError
+from armload.core.workspace import runs_folder
+from armload.engines.completion import PROGRAM
+from armload.engines.prediction import Prediction
+from armload.engines.server import SERVER, Serving
+from armload.fleet.orders import (
+    BoardOrder,
+    DeployWork,
+    ForecastWork,
+    GatewayError,
+    LoadWork,
+    OpenWork,
+    PulledRuns,
+    PullWork,
+    RunWork,
+    TaskOutcome,
+    Work,
+)
+from armload.fleet.received_engines import (
+    received_deployment,
+    received_engine,
+    received_forecast,
+    received_load,
+)
+from armload.fleet.relay import Relay
+from armload.runs.assemble import read_job
+from armload.runs.fetch import pull
+from armload.runs.placing import Deployed, put_there
+from armload.runs.predicting import predict_there
+from armload.runs.reach import CONNECTED, ConnectedBoard
+from armload.runs.session import Session, session
+from armload.runs.swept import SweptRuns
+from armload.tuning.serving_load import load_there
+
+
+class GatewayBoard:
+    """A board of this gateway, which stays open from one run of a command to the next.
+
+    Args:
+        board: its name.
+        relay: tells the command how the work stands, and stops it.
+
+    Attributes:
+        left: the runs of sweeps that lie here.
+    """
+
+    def __init__(self, board: str, relay: Relay) -> None:
+        self.left = SweptRuns(board)
+        self._board = board
+        self._relay = relay
+        self._open = ExitStack()
+        self._opened: tuple[BoardOrder, Session] | None = None
+        self._fingerprints: set[str] = set()
+
+    def do(self, work: Work) -> TaskOutcome[Any]:
+        """Do work whose files are here.
+
+        Raises:
+            ArmloadError: any of its kinds.
+            KeyboardInterrupt: the command wants it stopped; what is there was kept.
+        """
+        match work:
+            case OpenWork():
+                self.close()  # the board may have changed since an earlier command
+                return TaskOutcome[Probe](result=self._ready(work.order).found)
+            case RunWork():
+                return self._run(work)
+            case ForecastWork():
+                return self._predict(work)
+            case LoadWork():
+                return self._load(work)
+            case DeployWork():
+                return self._deploy(work)
+            case PullWork():
+                return self._pull(work)
+
+    def _run(self, work: RunWork) -> TaskOutcome[str]:
+        if work.place is not None and (left := self.left.find(work.place, work.fingerprint)):
+            return TaskOutcome[str](result=left, runs=(left,))
+        engine = received_engine(work.engine, self._relay)
+        where = self._with(work.order, {engine.name: engine.binary})
+        self._fingerprints.add(engine.fingerprint)
+        board = ConnectedBoard(where, self._relay)
+        run = board.run(engine, new=work.new, place=work.place, warns=work.warns).id
+        return TaskOutcome[str](result=run, runs=(run,))
+
+    def _predict(self, work: ForecastWork) -> TaskOutcome[Prediction]:
+        sent = work.forecast
+        model, header, binary = received_forecast(sent)
+        where = self._with(work.order, {PROGRAM: binary})
+        found = predict_there(where, model, header, sent.plan, self._relay, hits=sent.hits)
+        return TaskOutcome[Prediction](result=found)
+
+    def _load(self, work: LoadWork) -> TaskOutcome[str]:
+        model, one, binary = received_load(work.load)
+        where = self._with(work.order, {SERVER: binary})
+        server = Serving(one.plan, binary, model, api_key="")
+        self._fingerprints.add(server.fingerprint)
+        load = load_there(where, model, one, self._relay).load
+        return TaskOutcome[str](
+            result=load.id, runs=(load.run,) if load.run else (), loads=(load.id,)
+        )
+
+    def _deploy(self, work: DeployWork) -> TaskOutcome[Deployed]:
+        model, binary = received_deployment(work.deployment)
+        self._check(work.order)
+        with session(work.order.request, (), self._relay) as opened:
+            where = replace(opened, binaries={PROGRAM: binary})
+            deployed = put_there(where, model, self._relay, verify=work.verify)
+        return TaskOutcome[Deployed](result=deployed)
+
+    def _pull(self, work: PullWork) -> TaskOutcome[PulledRuns]:
+        pulled = pull(load_board(self._board), self._relay, known=work.known)
+        runs = tuple(run.id for run in pulled.runs)
+        lost = {run: GatewayError.of(error) for run, error in pulled.lost.items()}
+        return TaskOutcome[PulledRuns](result=PulledRuns(runs=runs, lost=lost), runs=runs)
+
+    def has_run(self, run: str) -> bool:
+        """Say whether it ran for a command; somebody on the gateway may use the board, too."""
+        with contextlib.suppress(ArmloadError):
+            return read_job(runs_folder() / run).fingerprint in self._fingerprints
+        return False
+
+    def _ready(self, order: BoardOrder) -> Session:
+        if self._opened is None or self._opened[0] != order:
+            self.close()
+            self._check(order)
+            opened = CONNECTED.open(
+                *(order.request, (), self._relay),
+                settings=order.settings,
+                answers_within_s=order.answers_within_s,
+            )
+            self._fingerprints = set()
+            self._opened = (order, self._open.enter_context(opened).where)
+        return self._opened[1]
+
+    def _with(self, order: BoardOrder, binaries: Mapping[str, Binary]) -> Session:
+        return replace(self._ready(order), binaries=binaries)
+
+    def _check(self, order: BoardOrder) -> None:
+        board = load_board(self._board)
+        if board.target != order.target:
+            raise UsageError(
+                f"{board.name}: the gateway's file has target {board.target}, the command's has "
+                f"{order.target}.",
+                "Use the same board files on both.",
+            )
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._opened = None
+        with contextlib.suppress(ArmloadError):
+            self._open.close()

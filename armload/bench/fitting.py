@@ -15,6 +15,7 @@ from armload.analysis.wording.predictions import (
     shortlist,
 )
 from armload.boards.board import is_group, load_board
+from armload.boards.group import load_group
 from armload.boards.hardware import ChosenHardware, all_hardware, load_hardware
 from armload.conversion.quantising import quantised_for
 from armload.core.errors import BoardError, ConnectError, UsageError
@@ -31,7 +32,7 @@ from armload.models.model import Model, check_generates
 from armload.models.outline import listed_models
 from armload.models.quant_mix import foreseen
 from armload.models.whole_header import WholeHeader, whole_header
-from armload.runs.group_forecast import GroupForecaster
+from armload.runs.group_forecast import DeclaredMember, GroupForecaster, reached_members
 from armload.runs.links import measured_links
 from armload.runs.predicting import (
     predict_from_facts,
@@ -39,7 +40,7 @@ from armload.runs.predicting import (
 )
 from armload.runs.reach import CONNECTED, EngineBoard, Reach
 from armload.runs.request import Request
-from armload.runs.session import Session, leased_boards, session
+from armload.runs.session import leased_boards
 from armload.runs.spreading import given
 
 PATIENCE_S = 5.0
@@ -151,11 +152,7 @@ def fit(
                 ),
             )
     except ConnectError as error:
-        unreachable = error.message
-        progress.say(error.message)
-        if error.remedy:
-            progress.say(error.remedy)
-        progress.say(f"Predicting from the facts in boards/{board.name}.yaml instead.")
+        unreachable = _said_unreachable(error, (board.name,), progress)
         models = _predicted(
             board.name,
             outlined,
@@ -179,11 +176,12 @@ def fit_group(
     *,
     file_types: Sequence[str] = (),
 ) -> Fit:
-    """Do what ``fit`` does for a group of boards, which must answer.
+    """Do what ``fit`` does for a group of boards.
 
     Raises:
         UsageError: no model is named, or file types are.
-        ArmloadError: as for ``fit``, or a member does not answer.
+        BoardError: a member does not answer, and its file does not say how much memory it has.
+        ArmloadError: as for ``fit``.
     """
     if not model_names or file_types:
         raise UsageError(
@@ -191,27 +189,52 @@ def fit_group(
             "Name models as files, or on the hub.",
         )
     outlined = _all_outlined(request, model_names, (), progress)
-    needed = [settings_of(plan)]
-    with (
-        session(request, (PROGRAM,), progress, settings=needed, takes_groups=True) as where,
-        leased_boards(where, progress),
-    ):
-        members, links = given(where, progress), measured_links(where, progress)
-        models = tuple(
-            _on_group(
-                *(where, each),
-                GroupForecaster(where, each.model, plan, members, links, progress, each.header),
-            )
+    group, unreachable = load_group(request.board), ""
+    try:
+        with (
+            CONNECTED.open(
+                *(request, (PROGRAM,), progress),
+                settings=[settings_of(plan)],
+                answers_within_s=PATIENCE_S,
+                takes_groups=True,
+            ) as there,
+            leased_boards(there.where, progress),
+        ):
+            where = there.where
+            gives, links = given(where, progress), measured_links(where, progress)
+            models = []
+            for each in outlined:
+                check_architecture(where.binaries[PROGRAM], each.model)
+                members = reached_members(where, gives, progress, each.header)
+                forecaster = GroupForecaster(group, each.model, plan, members, links)
+                models.append(_on_group(group.name, each, forecaster))
+    except ConnectError as error:
+        unreachable = _said_unreachable(error, group.members, progress)
+        declared = [DeclaredMember(board=board) for board in group.boards]
+        models = [
+            _on_group(group.name, each, GroupForecaster(group, each.model, plan, declared, ()))
             for each in outlined
-        )
-    name = where.board.name
-    return Fit(board=name, models=models, recommendation=recommendation(name, models))
+        ]
+    return Fit(
+        board=group.name,
+        unreachable=unreachable,
+        models=tuple(models),
+        recommendation=recommendation(group.name, models),
+    )
 
 
-def _on_group(where: Session, outlined: _Outlined, forecaster: GroupForecaster) -> FittedModel:
+def _said_unreachable(error: ConnectError, boards: Sequence[str], progress: Progress) -> str:
+    """Say that the facts in the files of boards are used instead, and return why."""
+    progress.say(error.message)
+    if error.remedy:
+        progress.say(error.remedy)
+    files = ", ".join(f"boards/{board}.yaml" for board in boards)
+    progress.say(f"Predicting from the facts in {files} instead.")
+    return error.message
+
+
+def _on_group(board: str, outlined: _Outlined, forecaster: GroupForecaster) -> FittedModel:
     name, model = outlined.name, outlined.model
-    check_architecture(where.binaries[PROGRAM], model)
-    board = where.board.name
     try:
         found = forecaster.divided("layer")
     except (BoardError, UsageError) as error:

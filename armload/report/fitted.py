@@ -9,6 +9,7 @@ from rich.text import Text
 
 from armload.analysis.wording.predictions import (
     FittedModel,
+    limit_of,
     memory_source,
     per_token,
     recommended,
@@ -135,7 +136,7 @@ def boards_view(found: BoardsFit, heading: str = "board", *, program: str = "arm
             per_token(time) if time else UNKNOWN,
             f"{1 / time.value:.3g}" if time else UNKNOWN,
             per_token(expected.ttft_s) if expected.ttft_s else UNKNOWN,
-            expected.bottleneck if time else UNKNOWN,
+            limit_of(expected) if time else UNKNOWN,
         )
     predictions = [each.prediction for _, each in rows]
     return _with_notes([table], predictions, found.recommendation)
@@ -175,7 +176,7 @@ def _times(fit: Fit) -> Table:
             per_token(found.token_s) if found.token_s else UNKNOWN,
             per_token(found.ttft_s) if found.ttft_s else UNKNOWN,
             per_token(found.load_s) if found.load_s else UNKNOWN,
-            found.bottleneck if found.token_s else UNKNOWN,
+            limit_of(found) if found.token_s else UNKNOWN,
         )
     return table
 

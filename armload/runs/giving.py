@@ -20,6 +20,9 @@ from armload.models.model import Model
 from armload.runs.operations import mid_depth
 from armload.runs.session import ReachedBoard
 
+ASSUMED_AVAILABLE = 0.8
+"""Share of the installed memory, where the board cannot be asked."""
+
 
 def given_by(
     board: Board, now: Conditions, rates: Rates, before: Rates | None = None
@@ -37,6 +40,18 @@ def given_by(
         memory=BoardMemory.of(now),
         storage=rate_of(storage, board.facts.storage_read_bytes_per_s),
         memory_rate=rate_of(memory, board.facts.memory_bytes_per_s),
+    )
+
+
+def declared_by(facts: DeclaredSpecs) -> BoardGives:
+    """Return what a board gives that does not answer, or that nobody has."""
+    memory = facts.memory and BoardMemory(
+        total_bytes=facts.memory, available_bytes=round(ASSUMED_AVAILABLE * facts.memory)
+    )
+    return BoardGives(
+        memory=memory or None,
+        storage=rate_of(None, facts.storage_read_bytes_per_s),
+        memory_rate=rate_of(None, facts.memory_bytes_per_s),
     )
 
 

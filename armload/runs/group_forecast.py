@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from armload.analysis.compute import Compute
 from armload.analysis.group_forecast import group_times, load_time
 from armload.analysis.shares import MemberGives, layer_sizes, spread
 from armload.analysis.wording.prediction_notes import note
 from armload.analysis.wording.splits import chosen_between
+from armload.boards.board import Board
+from armload.boards.group import Group
 from armload.core.errors import ArmloadError, BoardError, UsageError
 from armload.core.progress import Progress
 from armload.engines.completion import PROGRAM, memory_need
@@ -22,43 +26,174 @@ from armload.engines.weights import BoardMemory
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
 from armload.runs import store
-from armload.runs.giving import facts_of, given_by, prompt_tokens, rate_of, roofline
+from armload.runs.giving import (
+    ASSUMED_AVAILABLE,
+    declared_by,
+    facts_of,
+    given_by,
+    prompt_tokens,
+    rate_of,
+    roofline,
+)
 from armload.runs.operations import compute_or_note, known_compute, mid_depth
 from armload.runs.session import Session
 
 _MOST_READ = 30
 
 
+class ForecastMember(Protocol):
+    """What a forecast asks of one member of a group."""
+
+    @property
+    def gives(self) -> MemberGives:
+        """Its memory and its rates."""
+
+    @property
+    def memory(self) -> BoardMemory:
+        """The memory of which ``gives`` is what a program may take."""
+
+    def compute(
+        self, model: Model, plan: Plan, *, is_server: bool
+    ) -> tuple[Compute | None, Sequence[PredictionNote]]:
+        """Return what it would take to compute all of the model, and what to say of that.
+
+        Args:
+            is_server: it computes with the weights as they are in the file.
+
+        Raises:
+            ConnectError, BusyError: it does not answer any more, or is in use.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReachedMember:
+    """A member that answers.
+
+    Attributes:
+        where: the caller has it to itself where something is timed.
+        is_first: it runs the program, with the plan's own threads and cores.
+        header: of the model, whose operations are timed there; none uses what was timed there
+            before, or what the member's file says.
+    """
+
+    where: Session
+    gives: MemberGives
+    is_first: bool
+    progress: Progress
+    header: WholeHeader | None = None
+
+    @property
+    def memory(self) -> BoardMemory:
+        return BoardMemory.of(self.where.found.conditions)
+
+    def compute(
+        self, model: Model, plan: Plan, *, is_server: bool
+    ) -> tuple[Compute | None, Sequence[PredictionNote]]:
+        where = self.where
+        board, found = where.connection.board, where.found
+        if is_server and PROGRAM in where.binaries:
+            words = if_offered(where.binaries[PROGRAM].path, NO_REPACK)
+            plan = plan.model_copy(update={"extra": (*plan.extra, *words)})
+        if not self.is_first:
+            threads = plan.threads if (plan.threads or 0) <= found.cores else None
+            plan = plan.model_copy(update={"cpus": None, "threads": threads})
+        notes: tuple[PredictionNote, ...] = ()
+        if self.header is not None:
+            timed = compute_or_note(where, model, self.header, plan, self.progress)
+            if not isinstance(timed, PredictionNote):
+                return timed[0], ()
+            notes = (timed,)
+        known = known_compute(where, model, plan)
+        if known is not None:
+            return known[0], notes
+        gives = given_by(board, found.conditions, found.rates)
+        rate = rate_of(self.gives.memory_bytes_per_s, None)
+        gives = gives.model_copy(update={"memory_rate": rate})
+        return roofline(facts_of(board, found), model, gives, plan), notes
+
+
+def reached_members(
+    where: Session,
+    gives: Sequence[MemberGives],
+    progress: Progress,
+    header: WholeHeader | None = None,
+) -> list[ReachedMember]:
+    """Return the members of a group that answers.
+
+    Args:
+        gives: of each.
+        header: as for ``ReachedMember``.
+    """
+    both = zip(where.members, gives, strict=True)
+    return [
+        ReachedMember(
+            where=each, gives=given, is_first=each is where, progress=progress, header=header
+        )
+        for each, given in both
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredMember:
+    """A member that does not answer: what its file says."""
+
+    board: Board
+
+    @property
+    def memory(self) -> BoardMemory:
+        memory = declared_by(self.board.facts).memory
+        if memory is None:
+            raise BoardError(
+                f"boards/{self.board.name}.yaml does not say how much memory the board has, so a "
+                "model cannot be divided.",
+                "Set facts.memory there, or connect the board.",
+            )
+        return memory
+
+    @property
+    def gives(self) -> MemberGives:
+        declared = declared_by(self.board.facts)
+        return MemberGives(
+            board=self.board.name,
+            free_bytes=self.memory.available_bytes - self.memory.reserve_bytes,
+            memory_bytes_per_s=self.board.facts.memory_bytes_per_s,
+            storage=declared.storage,
+        )
+
+    def compute(
+        self, model: Model, plan: Plan, *, is_server: bool
+    ) -> tuple[Compute | None, Sequence[PredictionNote]]:
+        del is_server  # rearranged weights are not known of a board that does not answer
+        facts = self.board.facts
+        assumed = note("memory assumed", reason=f"{ASSUMED_AVAILABLE:.0%}")
+        return roofline(facts, model, declared_by(facts), plan), (assumed,)
+
+
 class GroupForecaster:
     """Predicts runs of one model on a group.
 
     Args:
-        where: the group; the caller has its boards to itself where something is timed.
+        group: by whose name its runs are kept, and whether its members reach each other.
         model: with its header on this machine.
         plan: of one continuation.
-        members: what each gives.
-        links: what their connections give.
-        header: of the model, whose operations are timed on the members; none uses what was timed
-            there before, or what their files say.
+        members: the first one runs the program.
+        links: what their connections give; none where they were not measured.
     """
 
     def __init__(
         self,
-        where: Session,
+        group: Group,
         model: Model,
         plan: Plan,
-        members: Sequence[MemberGives],
+        members: Sequence[ForecastMember],
         links: Sequence[LinkRates],
-        progress: Progress,
-        header: WholeHeader | None = None,
     ) -> None:
-        self._where = where
+        self._group = group
         self._model = model
         self._plan = plan
         self._members = members
+        self._gives = [each.gives for each in members]
         self._links = tuple(links)
-        self._progress = progress
-        self._header = header
         self._sizes = layer_sizes(model.path)
         self._computes: dict[tuple[int, bool], Compute | None] = {}
         self._notes: dict[str, PredictionNote] = {}
@@ -70,10 +205,9 @@ class GroupForecaster:
             UsageError, BoardError: as for ``spread``.
         """
         found = spread(
-            self._members, self._sizes, need or memory_need(self._plan, self._model), split
+            self._gives, self._sizes, need or memory_need(self._plan, self._model), split
         )
-        group = self._where.group
-        is_direct = group is not None and group.listen is not None
+        is_direct = self._group.listen is not None
         return found.model_copy(update={"is_direct": is_direct, "links": self._links})
 
     def predict(self, spread: Spread | None) -> Prediction:
@@ -87,8 +221,7 @@ class GroupForecaster:
         """
         model, plan = self._model, self._plan
         need = memory_need(plan, model)
-        boards = self._where.members
-        memory = [BoardMemory.of(each.found.conditions) for each in boards]
+        memory = [each.memory for each in self._members]
         taken_bytes = sum(share.memory_bytes for share in spread.shares) if spread else 0
         beside_bytes = taken_bytes - need.weights_bytes - need.kv_bytes
         tokens = prompt_tokens(plan)
@@ -99,7 +232,7 @@ class GroupForecaster:
             memory=MemoryParts(
                 weights_bytes=need.weights_bytes,
                 kv_bytes=need.kv_bytes,
-                program_bytes=beside_bytes if spread else len(boards) * need.program_bytes,
+                program_bytes=beside_bytes if spread else len(memory) * need.program_bytes,
                 window_bytes=0,
                 reserve_bytes=sum(each.reserve_bytes for each in memory),
                 available_bytes=sum(each.available_bytes for each in memory),
@@ -116,13 +249,13 @@ class GroupForecaster:
             depth=mid_depth(model, plan),
             micro_batch_tokens=plan.micro_batch_tokens,
         )
-        is_kept = _was_kept(self._where.board.name, model, spread)
+        is_kept = _was_kept(self._group.name, model, spread)
         load = load_time(
             *(
                 spread,
                 self._sizes,
                 computes[0],
-                [each.storage for each in self._members],
+                [each.storage for each in self._gives],
                 need.weights_bytes,
             ),
             is_kept=is_kept,
@@ -191,32 +324,12 @@ class GroupForecaster:
     def _compute(self, number: int, *, is_server: bool) -> Compute | None:
         key = number, is_server
         if key not in self._computes:
-            self._computes[key] = self._timed(number, is_server=is_server)
+            found, notes = self._members[number].compute(
+                self._model, self._plan, is_server=is_server
+            )
+            self._computes[key] = found
+            self._notes |= {each.sentence: each for each in notes}
         return self._computes[key]
-
-    def _timed(self, number: int, *, is_server: bool) -> Compute | None:
-        where = self._where.members[number]
-        board, found = where.connection.board, where.found
-        plan = self._plan
-        if is_server and PROGRAM in where.binaries:
-            # Servers compute with the weights as they are in the file.
-            words = if_offered(where.binaries[PROGRAM].path, NO_REPACK)
-            plan = plan.model_copy(update={"extra": (*plan.extra, *words)})
-        if number:
-            threads = plan.threads if (plan.threads or 0) <= found.cores else None
-            plan = plan.model_copy(update={"cpus": None, "threads": threads})
-        if self._header is not None:
-            timed = compute_or_note(where, self._model, self._header, plan, self._progress)
-            if not isinstance(timed, PredictionNote):
-                return timed[0]
-            self._notes[timed.sentence] = timed
-        known = known_compute(where, self._model, plan)
-        if known is not None:
-            return known[0]
-        gives = given_by(board, found.conditions, found.rates)
-        rate = rate_of(self._members[number].memory_bytes_per_s, None)
-        gives = gives.model_copy(update={"memory_rate": rate})
-        return roofline(facts_of(board, found), self._model, gives, plan)
 
 
 _SPLITS: tuple[Split, ...] = ("layer", "tensor")

@@ -19,18 +19,22 @@ from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction, PredictionNote
 from armload.engines.scorer import Scoring
 from armload.engines.spread import Spread
-from armload.engines.weights import BoardMemory
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
 from armload.runs.footprint import with_known_memory
-from armload.runs.giving import facts_of, given_by, member_gives, prompt_tokens, rate_of, roofline
-from armload.runs.group_forecast import GroupForecaster
+from armload.runs.giving import (
+    ASSUMED_AVAILABLE,
+    declared_by,
+    facts_of,
+    given_by,
+    member_gives,
+    prompt_tokens,
+    roofline,
+)
+from armload.runs.group_forecast import GroupForecaster, reached_members
 from armload.runs.hits import measured_hits
 from armload.runs.operations import compute_or_note, known_compute
 from armload.runs.session import Foresee, ReachedBoard, Session, leased_board
-
-ASSUMED_AVAILABLE = 0.8
-"""Share of the installed memory, where the board cannot be asked."""
 
 
 def predict_there(
@@ -105,18 +109,11 @@ def predict_from_facts(facts: DeclaredSpecs, model: Model, plan: Plan) -> Predic
     Raises:
         UsageError: the plan does not suit the model.
     """
-    memory = facts.memory and BoardMemory(
-        total_bytes=facts.memory, available_bytes=round(ASSUMED_AVAILABLE * facts.memory)
-    )
-    gives = BoardGives(
-        memory=memory or None,
-        storage=rate_of(None, facts.storage_read_bytes_per_s),
-        memory_rate=rate_of(None, facts.memory_bytes_per_s),
-    )
+    gives = declared_by(facts)
     found = expected(plan, model, gives, roofline(facts, model, gives, plan))
     notes = [
         note("memory assumed", reason=f"{ASSUMED_AVAILABLE:.0%}")
-        if memory
+        if gives.memory
         else note("memory unknown")
     ]
     return found.model_copy(update={"notes": (*notes, *found.notes)})
@@ -148,11 +145,11 @@ def foresight_of(where: Session, model: Model, plan: Plan, progress: Progress) -
     """
 
     def foresee(found: Probe, need: MemoryNeed | None, spread: Spread | None) -> Prediction | None:
-        if spread is None:
+        if spread is None or where.group is None:
             return predict_beforehand(where, model, plan, found, need, progress)
-        members = [member_gives(each, each.found.rates) for each in where.members]
-        group = GroupForecaster(where, model, plan, members, spread.links, progress)
-        return group.predict(spread)
+        gives = [member_gives(each, each.found.rates) for each in where.members]
+        members = reached_members(where, gives, progress)
+        return GroupForecaster(where.group, model, plan, members, spread.links).predict(spread)
 
     return foresee
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from armload.analysis.run import Run
-from armload.boards.board import RealReach, load_board
+from armload.boards.board import RealReach, is_group, load_board
 from armload.boards.connect import connect
+from armload.boards.group import load_group
 from armload.core.progress import Progress, Silent
 from armload.deploy.retry import Retry, patiently
 from armload.engines.completion import Completion
@@ -181,7 +183,7 @@ CONNECTED = ConnectedBoards(ConnectedBoard)
 
 
 def _check_answers(name: str, progress: Progress, within_s: float) -> None:
-    board = load_board(name)
-    if isinstance(board.reach, RealReach):
-        with closing(connect(board, progress)) as host:
-            patiently(lambda: host.run(":"), Retry(within_s))
+    for board in load_group(name).boards if is_group(name) else (load_board(name),):
+        if isinstance(board.reach, RealReach):
+            with closing(connect(board, progress)) as host:
+                patiently(partial(host.run, ":"), Retry(within_s))

@@ -10,7 +10,7 @@ from armload.engines.engine import Engine
 from armload.engines.spread import Spread
 from armload.models.whole_header import whole_header
 from armload.runs.giving import member_gives
-from armload.runs.group_forecast import GroupForecaster
+from armload.runs.group_forecast import GroupForecaster, reached_members
 from armload.runs.links import measured_links
 from armload.runs.session import Session
 
@@ -38,19 +38,17 @@ def spread_over(session: Session, engine: Engine, progress: Progress) -> Spread 
             f"{session.group.name} is a group of boards, on which {engine.name} cannot run.",
             "Name one of its members.",
         )
-    members, links = given(session, progress), measured_links(session, progress)
+    gives, links = given(session, progress), measured_links(session, progress)
     if wanted.split == "auto":
         if wanted.plan is None:
             raise AssertionError("only what has a plan can be asked for the faster split")
-        header = whole_header(wanted.model.path)
-        forecaster = GroupForecaster(
-            *(session, wanted.model, wanted.plan, members, links, progress, header)
-        )
+        members = reached_members(session, gives, progress, whole_header(wanted.model.path))
+        forecaster = GroupForecaster(session.group, wanted.model, wanted.plan, members, links)
         found = forecaster.faster(need, wanted.tensor_lacks)
         if found.chosen is not None:
             progress.say(f"{session.group.name}: {found.chosen.reason}")
         return found
-    found = spread(members, layer_sizes(wanted.model.path), need, wanted.split or "layer")
+    found = spread(gives, layer_sizes(wanted.model.path), need, wanted.split or "layer")
     is_direct = session.group.listen is not None
     return found.model_copy(update={"is_direct": is_direct, "links": links})
 

@@ -9,7 +9,7 @@ import pytest
 
 from armload.bench.fitting import BoardsFit, fit, fit_hardware
 from armload.boards.hardware import all_hardware
-from armload.core.errors import UsageError
+from armload.core.errors import BoardError, UsageError
 from armload.core.progress import Silent
 from armload.engines.plan import Plan
 from armload.models.find import header_of, resolve
@@ -52,6 +52,38 @@ def test_what_to_do_about_a_board_that_does_not_answer_is_said() -> None:
     assert cause == found.unreachable
     assert "~/.ssh/config" in remedy
     assert instead == "Predicting from the facts in boards/away.yaml instead."
+
+
+def test_a_group_whose_members_do_not_answer_is_predicted_from_their_files() -> None:
+    for name in ("one", "two", "three"):
+        Path(f"boards/{name}.yaml").write_text(BOARD, encoding="utf-8")
+    Path("boards/lab.yaml").write_text("members: [one, two, three]\n", encoding="utf-8")
+    progress = Telling()
+    found = fit(Request(board="lab"), ["like:llama-3.1-8b:Q2_K"], Plan(prompt_tokens=4), progress)
+    assert progress.said[-1] == (
+        "Predicting from the facts in boards/one.yaml, boards/two.yaml, boards/three.yaml instead."
+    )
+    (model,) = found.models
+    group, alone = model.prediction, fit(
+        Request(board="away"), ["like:llama-3.1-8b:Q2_K"], Plan(prompt_tokens=4), Silent()
+    ).models[0].prediction  # fmt: skip
+    assert (group.verdict, alone.verdict) == ("fits", "streams")
+    assert group.token_s is not None
+    assert alone.token_s is not None
+    assert group.token_s.high < alone.token_s.low
+    assert group.group is not None
+    assert {part.board for part in group.group.parts} == {"one", "two", "three"}
+    assert {"memory assumed", "group without links"} <= {note.kind for note in group.notes}
+
+
+def test_a_group_is_not_predicted_without_the_memory_of_its_members() -> None:
+    for name in ("one", "two"):
+        text = "target: rk3568\nreach: {kind: ssh, host: no-such-board.invalid}\nworkdir: /data/a\n"
+        Path(f"boards/{name}.yaml").write_text(text, encoding="utf-8")
+    Path("boards/lab.yaml").write_text("members: [one, two]\n", encoding="utf-8")
+    with pytest.raises(BoardError, match=r"boards/one.yaml does not say how much memory") as found:
+        fit(Request(board="lab"), ["like:llama-3.2-1b:Q2_K"], Plan(prompt_tokens=4), Silent())
+    assert "facts.memory" in found.value.remedy
 
 
 def test_the_type_of_the_cache_counts_in_memory_and_time() -> None:

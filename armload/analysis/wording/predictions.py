@@ -60,12 +60,16 @@ def sentence(name: str, board: str, found: Prediction) -> str:
     if found.token_s is None:
         notes = " ".join(note.sentence for note in found.notes)
         return f"{opening}; its speed cannot be predicted. {notes}".strip()
-    limited = "" if found.bottleneck == "unknown" else f", limited by {found.bottleneck}"
-    if found.group is not None:
-        limited = f", limited by {limited_by(found.group)}"
+    limit = limit_of(found)
+    limited = "" if limit == "unknown" else f", limited by {limit}"
     advice = _advice(found.bottleneck, found.memory.available_bytes)
     hits = _hits(found.hit_rate) if found.hit_rate else ""
     return f"{opening}: about {per_token(found.token_s)} per token{limited}{hits}; {advice}."
+
+
+def limit_of(found: Prediction) -> str:
+    """Say what limits the speed: of a group, the member or connection that takes longest."""
+    return limited_by(found.group) if found.group is not None else found.bottleneck
 
 
 def _hits(found: HitRate) -> str:

@@ -239,9 +239,8 @@ static struct {
     int file, error;
     bool direct, settled, done;
     size_t size, next; /* of the file; where the next request begins */
-    size_t total;
+    size_t total, before_it_settled;
     double began_s, took_s;
-    struct others before;
 } reading = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static ssize_t read_block(size_t at, void *block)
@@ -278,12 +277,13 @@ static void note_request(ssize_t got)
     reading.error = got < 0 ? errno : reading.error;
     reading.total += got > 0 ? (size_t)got : 0;
     reading.took_s = now_s() - reading.began_s;
-    /* Storage that is awake, or has saved up a burst, begins quicker than it goes on. */
+    /* Storage that is awake, or has saved up a burst, begins quicker than it goes on. Nothing may
+     * take time here: the kernel would go on reading ahead while no clock runs. */
     if (!reading.settled && (reading.total >= FIRST_BYTES || reading.took_s >= FIRST_S)) {
         reading.settled = true;
-        reading.before = look_at_others();
+        reading.before_it_settled = reading.total;
         reading.total = 0;
-        reading.began_s = now_s();
+        reading.began_s += reading.took_s;
         reading.took_s = 0;
     }
     reading.done = got <= 0 || reading.total >= READ_AT_MOST || reading.took_s >= STORAGE_S;
@@ -323,10 +323,10 @@ static bool measure_reading(const char *name, bool direct, char *blocks, struct 
     reading.direct = direct;
     reading.error = 0;
     reading.settled = reading.done = false;
-    reading.next = reading.total = 0;
+    reading.next = reading.total = reading.before_it_settled = 0;
     if (!direct)
         drop_from_cache(reading.file);
-    reading.before = look_at_others();
+    struct others before = look_at_others();
     reading.began_s = now_s();
     for (; started < READERS; started++)
         if (pthread_create(&threads[started], NULL, read_blocks, blocks + started * BLOCK_BYTES))
@@ -338,12 +338,13 @@ static bool measure_reading(const char *name, bool direct, char *blocks, struct 
     errno = reading.error ? reading.error : ENODATA;
     if (reading.error || !reading.total || reading.took_s <= 0)
         return false;
-    unsigned long long every = after.read_bytes - reading.before.read_bytes;
+    unsigned long long every = after.read_bytes - before.read_bytes;
+    unsigned long long own = reading.total + reading.before_it_settled;
     *rate = (struct read_rate){
         .bytes_per_s = (double)reading.total / reading.took_s,
-        .others_cpu = others_cpu(&reading.before, &after),
+        .others_cpu = others_cpu(&before, &after),
         .bytes = reading.total,
-        .others_bytes = every > reading.total ? every - reading.total : 0,
+        .others_bytes = every > own ? every - own : 0,
     };
     return true;
 }

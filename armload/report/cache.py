@@ -67,7 +67,12 @@ def _programs_of(build: ShelvedBuild) -> str:
     if not build.programs:
         return build.reason
     one = build.programs[0]
-    programs = ", ".join(program.program for program in build.programs)
+    programs = ", ".join(
+        f"{program.program} (prebuilt in {program.prebuilt_in})"
+        if program.prebuilt_in
+        else program.program
+        for program in build.programs
+    )
     return f"{programs} ({one.source}, {one.compiler})"
 
 

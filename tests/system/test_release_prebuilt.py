@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import release
 from armload import __version__
 from armload.build.builder import build
 from armload.build.helper import helper
+from armload.build.record import read_record, write_record
 from armload.build.source import pinned_source
 from armload.build.target import load_target
 from armload.core.files import sha256_of
@@ -88,11 +90,31 @@ def test_what_the_demo_puts_on_its_board_is_there_without_compiling(
     again, said = typed("build", "--json")
     assert (again, said) == (document, "")
     for words in (("build",), ("build", "--list"), ("inspect", program["path"])):
-        assert f"prebuilt in {RELEASE}" in " ".join(typed(*words)[0].split())
+        assert f"prebuilt in {RELEASE}" in re.sub(r"\s+", " ", typed(*words)[0])
 
     done = run([no_compiler, installed], tmp_path, "-c", _HELPERS_SUMS)
     assert json.loads(done.stdout) == {name: helper(name).sha256 for name in HELPERS}
     assert not Path(CALLED.format(no_compiler)).exists()
+
+
+def test_it_is_added_to_a_build_that_has_other_programs(
+    installed: Path, no_compiler: Path, tmp_path: Path
+) -> None:
+    (ours,) = build(load_target("rk3568"))
+    record = read_record(ours.path.parent)
+    folder = tmp_path / "cache" / "builds" / record.build_id
+    folder.mkdir(parents=True)
+    shutil.copy(ours.path, folder / "llama-bench")
+    (program,) = (each for each in record.programs if each.name == ours.program)
+    other = program.model_copy(update={"name": "llama-bench"})
+    write_record(folder, record.model_copy(update={"programs": (other,)}))
+    done = run([no_compiler, installed], tmp_path, "-m", "armload", "build", "--json")
+    assert done.returncode == 0, done.stderr
+    programs = read_record(folder).programs
+    assert [(each.name, each.prebuilt_in) for each in programs] == [
+        ("llama-bench", ""),
+        ("llama-completion", RELEASE),
+    ]
 
 
 def test_a_run_needs_no_compiler_and_says_where_its_program_came_from(

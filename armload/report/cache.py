@@ -67,13 +67,13 @@ def _programs_of(build: ShelvedBuild) -> str:
     if not build.programs:
         return build.reason
     one = build.programs[0]
-    programs = ", ".join(
-        f"{program.program} (prebuilt in {program.prebuilt_in})"
-        if program.prebuilt_in
-        else program.program
+    programs = ", ".join(program.program for program in build.programs)
+    prebuilt = [
+        f"{program.program} prebuilt in {program.prebuilt_in}"
         for program in build.programs
-    )
-    return f"{programs} ({one.source}, {one.compiler})"
+        if program.prebuilt_in
+    ]
+    return f"{programs} ({', '.join([one.source, one.compiler, *prebuilt])})"
 
 
 def kinds_table(kinds: Sequence[CacheKind], chosen: Sequence[CacheKind]) -> Table:

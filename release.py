@@ -23,6 +23,9 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from armload.core.errors import ArmloadError
+from release_parts import Carried, carry, is_compiled_here
+
 ROOT = Path(__file__).resolve().parent
 DIST = ROOT / "dist"
 
@@ -91,21 +94,33 @@ def export(folder: Path) -> None:
             shutil.copy(source, copy)
 
 
-def build(project: Path, epoch: str) -> list[Path]:
-    """Build the sdist with its manual pages, and the wheel from that sdist."""
+def build(project: Path, epoch: str, prebuilt: Path | None) -> list[Path]:
+    """Build the sdist with its manual pages, and the wheel from that sdist.
+
+    Args:
+        prebuilt: the folder of compiled programs that the wheel carries, and a source must not;
+            none for a wheel without.
+    """
     reproducible = {"SOURCE_DATE_EPOCH": epoch}
-    pages, built = project / "man", project / "dist"
+    pages, built, unpacked = project / "man", project / "dist", project / "unpacked"
     pages.mkdir()
     _module("armload.cli.manual", pages, cwd=project, environment=reproducible)
-    words = ("--no-isolation", "--outdir", built, project)
-    _module("build", *words, cwd=project, environment=reproducible)
+    words = ("--no-isolation", "--outdir", built)
+    _module("build", "--sdist", *words, project, cwd=project, environment=reproducible)
+    (sdist,) = built.iterdir()
+    _module("tarfile", "--extract", sdist, unpacked)
+    (source,) = unpacked.iterdir()
+    if prebuilt is not None:
+        shutil.copytree(prebuilt, source / "armload" / "data" / "prebuilt")
+    _module("build", "--wheel", *words, source, cwd=project, environment=reproducible)
     return sorted(built.iterdir())
 
 
-def bill_of_materials(version: str) -> str:
+def bill_of_materials(version: str, carried: Carried | None) -> str:
     """Return, as CycloneDX, the packages that armload needs, in the versions that are installed.
 
-    The tests run with these.
+    The tests run with these. The programs that the wheel carries compiled, and the libraries in
+    them, follow.
     """
     # Checking against the schema takes ten seconds, and more is changed below.
     words = ("environment", "--no-validate", "--output-reproducible", "--of", "JSON")
@@ -124,6 +139,13 @@ def bill_of_materials(version: str) -> str:
         for each in bill["dependencies"]
         if each["ref"] in refs
     ]
+    if carried is not None:
+        bill["components"] += carried.components
+        (needs,) = (each for each in bill["dependencies"] if each["ref"] == root["bom-ref"])
+        needs["dependsOn"] += carried.libraries_of
+        bill["dependencies"] += [
+            {"ref": ref, "dependsOn": libraries} for ref, libraries in carried.libraries_of.items()
+        ]
     return json.dumps(bill, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -154,10 +176,10 @@ def main() -> None:
         if not is_dry:
             check_tree(version)
         with tempfile.TemporaryDirectory(prefix="armload-release-") as folder:
-            files = _made(Path(folder), version)
+            files = _made(Path(folder), version, is_dry=is_dry)
             if not is_dry:
                 _keep(files)
-    except NotReadyError as error:
+    except (NotReadyError, ArmloadError) as error:
         sys.exit(f"release: {error}")
     if is_dry:
         print(f"release: {version} can be built; nothing was written.")
@@ -167,13 +189,19 @@ def main() -> None:
     print(f"  twine upload dist/armload-{version}*.whl dist/armload-{version}.tar.gz")
 
 
-def _made(folder: Path, version: str) -> list[Path]:
-    """Build everything twice, compare, and check what was built."""
+def _made(folder: Path, version: str, *, is_dry: bool) -> list[Path]:
+    """Build everything twice, compare, and check what was built; compile what is missing once."""
     epoch = _git("log", "-1", "--format=%ct").strip()
+    prebuilt, carried = None, None
+    if is_dry and not is_compiled_here():
+        print("release: the demo's engine is not in the cache; checking the wheel without it.")
+    else:
+        prebuilt = folder / "prebuilt"
+        carried = carry(prebuilt, version, epoch)
     both = []
     for name in ("first", "second"):
         export(folder / name)
-        both.append(build(folder / name, epoch))
+        both.append(build(folder / name, epoch, prebuilt))
     for one, other in zip(*both, strict=True):
         if one.name != other.name or one.read_bytes() != other.read_bytes():
             raise NotReadyError(f"{one.name} differs between two builds of the same files.")
@@ -182,7 +210,7 @@ def _made(folder: Path, version: str) -> list[Path]:
     wheels = [each for each in files if each.suffix == ".whl"]
     _module("check_wheel_contents", *wheels)
     bill = folder / f"armload-{version}.cdx.json"
-    bill.write_text(bill_of_materials(version), encoding="utf-8")
+    bill.write_text(bill_of_materials(version, carried), encoding="utf-8")
     sums = folder / "SHA256SUMS"
     lines = [
         f"{hashlib.sha256(each.read_bytes()).hexdigest()}  {each.name}" for each in (*files, bill)

@@ -49,6 +49,8 @@ class Binary(Value):
         source: name and version of the engine's source, such as ``llama-cpp-python 0.3.36``.
         engine_commit: upstream's commit or version, as the source says it.
         build_id: the first twelve digits of the hash of all inputs.
+        prebuilt_in: the release of armload that it came with, such as ``armload 0.1.0``; empty
+            where it was compiled for this cache.
         features: CPU features found in its code.
         architectures: of models that the source knows, which JSON leaves out; empty where it does
             not say.
@@ -64,5 +66,6 @@ class Binary(Value):
     source: str
     engine_commit: str
     build_id: str
+    prebuilt_in: str = ""
     features: tuple[FeatureUse, ...]
     architectures: tuple[str, ...] = Field(default=(), exclude=True)

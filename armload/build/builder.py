@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +17,7 @@ from armload.build.commit import Commit
 from armload.build.compiler import Compiler
 from armload.build.inspection import check, inspect
 from armload.build.order import BuildBackend, BuildRequest, native_folder, overlay_folder, own_files
+from armload.build.prebuilt import copy_prebuilt_programs
 from armload.build.programs import programs_chosen, programs_offered, renamed
 from armload.build.record import (
     BuildRecord,
@@ -43,16 +45,19 @@ def build(
     source: Source | None = None,
     workshop: BuildBackend | None = None,
     progress: Progress | None = None,
+    rebuild: bool = False,
 ) -> tuple[Binary, ...]:
     """Return inspected static programs for ``target``; compile them when they are not there.
 
-    An interrupted build resumes when it is requested again. Missing programs are added to an
-    existing build, from what was compiled for the others.
+    They are there when they lie in the cache, or came with the release. An interrupted build
+    resumes when it is requested again. Missing programs are added to an existing build, from what
+    was compiled for the others.
 
     Args:
         programs: names such as ``llama-completion``; empty for the one that measuring needs.
         source: the engine; none for the pinned one.
         workshop: where the compiler runs; none for zig on this machine.
+        rebuild: compile them all from the source, and say whether the bytes are the same as before.
 
     Raises:
         BuildError: the source cannot be fetched, does not compile, or the program does not
@@ -66,18 +71,10 @@ def build(
     source = source or pinned_source()
     workshop = workshop or LocalWorkshop()
     compiler = workshop.compiler(target)
-    inputs = Inputs(
-        source=source.identity,
-        source_label=source.label,
-        target=target,
-        compiler=compiler.identity,
-        compiler_label=compiler.label,
-        compiler_flags=tuple(compiler.cpu_flags(target)),
-        files=_own_files(),
-    )
-    place = compiling_folder("builds") / inputs.build_id
+    inputs = _inputs(source, target, compiler)
+    place = _place(inputs)
     lock = place.with_name(f"{place.name}.lock")
-    binaries = _finished(place, programs)
+    binaries = None if rebuild else _finished(place, programs)
     if binaries is not None:
         _ask_versions_again(place, lock)
     else:
@@ -86,12 +83,36 @@ def build(
             "for it."
         )
         with written_in(place.parent), locked(lock, progress, waiting=waiting) as held:
-            binaries = _finished(place, programs) or _Build(
-                place, inputs, source, workshop, compiler, progress, held
-            ).run(programs)
+            copy_prebuilt_programs(place, _record(place), inputs, programs, progress)
+            binaries = None if rebuild else _finished(place, programs)
+            if binaries is None:
+                make = _Build(place, inputs, source, workshop, compiler, progress, held)
+                binaries = make.run(programs, rebuild=rebuild)
     for sentence in renamed(programs, [binary.program for binary in binaries]):
         progress.say(sentence)
     return binaries
+
+
+def is_compiled(target: Target) -> bool:
+    """Return whether the program that measuring needs lies in the cache, built by default."""
+    inputs = _inputs(pinned_source(), target, LocalWorkshop().compiler(target))
+    return _finished(_place(inputs), ()) is not None
+
+
+def _inputs(source: Source, target: Target, compiler: Compiler) -> Inputs:
+    return Inputs(
+        source=source.identity,
+        source_label=source.label,
+        target=target,
+        compiler=compiler.identity,
+        compiler_label=compiler.label,
+        compiler_flags=tuple(compiler.cpu_flags(target)),
+        files=_own_files(),
+    )
+
+
+def _place(inputs: Inputs) -> Path:
+    return compiling_folder("builds") / inputs.build_id
 
 
 def _own_files() -> Mapping[str, str]:
@@ -156,13 +177,14 @@ class _Build:
         self._progress = progress
         self._lock = lock
 
-    def run(self, wanted: Sequence[str]) -> tuple[Binary, ...]:
+    def run(self, wanted: Sequence[str], *, rebuild: bool) -> tuple[Binary, ...]:
         started = time.monotonic()
         folder = self._source.provide(self._progress)
         offered = programs_offered(folder)
         names = programs_chosen(self._inputs.source_label, offered, wanted)
         former = _record(self._place)
-        kept = [each for each in former.programs if each.is_whole(self._place)] if former else []
+        there = [each for each in former.programs if each.is_whole(self._place)] if former else []
+        kept = [each for each in there if not (rebuild and each.name in names)]
         order = BuildRequest(
             build_id=self._inputs.build_id,
             target=self._inputs.target,
@@ -176,8 +198,12 @@ class _Build:
             lock=self._lock,
         )
         self._place.mkdir(parents=True, exist_ok=True)
+        if rebuild:
+            shutil.rmtree(self._place / "tree", ignore_errors=True)
         linked = self._compiled(order)
         made = [self._made(name, path, started) for name, path in linked.items()]
+        if rebuild:
+            self._compare(made, there)
         record = BuildRecord(
             build_id=order.build_id,
             inputs=self._inputs,
@@ -206,6 +232,20 @@ class _Build:
                     "of all targets that armload brings.",
                 ) from error
             raise
+
+    def _compare(self, made: Sequence[Program], before: Sequence[Program]) -> None:
+        """Say of each program that was there before whether it has the same bytes again."""
+        by_name = {program.name: program for program in before}
+        for program in made:
+            former = by_name.get(program.name)
+            if former is None:
+                continue
+            prebuilt = f"prebuilt in {former.prebuilt_in}" if former.prebuilt_in else "before"
+            if former.sha256 == program.sha256:
+                said = f"identical to the one {prebuilt}"
+            else:
+                said = f"not identical to the one {prebuilt}, which had {former.sha256}"
+            self._progress.say(f"{program.name} was compiled: SHA-256 {program.sha256}, {said}.")
 
     def _made(self, name: str, linked: Path, started: float) -> Program:
         """Strip a program, which lies in the build's folder then, and make sure that it fits."""

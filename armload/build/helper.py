@@ -1,4 +1,4 @@
-"""Small static programs of ours that help on a board, compiled when they are first needed."""
+"""Small static programs of ours that help on a board, compiled unless the release carries them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from armload.build.inspection import check, inspect
 from armload.build.order import native_folder
+from armload.build.prebuilt import copy_prebuilt_helper
 from armload.build.stripping import strip
 from armload.build.target import Target
 from armload.build.zig import find_zig
@@ -54,8 +55,8 @@ class Helper(Value):
 def helper(name: str, progress: Progress | None = None, *, architecture: str = "aarch64") -> Helper:
     """Return the program of ``toolchains/board/<name>.c``; compile it when it is not there.
 
-    It is addressed by its source, the headers that it may use and its compiler, and inspected like
-    every binary.
+    It is addressed by its source, the headers that it may use and its compiler, inspected like
+    every binary, and copied from what came with the release where that has it.
 
     Raises:
         BuildError: it does not compile, or would not run on every board of the architecture.
@@ -63,16 +64,17 @@ def helper(name: str, progress: Progress | None = None, *, architecture: str = "
     """
     source = data_path("toolchains", "board", f"{name}.c")
     target = _ANY_CPU[architecture]
-    compiler, *flags = any_cpu_compiler(architecture)
+    progress = progress or Silent()
     folders = (source.parent, native_folder())
     parts = (source, *(path for folder in folders for path in sorted(folder.glob("*.h"))))
-    inputs = "\0".join((*map(sha256_of, parts), find_zig(target).identity, *flags))
-    place = cache_folder() / "helpers" / hashlib.sha256(inputs.encode()).hexdigest()[:12] / name
-    if not os.access(place, os.X_OK):
-        with (progress or Silent()).step(
-            f"Compiling the helper program {name} for boards (only once)"
-        ):
-            _compile(source, target, [compiler, *flags], place)
+    inputs = "\0".join((*map(sha256_of, parts), find_zig(target).identity, *_FLAGS))
+    helper_id = hashlib.sha256(inputs.encode()).hexdigest()[:12]
+    place = cache_folder() / "helpers" / helper_id / name
+    if not os.access(place, os.X_OK) and not copy_prebuilt_helper(
+        helper_id, name, target, place, progress
+    ):
+        with progress.step(f"Compiling the helper program {name} for boards (only once)"):
+            _compile(source, target, any_cpu_compiler(architecture), place)
     return Helper(name=name, path=place, sha256=sha256_of(place))
 
 

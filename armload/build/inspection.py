@@ -38,6 +38,7 @@ class Inspection(Value):
         needed: the shared libraries that it asks for.
         is_stripped: it carries neither symbols nor debug information.
         features: CPU features that its code uses, in the order of their names.
+        prebuilt_in: the release of armload that it came with; empty where that is not known.
     """
 
     path: Path
@@ -49,6 +50,7 @@ class Inspection(Value):
     needed: tuple[str, ...]
     is_stripped: bool
     features: tuple[FeatureUse, ...]
+    prebuilt_in: str = ""
 
 
 def inspect(path: Path) -> Inspection:

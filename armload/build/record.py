@@ -60,9 +60,11 @@ class Program(Value):
             where it could not be run so far.
         features: CPU features that its code uses.
         tools: versions of what took part without changing the result.
-        built_utc: when it was finished, in ISO 8601.
-        built_on: the machine that compiled it.
+        built_utc: when it was finished, in ISO 8601; of a prebuilt one, the release's time.
+        built_on: the machine that compiled it; empty for a prebuilt one.
         seconds: that compiling took, with the other programs that were missing at the time.
+        prebuilt_in: the release that it came with, such as ``armload 0.1.0``; empty where it was
+            compiled for this cache.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Program(Value):
     built_utc: str
     built_on: str
     seconds: float
+    prebuilt_in: str = ""
 
     def is_whole(self, folder: Path) -> bool:
         """Say whether its file in ``folder`` is as it was built."""
@@ -114,6 +117,7 @@ class BuildRecord(Value):
             source=self.inputs.source_label,
             engine_commit=self.engine_commit,
             build_id=self.build_id,
+            prebuilt_in=program.prebuilt_in,
             features=program.features,
             architectures=self.architectures,
         )
@@ -145,15 +149,16 @@ def write_record(folder: Path, record: BuildRecord) -> None:
     write_whole(folder / RECORD_NAME, record.model_dump_json(indent=2).encode() + b"\n")
 
 
-def with_recorded_features(inspection: Inspection) -> Inspection:
-    """Return what is known of a program of ours with what its symbols showed when it was built."""
+def with_build_record(inspection: Inspection) -> Inspection:
+    """Return what is known of a program of ours with what was recorded when it was built."""
     try:
         record = read_record(inspection.path.parent)
     except (OSError, ValidationError):
         return inspection
     for program in record.programs:
         if program.sha256 == inspection.sha256:
-            return inspection.model_copy(update={"features": program.features})
+            recorded = {"features": program.features, "prebuilt_in": program.prebuilt_in}
+            return inspection.model_copy(update=recorded)
     return inspection
 
 

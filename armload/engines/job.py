@@ -66,6 +66,8 @@ class BinaryRecord(Value):
     Attributes:
         sha256, size_bytes: of its file; unknown for a program that was on the board already.
         build_id, target, compiler, source, engine_commit: how armload built it.
+        prebuilt_in: the release of armload that it came with, such as ``armload 0.1.0``; empty
+            where it was compiled for this machine's cache.
         features: the CPU features that its code uses, unasked where it is one of ours. A
             watched one may have its own way of asking first.
     """
@@ -78,6 +80,7 @@ class BinaryRecord(Value):
     compiler: str = ""
     source: str = ""
     engine_commit: str = ""
+    prebuilt_in: str = ""
     features: tuple[str, ...] = ()
 
 

@@ -21,6 +21,7 @@ def binaries_table(binaries: Sequence[Binary]) -> Table:
         Column(heading="target"),
         Column(heading="size", is_number=True),
         Column(heading="CPU features that it needs", is_prose=True),
+        Column(heading="prebuilt in", below="prebuilt in "),
         Column(heading="file", below=""),
     )
     for binary in binaries:
@@ -29,6 +30,7 @@ def binaries_table(binaries: Sequence[Binary]) -> Table:
             binary.target,
             format_bytes(binary.size_bytes),
             " ".join(use.feature for use in binary.features if not use.guarded),
+            binary.prebuilt_in,
             whole(str(binary.path)),
         )
     return table
@@ -69,6 +71,8 @@ def _details(inspection: Inspection) -> Details:
         ("linked", _linked(inspection)),
         ("stripped", "yes" if inspection.is_stripped else "no: it contains symbols"),
     ]
+    if inspection.prebuilt_in:
+        rows.append(("prebuilt in", inspection.prebuilt_in))
     if not inspection.features and inspection.architecture == "aarch64":
         rows.append(("CPU features", "only those that every 64-bit ARM CPU has"))
     return Details(rows)

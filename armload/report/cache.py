@@ -68,7 +68,12 @@ def _programs_of(build: ShelvedBuild) -> str:
         return build.reason
     one = build.programs[0]
     programs = ", ".join(program.program for program in build.programs)
-    return f"{programs} ({one.source}, {one.compiler})"
+    prebuilt = [
+        f"{program.program} prebuilt in {program.prebuilt_in}"
+        for program in build.programs
+        if program.prebuilt_in
+    ]
+    return f"{programs} ({', '.join([one.source, one.compiler, *prebuilt])})"
 
 
 def kinds_table(kinds: Sequence[CacheKind], chosen: Sequence[CacheKind]) -> Table:

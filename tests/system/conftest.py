@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
+import release
+from armload import __version__
 from armload.boards.board import SshAddress
 from armload.build.binary import Binary
 from armload.build.builder import build
 from armload.build.programs import MAIN_PROGRAMS, SCORER
 from armload.build.target import load_target
 from armload.core.workspace import cache_folder
+from release_parts import Carried, carry
 from tests.person import Person
 from tests.repositories import Repository
 from tests.servers import openssh
@@ -103,3 +107,45 @@ def scorer_and_completion(request: pytest.FixtureRequest) -> tuple[Binary, Binar
 @pytest.fixture(scope="module")
 def scorer(scorer_and_completion: tuple[Binary, Binary]) -> Path:
     return scorer_and_completion[0].path
+
+
+@pytest.fixture(scope="session")
+def projects(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The project in two folders, whose files were written at other times and by other rules."""
+    one, other = (tmp_path_factory.mktemp(name) for name in ("one", "another-place"))
+    release.export(one)
+    release.export(other)
+    for path in other.rglob("*"):
+        os.utime(path, (1e9, 1e9))
+        path.chmod(0o700 if path.is_dir() or os.access(path, os.X_OK) else 0o600)
+    return [one, other]
+
+
+@pytest.fixture(scope="session")
+def prebuilt(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of what a wheel carries compiled, once it is ``carried``."""
+    return tmp_path_factory.mktemp("release") / "prebuilt"
+
+
+@pytest.fixture(scope="session")
+def carried(prebuilt: Path) -> Carried:
+    return carry(prebuilt, __version__, "1700000000")
+
+
+@pytest.fixture(scope="session")
+def built(projects: list[Path], prebuilt: Path, carried: Carried) -> list[list[Path]]:
+    return [release.build(project, "1700000000", prebuilt) for project in projects]
+
+
+@pytest.fixture(scope="session")
+def wheel(built: list[list[Path]]) -> Path:
+    (path,) = (each for each in built[0] if each.suffix == ".whl")
+    return path
+
+
+@pytest.fixture(scope="session")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an installed armload, whose libraries are those beside this Python."""
+    folder = tmp_path_factory.mktemp("installed")
+    release._module("pip", "install", "--no-deps", "--no-index", "--target", folder, wheel)
+    return folder

@@ -16,7 +16,7 @@ import pytest
 from armload.build.binary import Binary
 from armload.build.builder import build
 from armload.build.inspection import check, inspect
-from armload.build.record import read_record, with_recorded_features, write_record
+from armload.build.record import read_record, with_build_record, write_record
 from armload.build.source import pinned_source
 from armload.build.target import load_target, machine_architecture
 from armload.build.workshop import LocalWorkshop
@@ -117,7 +117,7 @@ def test_the_distributions_cross_compiler_builds_the_engine_too() -> None:
     _uses_what_its_cpu_has("rk3568", binary)
     assert binary.compiler.startswith("gnu aarch64-linux-gnu-gcc")
     # What its symbols told stays known.
-    told = with_recorded_features(inspect(binary.path))
+    told = with_build_record(inspect(binary.path))
     assert told.features == binary.features != inspect(binary.path).features
     # glibc carries code for CPUs that have what this one lacks, and chooses at run time.
     assert "sve" in {use.feature for use in binary.features}

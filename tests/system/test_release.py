@@ -16,40 +16,13 @@ import release
 from armload import __version__
 from armload.cli.program import namespace
 from armload.core.workspace import data_names
+from release_parts import Carried
 from tests.command_line import BIN, ROOT
+from tests.system.wheels import output
+
+pytestmark = [pytest.mark.build, pytest.mark.timeout(2400)]
 
 DATA = ("boards", "toolchains", "deploy")
-
-
-@pytest.fixture(scope="module")
-def projects(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The project in two folders, whose files were written at other times and by other rules."""
-    one, other = (tmp_path_factory.mktemp(name) for name in ("one", "another-place"))
-    release.export(one)
-    release.export(other)
-    for path in other.rglob("*"):
-        os.utime(path, (1e9, 1e9))
-        path.chmod(0o700 if path.is_dir() or os.access(path, os.X_OK) else 0o600)
-    return [one, other]
-
-
-@pytest.fixture(scope="module")
-def built(projects: list[Path]) -> list[list[Path]]:
-    return [release.build(project, "1700000000") for project in projects]
-
-
-@pytest.fixture(scope="module")
-def wheel(built: list[list[Path]]) -> Path:
-    (path,) = (each for each in built[0] if each.suffix == ".whl")
-    return path
-
-
-@pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of an installed armload, whose libraries are those beside this Python."""
-    folder = tmp_path_factory.mktemp("installed")
-    release._module("pip", "install", "--no-deps", "--no-index", "--target", folder, wheel)
-    return folder
 
 
 def test_two_builds_are_byte_identical(built: list[list[Path]]) -> None:
@@ -59,11 +32,16 @@ def test_two_builds_are_byte_identical(built: list[list[Path]]) -> None:
         assert first.read_bytes() == second.read_bytes(), first.name
 
 
-def test_the_wheel_holds_the_package_and_the_data_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_holds_the_package_and_the_data_and_nothing_else(
+    wheel: Path, prebuilt: Path
+) -> None:
     files = release._git("ls-files", "--cached", "--others", "--exclude-standard").splitlines()
     there = {name for name in files if (ROOT / name).is_file()}
     expected = {name for name in there if name.startswith("armload/")}
     expected |= {f"armload/data/{name}" for name in there if name.startswith(DATA)}
+    programs = {each.relative_to(prebuilt) for each in prebuilt.rglob("*") if each.is_file()}
+    assert {path.name for path in programs} >= {"llama-completion", "build.json", "sha256"}
+    expected |= {f"armload/data/prebuilt/{path}" for path in programs}
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert held == expected
@@ -80,23 +58,18 @@ def test_the_sdist_holds_a_manual_page_for_each_verb(built: list[list[Path]]) ->
     assert PurePosixPath("release.py") in names
 
 
+def test_nothing_compiled_is_in_the_sdist(built: list[list[Path]]) -> None:
+    (path,) = (each for each in built[0] if each.name.endswith(".tar.gz"))
+    with tarfile.open(path) as archive:
+        files = [archive.extractfile(each) for each in archive if each.isfile()]
+        assert not any(file.read(4) == b"\x7fELF" for file in files if file is not None)
+
+
 def test_what_is_published_passes_the_registrys_checks(
     built: list[list[Path]], wheel: Path
 ) -> None:
     release._module("twine", "check", "--strict", *built[0])
     release._module("check_wheel_contents", wheel)
-
-
-def output(installed: Path, folder: Path, *words: str) -> str:
-    """Return what a program prints that imports the installed armload, in an empty folder."""
-    return subprocess.run(
-        [sys.executable, *words],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(installed), "ARMLOAD_CACHE": str(folder / "cache")},
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    ).stdout
 
 
 def test_outside_a_clone_all_data_is_found(installed: Path, tmp_path: Path) -> None:
@@ -130,12 +103,14 @@ def test_outside_a_clone_verbs_work(
     assert said in output(installed, tmp_path, "-m", "armload", *words)
 
 
-def test_the_bill_of_materials_lists_what_is_needed_and_not_what_tests_need() -> None:
-    bill = json.loads(release.bill_of_materials(__version__))
+def test_the_bill_of_materials_lists_what_is_needed_and_not_what_tests_need(
+    carried: Carried,
+) -> None:
+    bill = json.loads(release.bill_of_materials(__version__, carried))
     assert bill["bomFormat"] == "CycloneDX"
     root = bill["metadata"]["component"]
     assert (root["name"], root["version"]) == ("armload", __version__)
-    listed = {each["name"]: each["version"] for each in bill["components"]}
+    listed = {each["name"]: each.get("version") for each in bill["components"]}
     assert {"pydantic", "pydantic_core", "ziglang", "paramiko", "cmake"} <= set(listed)
     (needs,) = (
         each["dependsOn"] for each in bill["dependencies"] if each["ref"] == root["bom-ref"]
@@ -145,12 +120,12 @@ def test_the_bill_of_materials_lists_what_is_needed_and_not_what_tests_need() ->
     assert listed["ziglang"] == "0.15.2"
 
 
-@pytest.mark.exhaustive(covers=["pyproject.toml", "release.py"])
-def test_the_bill_of_materials_is_valid() -> None:
+@pytest.mark.exhaustive(covers=["pyproject.toml", "release.py", "release_parts.py"])
+def test_the_bill_of_materials_is_valid(carried: Carried) -> None:
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
 
-    text = release.bill_of_materials(__version__)
+    text = release.bill_of_materials(__version__, carried)
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
 
 

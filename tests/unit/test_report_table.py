@@ -79,6 +79,18 @@ def test_binaries_show_the_features_in_their_code() -> None:
     assert "asimddp" in shown
 
 
+@pytest.mark.parametrize("width", [80, 200])
+def test_a_program_that_came_with_a_release_says_so_wherever_it_is_shown(width: int) -> None:
+    came = binary().model_copy(update={"prebuilt_in": "armload 0.1.0"})
+    assert "armload 0.1.0" in _shown(binaries_table([came]), width=width)
+    run = quick_run()
+    ran = run.binary.model_copy(update={"prebuilt_in": "armload 0.1.0"})
+    assert words.binary_line(run.model_copy(update={"binary": ran})).endswith(
+        f"build {run.binary.build_id}, prebuilt in armload 0.1.0)"
+    )
+    assert "prebuilt" not in words.binary_line(run)
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [

@@ -51,6 +51,10 @@ class BuildOptions(EngineSource, OutputOptions):
             "niceness of the compiler, 0 to 19", "N", "0; with --on, the value in the board's file"
         ),
     ] = None
+    rebuild: Annotated[
+        bool,
+        Option("compile again what is built already or came with armload, and compare the SHA-256"),
+    ] = False
     list_: Annotated[bool, Option("list existing builds instead of building", heading="Output")] = (
         False
     )
@@ -96,6 +100,7 @@ def build(options: BuildOptions) -> None:
             source=engine,
             workshop=where,
             progress=progress,
+            rebuild=options.rebuild,
         )
     if options.as_json:
         show_document(ValueList[Binary](tuple(binaries)))
@@ -139,7 +144,7 @@ def inspect(options: ProgramOptions) -> None:
 
     from armload.build import inspection
     from armload.build.fit import fits
-    from armload.build.record import with_recorded_features
+    from armload.build.record import with_build_record
     from armload.build.target import load_target
     from armload.cli import terminal
     from armload.cli.streams import show_document
@@ -147,7 +152,7 @@ def inspect(options: ProgramOptions) -> None:
 
     path = Path(options.file).expanduser()
     targets = [load_target(options.target)] if options.target else _all_targets()
-    found = with_recorded_features(inspection.inspect(path))
+    found = with_build_record(inspection.inspect(path))
     suits = list(fits(found, targets))
     if options.as_json:
         show_document(Inspected.of(found, suits))

@@ -182,6 +182,7 @@ def _binary(binary: BinaryRecord) -> BinaryRecord:
         compiler=forms.compiler_label(binary.compiler),
         source=forms.in_form(binary.source, forms.SOURCE),
         engine_commit=forms.in_form(binary.engine_commit, forms.ENGINE_COMMIT),
+        prebuilt_in=forms.in_form(binary.prebuilt_in, forms.RELEASE),
         features=forms.cpu_features(binary.features),
     )
 

@@ -15,6 +15,8 @@ from pathlib import Path, PurePath
 
 import pytest
 
+from tests import outside_data
+
 ROOT = Path(__file__).resolve().parents[1]
 COMMITS = 50
 BEGAN_S = pytest.StashKey[float]()
@@ -75,6 +77,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     nothing = session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED
     if nothing and session.config.getoption("exhaustive") == "due":
         session.exitstatus = pytest.ExitCode.OK
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = (report.longrepr for report in terminalreporter.getreports("skipped"))
+    if said := outside_data.told(each[2] for each in skipped if isinstance(each, tuple)):
+        terminalreporter.write_line(said, yellow=True)
 
 
 def is_chosen(item: pytest.Item, choice: str | None, changed: frozenset[PurePath] | None) -> bool:

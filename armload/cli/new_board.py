@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from armload.report.boards import AddedBoard
 
 
-HOST_HELP = "its SSH server: [USER@] and a name, an address, or an alias from ~/.ssh/config"
+HOST_HELP = "its SSH server, as [USER@]HOST: a name, an address, or an alias from ~/.ssh/config"
 HOST = Option(HOST_HELP)
 
 
@@ -29,7 +29,7 @@ class NewBoardOptions(OptionGroup):
     host: Annotated[str, HOST] = ""
     port: Annotated[
         Annotated[int, Field(ge=1, le=65535)] | None,
-        Option("of the SSH server", "PORT", "22, or as in ~/.ssh/config"),
+        Option("port of the SSH server", "PORT", "22, or as in ~/.ssh/config"),
     ] = None
     user: Annotated[
         str | None,

@@ -13,6 +13,7 @@ from armload.core.errors import ArmloadError
 from armload.core.progress import Progress, Silent
 from armload.core.values import counted
 from armload.engines.answers import Answer, read_answers
+from armload.engines.prediction import Prediction
 from armload.engines.scorer import ANSWERS, SCORER, Scoring
 from armload.evaluation.items import items_of, write_items
 from armload.evaluation.preparing import PreparedEvaluation
@@ -22,10 +23,11 @@ from armload.evaluation.scorer_run import TimedScoring, ask_all, next_place, pla
 from armload.evaluation.scorer_settings import ScorerSettings
 from armload.runs import store
 from armload.runs.assemble import read_job
-from armload.runs.predicting import predict_beforehand
+from armload.runs.predicting import foresight_of, predict_beforehand
 from armload.runs.reach import CONNECTED, EngineBoard, Reach
 from armload.runs.request import Request
-from armload.runs.session import ReachedBoard
+from armload.runs.session import ReachedBoard, Session, leased_boards
+from armload.runs.spreading import spread_over
 
 
 def say_duration(
@@ -34,27 +36,32 @@ def say_duration(
     max_time_s: float | None,
     progress: Progress,
 ) -> None:
-    """Say how long all questions together take on a board at most.
+    """Say how long all questions together take on a board, or on a group of boards, at most.
 
     Args:
         asked: of each part its run, and the most tokens of an answer; 0 where choices are compared.
     """
     if not asked:
         return
-    questions = counted(sum(engine.plan.items_count for engine, _ in asked), "question")
+    count = sum(engine.plan.items_count for engine, _ in asked)
+    questions, verb = counted(count, "question"), "takes" if count == 1 else "take"
     most_tokens = max(max_tokens for _, max_tokens in asked)
-    times = [_longest(where, engine, max_tokens) for engine, max_tokens in asked]
+    times = [_longest(where, engine, max_tokens, progress) for engine, max_tokens in asked]
     known = [time for time in times if time is not None]
     longest = f"{questions} of up to {most_tokens} tokens" if most_tokens else questions
     condition = " if all answers are that long" if most_tokens else ""
     if len(known) == len(times):
         about = "at least" if any(time.is_bound for time in known) else "about"
-        said = f"{longest} take {about} {_words(sum(time.s for time in known))}{condition}."
+        said = f"{longest} {verb} {about} {_words(sum(time.s for time in known))}{condition}."
     elif max_time_s is None:
-        board = where.board.name
+        why = (
+            f"the file of board {where.board.name} does not state"
+            if where.group is None
+            else f"the files of the members of {where.board.name} do not all state"
+        )
         said = (
-            f"The time for {longest} cannot be estimated: the file of board {board} does not state "
-            "the CPU's speed (facts: clusters with max_mhz)."
+            f"The time for {longest} cannot be estimated: {why} the CPU's speed (facts: clusters "
+            "with max_mhz)."
         )
     else:
         said = f"To answer: {longest}."
@@ -67,12 +74,12 @@ class _Time(NamedTuple):
     is_bound: bool  # by what the board can do at most: nothing was timed there
 
 
-def _longest(where: ReachedBoard, engine: Scoring, max_tokens: int) -> _Time | None:
+def _longest(
+    where: ReachedBoard, engine: Scoring, max_tokens: int, progress: Progress
+) -> _Time | None:
     scoring = engine.plan
     try:
-        prediction = predict_beforehand(
-            *(where, engine.model, engine.continuation, where.found, engine.memory, Silent())
-        )
+        prediction = _predicted(where, engine, progress)
     except ArmloadError:  # its run will be refused, with the reason
         return None
     if prediction is None or prediction.token_s is None or prediction.ttft_s is None:
@@ -83,6 +90,15 @@ def _longest(where: ReachedBoard, engine: Scoring, max_tokens: int) -> _Time | N
     token_s = prediction.token_s.value / scoring.parallel
     time_s = load_s + scoring.items_count * (prompt_s + max_tokens * token_s)
     return _Time(time_s, is_bound=prediction.compute == "roofline")
+
+
+def _predicted(where: ReachedBoard, engine: Scoring, progress: Progress) -> Prediction | None:
+    model, plan, need = engine.model, engine.continuation, engine.memory
+    if not isinstance(where, Session) or where.group is None:
+        return predict_beforehand(where, model, plan, where.found, need, Silent())
+    with leased_boards(where, progress):  # what is measured for it is kept for the run
+        divided = spread_over(where, engine, progress)
+    return foresight_of(where, model, plan, Silent())(where.found, need, divided)
 
 
 def _words(seconds: float) -> str:

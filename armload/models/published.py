@@ -7,13 +7,14 @@ PUBLISHED = {
     "qwen2.5-0.5b": ("hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF", _ALL),
     "llama-3.2-1b": ("hf:bartowski/Llama-3.2-1B-Instruct-GGUF", _ALL),
     "gemma-3-1b": ("hf:ggml-org/gemma-3-1b-it-GGUF", ("Q4_K_M", "Q8_0")),
-    "qwen2.5-1.5b": ("hf:Qwen/Qwen2.5-1.5B-Instruct-GGUF", ("Q4_0", "Q4_K_M")),
+    "qwen2.5-1.5b": ("hf:Qwen/Qwen2.5-1.5B-Instruct-GGUF", _ALL),
     "qwen3-1.7b": ("hf:Qwen/Qwen3-1.7B-GGUF", ("Q8_0",)),
-    "qwen3-4b": ("hf:Qwen/Qwen3-4B-GGUF", ("Q4_K_M",)),
+    "qwen3-4b": ("hf:Qwen/Qwen3-4B-GGUF", ("Q4_K_M", "Q8_0")),
 }
 """Models of the list that ``fit`` makes, each with its repository and the types found there.
 
-Smaller ones are left out: few of their sentences make sense.
+Each file of these types was found named, most with its size or SHA-256, in public repositories that
+download it. Smaller models are left out: few of their sentences make sense.
 """
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from armload.analysis.wording.prediction_notes import note
 from armload.analysis.wording.predictions import (
     FittedModel,
     limit_of,
@@ -39,7 +41,7 @@ def fit_view(fit: Fit, *, program: str = "armload") -> Group:
     lines += [Text(""), Prose(memory_source(fit.models))]
     for each in fit.models:
         lines += [Text(""), Prose(each.sentence)]
-    timed = [each.prediction for each in fit.models if each.prediction.token_s]
+    timed = [each for each in fit.models if each.prediction.token_s]
     how = _how_to_run(fit.models, program)
     return Group(_with_notes(lines, timed, fit.recommendation), *how)
 
@@ -50,11 +52,10 @@ def listing_view(fit: Fit, *, program: str = "armload") -> Group:
     Args:
         program: what armload is called where a command is typed.
     """
-    predictions = [each.prediction for each in fit.models]
     table = models_table(fit.models)
     lines: list[RenderableType] = [table, Text(""), Prose(_MEMORY)]
     return Group(
-        _with_notes(lines, predictions, fit.recommendation),
+        _with_notes(lines, fit.models, fit.recommendation),
         *_how_to_run(fit.models, program),
         *_where_files_are(fit.models),
     )
@@ -138,16 +139,38 @@ def boards_view(found: BoardsFit, heading: str = "board", *, program: str = "arm
             per_token(expected.ttft_s) if expected.ttft_s else UNKNOWN,
             limit_of(expected) if time else UNKNOWN,
         )
-    predictions = [each.prediction for _, each in rows]
-    return _with_notes([table], predictions, found.recommendation)
+    return _with_notes([table], [each for _, each in rows], found.recommendation)
 
 
 def _with_notes(
-    lines: Sequence[RenderableType], predictions: Sequence[Prediction], recommendation: str
+    lines: Sequence[RenderableType], models: Sequence[FittedModel], recommendation: str
 ) -> Group:
-    notes = dict.fromkeys(note.sentence for found in predictions for note in found.notes)
+    notes = dict.fromkeys((*_general_notes(models), *_notes_on_rows(models)))
     spaced = [line for note in notes for line in (Text(""), Prose(note))]
     return Group(*lines, *spaced, Text(""), Prose(recommendation, "bold"))
+
+
+def _general_notes(models: Sequence[FittedModel]) -> Iterator[str]:
+    for each in models:
+        for found in each.prediction.notes:
+            if found.kind != "read by row":
+                yield found.sentence
+
+
+_TYPE = re.compile(r"[: ][A-Z]\w*$", re.ASCII)
+"""What a model's name ends with in a list that has several types of it."""
+
+
+def _notes_on_rows(models: Sequence[FittedModel]) -> Iterator[str]:
+    """Yield one sentence for all file types of a model."""
+    sizes: dict[str, set[int]] = {}
+    for each in models:
+        parts = each.prediction.memory
+        if parts is not None and parts.row_table_bytes:
+            sizes.setdefault(_TYPE.sub("", each.model), set()).add(parts.row_table_bytes)
+    for name, found in sizes.items():
+        ends = dict.fromkeys(map(format_bytes, (min(found), max(found))))
+        yield note("read by row", subject=name, reason=" to ".join(ends)).sentence
 
 
 _MEMORY = (

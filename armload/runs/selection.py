@@ -14,7 +14,7 @@ class RunSelection:
     """Chooses runs by their ids.
 
     Args:
-        boards: names; empty for all.
+        boards: names, also of boards whose files were deleted; empty for all.
         model: what a model's name contains; empty for all.
         since, until: from when, and before when a run began, in UTC; none for no bound.
     """
@@ -32,7 +32,7 @@ class RunSelection:
         self._since = time_of_id(since) if since else ""
         self._until = time_of_id(until) if until else "~"
         # The longest first: "virtual" also begins "virtual-dayu200".
-        self._known = sorted(data_names("boards"), key=len, reverse=True)
+        self._known = sorted({*data_names("boards"), *self._boards}, key=len, reverse=True)
 
     def holds(self, run_id: str) -> bool:
         """Return whether a run is one of them."""

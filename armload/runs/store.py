@@ -118,6 +118,15 @@ def run_folders(selection: RunSelection | None = None, *, imported: bool = False
     return [folder / name for _, _, name, folder in sorted(kept)]
 
 
+def has_runs_on(board: str) -> bool:
+    """Say whether there are runs on a board, whose file may have been deleted."""
+    for folder in reversed(run_folders(RunSelection(boards=[board]), imported=True)):
+        with contextlib.suppress(ArmloadError):
+            if load(folder).board.name == board:
+                return True
+    return False
+
+
 def find(reference: str) -> Path:
     """Return the folder that a person means.
 

@@ -116,8 +116,11 @@ class LoadFolder(Journal[Load, RequestRecord]):
         return self.folder / f"board-{point}.jsonl"
 
     def power_file(self, point: int) -> Path:
-        """Return the file of a power meter's samples; it exists for a board that has one."""
-        return self.folder / f"power-{point}.jsonl"
+        """Return the file of a power meter's samples; it exists for a board that has one.
+
+        Stages follow each other without a pause, and share one file.
+        """
+        return self.folder / f"power-{0 if self.is_staged else point}.jsonl"
 
     def metrics_file(self, point: int) -> Path:
         """Return the file of the server's own metrics; it exists for a server that gives them."""
@@ -193,10 +196,11 @@ def observed_points(kept: LoadFolder, job: Job | None) -> list[ObservedPoint]:
 
 def _observed(kept: LoadFolder, number: int, job: Job | None) -> ObservedPoint:
     header, steps = read_trace(kept.trace_file(number))
+    point, *later = kept.load.points[number:]
     service = kept.load.service or {}
     slots, context_tokens = service.get("slots"), service.get("context_tokens")
     return ObservedPoint(
-        point=kept.load.points[number],
+        point=point,
         records=kept.columns(number),
         slots=slots if isinstance(slots, int) else None,
         context_tokens=context_tokens if isinstance(context_tokens, int) else None,
@@ -204,6 +208,7 @@ def _observed(kept: LoadFolder, number: int, job: Job | None) -> ObservedPoint:
         steps=steps,
         samples=tuple(kept.board_samples(number)),
         power=tuple(read_power(kept.power_file(number))),
+        next_stage_s=later[0].stage.start_s if later and later[0].stage else None,
         subtracts_idle=kept.load.subtracts_idle,
         server=tuple(kept.server_samples(number)),
         cores=ANY if job is None else cores_of(header, job.before, cpus_of(job)),

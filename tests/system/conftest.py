@@ -19,11 +19,12 @@ from armload.build.programs import MAIN_PROGRAMS, SCORER
 from armload.build.target import load_target
 from armload.core.workspace import cache_folder
 from release_parts import Carried, carry
+from tests.outside_data import shared
 from tests.person import Person
 from tests.repositories import Repository
 from tests.servers import openssh
 from tests.system.browser import Browser, Tab, opened_browser
-from tests.system.engines import LAST_WITH_DECODE, shared
+from tests.system.engines import LAST_WITH_DECODE
 from tests.system.people import two_people
 
 

@@ -21,8 +21,6 @@ from armload.build.target import load_target
 from armload.core.yamlfile import load_named
 from armload.engines.trace import Step, Trace
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
-
 LAST_WITH_DECODE = load_named("toolchains/sources", "llama-cpp-2025-08", Archive)
 """A release whose tools call ``llama_decode`` and whose ``llama-cli`` continues a prompt."""
 
@@ -30,12 +28,6 @@ LAST_WITH_DECODE = load_named("toolchains/sources", "llama-cpp-2025-08", Archive
 def engine(source: Source | None) -> Binary:
     (binary,) = build(load_target("rk3568"), source=source)
     return binary
-
-
-def shared(name: str) -> Path:
-    if not (DATA / name).is_file():
-        pytest.skip(f"{DATA / name} is not there")
-    return DATA / name
 
 
 def emulator() -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 import requests
 
 from armload.boards.virtual.process import free_port
-from tests.system.engines import shared
+from tests.outside_data import shared
 from tests.waiting import wait_until
 
 

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.outside_data import shared
 from tests.person import Person
-from tests.system.engines import shared
 from tests.waiting import wait_until
 
 ENGINE_RUNS = "pidof llama-completion >/dev/null"

@@ -15,7 +15,8 @@ from armload.engines.answers import (
     read_answers,
 )
 from armload.engines.trace import Step
-from tests.system.engines import emulator, read_trace, shared
+from tests.outside_data import shared
+from tests.system.engines import emulator, read_trace
 
 PROMPT = "Once upon a time"
 CONTEXT = 256

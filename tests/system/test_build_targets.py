@@ -23,8 +23,9 @@ from armload.build.workshop import LocalWorkshop
 from armload.core.errors import BuildError, DataError
 from armload.core.progress import Silent
 from armload.core.workspace import cache_folder, data_names
+from tests.outside_data import shared
 from tests.person import Person
-from tests.system.engines import emulator, shared
+from tests.system.engines import emulator
 from tests.unit.builds import held_elsewhere
 
 pytestmark = [pytest.mark.build, pytest.mark.timeout(2400)]

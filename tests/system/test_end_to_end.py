@@ -17,9 +17,9 @@ import pytest
 from armload.core.progress import Silent
 from armload.models.synth import synthesise
 from tests.faults import Relay
+from tests.outside_data import shared
 from tests.person import Person
 from tests.recurrent import hybrid_model
-from tests.system.engines import shared
 from tests.system.people import ALL_RUNS_ENDED, add_by_ssh, held_engine, switched_on
 from tests.unit.test_models_synth import SMALL
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.chat_models import with_chat_template
+from tests.outside_data import shared
 from tests.person import Person
-from tests.system.engines import shared
 
 pytestmark = pytest.mark.build
 

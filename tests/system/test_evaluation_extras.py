@@ -15,8 +15,8 @@ import pytest
 from armload.build.target import Target, load_target
 from armload.build.zig import find_zig
 from armload.core import shell
+from tests.outside_data import FOLDER, shared
 from tests.person import Person
-from tests.system.engines import DATA, shared
 
 COVERED = ["armload/evaluation/harness", "armload/evaluation/logits", "toolchains/native/scorer"]
 pytestmark = [
@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.exhaustive(covers=COVERED),
 ]
 
-MODEL = DATA / "stories260K.gguf"
+MODEL = FOLDER / "stories260K.gguf"
 """Of 32 bits: where activations are rounded to 8, other kernels differ by up to 0.1."""
 
 CHOICES = """

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from tests.labs import Lab, check_sweep, runs_of
+from tests.outside_data import STORIES, needs_stories
 from tests.person import Person
 from tests.waiting import wait_until
 
-STORIES = Path(__file__).parents[3] / "shared" / "data" / "stories260K.gguf"
 pytestmark = [
     pytest.mark.build,
-    pytest.mark.skipif(not STORIES.is_file(), reason=f"{STORIES.name} is not there"),
+    needs_stories,
 ]
 COVERED = ["armload/fleet", "armload/bench", "armload/runs"]
 GATEWAYS = {"hall": ("one", "two"), "cellar": ("three",)}

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.labs import Lab, certificates, check_sweep
-
-STORIES = Path(__file__).parents[3] / "shared" / "data" / "stories260K.gguf"
+from tests.outside_data import STORIES, needs_stories
 
 
 @pytest.mark.build
 @pytest.mark.exhaustive(covers=["armload/fleet"])
-@pytest.mark.skipif(not STORIES.is_file(), reason=f"{STORIES.name} is not there")
+@needs_stories
 def test_only_who_has_a_certificate_of_the_lab_uses_it(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     dask = certificates(tmp_path)

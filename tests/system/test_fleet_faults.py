@@ -16,13 +16,13 @@ import pytest
 
 from tests.labs import Lab, certificates, check_sweep, runs_of
 from tests.networks import Network, network_of_its_own
+from tests.outside_data import STORIES, needs_stories
 from tests.waiting import wait_until
 
-STORIES = Path(__file__).parents[3] / "shared" / "data" / "stories260K.gguf"
 pytestmark = [
     pytest.mark.build,
     pytest.mark.exhaustive(covers=["armload/fleet", "armload/bench", "armload/runs"]),
-    pytest.mark.skipif(not STORIES.is_file(), reason=f"{STORIES.name} is not there"),
+    needs_stories,
 ]
 GATEWAYS = {"hall": ("one", "two"), "cellar": ("three",)}
 CELLS, REPEATS = 2, 14

@@ -5,22 +5,21 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from tests.labs import Lab, runs_of
+from tests.outside_data import STORIES, needs_stories
 from tests.waiting import wait_until
 
-STORIES = Path(__file__).parents[3] / "shared" / "data" / "stories260K.gguf"
 pytestmark = [
     pytest.mark.build,
     pytest.mark.exhaustive(
         covers=["armload/fleet", "armload/runs", "armload/evaluation", "armload/tuning"]
     ),
-    pytest.mark.skipif(not STORIES.is_file(), reason=f"{STORIES.name} is not there"),
+    needs_stories,
 ]
 GATEWAYS = {"hall": ("one", "two"), "cellar": ("three",)}
 MODEL = ("--model", str(STORIES))

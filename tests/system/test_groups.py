@@ -21,16 +21,16 @@ from armload.core.errors import BoardError, RunError, UsageError
 from armload.core.progress import Silent
 from armload.engines.plan import Plan
 from armload.runs.request import Request
+from tests.outside_data import STORIES, needs_stories
 from tests.person import Person
 from tests.servers import openssh
 from tests.services import is_listening
 from tests.system.serving import in_place_of, serving
 from tests.waiting import wait_until
 
-STORIES = Path(__file__).parents[3] / "shared" / "data" / "stories260K.gguf"
 pytestmark = [
     pytest.mark.build,
-    pytest.mark.skipif(not STORIES.is_file(), reason=f"{STORIES.name} is not there"),
+    needs_stories,
 ]
 
 exhaustive = pytest.mark.exhaustive(

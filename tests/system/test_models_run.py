@@ -17,7 +17,8 @@ from armload.models.shape import load_shape
 from armload.models.synth import synthesise, synthesise_like
 from armload.models.vocabulary import english_words
 from tests.contract.launching import run_to_end
-from tests.system.engines import command, engine, run, shared
+from tests.outside_data import shared
+from tests.system.engines import command, engine, run
 from tests.unit.test_models_gguf import written
 from tests.unit.test_models_synth import SMALL
 

@@ -24,9 +24,9 @@ from armload.models.gguf import read_outline
 from armload.models.quant_mix import MIXTURES, foreseen
 from armload.models.quant_rules import FILE_TYPES, OTHER_RULES
 from tests.footprints import architectures
+from tests.outside_data import shared
 from tests.person import Person
 from tests.quantising import known_here, said_by_llama_quantize
-from tests.system.engines import shared
 
 pytestmark = [pytest.mark.build, pytest.mark.timeout(1800)]
 exhaustive = pytest.mark.exhaustive(

@@ -12,8 +12,8 @@ import pytest
 
 from armload.core.files import sha256_of
 from tests.faults import Relay, TwoOfThree
+from tests.outside_data import shared
 from tests.person import Person
-from tests.system.engines import shared
 from tests.system.people import (
     MODELS,
     add_by_ssh,

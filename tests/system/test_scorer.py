@@ -26,8 +26,9 @@ from armload.models.gguf import read_model
 from armload.runs.pipeline import execute
 from armload.runs.request import Request
 from armload.runs.session import session
+from tests.outside_data import shared
 from tests.person import BOARDS
-from tests.system.engines import emulator, shared
+from tests.system.engines import emulator
 from tests.system.scoring import (
     CONTEXT,
     PROMPT,

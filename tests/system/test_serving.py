@@ -20,8 +20,8 @@ from armload.serving.scraping import Scraper
 from armload.serving.service import Service
 from armload.serving.starting import served
 from tests.faults import without_connection
+from tests.outside_data import shared
 from tests.person import Person
-from tests.system.engines import shared
 from tests.system.serving import (
     Serving,
     board_folder,

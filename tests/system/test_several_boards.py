@@ -11,13 +11,13 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.outside_data import STORIES, needs_stories
 from tests.person import Person
 from tests.waiting import wait_until
 
-STORIES = Path(__file__).parents[3] / "shared" / "data" / "stories260K.gguf"
 pytestmark = [
     pytest.mark.build,
-    pytest.mark.skipif(not STORIES.is_file(), reason=f"{STORIES.name} is not there"),
+    needs_stories,
 ]
 
 BOARDS = ("one", "two")

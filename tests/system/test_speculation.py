@@ -12,9 +12,9 @@ from armload.analysis.run import Run
 from armload.core.files import content
 from armload.engines.trace import Step
 from armload.runs import store
+from tests.outside_data import shared
 from tests.person import Person
 from tests.recurrent import predicting_model
-from tests.system.engines import shared
 
 pytestmark = [pytest.mark.build, pytest.mark.machine]
 

@@ -11,8 +11,9 @@ from armload.build.builder import build
 from armload.build.source import Source
 from armload.build.target import load_target
 from armload.engines.trace import Step, read_trace
+from tests.outside_data import shared
 from tests.recurrent import recurrent_model
-from tests.system.engines import LAST_WITH_DECODE, shared
+from tests.system.engines import LAST_WITH_DECODE
 from tests.system.llama_servers import Server, serving
 
 pytestmark = [

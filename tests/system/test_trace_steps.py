@@ -18,6 +18,7 @@ from armload.core.progress import Silent
 from armload.engines.plan import cpu_numbers
 from armload.models.shape import Shape
 from armload.models.synth import synthesise
+from tests.outside_data import shared
 from tests.system.engines import (
     LAST_WITH_DECODE,
     Ran,
@@ -25,7 +26,6 @@ from tests.system.engines import (
     engine,
     read_trace,
     run,
-    shared,
 )
 
 pytestmark = pytest.mark.build

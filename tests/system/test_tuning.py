@@ -16,14 +16,14 @@ from armload.runs.reach import CONNECTED
 from armload.runs.request import Request
 from armload.tuning.checks import DivergenceCheck
 from armload.tuning.space import Setting
+from tests.outside_data import STORIES, needs_stories
 from tests.person import Person
 from tests.system.serving import in_place_of, serving
 from tests.waiting import wait_until
 
-STORIES = Path(__file__).parents[3] / "shared" / "data" / "stories260K.gguf"
 pytestmark = [
     pytest.mark.build,
-    pytest.mark.skipif(not STORIES.is_file(), reason=f"{STORIES.name} is not there"),
+    needs_stories,
 ]
 
 # Its heads are wide enough for a quantised KV cache, whose blocks hold 32 values.

@@ -87,6 +87,17 @@ def test_failed_requests_take_energy_and_are_no_requests_and_warm_up_is_left_out
     assert found.joules_per_request == pytest.approx(whole_j / 15, rel=0.01)
 
 
+def test_the_energy_of_stages_adds_up_to_that_of_the_load() -> None:
+    whole = metered(OBSERVED)
+    records = records_of(OBSERVED)
+    first = replace(whole, records=tuple(records[:10]), next_stage_s=records[10].scheduled_s)
+    last = replace(whole, records=tuple(records[10:]))
+    energies = [energy_at(each) for each in (first, last)]
+    assert energies[0].joules == pytest.approx(joules(0.0, 20.0), rel=0.01)
+    assert energies[0].joules_per_request == pytest.approx(joules(0.0, 20.0) / 10, rel=0.01)
+    assert sum(each.joules or 0.0 for each in energies) == pytest.approx(energy_at(whole).joules)
+
+
 def test_a_point_whose_meter_fell_silent_has_no_energy() -> None:
     found = energy_at(metered(OBSERVED, until_s=40))
     assert found.joules_per_request is None

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from armload.analysis.sanity import TextFault, departure, doubts_about_text, loops_at_end
+from tests.outside_data import STORY, needs
 from tests.unit.runs import TEXT
-
-STORY = Path(__file__).resolve().parents[3] / "shared" / "data" / "stories260K.expected.txt"
 
 CODE = """
 def fib(n):
@@ -82,7 +80,7 @@ def test_a_loop_is_named_with_its_unit_and_how_often() -> None:
     assert doubt == TextFault(kind="loop", repeated=" of the", times=15)
 
 
-@pytest.mark.skipif(not STORY.exists(), reason=f"{STORY} is not here")
+@needs(STORY)
 def test_every_beginning_of_a_small_models_story_is_left_alone() -> None:
     story = STORY.read_text(encoding="utf-8")
     assert not [end for end in range(1, len(story)) if doubts_about_text(story[:end])]

@@ -12,9 +12,9 @@ from armload.evaluation.data import load_questions
 from armload.evaluation.grading.every import grade
 from armload.evaluation.question import Question
 from armload.evaluation.task import load_task
+from tests.outside_data import GSM8K, needs
 
-GSM8K = Path(__file__).resolve().parents[3] / "shared" / "data" / "gsm8k_test.jsonl"
-needs_gsm8k = pytest.mark.skipif(not GSM8K.is_file(), reason=f"{GSM8K.name} is not there")
+needs_gsm8k = needs(GSM8K)
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "grading.md"
 CELL = re.compile(
     r"\| `([^`]*)` \| `([^`]*)` \| (right|wrong) \| (right|wrong) \| (right|wrong) \|"

@@ -1,4 +1,7 @@
-"""Tests marked ``exhaustive`` run when they are asked for, and when what they cover has changed."""
+"""Tests marked ``exhaustive`` run when they are asked for, and when what they cover has changed.
+
+Those that lack a file which is not in the repository are counted.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from tests import conftest
+from tests import conftest, outside_data
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -44,7 +47,9 @@ def young(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository of one commit with these hooks, one exhaustive test and one other."""
     folder = tmp_path_factory.mktemp("young")
     (folder / "tests").mkdir()
-    shutil.copy(conftest.__file__, folder / "tests" / "conftest.py")
+    (folder / "tests" / "__init__.py").touch()
+    for module in (conftest, outside_data):
+        shutil.copy(str(module.__file__), folder / "tests")
     (folder / "tests" / "test_x.py").write_text(TESTS)
     (folder / "pyproject.toml").write_text(MARKERS)
     (folder / ".gitignore").write_text("__pycache__/\n.pytest_cache/\n")
@@ -64,8 +69,7 @@ def old(young: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def passed(folder: Path, *words: str) -> set[str]:
-    """Return which tests passed; nothing else may have happened."""
+def run(folder: Path, *words: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *words],
         cwd=folder,
@@ -75,7 +79,12 @@ def passed(folder: Path, *words: str) -> set[str]:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    lines = [line.split() for line in done.stdout.splitlines() if "PASSED" in line]
+    return done.stdout
+
+
+def passed(folder: Path, *words: str) -> set[str]:
+    """Return which tests passed; none failed."""
+    lines = [line.split() for line in run(folder, *words).splitlines() if "PASSED" in line]
     return {line[0].partition("::")[2] for line in lines}
 
 
@@ -119,3 +128,33 @@ def test_what_they_cover_must_exist(young: Path) -> None:
             passed(young)
     finally:
         git(young, "reset", "-q", "--hard")
+
+
+LACKING = """
+import pytest
+from tests.outside_data import GSM8K, needs, needs_stories, shared
+
+@needs(GSM8K)
+def test_marked():
+    pass
+
+@needs_stories
+@pytest.mark.parametrize("number", [1, 2])
+def test_marked_too(number):
+    pass
+
+def test_within():
+    shared("stories260K.gguf")
+"""
+
+
+def test_those_that_lack_a_file_from_outside_are_counted_once_in_the_summary(young: Path) -> None:
+    (young / "tests" / "test_lacking.py").write_text(LACKING)
+    try:
+        said = run(young)
+    finally:
+        (young / "tests" / "test_lacking.py").unlink()
+    folder = young.parent / "shared" / "data"
+    files = "gsm8k_test.jsonl, stories260K.gguf"
+    assert said.count(f"4 tests were skipped, because {folder} has no {files}.") == 1
+    assert "skipped, because" not in run(young)

@@ -19,10 +19,8 @@ from armload.core.progress import Silent
 from armload.models.find import RANDOM, resolve
 from armload.models.gguf import read_anatomy, read_model
 from armload.models.header import KEPT_ARRAY_ITEMS, Array, read_header
+from tests.outside_data import STORIES, needs_stories
 from tests.split import in_two_parts
-
-STORIES = Path(__file__).parents[3] / "shared" / "data" / "stories260K.gguf"
-needs_stories = pytest.mark.skipif(not STORIES.is_file(), reason=f"{STORIES.name} is not there")
 
 
 @pytest.fixture(autouse=True)

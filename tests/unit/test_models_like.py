@@ -27,9 +27,9 @@ from armload.models.quant_mix import MIXTURES
 from armload.models.shape import SHAPES, BytePairs, Shape, load_shape
 from armload.models.synth import GENERATION, synthesise_like
 from armload.models.vocabulary import TokenKind, Vocabulary
+from tests.outside_data import STORIES, needs_stories
 from tests.unit.test_models_mix import tensor_types
 
-STORIES = Path(__file__).parents[3] / "shared" / "data" / "stories260K.gguf"
 SMALLER = {"layers": 9, "width": 256, "feed_forward": 512, "heads": 4, "kv_heads": 2}
 FAMILIES = ("llama-3.1-8b", "qwen2.5-0.5b", "qwen3-0.6b")
 
@@ -55,7 +55,7 @@ def _vocabulary(name: str) -> Vocabulary:
     return byte_pairs_vocabulary(shape.tokenizer, shape.vocabulary)
 
 
-@pytest.mark.skipif(not STORIES.is_file(), reason=f"{STORIES.name} is not there")
+@needs_stories
 def test_a_made_stories260k_has_the_real_ones_tensors_and_keys(tmp_path: Path) -> None:
     made = read_header(_made(tmp_path / "m.gguf", load_shape("stories260k"), "F32"))
     real = read_header(STORIES)

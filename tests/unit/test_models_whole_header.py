@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from armload.models.header import read_header
 from armload.models.whole_header import WholeHeader, whole_header
+from tests.outside_data import STORIES, needs_stories
 from tests.split import in_two_parts
 
-STORIES = Path(__file__).parents[3] / "shared" / "data" / "stories260K.gguf"
-pytestmark = pytest.mark.skipif(not STORIES.is_file(), reason=f"{STORIES.name} is not there")
+pytestmark = needs_stories
 
 
 def sparse(found: WholeHeader, folder: Path) -> Path:

@@ -75,6 +75,18 @@ def test_the_listing_shows_memory_times_and_active_parameters_in_100_columns() -
     assert "Recommended: small" in text
 
 
+def test_per_layer_embeddings_are_noted_once_for_all_types_of_a_model() -> None:
+    fit, models = three_models(), []
+    for name, size_bytes in {"a:Q4_0": 10**9, "a:Q8_0": 2 * 10**9, "b:Q8_0": 3 * 10**9}.items():
+        of_rows = need((8 * 10**9, 10**9)).model_copy(update={"row_table_bytes": size_bytes})
+        found = predicted(of_rows, gives(), computing(1.9))
+        models.append(fitted(name, "dayu200", _of_size(8 * 10**9), found))
+    text = " ".join(printed(listing_view(fit.model_copy(update={"models": models}))).split())
+    assert text.count("per-layer embeddings") == 2
+    assert "1.0 GB to 2.0 GB of a are per-layer embeddings." in text
+    assert "3.0 GB of b are per-layer embeddings." in text
+
+
 def test_below_the_table_stands_a_command_that_runs_a_model() -> None:
     fit = three_models()
     commands = ("armload bench --board b --model one:Q4_0", "", "")

@@ -107,6 +107,16 @@ def test_show_lists_the_runs_that_fit(kept: Path) -> None:
     assert "No run matches the filter." in typed(kept, "show", "--since", "2027-01-01").stderr
 
 
+def test_runs_of_a_board_whose_file_was_deleted_are_still_filtered_by_its_name(kept: Path) -> None:
+    (kept / "boards" / "cellar.yaml").unlink()
+    for board, count in (("cellar", 8), ("kitchen,cellar", 16)):
+        listed = json.loads(typed(kept, "show", "--board", board, "--json").stdout)
+        assert len(listed) == count
+    for nobody in ("cellar-Llama", "cell", "attic"):
+        done = command_line.typed(kept, "show", "--board", nobody, cache=kept / "cache")
+        assert f"There is no board named {nobody!r}." in done.stderr
+
+
 def test_report_takes_all_that_fits_or_that_of_the_named_runs(kept: Path) -> None:
     for words in (("--board", "@lab", "--model", "Q4_0"), ("cellar:Q4_0", "--model", "Q4_0")):
         written = json.loads(typed(kept, "report", *words, "--json").stdout)

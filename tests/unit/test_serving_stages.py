@@ -24,7 +24,7 @@ from armload.report.pages import render
 from armload.serving.arrivals import Arrivals, read_arrivals, read_stages
 from armload.serving.dialects.dialect import CompletionRequest
 from armload.serving.load_runner import LoadRunner
-from armload.serving.loads import LoadFolder
+from armload.serving.loads import LoadFolder, observed_points
 from armload.serving.target import LoadTarget, StopCondition
 from armload.serving.workload import Listed
 from tests.stub_service import stub_service
@@ -208,6 +208,10 @@ def test_samples_and_trace_of_a_board_belong_to_the_stage_of_their_time() -> Non
     (first_s, _), (second_s, _) = board.asked
     assert second_s - first_s == pytest.approx(1.2)
     assert kept.trace_file(1).read_text() == "header\nstep\n"
+    first, last = observed_points(kept, None)
+    assert first.power == last.power
+    assert [line.is_idle for line in last.power] == [True, False]
+    assert (first.next_stage_s, last.next_stage_s) == (1.2, None)
 
 
 def test_what_a_server_says_of_itself_belongs_to_the_stage_of_its_time() -> None:

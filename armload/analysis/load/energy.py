@@ -11,6 +11,8 @@ from armload.core.values import Finite
 class PointEnergy(MeteredTime):
     """What the meter showed from the first request's scheduled time to the end of the last.
 
+    A stage's time ends where the next one begins, so that no energy counts twice.
+
     Attributes:
         joules_per_request, joules_per_token: over the requests that succeeded, and the tokens
             that they generated; the others' energy is part of it.
@@ -28,7 +30,7 @@ def energy_of(observed: ObservedPoint, metrics: Metrics) -> PointEnergy | None:
     """
     if not observed.power or not observed.counted:
         return None
-    zero_s = observed.point.began_client_s
+    zero_s, next_s = observed.point.began_client_s, observed.next_stage_s
     samples = [
         (line.here_s - zero_s, line.reading.watts)
         for line in observed.power
@@ -37,7 +39,7 @@ def energy_of(observed: ObservedPoint, metrics: Metrics) -> PointEnergy | None:
     found = metered(
         *(observed.power, samples),
         min(record.scheduled_s for record in observed.counted),
-        max(record.end_s for record in observed.counted),
+        max(record.end_s for record in observed.counted) if next_s is None else next_s,
         subtracts_idle=observed.subtracts_idle,
     )
     return PointEnergy(

@@ -42,7 +42,8 @@ class ObservedPoint:
         slots, context_tokens: of the server, and of each slot; none where they are not known.
         header, steps: the server's trace; none and empty without one.
         samples: of the board, likewise.
-        power: of its power meter, likewise.
+        power: of its power meter, likewise; of a stage, those of all stages.
+        next_stage_s: when the next stage begins, on the clock of the requests; none without one.
         subtracts_idle: energies are to be without what the idle board draws.
         server: its own metrics, likewise.
         cores: that the server could use.
@@ -57,6 +58,7 @@ class ObservedPoint:
     steps: tuple[Step, ...] = ()
     samples: tuple[BoardSample, ...] = ()
     power: tuple[PowerLine, ...] = ()
+    next_stage_s: float | None = None
     subtracts_idle: bool = False
     server: tuple[ServerSample, ...] = ()
     cores: Cores = ANY

@@ -61,8 +61,8 @@ def _sentence(kind: PredictionNoteKind, subject: str, reason: str) -> str:
             return f"{reason} of the installed memory is assumed to be available."
         case "read by row":
             return (
-                f"{reason} of {subject} are embeddings for each layer, of which a token reads a "
-                "row: they need not stay in memory."
+                f"{reason} of {subject} are per-layer embeddings. A token reads one row of them, "
+                "so they need not stay in memory."
             )
         case "emulated":
             return (

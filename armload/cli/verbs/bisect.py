@@ -20,17 +20,17 @@ class BisectOptions(OnBoard, Resuming, Waiting, Compilation, Plan, OutputOptions
     heading = "Search"
 
     good: Annotated[str, Option("branch, tag or commit that is fast, or correct", "REF")]
-    bad: Annotated[str, Option("later one that is slow, or wrong", "REF")]
+    bad: Annotated[str, Option("later branch, tag or commit that is slow, or wrong", "REF")]
     slower: Annotated[
         Share,
-        Option("smallest slowdown to look for; of less, the search says nothing", "PERCENT", "5%"),
+        Option("smallest slowdown to look for; smaller ones may go unnoticed", "PERCENT", "5%"),
     ] = 0.05
     for_: Annotated[
         Literal["decode", "prefill"],
         Option("phase whose time per token is compared", "DECODE|PREFILL"),
     ] = "decode"
     text_differs: Annotated[
-        bool, Option("find the first commit that writes another text than --good instead")
+        bool, Option("instead, find the first commit whose text differs from that of --good")
     ] = False
     source: Annotated[
         str,
@@ -54,10 +54,10 @@ class BisectOptions(OnBoard, Resuming, Waiting, Compilation, Plan, OutputOptions
 def bisect(options: BisectOptions) -> None:
     """Find the commit of llama.cpp that made a model slower on a board.
 
-    Commits are tried in the order of git bisect. They run in turn with the good and the
-    bad one, so that a board that warms up does not decide; those that do not build are skipped.
-    If the run of the bad one fails, the first that fails is found. Ends with a text for an issue.
-    Repeating an interrupted command resumes it.
+    Commits are tried in the order of git bisect, each in alternation with the good and the bad one,
+    so that a board that warms up does not bias the result. Those that do not build are skipped. If
+    the run of the bad commit fails, the first commit whose run fails is found. Ends with the draft
+    of an issue. Repeating an interrupted command resumes it.
     Example: armload bisect --board dayu200 --model m.gguf --good b6800 --bad b7000
     """
     import shlex

@@ -111,7 +111,10 @@ class EvalOptions(
     board: Annotated[
         Names,
         Option(
-            f"{BOARDS}; several share the questions", "BOARD", several="commas", heading="Board"
+            f"{BOARDS}; several boards share the questions",
+            "BOARD",
+            several="commas",
+            heading="Board",
         ),
     ] = ("virtual",)
     reference: Annotated[

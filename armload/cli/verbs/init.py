@@ -32,7 +32,11 @@ class InitOptions(Waiting, NewBoardOptions, OutputOptions):
     ] = ""
     model: Annotated[
         str,
-        Option(MODEL, usual="the fastest of some that fit; demo if none does", heading="Plan"),
+        Option(
+            MODEL,
+            usual="the fastest that fits, from a short list; demo if none fits",
+            heading="Plan",
+        ),
     ] = ""
     as_json: Annotated[
         bool, Option("print one JSON document: the median run of the repeats", name="json")
@@ -43,9 +47,10 @@ class InitOptions(Waiting, NewBoardOptions, OutputOptions):
 def init(options: InitOptions) -> None:
     """Set up a workspace in this folder: add a board, choose a model, and run it.
 
-    Asks for what is not given; Enter takes the proposed answer. Trusts and probes the board, writes
-    its file to boards/, proposes a model that fits, and runs it as bench does. Without --host, a
-    virtual board is used. Repeating an interrupted command continues.
+    Asks for whatever is not given; Enter accepts the proposed answer. Pins the board's host key
+    after you have compared it, probes the board, writes its file to boards/, proposes a model that
+    fits, and runs it as bench does. Without --host, a virtual board is used. Repeating an
+    interrupted command continues.
     Example: armload init
     Example: armload init --host pi@192.168.1.50 --model smollm2 --yes
     """

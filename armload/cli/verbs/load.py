@@ -145,7 +145,7 @@ class LoadOptions(
     heading = "Load"
 
     board: Annotated[
-        OneBoard, Option(f"{A_BOARD}, to serve the model on", usual="virtual", heading="Board")
+        OneBoard, Option(f"{A_BOARD}; it serves the model", usual="virtual", heading="Board")
     ] = ""
     model: Annotated[
         str,

@@ -79,7 +79,7 @@ class QuantizeOptions(Waiting, OutputOptions):
 def quantize(options: QuantizeOptions) -> None:
     """Quantise a model, and show size, speed and loss of each type.
 
-    Results are kept in the cache. Verbs that run models do the same on demand:
+    Results are kept in the cache. bench, eval, fit, serve and load do the same on demand:
     --model BASE --type TYPE.
     Example: armload model.quantize llama-3.2-1b-f16.gguf --type Q4_K_M,Q2_K
     """

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -26,12 +25,14 @@ from armload.build.record import (
     write_record,
 )
 from armload.build.target import Target
-from armload.core.errors import BuildError, DataError, DiskError
+from armload.core.errors import ArmloadError, BuildError, DataError, DiskError
 from armload.core.files import sha256_of, unreadable, written_whole
 from armload.core.progress import Progress
 from armload.core.workspace import data_path
 
 _KIND = "prebuilt"
+
+_DEFECTS = (BuildError, DataError, DiskError)
 
 
 def copy_prebuilt_programs(
@@ -63,7 +64,7 @@ def copy_prebuilt_programs(
     copied: list[Program] = []
     for program in record.programs:
         if program.name in lacking:
-            with _reported(progress):
+            try:
                 _copy(
                     folder / program.name,
                     place / program.name,
@@ -71,6 +72,9 @@ def copy_prebuilt_programs(
                     target=inputs.target,
                     features=program.features,
                 )
+            except _DEFECTS as error:
+                _report(error, progress)
+            else:
                 copied.append(program)
     if not copied:
         return
@@ -98,14 +102,17 @@ def copy_prebuilt_helper(
         source = data_path(_KIND, "helpers", helper_id, name)
     except FileNotFoundError:
         return False
-    with _reported(progress):
-        try:
-            sha256 = _sum_file(source).read_text(encoding="ascii", errors="replace").split(" ")[0]
-        except OSError as error:
-            raise unreadable(_sum_file(source), error) from error
+    try:
+        sha256 = _sum_file(source).read_text(encoding="ascii", errors="replace").split(" ")[0]
+    except OSError as error:
+        _report(unreadable(_sum_file(source), error), progress)
+        return False
+    try:
         _copy(source, place, sha256=sha256, target=target)
-        return True
-    return False
+    except _DEFECTS as error:
+        _report(error, progress)
+        return False
+    return True
 
 
 def carry_programs(
@@ -160,26 +167,21 @@ def _carried(inputs: Inputs, progress: Progress) -> tuple[Path, BuildRecord] | N
         folder = data_path(_KIND, "builds", inputs.build_id)
     except FileNotFoundError:
         return None
-    with _reported(progress):
-        try:
-            return folder, read_record(folder)
-        except OSError as error:
-            raise unreadable(folder / RECORD_NAME, error) from error
-        except ValidationError as error:
-            raise DataError(f"{folder / RECORD_NAME} is damaged.") from error
+    try:
+        return folder, read_record(folder)
+    except OSError as error:
+        _report(unreadable(folder / RECORD_NAME, error), progress)
+    except ValidationError:
+        _report(DataError(f"{folder / RECORD_NAME} is damaged."), progress)
     return None
 
 
-@contextmanager
-def _reported(progress: Progress) -> Iterator[None]:
+def _report(error: ArmloadError, progress: Progress) -> None:
     """Say what is wrong with something that the release carries, which is compiled then."""
-    try:
-        yield
-    except (BuildError, DataError, DiskError) as error:
-        progress.say(
-            f"{error.message.removesuffix('.')}, so the program is compiled instead. Reinstall "
-            "armload to repair it."
-        )
+    progress.say(
+        f"{error.message.removesuffix('.')}, so the program is compiled instead. Reinstall "
+        "armload to repair it."
+    )
 
 
 def _copy(

@@ -46,7 +46,7 @@ class Said:
             yield step
 
 
-def reached(folder: Path, name: str, facts: str, **group: Any) -> Session:
+def reached(folder: Path, name: str, facts: str, **others: Any) -> Session:
     (folder / "boards").mkdir(exist_ok=True)
     (folder / name).mkdir()
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -61,7 +61,7 @@ def reached(folder: Path, name: str, facts: str, **group: Any) -> Session:
         connection=connection,
         found=probe(connection.host, connection.board),
         binaries={},
-        **group,
+        **others,
     )
 
 

@@ -239,7 +239,7 @@ static struct {
     int file, error;
     bool direct, settled, done;
     size_t size, next; /* of the file; where the next request begins */
-    size_t total, before_it_settled;
+    size_t total, own; /* that count, and all that were read */
     double began_s, took_s;
 } reading = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -281,7 +281,6 @@ static void note_request(ssize_t got)
      * take time here: the kernel would go on reading ahead while no clock runs. */
     if (!reading.settled && (reading.total >= FIRST_BYTES || reading.took_s >= FIRST_S)) {
         reading.settled = true;
-        reading.before_it_settled = reading.total;
         reading.total = 0;
         reading.began_s += reading.took_s;
         reading.took_s = 0;
@@ -297,6 +296,7 @@ static void *read_blocks(void *block)
         pthread_mutex_unlock(&reading.lock);
         ssize_t got = read_block(at, block);
         pthread_mutex_lock(&reading.lock);
+        reading.own += got > 0 ? (size_t)got : 0;
         if (!reading.done)
             note_request(got);
     }
@@ -323,7 +323,7 @@ static bool measure_reading(const char *name, bool direct, char *blocks, struct 
     reading.direct = direct;
     reading.error = 0;
     reading.settled = reading.done = false;
-    reading.next = reading.total = reading.before_it_settled = 0;
+    reading.next = reading.total = reading.own = 0;
     if (!direct)
         drop_from_cache(reading.file);
     struct others before = look_at_others();
@@ -339,12 +339,11 @@ static bool measure_reading(const char *name, bool direct, char *blocks, struct 
     if (reading.error || !reading.total || reading.took_s <= 0)
         return false;
     unsigned long long every = after.read_bytes - before.read_bytes;
-    unsigned long long own = reading.total + reading.before_it_settled;
     *rate = (struct read_rate){
         .bytes_per_s = (double)reading.total / reading.took_s,
         .others_cpu = others_cpu(&before, &after),
         .bytes = reading.total,
-        .others_bytes = every > own ? every - own : 0,
+        .others_bytes = every > reading.own ? every - reading.own : 0,
     };
     return true;
 }

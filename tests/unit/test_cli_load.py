@@ -479,7 +479,8 @@ def test_a_load_ends_with_a_status_of_its_own_at_the_failure_that_is_one_too_man
     assert 13 <= sent < 20
     (point,) = json.loads(done.stdout)["points"]
     metrics = point["metrics"]
-    assert metrics["ok"] == 8
+    # One that is being answered when the third fails is cut short.
+    assert metrics["ok"] in range(6, 9)
     assert metrics["failed"]["server-error 503"] in range(3, sent - 9)
     assert (metrics["valid"], metrics["cut_short"]) == (False, True)
 

@@ -49,9 +49,10 @@ class Said:
 def reached(folder: Path, name: str, facts: str, **others: Any) -> Session:
     (folder / "boards").mkdir(exist_ok=True)
     (folder / name).mkdir()
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    rates = MEASURED.model_dump_json(exclude_none=True)
-    (folder / name / f".rates.{boot}").write_text(rates + "\n")
+    if facts:  # else nothing tells how fast the board is
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        rates = MEASURED.model_dump_json(exclude_none=True)
+        (folder / name / f".rates.{boot}").write_text(rates + "\n")
     board = f"target: rk3568\nreach: {{kind: local}}\nworkdir: {folder}/{name}\n{facts}"
     (folder / "boards" / f"{name}.yaml").write_text(board)
     connection = Connection(load_board(name), Silent())
@@ -133,6 +134,8 @@ def test_a_member_of_unknown_speed_makes_the_time_of_its_group_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spreading, "measured_links", lambda *_: ())
+    # As if the program that measures could not be compiled.
+    monkeypatch.setattr(spreading, "measured_rates", lambda _host, _board, found, _: found.rates)
     assert said_by(group_of(tmp_path, ""), tmp_path) == (
         "The time for 200 questions of up to 160 tokens cannot be estimated: the files of "
         "the members of both do not all state the CPU's speed (facts: clusters with max_mhz)."

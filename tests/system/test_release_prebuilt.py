@@ -90,7 +90,9 @@ def test_what_the_demo_puts_on_its_board_is_there_without_compiling(
     again, said = typed("build", "--json")
     assert (again, said) == (document, "")
     for words in (("build",), ("build", "--list"), ("inspect", program["path"])):
-        assert f"prebuilt in {RELEASE}" in re.sub(r"\s+", " ", typed(*words)[0])
+        said = re.sub(r"\s+", " ", typed(*words)[0])
+        assert "prebuilt in" in said
+        assert RELEASE in said
 
     done = run([no_compiler, installed], tmp_path, "-c", _HELPERS_SUMS)
     assert json.loads(done.stdout) == {name: helper(name).sha256 for name in HELPERS}
@@ -123,7 +125,8 @@ def test_a_run_needs_no_compiler_and_says_where_its_program_came_from(
     emulator()
     person = Person(tmp_path / "person")
     person.add_emulated("here")
-    for kind in set(SHARED_CACHE) - {"models"}:
+    # This machine, which is no ARM board, needs helpers of its own.
+    for kind in set(SHARED_CACHE) - {"models", "helpers"}:
         (person.folder / "cache" / kind).unlink()
     words = ("bench", "--board", "here", "--model", RANDOM, "-n", "2", "--repeats", "1")
     done = run([no_compiler, installed], person.folder, "-m", "armload", *words, "--threads", "1")

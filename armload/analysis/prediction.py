@@ -215,7 +215,7 @@ class _Held:
 
 
 def _held(need: MemoryNeed, memory: BoardMemory, wanted_bytes: int | None) -> _Held:
-    free = memory.available_bytes - need.own_bytes - memory.reserve_bytes
+    free = memory.free_bytes - need.own_bytes
     dense = need.bytes_per_token - need.expert_bytes_per_token
     layer, window = need.expert_layer_bytes, memory.window_bytes
     if not need.expert_bytes or dense + layer > free:

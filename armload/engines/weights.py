@@ -55,9 +55,14 @@ class BoardMemory(Value):
         share = self.available_bytes // WINDOW_SHARE
         return min(max(share, LEAST_WINDOW_BYTES), MOST_WINDOW_BYTES)
 
+    @property
+    def free_bytes(self) -> int:
+        """What a program may take."""
+        return self.available_bytes - self.reserve_bytes
+
     def holds(self, need: MemoryNeed) -> bool:
         """Tell whether weights, KV cache and buffers stay in memory."""
-        return need.wanted_bytes + self.reserve_bytes <= self.available_bytes
+        return need.wanted_bytes <= self.free_bytes
 
 
 class WeightsSettings(Protocol):

@@ -58,10 +58,9 @@ def declared_by(facts: DeclaredSpecs) -> BoardGives:
 def member_gives(member: ReachedBoard, rates: Rates) -> MemberGives:
     """Return what a member of a group gives."""
     board, now = member.main_board, member.found.conditions
-    memory = BoardMemory.of(now)
     return MemberGives(
         board=board.name,
-        free_bytes=memory.available_bytes - memory.reserve_bytes,
+        free_bytes=BoardMemory.of(now).free_bytes,
         memory_bytes_per_s=rates.memory_bytes_per_s or board.facts.memory_bytes_per_s,
         storage=given_by(board, now, rates).storage,
     )

@@ -152,12 +152,11 @@ class DeclaredMember:
 
     @property
     def gives(self) -> MemberGives:
-        declared = declared_by(self.board.facts)
         return MemberGives(
             board=self.board.name,
-            free_bytes=self.memory.available_bytes - self.memory.reserve_bytes,
+            free_bytes=self.memory.free_bytes,
             memory_bytes_per_s=self.board.facts.memory_bytes_per_s,
-            storage=declared.storage,
+            storage=declared_by(self.board.facts).storage,
         )
 
     def compute(

@@ -86,6 +86,25 @@ def test_a_group_is_not_predicted_without_the_memory_of_its_members() -> None:
     assert "facts.memory" in found.value.remedy
 
 
+@pytest.mark.parametrize("verb", ["bench", "fit"])
+def test_a_group_is_not_reached_through_gateways(verb: str) -> None:
+    for name in ("one", "two"):
+        Path(f"boards/{name}.yaml").write_text(BOARD, encoding="utf-8")
+    Path("boards/lab.yaml").write_text("members: [one, two]\n", encoding="utf-8")
+    words = (
+        verb,
+        "--board",
+        "lab",
+        "--model",
+        "word-problems:Q2_K",
+        "--scheduler",
+        "tcp://[::1]:1",
+    )
+    done = typed(Path.cwd(), *words)
+    assert done.returncode == UsageError.exit_status
+    assert "lab is a group of boards, which is not reached through gateways." in done.stderr
+
+
 def test_the_type_of_the_cache_counts_in_memory_and_time() -> None:
     words = (
         *("fit", "--hardware", "raspberry-pi-5-8gb", "--model", "like:llama-3.2-1b:Q4_0"),

@@ -57,11 +57,9 @@ def fit(options: FitOptions) -> None:
     """
     from armload.bench.fitting import check_compares, compared, fit_hardware
     from armload.bench.fitting import fit as predict_fit
-    from armload.boards.board import is_group
     from armload.boards.naming import boards_called
     from armload.cli import terminal
     from armload.cli.streams import show_document
-    from armload.core.errors import UsageError
     from armload.engines.plan import Plan
     from armload.fleet.reach import boards_reached
     from armload.fleet.threads import on_each
@@ -87,11 +85,6 @@ def fit(options: FitOptions) -> None:
         return
     boards, progress = boards_called(options.board), terminal.progress()
     check_compares(len(boards), options.model)
-    if options.scheduler and is_group(boards[0]):
-        raise UsageError(
-            f"{boards[0]} is a group of boards, which is not reached through gateways.",
-            "Omit --scheduler, or name one of its members.",
-        )
     with boards_reached(options.scheduler, boards, progress) as reach:
 
         def predicted(board: str, own: Progress) -> Fit:

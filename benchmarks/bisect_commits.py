@@ -13,30 +13,17 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+from typed import typed
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for the tests' repository
 
 from tests.llama_commits import LlamaRepository
-
-ARMLOAD = str(Path(sys.executable).with_name("armload"))
-
-
-def typed(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run armload in a workspace."""
-    return subprocess.run(
-        [ARMLOAD, *words, "--json"],
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 def token_s(folder: Path, how: list[str]) -> float:

@@ -14,18 +14,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shlex
 import statistics
-import subprocess
-import sys
 import tempfile
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from streamed_weights import Limits, limited, sized
+from typed import armload
 
 from armload.core.values import format_bytes
 
@@ -114,25 +111,6 @@ REAL_TIME = ("chrt", "-f", "1")
 def dropped_cache() -> None:
     os.sync()
     Path("/proc/sys/vm/drop_caches").write_text("3")
-
-
-def armload(folder: Path, *words: str, enter: str = ":", before: Sequence[str] = ()) -> str:
-    """Run armload in a workspace, and return what it prints.
-
-    Args:
-        enter: a shell command that comes first.
-        before: words that go before the program.
-    """
-    command = shlex.join([*before, str(Path(sys.executable).with_name("armload")), *words])
-    done = subprocess.run(
-        ["sh", "-c", f"{enter} && exec {command}"],
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return done.stdout
 
 
 def read(run: dict[str, Any]) -> str:

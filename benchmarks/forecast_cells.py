@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fit_grid import armload
+from typed import armload
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from armload.conversion.quantising import quantised_for

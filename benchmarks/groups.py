@@ -31,8 +31,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fit_grid import armload as run_armload
 from streamed_weights import sized
+from typed import armload as run_armload
 
 import armload.runs.session
 from armload.bench.fitting import fit

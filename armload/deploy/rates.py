@@ -19,7 +19,7 @@ from armload.deploy.layout import Layout
 
 _NOTHING_TO_READ = "#nothing to read"
 _OWN_BYTES = 64 << 20
-"""Size of the file that is written to be read, where no model lies on the board."""
+"""Size of the file that is written to be read, where no file of that size lies on the board."""
 
 _SPARE_TIMES = 4  # as much must be free as that file takes
 
@@ -67,8 +67,8 @@ def measure(
 
     Args:
         found: what it reported, with what was measured before.
-        file: what the storage is measured on; none for any model that lies there, or for a file
-            that is written for that and removed again.
+        file: what the storage is measured on if it is long enough; else any model that lies there,
+            or a file that is written for that and removed again.
 
     Raises:
         ConnectError: the board does not answer.
@@ -88,6 +88,7 @@ def measure(
             "free_bytes": found.conditions.memory_available_bytes,
             "storage": storage,
             "file": file,
+            "long_bytes": _OWN_BYTES,
             "own_bytes": _own_bytes(found),
             "nothing_to_read": _NOTHING_TO_READ,
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -11,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import psutil
 import pytest
@@ -23,6 +24,7 @@ from armload.boards.virtual.machine import Qmp
 from armload.boards.virtual.process import ssh_answers
 from armload.boards.virtual.qemu import qemu_for
 from armload.boards.virtual.state import machine_folder, powered_state, socket_path
+from armload.build.helper import RATES, helper
 from armload.core.errors import ConnectError, MissingToolError
 from armload.core.progress import ProgressStep, Silent
 from armload.core.workspace import data_path
@@ -118,6 +120,18 @@ def test_its_storage_is_not_quicker_than_its_file_says(host: SshHost) -> None:
     assert host.run("cat /data/big >/dev/null && rm /data/big").status == 0
     rate = size_mb / (time.monotonic() - began)
     assert rate < 25  # a busy workstation makes it slower, nothing makes it quicker
+
+
+@pytest.mark.parametrize("size_bytes", [1_000_000, 9_000_000])
+def test_a_short_file_is_not_measured_quicker_than_the_storage(
+    host: SshHost, size_bytes: int
+) -> None:
+    program, file = PurePosixPath("/data/rates"), "/data/short"
+    host.write(program, [helper(RATES).path.read_bytes()])
+    host.run(f"chmod 755 {program} && head -c {size_bytes} /dev/urandom >{file} && sync")
+    rates = json.loads(host.run(f"{program} storage {file}").text)
+    assert rates["storage_read_bytes_per_s"] < 25e6
+    assert rates["storage_other_way_bytes_per_s"] < 25e6
 
 
 def test_it_is_told_of_a_full_disk_of_this_machine_instead_of_standing_still(cache: Path) -> None:

@@ -74,20 +74,21 @@ def build(
     inputs = _inputs(source, target, compiler)
     place = _place(inputs)
     lock = place.with_name(f"{place.name}.lock")
-    binaries = None if rebuild else _finished(place, programs)
-    if binaries is not None:
-        _ask_versions_again(place, lock)
+    record = _record(place)
+    binaries = None if rebuild else _finished(record, place, programs)
+    if record is not None and binaries is not None:
+        _ask_versions_again(record, place, lock)
     else:
         waiting = (
             "Another armload process is building from the same source for the same CPU. Waiting "
             "for it."
         )
         with written_in(place.parent), locked(lock, progress, waiting=waiting) as held:
-            copy_prebuilt_programs(place, _record(place), inputs, programs, progress)
-            binaries = None if rebuild else _finished(place, programs)
+            record = copy_prebuilt_programs(place, _record(place), inputs, programs, progress)
+            binaries = None if rebuild else _finished(record, place, programs)
             if binaries is None:
                 make = _Build(place, inputs, source, workshop, compiler, progress, held)
-                binaries = make.run(programs, rebuild=rebuild)
+                binaries = make.run(programs, record, rebuild=rebuild)
     for sentence in renamed(programs, [binary.program for binary in binaries]):
         progress.say(sentence)
     return binaries
@@ -96,7 +97,8 @@ def build(
 def is_compiled(target: Target) -> bool:
     """Return whether the program that measuring needs lies in the cache, built by default."""
     inputs = _inputs(pinned_source(), target, LocalWorkshop().compiler(target))
-    return _finished(_place(inputs), ()) is not None
+    place = _place(inputs)
+    return _finished(_record(place), place, ()) is not None
 
 
 def _inputs(source: Source, target: Target, compiler: Compiler) -> Inputs:
@@ -124,9 +126,10 @@ def _own_files() -> Mapping[str, str]:
     return files
 
 
-def _finished(place: Path, wanted: Sequence[str]) -> tuple[Binary, ...] | None:
+def _finished(
+    record: BuildRecord | None, place: Path, wanted: Sequence[str]
+) -> tuple[Binary, ...] | None:
     """Return the wanted programs of a build, if all are there and as they were built."""
-    record = _record(place)
     if record is None:
         return None
     names = programs_chosen(record.inputs.source_label, record.offered, wanted)
@@ -143,13 +146,12 @@ def _record(place: Path) -> BuildRecord | None:
         return None
 
 
-def _ask_versions_again(place: Path, lock: Path) -> None:
+def _ask_versions_again(record: BuildRecord, place: Path, lock: Path) -> None:
     """Record what programs say of themselves that could not be run when they were built.
 
     Whatever is in the way is so only for now.
     """
-    record = _record(place)
-    if record is None or record.with_versions(place) == record:
+    if record.with_versions(place) == record:
         return
     with suppress(OSError), locked_now(lock) as held:
         if held:
@@ -177,12 +179,13 @@ class _Build:
         self._progress = progress
         self._lock = lock
 
-    def run(self, wanted: Sequence[str], *, rebuild: bool) -> tuple[Binary, ...]:
+    def run(
+        self, wanted: Sequence[str], former: BuildRecord | None, *, rebuild: bool
+    ) -> tuple[Binary, ...]:
         started = time.monotonic()
         folder = self._source.provide(self._progress)
         offered = programs_offered(folder)
         names = programs_chosen(self._inputs.source_label, offered, wanted)
-        former = _record(self._place)
         there = [each for each in former.programs if each.is_whole(self._place)] if former else []
         kept = [each for each in there if not (rebuild and each.name in names)]
         order = BuildRequest(

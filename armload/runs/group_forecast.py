@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,7 +13,7 @@ from armload.analysis.wording.prediction_notes import note
 from armload.analysis.wording.splits import chosen_between
 from armload.boards.board import Board
 from armload.boards.group import Group
-from armload.core.errors import ArmloadError, BoardError, UsageError
+from armload.core.errors import BoardError, UsageError
 from armload.core.progress import Progress
 from armload.engines.completion import PROGRAM, memory_need
 from armload.engines.engine import MemoryNeed
@@ -336,15 +335,12 @@ _SPLITS: tuple[Split, ...] = ("layer", "tensor")
 
 def _was_kept(group: str, model: Model, spread: Spread) -> bool:
     """Tell whether an earlier run has given the members the same parts of the same model."""
-    folders = [folder for folder in store.run_folders() if f"-{group}-" in folder.name]
-    for folder in reversed(folders[-_MOST_READ:]):
-        with contextlib.suppress(ArmloadError):
-            run = store.load(folder)
-            same = run.spread is not None and run.spread.split == spread.split
-            if same and run.spread is not None and run.steps and run.board.name == group:
-                layers = [[share.layers for share in each.shares] for each in (run.spread, spread)]
-                if layers[0] == layers[1] and (run.model.name, run.model.size_bytes) == (
-                    *(model.name, model.size_bytes),
-                ):
-                    return True
-    return False
+    layers = [share.layers for share in spread.shares]
+    return any(
+        run.spread is not None
+        and run.spread.split == spread.split
+        and [share.layers for share in run.spread.shares] == layers
+        and (run.model.name, run.model.size_bytes) == (model.name, model.size_bytes)
+        and run.steps
+        for run in store.latest_on(group, most=_MOST_READ)
+    )

@@ -278,7 +278,7 @@ def parse_probe(
         ) from error
 
 
-def read_state(output: bytes, sensors: Sequence[str] = ()) -> Conditions | None:
+def read_state(output: bytes, sensors: Sequence[str]) -> Conditions | None:
     """Read what a run's script noted of the board's state; none when it is not whole.
 
     Args:

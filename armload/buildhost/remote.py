@@ -126,8 +126,8 @@ class RemoteWorkshop:
         board: Board,
         *,
         compiler: SystemCompilerName,
-        jobs: int | None = None,
-        nice: int | None = None,
+        jobs: int | None,
+        nice: int | None,
     ) -> None:
         settings = board.build_host
         self._host = host

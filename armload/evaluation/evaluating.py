@@ -24,7 +24,7 @@ from armload.evaluation.scorer_settings import ScorerSettings
 from armload.runs import store
 from armload.runs.assemble import read_job
 from armload.runs.predicting import foresight_of, predict_beforehand
-from armload.runs.reach import CONNECTED, EngineBoard, Reach
+from armload.runs.reach import EngineBoard, Reach
 from armload.runs.request import Request
 from armload.runs.session import ReachedBoard, Session, leased_boards
 from armload.runs.spreading import spread_over
@@ -121,9 +121,9 @@ def evaluate_on(
     settings: ScorerSettings,
     progress: Progress,
     *,
-    share: tuple[int, int] = (0, 1),
+    share: tuple[int, int],
     note: Note,
-    reach: Reach = CONNECTED,
+    reach: Reach,
 ) -> None:
     """Say how long it takes, and ask on one board what is missing, part by part.
 

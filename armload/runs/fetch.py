@@ -73,7 +73,7 @@ def fetch(
     return run, local
 
 
-def judge_fetched(run_id: str, *, reference: Run | None = None, plain: Sequence[Run] = ()) -> Run:
+def judge_fetched(run_id: str, *, reference: Run | None, plain: Sequence[Run]) -> Run:
     """Return a run that another machine has fetched, compared as for ``fetch``.
 
     Raises:

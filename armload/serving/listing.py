@@ -11,7 +11,7 @@ from armload.boards.board import Board
 from armload.boards.connect import connect, is_off
 from armload.boards.host import Host
 from armload.core.errors import BusyError, UsageError
-from armload.core.progress import Progress, Silent
+from armload.core.progress import Progress
 from armload.core.shell import quote
 from armload.core.values import Value, parse_json
 from armload.deploy.board_runs import StoredRun, list_runs
@@ -51,7 +51,7 @@ class RunningService(Value):
     port: int | None
 
 
-def services(board: Board, progress: Progress | None = None) -> tuple[RunningService, ...]:
+def services(board: Board, progress: Progress) -> tuple[RunningService, ...]:
     """Return what a board serves; nothing where it is a virtual one that is off.
 
     Raises:
@@ -60,7 +60,7 @@ def services(board: Board, progress: Progress | None = None) -> tuple[RunningSer
     """
     if is_off(board):
         return ()
-    with closing(connect(board, progress or Silent())) as host:
+    with closing(connect(board, progress)) as host:
         return services_at(host, board, Retry(FIRST_ANSWER_S))
 
 
@@ -82,9 +82,7 @@ def services_at(
     )
 
 
-def stop_service(
-    board: Board, progress: Progress, *, run: str = "", force: bool = False
-) -> tuple[Run, Path]:
+def stop_service(board: Board, progress: Progress, *, run: str, force: bool) -> tuple[Run, Path]:
     """End a board's service, and keep what it left; return it as a run with its folder.
 
     Args:

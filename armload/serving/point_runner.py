@@ -107,7 +107,7 @@ async def closed_loop(
     requests: int | None,
     warmup: int,
     note: Note,
-    context_tokens: int | None = None,
+    context_tokens: int | None,
 ) -> None:
     """Let a number of clients each hold a conversation, and begin the next when it has ended.
 

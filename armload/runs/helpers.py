@@ -109,7 +109,7 @@ def helping(
             way = stack.enter_context(
                 reached(session.connection, member.connection, plan.address, plan.port)
             )
-            server.relay = way.relay
+            server.proxy = way.proxy
             endpoints.append(way.endpoint)
         if spread is not None:
             _tell(session, spread, progress)
@@ -180,7 +180,7 @@ class Server:
     Attributes:
         connection: to its board.
         plan: how it listens.
-        relay: what its clients' bytes pass through; none where they do not pass this machine.
+        proxy: what its clients' bytes pass through; none where they do not pass this machine.
         clock: of its board, beside that of the first member; none where that is not known.
     """
 
@@ -189,7 +189,7 @@ class Server:
     ) -> None:
         self.connection = connection
         self.plan = plan
-        self.relay: Proxy | None = None
+        self.proxy: Proxy | None = None
         self.clock: ClockDifference | None = None
         self._job = job
         self._folder = folder
@@ -261,10 +261,10 @@ class Server:
 
     def _note(self, folder: Path) -> None:
         write_whole(folder / JOB_FILE, self._job.model_dump_json(indent=1).encode())
-        relay = self.relay
+        proxy = self.proxy
         link = Link(
-            sent_bytes=relay.sent_bytes if relay else None,
-            received_bytes=relay.received_bytes if relay else None,
+            sent_bytes=proxy.sent_bytes if proxy else None,
+            received_bytes=proxy.received_bytes if proxy else None,
             clock=self.clock,
         )
         write_whole(folder / LINK_FILE, link.model_dump_json().encode())

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
-from armload.boards.forward import LOOPBACK, LocalTunnel, Proxy, relayed
+from armload.boards.forward import LOOPBACK, LocalTunnel, Proxy, proxied
 from armload.boards.framing import reason
 from armload.boards.group import address_in
 from armload.boards.host import Host
@@ -33,11 +33,11 @@ class Reached:
 
     Attributes:
         endpoint: ``HOST:PORT``.
-        relay: what the bytes pass through; none where they do not pass this machine.
+        proxy: what the bytes pass through; none where they do not pass this machine.
     """
 
     endpoint: str
-    relay: Proxy | None = None
+    proxy: Proxy | None = None
 
 
 @contextmanager
@@ -57,11 +57,11 @@ def reached(first: Connection, other: Connection, address: str, port: int) -> It
     with (
         closing(other.beside()) as there,
         there.forwarded(port) as forward,
-        relayed(lambda: LocalTunnel(forward.port), other.board.name) as relay,
+        proxied(lambda: LocalTunnel(forward.port), other.board.name) as proxy,
         closing(first.beside()) as here,
-        here.reverse_forwarded(relay.port) as reverse_port,
+        here.reverse_forwarded(proxy.port) as reverse_port,
     ):
-        yield Reached(endpoint=f"{LOOPBACK}:{reverse_port}", relay=relay)
+        yield Reached(endpoint=f"{LOOPBACK}:{reverse_port}", proxy=proxy)
 
 
 def listening_address(host: Host, network: IPv4Network | None) -> str:

@@ -1,4 +1,4 @@
-"""The heartbeat of a service on a board: it knows that somebody attends it, and tells how it is."""
+"""The heartbeat of a service on a board: it keeps the service running, and returns its state."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Condition = Literal["running", "ended", "restart", "lost", "gone"]
 run lies there."""
 
 
-class Attention(Value):
+class ServiceState(Value):
     """What a service's run folder says.
 
     Attributes:
         condition: how it is.
-        is_attended: it ends when nobody asks any more.
+        is_attended: it ends when the heartbeat stops.
         port: that it listens on, as noted by ``note_port``; none before.
         resident_bytes: the most memory that it has had, as the board saw it once a second.
         log: what it has written to standard error since.
@@ -35,20 +35,20 @@ class Attention(Value):
     log_bytes: int = 0
 
 
-def attend(
+def heartbeat(
     host: Host,
     run_folder: PurePosixPath,
     *,
     log_from_bytes: int = 0,
     look_only: bool = False,
     detach: bool = False,
-) -> Attention:
-    """Ask once.
+) -> ServiceState:
+    """Send one beat, and return how the service is.
 
     Args:
         log_from_bytes: how much of its log is known; a log that was shortened is sent whole.
-        look_only: do not count as somebody who attends it.
-        detach: nobody has to attend it from now on.
+        look_only: ask without keeping it running.
+        detach: it needs no heartbeat from now on.
 
     Raises:
         ConnectError: the board does not answer.
@@ -60,16 +60,16 @@ def attend(
         "look_only": look_only,
         "detach": detach,
     }
-    done = host.run(render("run/attend.sh.j2", values))
+    done = host.run(render("run/heartbeat.sh.j2", values))
     first, _, log = done.stdout.partition(b"\n")
     words = first.decode("ascii", "replace").split()
     for condition in get_args(Condition):
         if words == [condition]:
-            return Attention(condition=condition)
+            return ServiceState(condition=condition)
         numbers = [number for word in words[2:] if (number := whole_number(word)) is not None]
-        if words[:1] == [condition] and len(words) == 6 and len(numbers) == 4:
-            port, kib, size_bytes, _ = numbers
-            return Attention(
+        if words[:1] == [condition] and len(words) == 5 and len(numbers) == 3:
+            port, kib, size_bytes = numbers
+            return ServiceState(
                 condition=condition,
                 is_attended=words[1] == "attended",
                 port=port or None,

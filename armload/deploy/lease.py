@@ -202,7 +202,7 @@ def _acquire(
 
 
 def _how_to_load(service: Claim) -> str:
-    """Return how to use a service that a command in another terminal of this machine attends."""
+    """Return how to use a service of a command in another terminal of this machine."""
     if service.owner is None or not service.owner.is_alive_here():
         return ""
     return (

@@ -229,7 +229,7 @@ class Engine(ABC):
         """In which state the board is to be."""
         return Settings()
 
-    def upkeep(self, layout: Layout) -> ServiceOptions | None:
+    def service_options(self, layout: Layout) -> ServiceOptions | None:
         """What its script does for a service; none for a program that ends by itself."""
         del layout
         return None

@@ -82,8 +82,8 @@ class RpcServer(Engine):
         """On the fast cores of a board with two kinds."""
         return Settings(threads=self.plan.threads, prefers_fast=True)
 
-    def upkeep(self, layout: Layout) -> ServiceOptions:
-        """End it when nobody attends it."""
+    def service_options(self, layout: Layout) -> ServiceOptions:
+        """End it when its heartbeat stops."""
         del layout
         return ServiceOptions(keeps_board=False, samples=True)
 

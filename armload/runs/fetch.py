@@ -99,7 +99,7 @@ def fetch_once(
 ) -> tuple[Run, Path]:
     """Do what ``fetch`` does, unless another command has, or does so now; tell the board.
 
-    Several commands may attend one service, and see it end at the same time.
+    Several commands may use one service, and see it end at the same time.
 
     Raises:
         ArmloadError: as for ``fetch``.

@@ -20,7 +20,7 @@ from armload.deploy.clean import delete_folders
 from armload.deploy.collect import collect
 from armload.deploy.exit_record import CUT_FILE
 from armload.deploy.follow import stop
-from armload.deploy.heartbeat import Attention, attend
+from armload.deploy.heartbeat import ServiceState, heartbeat
 from armload.deploy.layout import Layout
 from armload.deploy.lease import Lease
 from armload.deploy.retry import patiently
@@ -34,7 +34,7 @@ from armload.runs.members import LINK_FILE, Link, member_folder
 from armload.runs.session import Connection, Session
 from armload.runs.starting import put_ready, set_off
 
-_ATTEND_EVERY_S = 4.0
+_BEAT_EVERY_S = 4.0
 _UNREACHABLE_AFTER_S = 30.0
 _LISTENS_WITHIN_S = 60.0
 _LOOK_EVERY_S = 0.2
@@ -198,8 +198,8 @@ class Server:
         self._is_away = False
         self._ended = threading.Event()
         self._changing = threading.Lock()
-        self._attendant = threading.Thread(target=self._attend, daemon=True)
-        self._attendant.start()
+        self._heartbeat = threading.Thread(target=self._beat, daemon=True)
+        self._heartbeat.start()
 
     def wait(self) -> None:
         """Wait until it listens.
@@ -213,7 +213,7 @@ class Server:
         while time.monotonic() < until_s:
             if patiently(lambda: is_listening(host, self.plan.port)):
                 return
-            now = patiently(lambda: attend(host, self._folder))
+            now = patiently(lambda: heartbeat(host, self._folder))
             if now.condition != "running":
                 last = host.run(
                     f"cat {join([self._folder / 'stderr', self._folder / 'stdout'])}"
@@ -242,7 +242,7 @@ class Server:
         if self._ended.is_set():
             return
         self._ended.set()
-        self._attendant.join()
+        self._heartbeat.join()
         host, name = self.connection.host, self.connection.board.name
         folder = member_folder(local, name) if local else None
         try:
@@ -269,14 +269,14 @@ class Server:
         )
         write_whole(folder / LINK_FILE, link.model_dump_json().encode())
 
-    def _attend(self) -> None:
+    def _beat(self) -> None:
         heard_s = time.monotonic()
         host: Host | None = None
         try:
-            while not self._ended.wait(_ATTEND_EVERY_S):
+            while not self._ended.wait(_BEAT_EVERY_S):
                 try:
                     host = host or self.connection.beside()
-                    now = attend(host, self._folder)
+                    now = heartbeat(host, self._folder)
                 except ArmloadError:
                     if time.monotonic() - heard_s < _UNREACHABLE_AFTER_S:
                         continue
@@ -296,12 +296,12 @@ class Server:
                 host.close()
 
 
-def _asked(host: Host, folder: PurePosixPath, *, is_away: bool) -> Attention:
+def _asked(host: Host, folder: PurePosixPath, *, is_away: bool) -> ServiceState:
     """Ask how a server is; of a board that was away for long, only once.
 
     Raises:
         ConnectError: the board does not answer.
     """
     if is_away:
-        return attend(host, folder, look_only=True)
-    return patiently(lambda: attend(host, folder, look_only=True))
+        return heartbeat(host, folder, look_only=True)
+    return patiently(lambda: heartbeat(host, folder, look_only=True))

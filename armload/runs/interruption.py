@@ -91,7 +91,7 @@ def find_left(connection: Connection, engine: Engine, progress: Progress) -> Sto
         ArmloadError: the board stayed away, or what it says of its runs makes no sense.
     """
     host, board, fingerprint = connection.host, connection.board, engine.fingerprint
-    is_service = engine.upkeep(Layout(workdir=board.workdir)) is not None
+    is_service = engine.service_options(Layout(workdir=board.workdir)) is not None
     runs = patiently(lambda: list_runs(host, board.workdir))
     for cut in cut_runs(runs, fingerprint):
         try:

@@ -185,7 +185,7 @@ def underway(
             helping(session, engine, spread, prepared.site, leases, progress)
         )
         # A service waits for requests; a load on it has an idle board of its own.
-        idle = idle_power(connection, progress) if engine.upkeep(layout) is None else ()
+        idle = idle_power(connection, progress) if engine.service_options(layout) is None else ()
         job = new_job(
             *(engine, session.board, helpers.site, place),
             prediction=prediction,

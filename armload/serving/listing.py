@@ -16,7 +16,7 @@ from armload.core.shell import quote
 from armload.core.values import Value, parse_json
 from armload.deploy.board_runs import StoredRun, list_runs
 from armload.deploy.follow import stop
-from armload.deploy.heartbeat import attend
+from armload.deploy.heartbeat import heartbeat
 from armload.deploy.launch import JOB_MARK
 from armload.deploy.layout import Layout
 from armload.deploy.retry import FIRST_ANSWER_S, Retry, patiently
@@ -130,7 +130,7 @@ def service_job(host: Host, folder: PurePosixPath) -> Job | None:
 
 
 def _described(host: Host, board: Board, run: StoredRun, job: Job) -> RunningService:
-    now = patiently(lambda: attend(host, run.folder, look_only=True))
+    now = patiently(lambda: heartbeat(host, run.folder, look_only=True))
     return RunningService(
         run=run.id,
         board=board.name,

@@ -33,13 +33,13 @@ _OutputChunks = queue.SimpleQueue[OutputChunk | None]
 def output_chunks(
     stdout: Iterable[bytes],
     stderr: Iterable[bytes],
-    patience_s: Callable[[], float],
+    left_s: Callable[[], float],
     complaint: str,
 ) -> Iterator[OutputChunk]:
     """Read both streams to their ends, side by side.
 
     Raises:
-        ConnectError: nothing came for as long as ``patience_s`` says each time; the complaint.
+        ConnectError: nothing came for as long as ``left_s`` says each time; the complaint.
     """
     found: _OutputChunks = queue.SimpleQueue()
     streams: tuple[tuple[Literal["stdout", "stderr"], Iterable[bytes]], ...] = (
@@ -51,7 +51,7 @@ def output_chunks(
     open_streams = 2
     while open_streams:
         try:
-            chunk = found.get(timeout=max(patience_s(), 0.001))
+            chunk = found.get(timeout=max(left_s(), 0.001))
         except queue.Empty as error:
             raise ConnectError(complaint) from error
         if chunk is None:

@@ -20,9 +20,9 @@ from armload.core.workspace import data_names
 from armload.deploy.claims import need_board
 from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
-from armload.deploy.retry import Retry, patiently
+from armload.deploy.retry import Retry, with_retries
 from armload.deploy.space import need_memory, need_space
-from armload.deploy.transfer import PATIENCE_S, deliver
+from armload.deploy.transfer import RETRY_FOR_S, deliver
 from armload.deploy.upload import Stored, Upload, parse_stored, stored_script
 
 
@@ -125,23 +125,23 @@ def deploy(
     """
     layout = Layout(workdir=board.workdir)
     items = [item for each in payload for item in each.items(layout)]
-    patience = Retry(PATIENCE_S)
+    retry = Retry(RETRY_FOR_S)
     question = probe_script(board) + stored_script(items[:_ASKED_AT_ONCE])
-    done = patiently(lambda: host.run(question), patience)
+    done = with_retries(lambda: host.run(question), retry)
     shown = parse_probe(done.stdout, board.name, done.stderr, sensors=board.sensors)
-    found = patiently(lambda: as_programs_see_it(host, shown, progress), patience)
+    found = with_retries(lambda: as_programs_see_it(host, shown, progress), retry)
     check_folder(board, found)
     stored = list(parse_stored(items[:_ASKED_AT_ONCE], done.stdout))
     for first in range(_ASKED_AT_ONCE, len(items), _ASKED_AT_ONCE):
         some = items[first : first + _ASKED_AT_ONCE]
-        stored += parse_stored(some, patiently(partial(host.run, stored_script(some))).stdout)
+        stored += parse_stored(some, with_retries(partial(host.run, stored_script(some))).stdout)
     if verify:
         stored = [Stored(state="unchecked") if each.state == "present" else each for each in stored]
     sent = False
     lacking = [pair for pair in zip(items, stored, strict=True) if pair[1].state != "present"]
     if lacking:
         need_memory(board, items, stored, found.conditions, progress)
-        patiently(lambda: need_space(host, items, stored), patience)
+        with_retries(lambda: need_space(host, items, stored), retry)
         sums = helper_on_board(host, layout, found, progress)
         for item, state in lacking:
             sent |= deliver(
@@ -169,7 +169,7 @@ def helper_on_board(
         return None
     ours = helper(SHA256, progress, architecture=found.machine)
     remote = put_helper(host, layout, ours, progress)
-    of_itself = patiently(lambda: host.run(join([remote, remote]))).text
+    of_itself = with_retries(lambda: host.run(join([remote, remote]))).text
     if of_itself != ours.sha256:
         progress.say(
             f"{host.name} cannot run armload's checksum program; using the board's own tools."

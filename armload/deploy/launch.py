@@ -16,7 +16,7 @@ from armload.deploy.claims import SERVING
 from armload.deploy.holder import RunMark, this_process
 from armload.deploy.layout import PROGRAM_FOLDER
 from armload.deploy.lease import RENEW_EVERY_S, TERM_S, Lease
-from armload.deploy.retry import patiently
+from armload.deploy.retry import with_retries
 from armload.deploy.space import refusal
 
 
@@ -178,4 +178,4 @@ def launch(
     try:
         start(again=False)
     except ConnectError:
-        patiently(lambda: start(again=True))
+        with_retries(lambda: start(again=True))

@@ -16,7 +16,7 @@ from armload.core.shell import join
 from armload.core.workspace import cache_folder
 from armload.deploy.deployment import deploy
 from armload.deploy.layout import Layout
-from armload.deploy.retry import patiently
+from armload.deploy.retry import with_retries
 from armload.engines.engine import Engine, RunContext, Simulation
 from armload.engines.footprint import FOOTPRINT_VARIABLE, Footprint, read_footprint
 from armload.engines.weights import BoardMemory
@@ -104,7 +104,7 @@ def _answer(
     host, board = where.connection.host, where.connection.board
     deploy(host, board, (asked.program,), progress)
     command = f"{FOOTPRINT_VARIABLE}={_question(asked, header)} {join(asked.command)}"
-    done = patiently(lambda: host.run(command, stdin=header.content, timeout_s=_TIME_LIMIT_S))
+    done = with_retries(lambda: host.run(command, stdin=header.content, timeout_s=_TIME_LIMIT_S))
     return read_footprint(done.text)
 
 

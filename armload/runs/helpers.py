@@ -23,7 +23,7 @@ from armload.deploy.follow import stop
 from armload.deploy.heartbeat import ServiceState, heartbeat
 from armload.deploy.layout import Layout
 from armload.deploy.lease import Lease
-from armload.deploy.retry import patiently
+from armload.deploy.retry import with_retries
 from armload.engines.engine import Engine, RunContext
 from armload.engines.job import JOB_FILE, Job
 from armload.engines.rpc_server import RPC_SERVER, RpcServer, RpcServerPlan
@@ -211,9 +211,9 @@ class Server:
         host, name = self.connection.host, self.connection.board.name
         until_s = time.monotonic() + _LISTENS_WITHIN_S
         while time.monotonic() < until_s:
-            if patiently(lambda: is_listening(host, self.plan.port)):
+            if with_retries(lambda: is_listening(host, self.plan.port)):
                 return
-            now = patiently(lambda: heartbeat(host, self._folder))
+            now = with_retries(lambda: heartbeat(host, self._folder))
             if now.condition != "running":
                 last = host.run(
                     f"cat {join([self._folder / 'stderr', self._folder / 'stdout'])}"
@@ -304,4 +304,4 @@ def _asked(host: Host, folder: PurePosixPath, *, is_away: bool) -> ServiceState:
     """
     if is_away:
         return heartbeat(host, folder, look_only=True)
-    return patiently(lambda: heartbeat(host, folder, look_only=True))
+    return with_retries(lambda: heartbeat(host, folder, look_only=True))

@@ -22,7 +22,7 @@ from armload.core.values import Value
 from armload.core.workspace import cache_folder
 from armload.deploy.deployment import deploy
 from armload.deploy.layout import Layout
-from armload.deploy.retry import patiently
+from armload.deploy.retry import with_retries
 from armload.engines.completion import PROGRAM, Completion, settings_of
 from armload.engines.engine import RunContext, Simulation
 from armload.engines.footprint import FOOTPRINT_VARIABLE
@@ -233,7 +233,7 @@ def _answer(where: Session, asked: Simulation, header: WholeHeader, question: st
     size = f"{header.file_bytes},{asked.batch_tokens}"
     variables = f"{FOOTPRINT_VARIABLE}={size} {OPERATIONS_VARIABLE}={quote(question)}"
     command = f"{variables} {join(asked.command)}"
-    done = patiently(lambda: host.run(command, stdin=header.content, timeout_s=_TIMEOUT_S))
+    done = with_retries(lambda: host.run(command, stdin=header.content, timeout_s=_TIMEOUT_S))
     return done.text
 
 

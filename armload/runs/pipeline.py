@@ -29,7 +29,7 @@ from armload.deploy.deployment import check_folder
 from armload.deploy.exit_record import Cut
 from armload.deploy.follow import CutShortError, ProgressUpdate, follow, stop
 from armload.deploy.layout import Layout
-from armload.deploy.retry import patiently
+from armload.deploy.retry import with_retries
 from armload.engines.engine import Engine
 from armload.engines.job import Job, SweepPoint
 from armload.runs.assemble import new_job
@@ -163,7 +163,7 @@ def underway(
     with ExitStack() as block:
         if left is None:
             check_folder(board, found)
-            patiently(lambda: engine.check(host, board, found, progress))
+            with_retries(lambda: engine.check(host, board, found, progress))
             leases = block.enter_context(leased_boards(session, progress))
             lease = leases[board.name]
             if lease.waited:

@@ -18,7 +18,7 @@ from armload.deploy.deployment import Deployment, own_program, program_of_the_sh
 from armload.deploy.launch import Beforehand, check_governor
 from armload.deploy.layout import Layout
 from armload.deploy.rates import measured_rates
-from armload.deploy.retry import patiently
+from armload.deploy.retry import with_retries
 from armload.engines.engine import Engine, RunContext, Settings
 from armload.engines.plan import cpu_mask, cpu_numbers, cpu_words
 
@@ -61,7 +61,7 @@ def prepare(
         for name in engine.helpers
     }
     # Copying fills the page cache and wakes the CPU: after it, the board is another.
-    found = patiently(lambda: probe(host, board)) if deployment.sent else deployment.found
+    found = with_retries(lambda: probe(host, board)) if deployment.sent else deployment.found
     largest = max(engine.payload, key=lambda each: each.size_bytes, default=None)
     files = sorted(largest.items(layout) if largest else (), key=lambda each: -each.size_bytes)
     ready = as_wanted(

@@ -12,7 +12,7 @@ from armload.boards.board import RealReach, is_group, load_board
 from armload.boards.connect import connect
 from armload.boards.group import load_group
 from armload.core.progress import Progress, Silent
-from armload.deploy.retry import Retry, patiently
+from armload.deploy.retry import Retry, with_retries
 from armload.engines.completion import Completion
 from armload.engines.engine import Settings
 from armload.engines.job import SweepPoint
@@ -186,4 +186,4 @@ def _check_answers(name: str, progress: Progress, within_s: float) -> None:
     for board in load_group(name).boards if is_group(name) else (load_board(name),):
         if isinstance(board.reach, RealReach):
             with closing(connect(board, progress)) as host:
-                patiently(partial(host.run, ":"), Retry(within_s))
+                with_retries(partial(host.run, ":"), Retry(within_s))

@@ -20,7 +20,7 @@ from armload.buildhost.choose import build_backend
 from armload.core.meanwhile import meanwhile
 from armload.core.progress import Progress
 from armload.deploy.lease import Lease, leased
-from armload.deploy.retry import FIRST_ANSWER_S, Retry, patiently
+from armload.deploy.retry import FIRST_ANSWER_S, Retry, with_retries
 from armload.engines.engine import MemoryNeed, Settings
 from armload.engines.prediction import Prediction
 from armload.engines.rpc_server import RPC_SERVER
@@ -203,7 +203,7 @@ def _reached(
     progress: Progress,
 ) -> tuple[Connection, Probe]:
     connection = stack.enter_context(closing(Connection(board, progress)))
-    found = patiently(lambda: probe(connection.host, board, progress), Retry(FIRST_ANSWER_S))
+    found = with_retries(lambda: probe(connection.host, board, progress), Retry(FIRST_ANSWER_S))
     check_state(connection.host, board, settings, found)
     for each in settings:
         check_cores(each, board, found)

@@ -19,7 +19,7 @@ from armload.deploy.follow import stop
 from armload.deploy.heartbeat import heartbeat
 from armload.deploy.launch import JOB_MARK
 from armload.deploy.layout import Layout
-from armload.deploy.retry import FIRST_ANSWER_S, Retry, patiently
+from armload.deploy.retry import FIRST_ANSWER_S, Retry, with_retries
 from armload.engines.job import Job
 from armload.engines.server import SERVER
 from armload.engines.service_plan import ServingPlan
@@ -64,20 +64,18 @@ def services(board: Board, progress: Progress) -> tuple[RunningService, ...]:
         return services_at(host, board, Retry(FIRST_ANSWER_S))
 
 
-def services_at(
-    host: Host, board: Board, patience: Retry | None = None
-) -> tuple[RunningService, ...]:
+def services_at(host: Host, board: Board, retry: Retry | None = None) -> tuple[RunningService, ...]:
     """Return what a board serves, asked over a connection.
 
     Args:
-        patience: with its first answer; none where it has answered before.
+        retry: with its first answer; none where it has answered before.
 
     Raises:
         ConnectError, TransferError: as for ``services``.
     """
     return tuple(
         _described(host, board, run, job)
-        for run in patiently(lambda: list_runs(host, board.workdir), patience)
+        for run in with_retries(lambda: list_runs(host, board.workdir), retry)
         if run.state == "running" and (job := service_job(host, run.folder)) is not None
     )
 
@@ -121,7 +119,7 @@ def service_job(host: Host, folder: PurePosixPath) -> Job | None:
         ConnectError: the board does not answer.
     """
     script = quote(folder / "run.sh")
-    line = patiently(partial(host.run, f"tail -n 1 {script}")).stdout
+    line = with_retries(partial(host.run, f"tail -n 1 {script}")).stdout
     try:
         job = Job.model_validate(parse_json(line.removeprefix(JOB_MARK)))
     except ValueError:
@@ -130,7 +128,7 @@ def service_job(host: Host, folder: PurePosixPath) -> Job | None:
 
 
 def _described(host: Host, board: Board, run: StoredRun, job: Job) -> RunningService:
-    now = patiently(lambda: heartbeat(host, run.folder, look_only=True))
+    now = with_retries(lambda: heartbeat(host, run.folder, look_only=True))
     return RunningService(
         run=run.id,
         board=board.name,

@@ -92,7 +92,7 @@ class BoardReach(Protocol[OpenedBoard]):
         Args:
             settings, takes_groups: as for ``session``.
             answers_within_s: give up on a real board that does not answer within that time; none
-                for the usual patience.
+                for the usual limit.
 
         Raises:
             ArmloadError: as for ``session``.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from armload.boards.probe import Probe
+from armload.conversion.cached import IMPORTANCE, Made, keep, made_there, part_in, place_of
 from armload.conversion.making import ModelSource, carry_out, made_alone
 from armload.conversion.room import need_board_space, need_disk, need_memory
-from armload.conversion.shelf import IMPORTANCE, Made, keep, made_there, part_in, place_of
 from armload.core.errors import UsageError
 from armload.core.files import require_file, sha256_of
 from armload.core.progress import Progress

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from armload.analysis.run import Run
 from armload.boards.board import LocalReach
 from armload.boards.probe import Probe
-from armload.conversion.shelf import lock_of, part_in
+from armload.conversion.cached import lock_of, part_in
 from armload.core.errors import RunError
 from armload.core.files import content, written_in
 from armload.core.locks import locked

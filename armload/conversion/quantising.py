@@ -10,6 +10,7 @@ from pathlib import Path
 from armload.boards.board import THIS_MACHINE, LocalReach, load_board
 from armload.boards.probe import Probe
 from armload.build.source import choose
+from armload.conversion.cached import QUANTISED, Made, keep, made_there, part_in, place_of
 from armload.conversion.calibrating import Calibration, importance_of
 from armload.conversion.making import ModelSource, carry_out, made_alone
 from armload.conversion.room import (
@@ -19,7 +20,6 @@ from armload.conversion.room import (
     need_disk,
     need_memory,
 )
-from armload.conversion.shelf import QUANTISED, Made, keep, made_there, part_in, place_of
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.shell import join

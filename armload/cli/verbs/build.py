@@ -109,15 +109,15 @@ def build(options: BuildOptions) -> None:
 
 
 def _show_builds(*, as_json: bool) -> None:
-    from armload.build.shelf import ShelvedBuild, shelved_builds
+    from armload.build.cached import CachedBuild, cached_builds
     from armload.cli import terminal
     from armload.cli.streams import show_document
     from armload.core.values import ValueList
     from armload.report.cache import builds_table
 
-    builds = shelved_builds()
+    builds = cached_builds()
     if as_json:
-        show_document(ValueList[ShelvedBuild](tuple(builds)))
+        show_document(ValueList[CachedBuild](tuple(builds)))
     elif builds:
         terminal.show(builds_table(builds))
     else:

@@ -23,7 +23,7 @@ from armload.evaluation.scorer_run import TimedScoring, ask_all, next_place, pla
 from armload.evaluation.scorer_settings import ScorerSettings
 from armload.runs import store
 from armload.runs.assemble import read_job
-from armload.runs.predicting import foresight_of, predict_beforehand
+from armload.runs.predicting import predict_beforehand, predictor_of
 from armload.runs.reach import EngineBoard, Reach
 from armload.runs.request import Request
 from armload.runs.session import ReachedBoard, Session, leased_boards
@@ -98,7 +98,7 @@ def _predicted(where: ReachedBoard, engine: Scoring, progress: Progress) -> Pred
         return predict_beforehand(where, model, plan, where.found, need, Silent())
     with leased_boards(where, progress):  # what is measured for it is kept for the run
         divided = spread_over(where, engine, progress)
-    return foresight_of(where, model, plan, Silent())(where.found, need, divided)
+    return predictor_of(where, model, plan, Silent())(where.found, need, divided)
 
 
 def _words(seconds: float) -> str:

@@ -23,7 +23,7 @@ from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
 from armload.runs.hits import measured_hits
 from armload.runs.pipeline import Heard, execute
-from armload.runs.predicting import foresight, predict_there
+from armload.runs.predicting import predict_there, predictor_of
 from armload.runs.request import Request
 from armload.runs.session import ReachedBoard, Session, session
 
@@ -130,13 +130,18 @@ class ConnectedBoard:
         heard: Heard | None = None,
         warns: bool = True,
     ) -> Run:
+        predictor = predictor_of(
+            *(self.where, engine.model, engine.continuation),
+            self._progress if warns else Silent(),
+            is_kept=engine.keeps_forecast,
+        )
         run, _ = execute(
             *(self.where, engine, self._progress),
             new=new,
             place=place,
             reference=reference,
             plain=plain,
-            foresee=foresight(self.where, engine, self._progress if warns else Silent()),
+            predictor=predictor,
             heard=heard,
         )
         return run

@@ -63,7 +63,7 @@ class Connection:
         self.host.close()
 
 
-Foresee = Callable[[Probe, MemoryNeed | None, Spread | None], Prediction | None]
+Predictor = Callable[[Probe, MemoryNeed | None, Spread | None], Prediction | None]
 """Predicts a run that needs so much memory on a board that is in this state, or is spread over a
 group so; none where only a refusal can be said."""
 

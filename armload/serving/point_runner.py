@@ -20,7 +20,8 @@ from armload.core.errors import (
 )
 from armload.core.progress import ProgressStep
 from armload.core.values import counted
-from armload.serving.client import Client, connected
+from armload.serving.client import Client
+from armload.serving.connections import connected
 from armload.serving.conversation import Conversation, Note, Place, converse, never_sent
 from armload.serving.monitor import RETURNS_WITHIN_S, UNREACHABLE_AFTER_S
 from armload.serving.target import LoadLevel, LoadTarget, StopCondition

@@ -16,7 +16,8 @@ from armload.core.errors import RunError
 from armload.core.progress import Silent
 from armload.serving import load_runner
 from armload.serving.arrivals import Arrivals
-from armload.serving.client import Client, connected
+from armload.serving.client import Client
+from armload.serving.connections import connected
 from armload.serving.conversation import Conversation
 from armload.serving.dialects.dialect import CompletionRequest
 from armload.serving.dialects.every import DIALECTS, dialect_named

@@ -27,7 +27,8 @@ from armload.core.errors import ConnectError, RunError, UsageError
 from armload.core.progress import Progress, Silent
 from armload.serving import point_runner
 from armload.serving.arrivals import Arrivals
-from armload.serving.client import Client, connected
+from armload.serving.client import Client
+from armload.serving.connections import connected
 from armload.serving.conversation import Conversation
 from armload.serving.dialects.dialect import ChatMessage, CompletionRequest
 from armload.serving.dialects.every import DIALECTS, dialect_named

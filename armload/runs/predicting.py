@@ -21,6 +21,7 @@ from armload.engines.spread import Spread
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
 from armload.runs.footprint import with_known_memory
+from armload.runs.forecast_members import reached_members
 from armload.runs.giving import (
     ASSUMED_AVAILABLE,
     declared_by,
@@ -30,7 +31,7 @@ from armload.runs.giving import (
     prompt_tokens,
     roofline,
 )
-from armload.runs.group_forecast import GroupForecaster, reached_members
+from armload.runs.group_forecast import GroupForecaster
 from armload.runs.hits import measured_hits
 from armload.runs.operations import compute_or_note, known_compute
 from armload.runs.session import Predictor, ReachedBoard, Session, leased_board

@@ -60,7 +60,8 @@ def find_rate(
     """
     loop, spent_s, budget_s = _probe(probing, objectives, extent, slots, max_time_s, progress)
     loading.most_per_s = loop.per_s
-    loading.scraper = probing.scraper  # which may have said that there are no metrics
+    # It may have said that there are no metrics.
+    loading.observation.scraper = probing.observation.scraper
     search = RateSearch(loop, budget_s - spent_s)
     number = 0
     while (attempt := search.next()) is not None:

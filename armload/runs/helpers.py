@@ -165,7 +165,7 @@ def _tell(session: Session, spread: Spread, progress: Progress) -> None:
     )
     if spread.is_direct:
         progress.say(
-            "The members reach each other directly. Until the run ends, everybody in their network "
+            "The members reach each other directly. Until the run ends, anyone in their network "
             "can use ggml's RPC servers, which have no authentication."
         )
     else:

@@ -57,7 +57,6 @@ USUAL_PROMPT = f"{SEED_PROMPT!r}; for word-problems, a problem"
 
 SEED_N_PREDICT = 128
 DEFAULT_TIME_LIMIT_S = 6 * 3600
-DEFAULT_WAIT_S = 3600
 DEFAULT_PRECISION = 0.05
 DEFAULT_PRECISION_TIME_S = 60
 REQUEST_TIMEOUT_S = 600.0
@@ -78,16 +77,8 @@ MOST_THREADS = 512
 
 MOST_TEMPERATURE = 1000.0
 
-MOST_SLOTS = 64
-DEFAULT_SLOTS = 4
-DEFAULT_SLOT_TOKENS = 2048
-"""Context of a slot, where the model was trained for as much."""
-
 MICRO_BATCH_TOKENS = 512
 """Prompt tokens for which the weights are read once, if a plan says nothing."""
-
-MOST_PARALLEL = 32
-"""As the scorer's own limit of sequences."""
 
 KV_BITS = {
     "f32": 32,
@@ -165,7 +156,6 @@ Speculate = Annotated[
 Temperature = Annotated[float, Field(ge=0, le=MOST_TEMPERATURE)]
 Seed = Annotated[int, Field(ge=0, lt=1 << 32)]
 Seconds = Annotated[float, Field(gt=0, le=LONGEST_RUN_S)]
-Slots = Annotated[int, Field(ge=1, le=MOST_SLOTS)]
 
 
 class Computation(OptionGroup):

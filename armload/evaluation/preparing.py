@@ -54,7 +54,8 @@ def parts_of(
         if tell != "no" and not sentence and task.kind == "generate":
             raise UsageError(
                 f"Task {task.name}: its prompt {name} has no sentence that states the budget.",
-                "Add budget_sentence to the task's file, or use --tell-budget no.",
+                "Add budget_sentence to the task's file, such as 'Use at most {{ budget }} "
+                "tokens.', or use --tell-budget no.",
             )
     if conclude and task.conclude is None:
         raise UsageError(

@@ -325,10 +325,3 @@ def test_unknown_names_are_answered_with_those_that_exist() -> None:
     assert "steps, verify" in caught.value.remedy
     with pytest.raises(UsageError, match=r"no task 'absent\.yaml'"):
         load_task("absent.yaml")
-
-
-def test_a_budget_is_not_told_without_a_sentence() -> None:
-    task = load_task("piqa")
-    asked = Question(id="1", fields={"question": "?", "label": "0"}, expected="A")
-    with pytest.raises(UsageError, match="no sentence that tells"):
-        render(task.prompt("question"), asked, 100, tell=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import PurePosixPath
 
 from armload.boards.board import Board, LocalReach
 from armload.boards.host import Host
 from armload.boards.probe import Probe, as_programs_see_it, parse_probe, probe_script
-from armload.build.binary import Binary
+from armload.build.binary import Binary, FeatureUse
 from armload.build.helper import ARCHITECTURES, SHA256, Helper, helper
 from armload.build.target import load_target
 from armload.core.errors import ArmloadError, BoardError
@@ -196,7 +196,7 @@ def check_fit(board: Board, binary: Binary, found: Probe, *, emulated: bool) -> 
             f"Change the board's target: 'target' in boards/{board.name}.yaml. A 32-bit kernel "
             "cannot run 64-bit programs, even on a 64-bit CPU.",
         )
-    lacking = lacking_features(binary, found)
+    lacking = lacking_features(binary.features, found)
     if lacking:
         raise BoardError(
             f"{board.name}: its CPU lacks {', '.join(lacking)}, which {binary.program} built for "
@@ -224,9 +224,9 @@ def check_folder(board: Board, found: Probe) -> None:
     )
 
 
-def lacking_features(binary: Binary, found: Probe) -> tuple[str, ...]:
+def lacking_features(uses: Iterable[FeatureUse], found: Probe) -> tuple[str, ...]:
     """Return the CPU features that a program uses unasked and a board does not have."""
-    used = (use.feature for use in binary.features if not use.guarded)
+    used = (use.feature for use in uses if not use.guarded)
     return tuple(name for name in used if name not in found.cpu_features)
 
 

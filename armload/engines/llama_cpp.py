@@ -177,7 +177,7 @@ def whole_plan(plan: Plan, model: Model) -> Plan:
     return plan
 
 
-def repacks(model: Model, memory_available_bytes: int, context: int) -> bool:
+def _repacks(model: Model, memory_available_bytes: int, context: int) -> bool:
     """Tell whether the engine should rearrange the weights in memory.
 
     Rearranged weights are a second copy beside the mapped file, so this pays only where
@@ -187,7 +187,7 @@ def repacks(model: Model, memory_available_bytes: int, context: int) -> bool:
     return 2 * model.size_bytes + kv_bytes < 0.8 * memory_available_bytes
 
 
-def micro_batch_words(
+def _micro_batch_words(
     plan: EngineSettings, model: Model, context: int, memory_bytes: int
 ) -> list[str]:
     """Return the option for a smaller micro-batch where a board cannot reserve the usual one.
@@ -260,13 +260,14 @@ def command(
     if plan.batch_tokens is not None:
         words += ["-b", str(plan.batch_tokens)]
     words += settings_words(plan, program, cores)
-    words += micro_batch_words(plan, model, context, memory_bytes)
+    words += memory_words(
+        *(plan, model, program, context),
+        memory_bytes=memory_bytes,
+        memory_available_bytes=memory_available_bytes,
+        streamed=streamed,
+    )
     if not plan.stop_at_end:
         words.append("--ignore-eos")
-    if streamed or not repacks(model, memory_available_bytes, context):
-        words += if_offered(program, NO_REPACK)
-    if streamed:
-        words += ["--poll", "0"]  # threads that wait for the storage would keep their cores busy
     words += if_offered(program, "--perf")
     if not drafting:
         if streamed:
@@ -300,6 +301,30 @@ def settings_words(plan: EngineSettings, program: Path, cores: str | None) -> li
         words += ["-ctk", plan.kv_types[0], "-ctv", plan.kv_types[1]]
     if plan.flash_attention is not None:
         words += _flash_attention(program, plan.flash_attention)
+    return words
+
+
+def memory_words(
+    plan: EngineSettings,
+    model: Model,
+    program: Path,
+    context: int,
+    *,
+    memory_bytes: int,
+    memory_available_bytes: int,
+    streamed: bool,
+) -> list[str]:
+    """Return the options of a program of llama.cpp that follow from a board's memory.
+
+    Args:
+        context: tokens of the KV cache.
+        memory_bytes, memory_available_bytes, streamed: as for ``command``.
+    """
+    words = _micro_batch_words(plan, model, context, memory_bytes)
+    if streamed or not _repacks(model, memory_available_bytes, context):
+        words += if_offered(program, NO_REPACK)
+    if streamed:
+        words += ["--poll", "0"]  # threads that wait for the storage would keep their cores busy
     return words
 
 

@@ -19,14 +19,14 @@ _CALL_TIMEOUT_S = 60.0
 _WORST_BYTES_PER_S = 50_000
 
 
-def patience_for(size: int) -> Callable[[], float]:
+def time_to_send(size: int) -> Callable[[], float]:
     """Return how long a file may still take to be sent; tools say nothing before the end."""
     # A serial line carries some 90 kB/s.
     deadline = time.monotonic() + TRANSFER_SILENCE_S + size / _WORST_BYTES_PER_S
     return lambda: deadline - time.monotonic()
 
 
-def patience_while_growing(local: Path) -> Callable[[], float]:
+def time_to_grow(local: Path) -> Callable[[], float]:
     """Return how long may be waited for a file that is being fetched to grow."""
     seen, moved_at = -1, 0.0
 
@@ -142,6 +142,16 @@ class DeviceTool(Protocol):
         if any(self.is_failure(each) for each in lines):
             raise self.failure(answer)
         return lines
+
+    def _complaint(self, answer: bytes) -> str:
+        """Return the tool's own complaint; all of the answer where it has none."""
+        lines = self.lines(answer)
+        return next((line for line in lines if self.is_failure(line)), " ".join(lines))
+
+    def _check_whole(self, local: Path, remote: PurePosixPath, size: int) -> None:
+        """Check that a file was fetched whole; raises ``ConnectError`` if not."""
+        if not local.is_file() or local.stat().st_size != size:
+            raise ConnectError(f"{self._name}: {self.name} fetched only part of {remote}.")
 
     def _transfer(self, words: Sequence[str], left_s: Callable[[], float]) -> bytes:
         """Run the tool to its end and return its answer; raises ``ConnectError`` when it hangs."""

@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 from armload.boards.board import Board
 from armload.boards.host import Host
 from armload.boards.probe import Probe
+from armload.core.cpu_sets import cpu_words
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.deploy.exit_reason import LESS_MEMORY
@@ -20,7 +21,7 @@ from armload.deploy.payload import Payload
 from armload.engines.footprint import Footprint
 from armload.engines.job import Job, RunSpec
 from armload.engines.output import Output
-from armload.engines.plan import Plan, cpu_words
+from armload.engines.plan import Plan
 from armload.engines.prediction import Sequences
 from armload.engines.spread import SplitChoice, Spread
 from armload.models.context_memory import KvCache

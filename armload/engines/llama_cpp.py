@@ -9,9 +9,10 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from armload.build.binary import Binary
+from armload.core.cpu_sets import cpu_numbers
 from armload.core.errors import UsageError
 from armload.engines.output import EngineTimes
-from armload.engines.plan import MICRO_BATCH_TOKENS, FlashAttention, Numa, Plan, cpu_numbers
+from armload.engines.plan import MICRO_BATCH_TOKENS, FlashAttention, Numa, Plan
 from armload.models.metadata import FLOAT_BYTES
 from armload.models.model import Model
 from armload.models.tokens import prompt_of

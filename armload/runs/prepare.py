@@ -11,6 +11,7 @@ from armload.boards.host import Host
 from armload.boards.probe import Probe, probe
 from armload.boards.sensors import chosen_zones
 from armload.build.helper import CLOCK, PIN, RATES
+from armload.core.cpu_sets import cpu_mask, cpu_numbers, cpu_words
 from armload.core.errors import ArmloadError, BoardError, ConnectError, UsageError
 from armload.core.progress import Progress
 from armload.core.values import Value, counted
@@ -20,7 +21,6 @@ from armload.deploy.layout import Layout
 from armload.deploy.rates import measured_rates
 from armload.deploy.retry import with_retries
 from armload.engines.engine import Engine, RunContext, Settings
-from armload.engines.plan import cpu_mask, cpu_numbers, cpu_words
 
 
 class Prepared(Value):

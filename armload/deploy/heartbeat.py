@@ -9,6 +9,7 @@ from armload.boards.host import Host
 from armload.core.errors import TransferError
 from armload.core.shell import join, render
 from armload.core.values import Value, whole_number
+from armload.deploy.exit_record import Cut
 
 Condition = Literal["running", "ended", "restart", "lost", "gone"]
 """How a service is; ``restart``: of the board; ``lost``: its script was killed; ``gone``: no such
@@ -33,6 +34,13 @@ class ServiceState(Value):
     resident_bytes: int = 0
     log: bytes = b""
     log_bytes: int = 0
+
+    @property
+    def cut(self) -> Cut | None:
+        """What ended it, where it may have left no exit status."""
+        if self.condition in ("restart", "gone"):
+            return "restart"
+        return "lost" if self.condition == "lost" else None
 
 
 def heartbeat(

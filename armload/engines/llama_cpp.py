@@ -83,6 +83,12 @@ def least_context_tokens(plan: Plan) -> int:
     return (plan.prompt_tokens or 1) + plan.n_predict
 
 
+def likely_prompt_tokens(plan: Plan) -> int:
+    """Return about how long a plan's prompt is."""
+    # A word of a text is a token and a bit, and has some five bytes.
+    return plan.prompt_tokens or max(1, len(plan.prompt.encode()) // 4)
+
+
 def most_prompt_tokens(plan: Plan) -> int:
     """Return the tokens of the prompt at most: one per byte of a text, and one that begins it."""
     return plan.prompt_tokens or len(plan.prompt.encode()) + 1

@@ -13,13 +13,13 @@ from armload.boards.group import Group
 from armload.core.errors import BoardError, UsageError
 from armload.engines.completion import memory_need
 from armload.engines.engine import MemoryNeed
+from armload.engines.llama_cpp import likely_prompt_tokens
 from armload.engines.plan import Plan
 from armload.engines.prediction import MemoryParts, Prediction, PredictionNote
 from armload.engines.spread import ChosenSplit, LinkRates, Split, Spread
 from armload.models.model import Model
 from armload.runs import store
 from armload.runs.forecast_members import ForecastMember
-from armload.runs.giving import prompt_tokens
 from armload.runs.operations import mid_depth
 
 _MOST_READ = 30
@@ -80,7 +80,7 @@ class GroupForecaster:
         memory = [each.memory for each in self._members]
         taken_bytes = sum(share.memory_bytes for share in spread.shares) if spread else 0
         beside_bytes = taken_bytes - need.weights_bytes - need.kv_bytes
-        tokens = prompt_tokens(plan)
+        tokens = likely_prompt_tokens(plan)
         base = Prediction(
             verdict="fits" if spread else "cannot run",
             context_tokens=need.context_tokens,

@@ -39,9 +39,6 @@ _UNREACHABLE_AFTER_S = 30.0
 _LISTENS_WITHIN_S = 60.0
 _LOOK_EVERY_S = 0.2
 
-_CUTS: Mapping[str, bytes] = {"lost": b"lost", "restart": b"restart", "gone": b"restart"}
-"""What a server's condition says of one that left no exit status."""
-
 
 class Helpers:
     """The servers on the other members, as long as they run.
@@ -253,8 +250,8 @@ class Server:
                 stop(host, self._folder, finished=True)
             if folder is not None:
                 collect(host, self._folder, folder)
-                if now.condition in _CUTS:
-                    write_whole(folder / CUT_FILE, _CUTS[now.condition])
+                if now.cut is not None:
+                    write_whole(folder / CUT_FILE, now.cut.encode())
             delete_folders(host, [self._folder])
         except (ArmloadError, OSError) as error:
             progress.say(f"{error} If {RPC_SERVER} still runs on {name}, it ends within a minute.")

@@ -20,7 +20,7 @@ from armload.core.values import Value, parse_json
 from armload.deploy.deployment import own_program
 from armload.deploy.layout import Layout
 from armload.engines.spread import LinkRates
-from armload.runs.operations import keep, kept_path, read_kept
+from armload.runs.kept_answers import keep, kept_path, read_kept
 from armload.runs.session import Connection, Session
 
 _LIMIT_S = 40.0
@@ -98,7 +98,7 @@ def measured_links(session: Session, progress: Progress) -> tuple[LinkRates, ...
     found = []
     for helper in session.helpers:
         name = helper.connection.board.name
-        kept = kept_path("link", _identity(session, helper))
+        kept = kept_path("operations/link", _identity(session, helper))
         link = read_kept(LinkRates, kept)
         if link is None:
             address = listening_address(helper.connection.host, _network(session))

@@ -14,7 +14,7 @@ from armload.core.errors import BoardError
 from armload.core.progress import Progress
 from armload.engines.completion import PROGRAM, Completion, memory_need
 from armload.engines.engine import MemoryNeed
-from armload.engines.llama_cpp import context_tokens
+from armload.engines.llama_cpp import context_tokens, likely_prompt_tokens
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction, PredictionNote
 from armload.engines.spread import Spread
@@ -28,7 +28,6 @@ from armload.runs.giving import (
     facts_of,
     given_by,
     member_gives,
-    prompt_tokens,
     roofline,
 )
 from armload.runs.group_forecast import GroupForecaster
@@ -225,7 +224,7 @@ def expected(
         need or memory_need(plan, model),
         gives,
         compute,
-        prompt_tokens=prompt_tokens(plan),
+        prompt_tokens=likely_prompt_tokens(plan),
         streaming=_streaming(plan),
         resident_bytes=plan.resident_bytes,
         hits=hits,

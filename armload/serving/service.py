@@ -17,7 +17,6 @@ from armload.boards.host import Forward
 from armload.core.errors import RunError
 from armload.core.progress import Progress, Silent
 from armload.core.workspace import runs_folder
-from armload.deploy.exit_record import Cut
 from armload.deploy.follow import stop
 from armload.deploy.heartbeat import ServiceState, note_port
 from armload.engines.job import Job
@@ -201,12 +200,7 @@ class Service:
         )
 
     def _fetched(self, now: ServiceState | None) -> tuple[Run, Path]:
-        condition = now.condition if now else None
-        cut: Cut | None = None
-        if condition == "lost":
-            cut = "lost"
-        elif condition in ("restart", "gone"):
-            cut = "restart"
+        cut = now.cut if now else None
         host, board = self._connection.host, self._connection.board
         if self._it.helpers is not None:
             self._it.helpers.end(runs_folder() / self.run, _SILENT)

@@ -98,9 +98,8 @@ def failure(program: str, status: int, tail: Sequence[str], log: Path) -> Armloa
         return DiskError(
             f"The disk with {log.parent} is full.",
             "Free disk space (a build takes some 500 MB, source and compiler cache included) or "
-            "set "
-            "ARMLOAD_CACHE to a folder on another disk, then repeat the command: it resumes from "
-            "here.",
+            "set ARMLOAD_CACHE to a folder on another disk, then repeat the command: it resumes "
+            "from here.",
         )
     return BuildError(
         f"{program} failed with status {status}. The end of its output:\n{shown}",

@@ -261,11 +261,9 @@ class _Delivery:
             self._remove(upload.part)
             raise TransferError(
                 f"{self._host.name}: {upload.remote} still differs from {upload.local} after a "
-                "second "
-                "copy.",
+                "second copy.",
                 "If the local file did not change during the copy, the board's storage or "
-                "memory is "
-                "faulty.",
+                "memory is faulty.",
             )
         self._differed = True
         self._known_good_bytes = 0

@@ -78,7 +78,7 @@ def _made(source: ModelSource, text: Calibration, place: Path, progress: Progres
     engine = Importance(plan, binary, base, text.path, in_place=source.in_place(place))
     need_disk([place], RESULT, _LARGEST_BYTES)
 
-    def check_room(found: Probe, *_: object) -> None:
+    def check_board(found: Probe, *_: object) -> None:
         need = engine.memory
         need_memory(found, board, PROGRAM, need.own_bytes)
         if need.wanted_bytes > found.conditions.memory_available_bytes:
@@ -89,7 +89,7 @@ def _made(source: ModelSource, text: Calibration, place: Path, progress: Progres
         host = source.where.connection.host
         need_board_space(host, source.layout, engine.payload, base.name, _LARGEST_BYTES)
 
-    run = carry_out(source, engine, place, progress, check=check_room)
+    run = carry_out(source, engine, place, progress, check=check_board)
     chunks = (run.result or {}).get("chunks")
     made = Made(
         file=RESULT,

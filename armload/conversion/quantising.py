@@ -174,7 +174,7 @@ class _Work:
         folders = [place] if source.is_here else [runs_folder(), place]
         need_disk(folders, name, result_bytes)
 
-        def check_room(found: Probe, *_: object) -> None:
+        def check_board(found: Probe, *_: object) -> None:
             working_bytes = LEAST_BUFFER_BYTES + _PROGRAM_BYTES + header_bytes(self._header)
             need_memory(found, board, PROGRAM, working_bytes)
             if not source.is_here:
@@ -182,7 +182,7 @@ class _Work:
                 need_board_space(host, source.layout, engine.payload, name, result_bytes)
 
         progress.say(f"Quantising {base.name} to {file_type} on {board}.")
-        run = carry_out(source, engine, place, progress, check=check_room)
+        run = carry_out(source, engine, place, progress, check=check_board)
         later = read_model(part_in(place), progress)  # whole, whatever the program said
         fallbacks = (run.result or {}).get("fallbacks")
         made = Made(

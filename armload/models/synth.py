@@ -9,8 +9,8 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from armload.core.errors import DiskError, UsageError
-from armload.core.files import free_space, written_whole
+from armload.core.errors import UsageError
+from armload.core.files import require_room, written_whole
 from armload.core.progress import Progress
 from armload.core.values import format_bytes
 from armload.models.blocks import TYPES, bytes_per_row, elements_per_block, random_rows
@@ -212,13 +212,10 @@ def _check_room(path: Path, words: Vocabulary, tensors: Sequence[_Stored]) -> No
     names = (*words.tokens, *(f"{left} {right}" for left, right in words.merges))
     needed = sum(len(name.encode()) + 16 for name in names)
     needed += sum(each.size_bytes + 2 * ALIGNMENT_BYTES + len(each.name) for each in tensors)
-    folder, free = free_space(path.parent)
-    if needed > free:
-        raise DiskError(
-            f"{path}: the model takes {format_bytes(needed)}, but {folder} has "
-            f"{format_bytes(free)} free.",
-            "Free disk space, or choose a smaller shape or quantisation.",
-        )
+    require_room(
+        *(path.parent, needed, f"{path}: the model takes {format_bytes(needed)}"),
+        "Free disk space, or choose a smaller shape or quantisation.",
+    )
 
 
 def _write_header(

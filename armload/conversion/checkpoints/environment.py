@@ -20,7 +20,7 @@ from armload.conversion.checkpoints.proposal import Download, Proposal, read_rep
 from armload.core import children
 from armload.core.cache import CacheItem, CacheKind, disk_usage, entries, is_left_over, left_over
 from armload.core.errors import ArmloadError, ConnectError, DiskError, MissingToolError, UsageError
-from armload.core.files import CACHE_REMEDY, free_space, write_whole, written_in
+from armload.core.files import CACHE_REMEDY, require_room, write_whole, written_in
 from armload.core.locks import locked
 from armload.core.package_index import without_login
 from armload.core.progress import Progress
@@ -287,15 +287,10 @@ def _resolved(packages: Packages, place: Path, lock: int) -> tuple[Download, ...
 
 
 def _check_room(proposal: Proposal) -> None:
-    folder, free = free_space(proposal.place.parent)
     # pip keeps what it downloads until it is unpacked, and then in its own cache.
     needed = proposal.unpacked_bytes + proposal.size_bytes + _SPARE_BYTES
-    if needed > free:
-        raise DiskError(
-            f"The packages that convert checkpoints need {format_bytes(needed)} while they are "
-            f"installed, but {folder} has {format_bytes(free)} free.",
-            CACHE_REMEDY,
-        )
+    need = f"The packages that convert checkpoints need {format_bytes(needed)} during installation"
+    require_room(proposal.place.parent, needed, need, CACHE_REMEDY)
 
 
 def _install(downloads: Sequence[Download], place: Path, lock: int, progress: Progress) -> None:

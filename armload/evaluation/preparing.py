@@ -11,7 +11,7 @@ from armload.core.progress import Progress
 from armload.core.values import Value, counted
 from armload.evaluation.chat_template import fitted_part
 from armload.evaluation.data import load_questions
-from armload.evaluation.grading.every import check_grader
+from armload.evaluation.grading.registry import check_grader
 from armload.evaluation.record import EvaluationFolder, Part, Template, new_evaluation
 from armload.evaluation.task import Task, load_task
 from armload.models.find import model_called

@@ -21,8 +21,8 @@ from armload.deploy.board_runs import list_runs, mark_collected
 from armload.deploy.collect import collect
 from armload.deploy.exit_record import CUT_FILE, Cut
 from armload.deploy.follow import SEEN_TEXT, SEEN_TRACE, end_orphan, whole_lines
-from armload.engines.every import RESULTS
 from armload.engines.job import JOB_FILE, Job
+from armload.engines.registry import RESULTS
 from armload.runs import store
 from armload.runs.api_keys import forget_key
 from armload.runs.assemble import assemble, read_job

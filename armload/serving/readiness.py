@@ -10,8 +10,8 @@ from armload.core.errors import ArmloadError, ConnectError, RunError, UsageError
 from armload.serving.client import Client
 from armload.serving.connections import connected
 from armload.serving.dialects.dialect import CompletionRequest
-from armload.serving.dialects.every import DIALECTS
 from armload.serving.dialects.openai import OpenAi, OpenAiChat
+from armload.serving.dialects.registry import DIALECTS
 from armload.serving.target import LoadTarget
 from armload.serving.tokenizer import ServiceApi
 

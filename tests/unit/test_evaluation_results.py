@@ -14,7 +14,7 @@ from armload.core.workspace import runs_folder
 from armload.engines.job import Job, SweepPoint
 from armload.evaluation.evaluating import harvest
 from armload.evaluation.grading import grade
-from armload.evaluation.grading.every import GRADERS
+from armload.evaluation.grading.registry import GRADERS
 from armload.evaluation.question import Question
 from armload.evaluation.record import AnswerSource, EvaluationFolder
 from armload.evaluation.results import points_of
@@ -92,7 +92,7 @@ def test_answers_that_the_grader_could_not_judge_are_counted_with_the_reason(
         )
 
     monkeypatch.setattr(
-        "armload.evaluation.grading.every.GRADERS", {**GRADERS, "math_verify": fails}
+        "armload.evaluation.grading.registry.GRADERS", {**GRADERS, "math_verify": fails}
     )
     made = evaluated(fails=False)
     points = points_of(made, "math_verify")

@@ -31,7 +31,7 @@ from armload.serving.client import Client
 from armload.serving.connections import connected
 from armload.serving.conversation import Conversation
 from armload.serving.dialects.dialect import ChatMessage, CompletionRequest
-from armload.serving.dialects.every import DIALECTS, dialect_named
+from armload.serving.dialects.registry import DIALECTS, dialect_named
 from armload.serving.load_runner import LoadRunner
 from armload.serving.loads import LoadFolder, observed_points
 from armload.serving.point_runner import open_loop

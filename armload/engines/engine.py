@@ -183,7 +183,7 @@ class Simulation(Value):
 class Engine(ABC):
     """A program with its arguments, ready to run on a board.
 
-    A further engine is one file with a subclass, and one line in ``every.py``. Leases, copies,
+    A further engine is one file with a subclass, and one line in ``registry.py``. Leases, copies,
     lost connections, resumption and ``pull`` come with the pipeline.
 
     Attributes:

@@ -23,7 +23,7 @@ from armload.serving.dialects.dialect import CompletionRequest
 from armload.serving.dialects.registry import DIALECTS, dialect_named
 from armload.serving.load_runner import LoadRunner
 from armload.serving.loads import LoadFolder
-from armload.serving.point_runner import open_loop
+from armload.serving.loops import open_loop
 from armload.serving.target import LoadLevel, LoadTarget, StopCondition
 from armload.serving.users import Users, read_seconds
 from armload.serving.workload import Listed, read_lengths

@@ -34,7 +34,7 @@ from armload.serving.dialects.dialect import ChatMessage, CompletionRequest
 from armload.serving.dialects.registry import DIALECTS, dialect_named
 from armload.serving.load_runner import LoadRunner
 from armload.serving.loads import LoadFolder, observed_points
-from armload.serving.point_runner import open_loop
+from armload.serving.loops import open_loop
 from armload.serving.readiness import check_service, check_url
 from armload.serving.target import LoadLevel, LoadTarget, StopCondition
 from armload.serving.users import Users

@@ -122,22 +122,22 @@ class LoadRunner:
         self.kept: LoadFolder | None = None
 
     def run(
-        self, paces: Sequence[LoadLevel], extent: StopCondition, repeats: int = 1
+        self, levels: Sequence[LoadLevel], extent: StopCondition, repeats: int = 1
     ) -> LoadFolder:
-        """Run a point for each pace, in order, and all again with other schedules.
+        """Run a point for each level, in order, and all again with other schedules.
 
         Raises:
             ArmloadError: the service has ended, or no request of a point succeeded; what was
                 measured until then is kept.
         """
         for repeat in range(repeats):
-            for pace in paces:
-                kept = self.point(pace, extent, draw=repeat)
+            for level in levels:
+                kept = self.point(level, extent, draw=repeat)
         return kept
 
     def point(
         self,
-        pace: LoadLevel,
+        level: LoadLevel,
         extent: StopCondition,
         *,
         draw: int = 0,
@@ -154,9 +154,9 @@ class LoadRunner:
         """
         times: tuple[float, ...] = ()
         seed = (self._seed + draw) % 2**32
-        if pace.rate is not None and self._arrivals is not None:
+        if level.rate is not None and self._arrivals is not None:
             times = self._arrivals.schedule(
-                pace.rate,
+                level.rate,
                 duration_s=extent.duration_s,
                 requests=extent.requests,
                 seed=seed,
@@ -166,11 +166,13 @@ class LoadRunner:
                 extent = extent.model_copy(update={"warmup": min(warmup, len(times) - 1)})
         # How many requests a number of conversations has depends on their answers.
         planned = None if self._users.turns else len(times) or extent.requests
-        kept = self.kept = self.kept or LoadFolder.begin_on(self._described(pace), self._target.job)
+        kept = self.kept = self.kept or LoadFolder.begin_on(
+            self._described(level), self._target.job
+        )
         point = LoadPoint(
-            rate=pace.rate,
-            concurrency=pace.concurrency,
-            max_concurrency=pace.max_concurrency,
+            rate=level.rate,
+            concurrency=level.concurrency,
+            max_concurrency=level.max_concurrency,
             duration_s=extent.duration_s,
             requests=planned or 0,
             started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -191,10 +193,10 @@ class LoadRunner:
 
         kept.add_point(point)
         goes_on = None if judge is None else partial(judge.goes_on, times)
-        live = self._live(lambda _: str(pace) if pace.rate is None else f"{pace} asked")
+        live = self._live(lambda _: str(level) if level.rate is None else f"{level} asked")
         sending = PointRunner(self._target, extent, keep, begun, live, goes_on)
         try:
-            self._send(kept, sending, live, times, pace, str(pace), planned)
+            self._send(kept, sending, live, times, level, str(level), planned)
             point = point.model_copy(update=self.observation.left_behind(sending))
         except TooManyFailedError:
             raise
@@ -213,7 +215,7 @@ class LoadRunner:
             number = len(kept.load.points) - 1
             self.observation.keep_trace(kept, number, sending.began_s, sending.last_end_s)
         if not sending.measured["ok"]:
-            raise _nothing_succeeded(self._target, str(pace), kept, [number], sending.measured)
+            raise _nothing_succeeded(self._target, str(level), kept, [number], sending.measured)
         return kept
 
     def staged(
@@ -327,7 +329,7 @@ class LoadRunner:
         self._taken += 1
         return self._workload.ask(self._taken - 1)
 
-    def _described(self, pace: LoadLevel) -> Load:
+    def _described(self, level: LoadLevel) -> Load:
         target = self._target
         where = target.board or urlsplit(target.url).hostname or "service"
         return Load(
@@ -338,7 +340,7 @@ class LoadRunner:
             model=target.model,
             service=target.settings,
             dialect=target.dialect.name,
-            arrivals="closed" if pace.rate is None else str(self._arrivals or "trace"),
+            arrivals="closed" if level.rate is None else str(self._arrivals or "trace"),
             seed=self._seed,
             requests_from="; ".join(filter(None, (self._workload.described, str(self._users)))),
             objectives=self._objectives,
@@ -362,14 +364,14 @@ def _short_collections() -> Iterator[None]:
 
 def _nothing_succeeded(
     target: LoadTarget,
-    pace: str,
+    level: str,
     kept: LoadFolder,
     points: Iterable[int],
     outcomes: Counter[Outcome],
 ) -> NothingSucceededError:
     if not outcomes:
         return NothingSucceededError(
-            f"{target.url}: all requests at {pace} were warm-up.",
+            f"{target.url}: all requests at {level} were warm-up.",
             "Give a longer --duration, or a smaller --warmup.",
             outcomes,
         )
@@ -378,7 +380,7 @@ def _nothing_succeeded(
     counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
     why = f" Most often: {errors.most_common(1)[0][0]}." if errors else ""
     return NothingSucceededError(
-        f"{target.url}: no request succeeded at {pace} ({counts}).{why}",
+        f"{target.url}: no request succeeded at {level} ({counts}).{why}",
         "See the service's log. The records of the requests are kept.",
         outcomes,
     )

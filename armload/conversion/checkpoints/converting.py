@@ -8,7 +8,7 @@ from pathlib import Path
 from armload.build.source import pinned_source
 from armload.conversion.checkpoints.checking import ConversionCheck
 from armload.conversion.checkpoints.checkpoint import Checkpoint, read_outline
-from armload.conversion.checkpoints.environment import environment, pinned_packages
+from armload.conversion.checkpoints.environment import pinned_packages
 from armload.conversion.checkpoints.forms import (
     Form,
     check_known_to_gguf,
@@ -19,6 +19,7 @@ from armload.conversion.checkpoints.forms import (
     result_bytes,
 )
 from armload.conversion.checkpoints.gguf import gguf_converter, to_gguf
+from armload.conversion.checkpoints.installing import environment
 from armload.conversion.checkpoints.mnn import mnn_converter, to_mnn
 from armload.conversion.checkpoints.proposal import Proposal
 from armload.conversion.checkpoints.staging import staged

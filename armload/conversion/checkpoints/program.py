@@ -20,7 +20,7 @@ from armload.core.errors import (
 _NO_MEMORY = re.compile(r"^\s*MemoryError\b|[Cc](?:annot|an't) allocate memory", re.MULTILINE)
 
 OFFLINE = {
-    "HF_HUBOFFLINE": "1",
+    "HF_HUB_OFFLINE": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "PIP_NO_INDEX": "1",
     "TRANSFORMERS_VERBOSITY": "error",

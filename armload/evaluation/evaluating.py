@@ -11,7 +11,7 @@ from typing import NamedTuple
 from armload.analysis.run import Run
 from armload.core.errors import ArmloadError
 from armload.core.progress import Progress, Silent
-from armload.core.values import counted
+from armload.core.values import counted, format_duration
 from armload.engines.answers import Answer, read_answers
 from armload.engines.prediction import Prediction
 from armload.engines.scorer import ANSWERS, SCORER, Scoring
@@ -52,7 +52,8 @@ def say_duration(
     condition = " if all answers are that long" if most_tokens else ""
     if len(known) == len(times):
         about = "at least" if any(time.is_bound for time in known) else "about"
-        said = f"{longest} {verb} {about} {_words(sum(time.s for time in known))}{condition}."
+        time_s = sum(time.s for time in known)
+        said = f"{longest} {verb} {about} {format_duration(time_s)}{condition}."
     elif max_time_s is None:
         why = (
             f"the file of board {where.board.name} does not state"
@@ -65,7 +66,7 @@ def say_duration(
         )
     else:
         said = f"To answer: {longest}."
-    limit = "" if max_time_s is None else f" --max-time stops after {_words(max_time_s)}."
+    limit = "" if max_time_s is None else f" --max-time stops after {format_duration(max_time_s)}."
     progress.say(said + limit)
 
 
@@ -99,13 +100,6 @@ def _predicted(where: ReachedBoard, engine: Scoring, progress: Progress) -> Pred
     with leased_boards(where, progress):  # what is measured for it is kept for the run
         divided = spread_over(where, engine, progress)
     return predictor_of(where, model, plan, Silent())(where.found, need, divided)
-
-
-def _words(seconds: float) -> str:
-    if seconds < 60:
-        return f"{max(1, round(seconds))} s"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
 ABOUT_ANSWERS = ("exit", "output")

@@ -19,7 +19,7 @@ from armload.evaluation.items import items_of, write_items
 from armload.evaluation.preparing import PreparedEvaluation
 from armload.evaluation.question import Question
 from armload.evaluation.record import AnswerSource, EvaluationFolder
-from armload.evaluation.scorer_run import TimedScoring, ask_all, next_place, placed_runs
+from armload.evaluation.scorer_run import TimedScoring, ask_all, next_point, runs_of
 from armload.evaluation.scorer_settings import ScorerSettings
 from armload.runs import store
 from armload.runs.assemble import read_job
@@ -166,7 +166,7 @@ def evaluate_there(
 
     def ask(part: int, missing: Sequence[Question]) -> tuple[Run, bool]:
         engine = _engine(there.where, prepared, part, settings, missing, note)
-        place = next_place(evaluated.evaluation.id, part, board)
+        place = next_point(evaluated.evaluation.id, part, board)
         try:
             run = there.run(engine, new=new, place=place)
         finally:
@@ -181,7 +181,7 @@ def evaluate_there(
 
 def harvest(evaluated: EvaluationFolder, progress: Progress) -> None:
     """Take the answers from the runs of an evaluation that are on this machine."""
-    for folder, place in placed_runs(evaluated.evaluation.id):
+    for folder, place in runs_of(evaluated.evaluation.id):
         source = evaluated.source(folder.name)
         if source is None or source.doubts is None:
             source = _source_of(folder, place.cell)

@@ -133,8 +133,10 @@ def test_it_is_noted_which_runs_answered_and_what_was_found_about_their_times() 
 
 def test_answers_are_kept_once_and_in_the_order_of_the_questions() -> None:
     made = evaluated()
-    assert made.add(1, [answer("1", "another")]) == 0
+    first = made.answers(1)
+    made.add(1, [answer("1", "another")])
     again = EvaluationFolder.read(made.folder)
+    assert again.answers(1) == first
     assert [each.id for each in again.answers(1)] == [question.id for question in QUESTIONS]
     assert again.answers(0) == made.answers(0)
     assert again.is_complete

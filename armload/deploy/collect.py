@@ -39,8 +39,8 @@ def collect(
     progress: Progress | None = None,
     *,
     results: Sequence[str] = (),
-) -> tuple[str, ...]:
-    """Copy a run's files into ``local_folder`` and return their names; can be repeated.
+) -> None:
+    """Copy a run's files into ``local_folder``; can be repeated.
 
     What a run is known to leave is fetched whole. Of the files in its program's own folder,
     ``MOST_FILES`` and ``MOST_BYTES`` at most; what is left is said.
@@ -90,7 +90,6 @@ def collect(
             f"{MOST_FILES} files and {format_bytes(MOST_BYTES)} from the program's working folder "
             f"({PROGRAM_FOLDER}), besides its own files."
         )
-    return tuple(arrived.sizes)
 
 
 def _fetched(

@@ -31,8 +31,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from armload.build.backend import overlay_folder
 from armload.build.compiler import Compiler, find_compiler, tool
-from armload.build.order import overlay_folder
 from armload.build.source import pinned_source
 from armload.build.target import Target, load_target
 from armload.core.progress import Silent

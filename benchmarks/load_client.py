@@ -29,7 +29,7 @@ from armload.analysis.load.latency import lateness_s
 from armload.analysis.load.records import RequestRecord
 from armload.core.progress import Silent
 from armload.serving.arrivals import Arrivals
-from armload.serving.client import TimedSocket, WireTimes
+from armload.serving.connections import TimedSocket, WireTimes
 from armload.serving.dialects.dialect import CompletionRequest
 from armload.serving.dialects.llama_server import LlamaServer
 from armload.serving.load_runner import LoadRunner

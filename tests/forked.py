@@ -153,7 +153,7 @@ def _import_all() -> None:
         templates.get_template(name)
 
 
-def _serve(place: Path) -> dict[str, Any] | None:
+def _serve(place: Path, on_interrupt: Any) -> dict[str, Any] | None:
     """Fork for each request; return it in the fork, and nothing once nobody asks any more."""
     waiting: dict[int, socket.socket] = {}
     woken, wakes = socket.socketpair()
@@ -188,6 +188,7 @@ def _serve(place: Path) -> dict[str, Any] | None:
             if pid == 0:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                signal.signal(signal.SIGINT, on_interrupt)
                 for each in (line, listener, woken, wakes, *waiting.values()):
                     each.close()
                 for number, stream in enumerate(streams):
@@ -224,11 +225,13 @@ def _become(request: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    # A terminal's Ctrl-C is for the tests, whose end then ends this process, and for the forks.
+    at_start = signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.path[0] = str(_ARMLOAD.parent)
     _import_all()
     gc.collect()
     gc.freeze()
-    asked = _serve(Path(sys.argv[1]))
+    asked = _serve(Path(sys.argv[1]), at_start)
     if asked is not None:
         from armload.cli.main import main
 

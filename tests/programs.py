@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from armload.build.backend import native_folder
 from armload.build.helper import any_cpu_compiler
-from armload.build.order import native_folder
 from armload.build.stripping import strip
 from armload.build.target import machine_architecture
 from armload.core.workspace import cache_folder

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from armload.analysis.summary import generating
 from armload.boards.conditions import Conditions
-from armload.engines.plan import cpu_numbers
+from armload.core.cpu_sets import cpu_numbers
 from armload.engines.trace import Step, Trace
 
 SLOWEST_STORAGE_BYTES_PER_S = 50e6

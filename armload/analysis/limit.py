@@ -28,8 +28,8 @@ from armload.analysis.members import ServerLoad, computed_s
 from armload.analysis.streaming import streamed_weights
 from armload.analysis.summary import generating
 from armload.boards.conditions import Conditions
+from armload.core.cpu_sets import cpu_numbers
 from armload.engines.job import BoardRecord, ModelRecord
-from armload.engines.plan import cpu_numbers
 from armload.engines.prediction import GroupForecast, PartTime
 from armload.engines.spread import Spread
 from armload.engines.trace import Step, Trace, Weights

@@ -32,7 +32,8 @@ from armload.models.model import Model, check_generates
 from armload.models.outline import listed_models
 from armload.models.quant_mix import foreseen
 from armload.models.whole_header import WholeHeader, whole_header
-from armload.runs.group_forecast import DeclaredMember, GroupForecaster, reached_members
+from armload.runs.forecast_members import DeclaredMember, reached_members
+from armload.runs.group_forecast import GroupForecaster
 from armload.runs.links import measured_links
 from armload.runs.predicting import (
     predict_from_facts,

@@ -24,10 +24,12 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from armload.core.cpu_sets import cpu_numbers
 from armload.core.files import require_file
 from armload.core.options import Option, OptionGroup, declared_options, without_none
 from armload.core.yamlfile import load_file
-from armload.engines.plan import Plan, Slots, cpu_numbers, kv_halves
+from armload.engines.plan import Plan, kv_halves
+from armload.engines.service_plan import Slots
 from armload.models.file_types import file_type
 
 

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from armload.boards.board import AdbReach
 from armload.boards.device import DeviceHost
-from armload.boards.device_tool import DeviceTool, patience_for, patience_while_growing
+from armload.boards.device_tool import DeviceTool, time_to_grow, time_to_send
 from armload.core.errors import ArmloadError, BoardError, ConnectError
 
 _PUSHED = re.compile(rb"\bpushed\b|bytes in ")
@@ -35,17 +35,16 @@ class AdbTool(DeviceTool):
     def send(self, local: Path, remote: PurePosixPath) -> None:
         """See ``DeviceTool``."""
         words = ("push", str(local), str(remote))
-        answer = self._transfer(words, patience_for(local.stat().st_size))
+        answer = self._transfer(words, time_to_send(local.stat().st_size))
         if any(map(self.is_failure, self.lines(answer))) or not _PUSHED.search(answer):
             raise self._not_copied(answer, remote)
 
     def receive(self, remote: PurePosixPath, local: Path, size: int) -> None:
         """See ``DeviceTool``."""
-        answer = self._transfer(("pull", str(remote), str(local)), patience_while_growing(local))
+        answer = self._transfer(("pull", str(remote), str(local)), time_to_grow(local))
         if any(map(self.is_failure, self.lines(answer))):
             raise self._not_copied(answer, remote)
-        if not local.is_file() or local.stat().st_size != size:
-            raise ConnectError(f"{self._name}: adb fetched only part of {remote}.")
+        self._check_whole(local, remote, size)
 
     def forward(self, local_port: int, port: int) -> bool:
         """See ``DeviceTool``."""
@@ -63,8 +62,7 @@ class AdbTool(DeviceTool):
 
     def failure(self, answer: bytes) -> ArmloadError:
         """See ``DeviceTool``."""
-        lines = self.lines(answer)
-        message = next((line for line in lines if self.is_failure(line)), " ".join(lines))
+        message = self._complaint(answer)
         if "more than one device" in message:
             serials = ", ".join(self._devices())
             return ConnectError(

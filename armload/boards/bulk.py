@@ -20,28 +20,28 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Literal, cast
 
 from armload.boards.framing import after_mark, reason
-from armload.boards.host import Piece
+from armload.boards.host import OutputChunk
 from armload.core.children import known
 from armload.core.errors import BoardError, ConnectError
 from armload.core.files import CHUNK_BYTES
 
-PIECE_BYTES = 1 << 18
+READ_BYTES = 1 << 18
 
-_Pieces = queue.SimpleQueue[Piece | None]
+_OutputChunks = queue.SimpleQueue[OutputChunk | None]
 
 
-def pieces(
+def output_chunks(
     stdout: Iterable[bytes],
     stderr: Iterable[bytes],
-    patience_s: Callable[[], float],
+    left_s: Callable[[], float],
     complaint: str,
-) -> Iterator[Piece]:
+) -> Iterator[OutputChunk]:
     """Read both streams to their ends, side by side.
 
     Raises:
-        ConnectError: nothing came for as long as ``patience_s`` says each time; the complaint.
+        ConnectError: nothing came for as long as ``left_s`` says each time; the complaint.
     """
-    found: _Pieces = queue.SimpleQueue()
+    found: _OutputChunks = queue.SimpleQueue()
     streams: tuple[tuple[Literal["stdout", "stderr"], Iterable[bytes]], ...] = (
         ("stdout", stdout),
         ("stderr", stderr),
@@ -51,16 +51,34 @@ def pieces(
     open_streams = 2
     while open_streams:
         try:
-            piece = found.get(timeout=max(patience_s(), 0.001))
+            chunk = found.get(timeout=max(left_s(), 0.001))
         except queue.Empty as error:
             raise ConnectError(complaint) from error
-        if piece is None:
+        if chunk is None:
             open_streams -= 1
         else:
-            yield piece
+            yield chunk
 
 
-def _put(name: Literal["stdout", "stderr"], blocks: Iterable[bytes], found: _Pieces) -> None:
+def whole_output(
+    stdout: Iterable[bytes], stderr: Iterable[bytes], deadline: float, complaint: str
+) -> tuple[bytes, bytes]:
+    """Read both streams to their ends, and return what they held.
+
+    Args:
+        deadline: on this machine's monotonic clock.
+
+    Raises:
+        ConnectError: they have not ended by then; the complaint.
+    """
+    output = {"stdout": bytearray(), "stderr": bytearray()}
+    chunks = output_chunks(stdout, stderr, lambda: deadline - time.monotonic(), complaint)
+    for stream, data in chunks:
+        output[stream] += data
+    return bytes(output["stdout"]), bytes(output["stderr"])
+
+
+def _put(name: Literal["stdout", "stderr"], blocks: Iterable[bytes], found: _OutputChunks) -> None:
     with contextlib.suppress(OSError, EOFError, ValueError):
         for data in blocks:
             if data:
@@ -284,7 +302,7 @@ class _Running:
                     left_s = max(self._deadline - time.monotonic(), 0.0)
                 if not selector.select(left_s):
                     raise TimeoutError
-                block = os.read(self._stdout.fileno(), PIECE_BYTES)
+                block = os.read(self._stdout.fileno(), READ_BYTES)
                 if not block:
                     return
                 yield block

@@ -147,7 +147,7 @@ class Conditions(Value):
 
 
 def read_conditions(
-    parts: Mapping[str, Sequence[str]], cores: Sequence[int], sensors: Sequence[str] = ()
+    parts: Mapping[str, Sequence[str]], cores: Sequence[int], sensors: Sequence[str]
 ) -> Conditions:
     """Read the parts that the probing script wrote of a board's state.
 

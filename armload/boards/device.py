@@ -20,16 +20,16 @@ from armload.boards.bulk import TRANSFER_SILENCE_S, reporting_chunks
 from armload.boards.device_forward import DeviceForward
 from armload.boards.device_tool import DeviceTool
 from armload.boards.failures import SlowCommandError
-from armload.boards.forward import Proxy, relayed
+from armload.boards.forward import Proxy, proxied
 from armload.boards.framing import reason, receiving
-from armload.boards.host import Completed, Piece, TransportChoice
+from armload.boards.host import Completed, OutputChunk, TransportChoice
 from armload.core.errors import ArmloadError, BoardError, ConnectError
 from armload.core.files import CHUNK_BYTES
 from armload.core.shell import quote, render
 
 
 class Frame:
-    """Reads what the framing script says, piece by piece."""
+    """Reads what the framing script says, chunk by chunk."""
 
     def __init__(self) -> None:
         self.begun = False
@@ -45,7 +45,7 @@ class Frame:
         """The output instead of a frame."""
         return self._before + self._rest
 
-    def fed(self, data: bytes) -> Iterator[Piece]:
+    def fed(self, data: bytes) -> Iterator[OutputChunk]:
         """Take the next output, and yield the content of its frames."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for raw in lines:
@@ -159,7 +159,7 @@ class DeviceHost:
             status=status, stdout=bytes(output["stdout"]), stderr=bytes(output["stderr"])
         )
 
-    def stream(self, command: str, *, silence_s: float = 30.0) -> Iterator[Piece]:
+    def stream(self, command: str, *, silence_s: float = 30.0) -> Iterator[OutputChunk]:
         """Run a shell command and yield its output as it comes, to its end."""
         late = f"{self._name}: no data for {silence_s:g} s."
         with self._renewed():
@@ -168,8 +168,8 @@ class DeviceHost:
             heard_at = time.monotonic()
             blocks = self._tool.shell(line, lambda now: heard_at + silence_s - now, late)
             for block in blocks:
-                for piece in frame.fed(block):
-                    yield piece
+                for chunk in frame.fed(block):
+                    yield chunk
                     heard_at = time.monotonic()
             self._status(frame)
 
@@ -216,7 +216,7 @@ class DeviceHost:
 
     def forwarded(self, port: int, local_port: int = 0) -> contextlib.AbstractContextManager[Proxy]:
         """Let programs of this machine reach a port on the board's loopback."""
-        return relayed(lambda: DeviceForward(self._tool, self._name, port), self._name, local_port)
+        return proxied(lambda: DeviceForward(self._tool, self._name, port), self._name, local_port)
 
     def reverse_forwarded(self, local_port: int) -> contextlib.AbstractContextManager[int]:
         """Refuse."""

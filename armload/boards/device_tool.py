@@ -19,25 +19,25 @@ _CALL_TIMEOUT_S = 60.0
 _WORST_BYTES_PER_S = 50_000
 
 
-def patience_for(size: int) -> Callable[[], float]:
+def time_to_send(size: int) -> Callable[[], float]:
     """Return how long a file may still take to be sent; tools say nothing before the end."""
     # A serial line carries some 90 kB/s.
     deadline = time.monotonic() + TRANSFER_SILENCE_S + size / _WORST_BYTES_PER_S
     return lambda: deadline - time.monotonic()
 
 
-def patience_while_growing(local: Path) -> Callable[[], float]:
+def time_to_grow(local: Path) -> Callable[[], float]:
     """Return how long may be waited for a file that is being fetched to grow."""
     seen, moved_at = -1, 0.0
 
-    def patience_s() -> float:
+    def left_s() -> float:
         nonlocal seen, moved_at
         now = local.stat().st_size if local.exists() else 0
         if now != seen:
             seen, moved_at = now, time.monotonic()
         return moved_at + TRANSFER_SILENCE_S - time.monotonic()
 
-    return patience_s
+    return left_s
 
 
 class DeviceTool(Protocol):
@@ -106,14 +106,12 @@ class DeviceTool(Protocol):
     def is_failure(self, line: str) -> bool:
         """Say whether a line is the tool's own complaint."""
 
-    def shell(
-        self, line: str, patience_s: Callable[[float], float], complaint: str
-    ) -> Iterator[bytes]:
+    def shell(self, line: str, left_s: Callable[[float], float], complaint: str) -> Iterator[bytes]:
         """Run a line in the device's shell and yield what it says, as it comes.
 
         Args:
             line: one argument.
-            patience_s: from the monotonic time, how long something may be waited for.
+            left_s: from the monotonic time, how long something may be waited for.
             complaint: what is wrong when that has passed.
 
         Raises:
@@ -126,7 +124,7 @@ class DeviceTool(Protocol):
                     yield data
                 elif ended:
                     return
-                elif patience_s(time.monotonic()) <= 0:
+                elif left_s(time.monotonic()) <= 0:
                     raise ConnectError(complaint)
                 else:
                     time.sleep(_LOOK_EVERY_S)
@@ -145,11 +143,21 @@ class DeviceTool(Protocol):
             raise self.failure(answer)
         return lines
 
-    def _transfer(self, words: Sequence[str], patience_s: Callable[[], float]) -> bytes:
+    def _complaint(self, answer: bytes) -> str:
+        """Return the tool's own complaint; all of the answer where it has none."""
+        lines = self.lines(answer)
+        return next((line for line in lines if self.is_failure(line)), " ".join(lines))
+
+    def _check_whole(self, local: Path, remote: PurePosixPath, size: int) -> None:
+        """Check that a file was fetched whole; raises ``ConnectError`` if not."""
+        if not local.is_file() or local.stat().st_size != size:
+            raise ConnectError(f"{self._name}: {self.name} fetched only part of {remote}.")
+
+    def _transfer(self, words: Sequence[str], left_s: Callable[[], float]) -> bytes:
         """Run the tool to its end and return its answer; raises ``ConnectError`` when it hangs."""
         with self._started(*words) as (process, output):
             while process.poll() is None:
-                if patience_s() <= 0:
+                if left_s() <= 0:
                     raise ConnectError(f"{self._name}: the board stopped responding.")
                 time.sleep(_LOOK_EVERY_S)
             return output.read()

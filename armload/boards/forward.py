@@ -40,7 +40,7 @@ class Tunnel(Protocol):
         """Connect to the board's port; return none when nothing listens there.
 
         Raises:
-            ConnectError: the connection to the board has dropped; a new passage is needed.
+            ConnectError: the connection to the board has dropped; a new tunnel is needed.
             BoardError: the board's server forbids it.
         """
 
@@ -73,29 +73,29 @@ def listening_on(local_port: int, board_name: str) -> socket.socket:
 
 
 @contextlib.contextmanager
-def relayed(
-    make_passage: Callable[[], Tunnel], board_name: str, local_port: int = 0
+def proxied(
+    make_tunnel: Callable[[], Tunnel], board_name: str, local_port: int = 0
 ) -> Iterator[Proxy]:
     """Pass the clients of a loopback port on until the block ends.
 
     Args:
-        make_passage: makes a passage, and another one when that has dropped; any thread calls it.
+        make_tunnel: makes a tunnel, and another one when that has dropped; any thread calls it.
         local_port: to listen on; 0 for a free one.
 
     Raises:
         UsageError: that port is taken.
-        ConnectError: no port can be opened here; or as ``make_passage`` does.
+        ConnectError: no port can be opened here; or as ``make_tunnel`` does.
     """
     with listening_on(local_port, board_name) as listener:
-        relay = Proxy(listener, make_passage)
+        proxy = Proxy(listener, make_tunnel)
         try:
-            yield relay
+            yield proxy
         finally:
-            relay.close()
+            proxy.close()
 
 
 class LocalTunnel:
-    """A passage to a port of this machine."""
+    """A tunnel to a port of this machine."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -112,17 +112,17 @@ class LocalTunnel:
 
 
 class Proxy:
-    """What ``relayed`` gives; see ``Forward``.
+    """What ``proxied`` gives; see ``Forward``.
 
     Attributes:
         sent_bytes, received_bytes: by all clients so far.
     """
 
-    def __init__(self, listener: socket.socket, make_passage: Callable[[], Tunnel]) -> None:
+    def __init__(self, listener: socket.socket, make_tunnel: Callable[[], Tunnel]) -> None:
         self.port: int = listener.getsockname()[1]
         self._listener = listener
-        self._make_passage = make_passage
-        self._passage: Tunnel | None = make_passage()
+        self._make_tunnel = make_tunnel
+        self._tunnel: Tunnel | None = make_tunnel()
         self._renewing = threading.Lock()
         self._failure: ArmloadError | None = None
         self._failed_at = 0.0
@@ -152,8 +152,8 @@ class Proxy:
         for end in ends:
             _hang_up(end)
         with self._renewing:
-            if self._passage is not None:
-                self._passage.close()
+            if self._tunnel is not None:
+                self._tunnel.close()
         for client in clients:
             client.join()
 
@@ -207,11 +207,11 @@ class Proxy:
     def _dialled(self) -> Endpoint | None:
         asked_at = time.monotonic()
         try:
-            passage = self._renewed(None, asked_at)
+            tunnel = self._renewed(None, asked_at)
             try:
-                board = passage.dial()
+                board = tunnel.dial()
             except ConnectError:
-                board = self._renewed(passage, asked_at).dial()
+                board = self._renewed(tunnel, asked_at).dial()
         except ArmloadError as error:
             self._failure = error
             return None
@@ -219,25 +219,25 @@ class Proxy:
         return board
 
     def _renewed(self, dropped: Tunnel | None, asked_at: float) -> Tunnel:
-        """Return the passage; a new one if it is the one that dropped.
+        """Return the tunnel; a new one if it is the one that dropped.
 
         All clients that wait for a new one share the failure to make it.
         """
         with self._renewing:
             if self._closed.is_set():
                 raise ConnectError("The forwarding has been closed.")
-            if self._passage is dropped and dropped is not None:
+            if self._tunnel is dropped and dropped is not None:
                 dropped.close()
-                self._passage = None
-            if self._passage is None:
+                self._tunnel = None
+            if self._tunnel is None:
                 if self._failure is not None and self._failed_at > asked_at:
                     raise self._failure
                 try:
-                    self._passage = self._make_passage()
+                    self._tunnel = self._make_tunnel()
                 except ArmloadError as error:
                     self._failure, self._failed_at = error, time.monotonic()
                     raise
-            return self._passage
+            return self._tunnel
 
 
 def pass_on(client: Endpoint, local_port: int) -> None:

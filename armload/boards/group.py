@@ -61,7 +61,7 @@ class Group(Value):
         for board in boards[1:]:
             if board.target != boards[0].target:
                 raise ValueError(
-                    f"members need one build, but {boards[0].name} and {board.name} differ in "
+                    f"members need the same build, but {boards[0].name} and {board.name} differ in "
                     f"target: {boards[0].target} / {board.target}"
                 )
         return members

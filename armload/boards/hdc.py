@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from armload.boards.board import HdcReach
 from armload.boards.device import DeviceHost
-from armload.boards.device_tool import DeviceTool, patience_for, patience_while_growing
+from armload.boards.device_tool import DeviceTool, time_to_grow, time_to_send
 from armload.core.errors import ArmloadError, BoardError, ConnectError
 
 _FINISHED = re.compile(rb"FileTransfer finish, Size:(\d+)")
@@ -39,14 +39,13 @@ class HdcTool(DeviceTool):
         """See ``DeviceTool``."""
         size = local.stat().st_size
         words = ("file", "send", str(local), str(remote))
-        self._check_copied(self._transfer(words, patience_for(size)), words, size)
+        self._check_copied(self._transfer(words, time_to_send(size)), words, size)
 
     def receive(self, remote: PurePosixPath, local: Path, size: int) -> None:
         """See ``DeviceTool``."""
         words = ("file", "recv", str(remote), str(local))
-        self._check_copied(self._transfer(words, patience_while_growing(local)), words, size)
-        if not local.is_file() or local.stat().st_size != size:
-            raise ConnectError(f"{self._name}: hdc fetched only part of {remote}.")
+        self._check_copied(self._transfer(words, time_to_grow(local)), words, size)
+        self._check_whole(local, remote, size)
 
     def forward(self, local_port: int, port: int) -> bool:
         """See ``DeviceTool``."""
@@ -63,8 +62,7 @@ class HdcTool(DeviceTool):
 
     def failure(self, answer: bytes) -> ArmloadError:
         """See ``DeviceTool``."""
-        lines = self.lines(answer)
-        message = next((line for line in lines if self.is_failure(line)), " ".join(lines))
+        message = self._complaint(answer)
         if "need connect-key" in message:
             return self._which()
         if any(words in message for words in _NO_SUCH_DEVICE):

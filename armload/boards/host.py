@@ -29,7 +29,7 @@ class Completed(Value):
         return self.stdout.decode("utf-8", "replace").rstrip("\n")
 
 
-Piece = tuple[Literal["stdout", "stderr"], bytes]
+OutputChunk = tuple[Literal["stdout", "stderr"], bytes]
 """Some output of a command that is still running."""
 
 
@@ -96,7 +96,7 @@ class Host(Protocol):
             ConnectError: the connection dropped.
         """
 
-    def stream(self, command: str, *, silence_s: float = 30.0) -> Iterator[Piece]:
+    def stream(self, command: str, *, silence_s: float = 30.0) -> Iterator[OutputChunk]:
         """Run a shell command and yield its output as it comes, to its end.
 
         Closing the iterator ends the command's connection, not what it left running.

@@ -13,11 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
-from armload.boards.bulk import PIECE_BYTES, NotBegunError, StreamProcess, pieces
+from armload.boards.bulk import (
+    READ_BYTES,
+    NotBegunError,
+    StreamProcess,
+    output_chunks,
+    whole_output,
+)
 from armload.boards.failures import SlowCommandError
-from armload.boards.forward import LocalTunnel, relayed
+from armload.boards.forward import LocalTunnel, proxied
 from armload.boards.framing import READING, after_mark, marked, receiving, to_be_read
-from armload.boards.host import Completed, Forward, Piece, TransportChoice
+from armload.boards.host import Completed, Forward, OutputChunk, TransportChoice
 from armload.core.children import known
 from armload.core.errors import BoardError, ConnectError
 from armload.core.shell import quote
@@ -69,24 +75,20 @@ class LocalHost:
     def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:
         """Run a shell command to its end, whatever its status is."""
         deadline = time.monotonic() + timeout_s
-        output = {"stdout": bytearray(), "stderr": bytearray()}
         late = f"{self._name}: no answer within {timeout_s:g} s."
         with self._started(command, stdin) as process:
             try:
-                for stream, data in _pieces(process, lambda: deadline - time.monotonic(), late):
-                    output[stream] += data
+                stdout, stderr = whole_output(*_streams(process), deadline, late)
                 status = self._status(process, max(deadline - time.monotonic(), 1.0), late)
             except ConnectError as error:
                 raise SlowCommandError(self._name, timeout_s) from error
-        return Completed(
-            status=status, stdout=bytes(output["stdout"]), stderr=bytes(output["stderr"])
-        )
+        return Completed(status=status, stdout=stdout, stderr=stderr)
 
-    def stream(self, command: str, *, silence_s: float = 30.0) -> Iterator[Piece]:
+    def stream(self, command: str, *, silence_s: float = 30.0) -> Iterator[OutputChunk]:
         """Run a shell command and yield its output as it comes, to its end."""
         late = f"{self._name}: no data for {silence_s:g} s."
         with self._started(command, b"") as process:
-            yield from _pieces(process, lambda: silence_s, late)
+            yield from output_chunks(*_streams(process), lambda: silence_s, late)
             self._status(process, silence_s, late)
 
     def read(self, path: PurePosixPath) -> Iterator[bytes]:
@@ -121,8 +123,8 @@ class LocalHost:
         if local_port in (0, port):
             yield _SamePort(port=port)
             return
-        with relayed(lambda: LocalTunnel(port), self._name, local_port) as relay:
-            yield relay
+        with proxied(lambda: LocalTunnel(port), self._name, local_port) as proxy:
+            yield proxy
 
     @contextlib.contextmanager
     def reverse_forwarded(self, local_port: int) -> Iterator[int]:
@@ -179,16 +181,14 @@ class LocalHost:
         return status if status >= 0 else 128 - status
 
 
-def _pieces(
-    process: subprocess.Popen[bytes], patience_s: Callable[[], float], complaint: str
-) -> Iterator[Piece]:
+def _streams(process: subprocess.Popen[bytes]) -> tuple[Iterator[bytes], Iterator[bytes]]:
     stdout, stderr = cast("IO[bytes]", process.stdout), cast("IO[bytes]", process.stderr)
-    return pieces(after_mark(_blocks(stdout)), _blocks(stderr), patience_s, complaint)
+    return after_mark(_blocks(stdout)), _blocks(stderr)
 
 
 def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
     with stream:
-        yield from iter(lambda: os.read(stream.fileno(), PIECE_BYTES), b"")
+        yield from iter(lambda: os.read(stream.fileno(), READ_BYTES), b"")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -13,6 +13,7 @@ from armload.boards.host import Host, TransportChoice
 from armload.boards.rates import Rates, read_rates
 from armload.boards.specs import CpuCluster
 from armload.build.helper import CPU_FEATURES, helper
+from armload.core.cpu_sets import cpu_numbers
 from armload.core.errors import BoardError
 from armload.core.progress import Progress, Silent
 from armload.core.shell import join, render
@@ -278,7 +279,7 @@ def parse_probe(
         ) from error
 
 
-def read_state(output: bytes, sensors: Sequence[str] = ()) -> Conditions | None:
+def read_state(output: bytes, sensors: Sequence[str]) -> Conditions | None:
     """Read what a run's script noted of the board's state; none when it is not whole.
 
     Args:
@@ -328,11 +329,8 @@ def _nodes(lines: Sequence[str]) -> tuple[NumaNode, ...]:
     nodes = []
     for line in lines:
         cores, _, kib = line.partition(";")
-        numbers: list[int] = []
-        for part in filter(None, cores.strip().split(",")):
-            first, _, last = part.partition("-")
-            numbers += range(int(first), int(last or first) + 1)
-        nodes.append(NumaNode(cores=tuple(numbers), memory_bytes=int(kib or 0) * 1024))
+        numbers = cpu_numbers(cores.strip()) if cores.strip() else ()
+        nodes.append(NumaNode(cores=numbers, memory_bytes=int(kib or 0) * 1024))
     return tuple(nodes)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from armload.boards.bulk import TRANSFER_SILENCE_S, NotBegunError, reporting_chunks
 from armload.boards.failures import translated
-from armload.boards.forward import Proxy, Tunnel, relayed
+from armload.boards.forward import Proxy, Tunnel, proxied
 from armload.boards.framing import appending, cutting, reason, receiving, size_of
 from armload.boards.host import TransportChoice
 from armload.boards.ports import free_port
@@ -23,7 +23,7 @@ from armload.boards.ssh_commands import (
 from armload.boards.ssh_connection import AnyConnection
 from armload.boards.ssh_master import MasterConnection
 from armload.boards.ssh_transport import CipherChoice, choose_ciphers, features_here, features_in
-from armload.boards.system_ssh import SystemSsh, open_passage, open_reverse_passage
+from armload.boards.system_ssh import SystemSsh, open_reverse_tunnel, open_tunnel
 from armload.core.errors import BoardError
 from armload.core.shell import quote
 
@@ -158,17 +158,17 @@ class SshHost(SshCommands):
 
     def forwarded(self, port: int, local_port: int = 0) -> contextlib.AbstractContextManager[Proxy]:
         """Let programs of this machine reach a port on the board's loopback."""
-        return relayed(lambda: self._passage(port), self._name, local_port)
+        return proxied(lambda: self._tunnel(port), self._name, local_port)
 
     @contextlib.contextmanager
     def reverse_forwarded(self, local_port: int) -> Iterator[int]:
         """Let programs on the board reach a port of this machine's loopback."""
         with self._explained_if_off():
             port = free_port(self)
-            passage = open_reverse_passage(
+            tunnel = open_reverse_tunnel(
                 *(self._address, self._name, port, local_port), self._ciphers().order
             )
-        with passage:
+        with tunnel:
             yield port
 
     def close(self) -> None:
@@ -179,9 +179,9 @@ class SshHost(SshCommands):
         self._why_no_system_ssh = ""
         super().close()
 
-    def _passage(self, port: int) -> Tunnel:
+    def _tunnel(self, port: int) -> Tunnel:
         with self._explained_if_off():
-            return open_passage(self._address, self._name, port, self._ciphers().order)
+            return open_tunnel(self._address, self._name, port, self._ciphers().order)
 
     def _forwarding_way(self, chosen: str, why: str) -> TransportChoice:
         try:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from armload.boards.board import SshAddress
-from armload.boards.bulk import PIECE_BYTES, TRANSFER_SILENCE_S, pieces
+from armload.boards.bulk import READ_BYTES, TRANSFER_SILENCE_S, output_chunks, whole_output
 from armload.boards.failures import SlowCommandError, SwitchedOffError, translated
 from armload.boards.framing import (
     READING,
@@ -20,7 +20,7 @@ from armload.boards.framing import (
     shell_line,
     to_be_read,
 )
-from armload.boards.host import Completed, Piece
+from armload.boards.host import Completed, OutputChunk
 from armload.boards.ssh_connection import AnyConnection, open_connection
 from armload.boards.ssh_master import MasterChannel
 from armload.core.errors import BoardError, ConnectError
@@ -38,12 +38,12 @@ def output_of(channel: Channel) -> Iterator[bytes]:
 
 def blocks_of(channel: Channel) -> Iterator[bytes]:
     """Yield all of standard output, what the login shell writes included."""
-    return iter(lambda: channel.recv(PIECE_BYTES), b"")
+    return iter(lambda: channel.recv(READ_BYTES), b"")
 
 
 def errors_of(channel: Channel) -> Iterator[bytes]:
     """Yield standard error to its end."""
-    return iter(lambda: channel.recv_stderr(PIECE_BYTES), b"")
+    return iter(lambda: channel.recv_stderr(READ_BYTES), b"")
 
 
 def sent_to(channel: Channel, chunk: bytes) -> bool:
@@ -115,19 +115,17 @@ class SshCommands:
     def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:
         """Run a shell command to its end, whatever its status is."""
         deadline = time.monotonic() + timeout_s
-        output = {"stdout": bytearray(), "stderr": bytearray()}
         with self._started(command, stdin) as channel:
             late = f"{self._name}: no answer within {timeout_s:g} s."
-            streams = (blocks_of(channel), errors_of(channel))
             try:
-                for stream, data in pieces(*streams, lambda: deadline - time.monotonic(), late):
-                    output[stream] += data
+                stdout, stderr = whole_output(
+                    blocks_of(channel), errors_of(channel), deadline, late
+                )
                 status = self._status(channel, max(deadline - time.monotonic(), 1.0))
             except ConnectError as error:
                 if time.monotonic() >= deadline and self._answers():
                     raise SlowCommandError(self._name, timeout_s) from error
                 raise
-        stdout, stderr = bytes(output["stdout"]), bytes(output["stderr"])
         own = own_output(stdout)
         if own is None:
             raise BoardError(
@@ -137,11 +135,13 @@ class SshCommands:
             )
         return Completed(status=status, stdout=own, stderr=stderr)
 
-    def stream(self, command: str, *, silence_s: float = 30.0) -> Iterator[Piece]:
+    def stream(self, command: str, *, silence_s: float = 30.0) -> Iterator[OutputChunk]:
         """Run a shell command and yield its output as it comes, to its end."""
         with self._started(command, b"") as channel:
             late = f"{self._name}: no data for {silence_s:g} s."
-            yield from pieces(output_of(channel), errors_of(channel), lambda: silence_s, late)
+            yield from output_chunks(
+                output_of(channel), errors_of(channel), lambda: silence_s, late
+            )
             self._status(channel, silence_s)
 
     def close(self) -> None:

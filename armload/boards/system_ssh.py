@@ -192,7 +192,7 @@ def _plain(text: str, *, also_not: str = "") -> str:
     return text.replace("%", "%%")
 
 
-def open_passage(address: SshAddress, board_name: str, port: int, ciphers: Sequence[str]) -> Tunnel:
+def open_tunnel(address: SshAddress, board_name: str, port: int, ciphers: Sequence[str]) -> Tunnel:
     """Log in and find the best way to a port of a board.
 
     Args:
@@ -209,15 +209,15 @@ def open_passage(address: SshAddress, board_name: str, port: int, ciphers: Seque
         # Only this tells that it is forbidden: ssh says so to each client, not to us.
         connection.check_forwarding(port)
         try:
-            passage = _BySystemSsh(connection, board_name, port, ciphers)
+            tunnel = _BySystemSsh(connection, board_name, port, ciphers)
         except NotBegunError as error:
             if isinstance(connection, MasterConnection):
                 raise ConnectError(f"{board_name}: ssh cannot forward a port: {error}.") from error
             stack.pop_all()
             return _ByConnection(connection, port)
         if isinstance(connection, MasterConnection):
-            passage.keep(stack.pop_all())
-        return passage
+            tunnel.keep(stack.pop_all())
+        return tunnel
 
 
 class _ByConnection:
@@ -265,7 +265,7 @@ class _BySystemSsh:
 
 
 @contextlib.contextmanager
-def open_reverse_passage(
+def open_reverse_tunnel(
     address: SshAddress, board_name: str, port: int, local_port: int, ciphers: Sequence[str]
 ) -> Iterator[None]:
     """Log in, and let a port of the board's loopback lead to this machine's until the block ends.

@@ -12,11 +12,18 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from armload.build.backend import (
+    BuildBackend,
+    BuildRequest,
+    native_folder,
+    overlay_folder,
+    own_files,
+)
 from armload.build.binary import Binary
 from armload.build.commit import Commit
 from armload.build.compiler import Compiler
 from armload.build.inspection import check, inspect
-from armload.build.order import BuildBackend, BuildRequest, native_folder, overlay_folder, own_files
+from armload.build.local_backend import LocalBackend
 from armload.build.prebuilt import copy_prebuilt_programs
 from armload.build.programs import programs_chosen, programs_offered, renamed
 from armload.build.record import (
@@ -30,7 +37,6 @@ from armload.build.record import (
 from armload.build.source import Archive, Source, engine_commit, known_architectures, pinned_source
 from armload.build.stripping import strip
 from armload.build.target import Target
-from armload.build.workshop import LocalWorkshop
 from armload.core.errors import BuildError, DataError
 from armload.core.files import sha256_of, written_in
 from armload.core.locks import locked, locked_now
@@ -43,7 +49,7 @@ def build(
     *,
     programs: Sequence[str] = (),
     source: Source | None = None,
-    workshop: BuildBackend | None = None,
+    backend: BuildBackend | None = None,
     progress: Progress | None = None,
     rebuild: bool = False,
 ) -> tuple[Binary, ...]:
@@ -56,38 +62,39 @@ def build(
     Args:
         programs: names such as ``llama-completion``; empty for the one that measuring needs.
         source: the engine; none for the pinned one.
-        workshop: where the compiler runs; none for zig on this machine.
+        backend: where the compiler runs; none for zig on this machine.
         rebuild: compile them all from the source, and say whether the bytes are the same as before.
 
     Raises:
         BuildError: the source cannot be fetched, does not compile, or the program does not
             fit the target.
-        UsageError: the source has no such program, or the workshop makes no such code.
+        UsageError: the source has no such program, or the backend makes no such code.
         MissingToolError: a compiler, or one of armload's own packages, is not there.
         DiskError: this machine's disk is full.
-        ArmloadError: the workshop is another machine, and something is wrong there.
+        ArmloadError: the backend is another machine, and something is wrong there.
     """
     progress = progress or Silent()
     source = source or pinned_source()
-    workshop = workshop or LocalWorkshop()
-    compiler = workshop.compiler(target)
+    backend = backend or LocalBackend()
+    compiler = backend.compiler(target)
     inputs = _inputs(source, target, compiler)
     place = _place(inputs)
     lock = place.with_name(f"{place.name}.lock")
-    binaries = None if rebuild else _finished(place, programs)
-    if binaries is not None:
-        _ask_versions_again(place, lock)
+    record = _record(place)
+    binaries = None if rebuild else _finished(record, place, programs)
+    if record is not None and binaries is not None:
+        _ask_versions_again(record, place, lock)
     else:
         waiting = (
             "Another armload process is building from the same source for the same CPU. Waiting "
             "for it."
         )
         with written_in(place.parent), locked(lock, progress, waiting=waiting) as held:
-            copy_prebuilt_programs(place, _record(place), inputs, programs, progress)
-            binaries = None if rebuild else _finished(place, programs)
+            record = copy_prebuilt_programs(place, _record(place), inputs, programs, progress)
+            binaries = None if rebuild else _finished(record, place, programs)
             if binaries is None:
-                make = _Build(place, inputs, source, workshop, compiler, progress, held)
-                binaries = make.run(programs, rebuild=rebuild)
+                make = _Build(place, inputs, source, backend, compiler, progress, held)
+                binaries = make.run(programs, record, rebuild=rebuild)
     for sentence in renamed(programs, [binary.program for binary in binaries]):
         progress.say(sentence)
     return binaries
@@ -95,8 +102,9 @@ def build(
 
 def is_compiled(target: Target) -> bool:
     """Return whether the program that measuring needs lies in the cache, built by default."""
-    inputs = _inputs(pinned_source(), target, LocalWorkshop().compiler(target))
-    return _finished(_place(inputs), ()) is not None
+    inputs = _inputs(pinned_source(), target, LocalBackend().compiler(target))
+    place = _place(inputs)
+    return _finished(_record(place), place, ()) is not None
 
 
 def _inputs(source: Source, target: Target, compiler: Compiler) -> Inputs:
@@ -124,9 +132,10 @@ def _own_files() -> Mapping[str, str]:
     return files
 
 
-def _finished(place: Path, wanted: Sequence[str]) -> tuple[Binary, ...] | None:
+def _finished(
+    record: BuildRecord | None, place: Path, wanted: Sequence[str]
+) -> tuple[Binary, ...] | None:
     """Return the wanted programs of a build, if all are there and as they were built."""
-    record = _record(place)
     if record is None:
         return None
     names = programs_chosen(record.inputs.source_label, record.offered, wanted)
@@ -143,13 +152,12 @@ def _record(place: Path) -> BuildRecord | None:
         return None
 
 
-def _ask_versions_again(place: Path, lock: Path) -> None:
+def _ask_versions_again(record: BuildRecord, place: Path, lock: Path) -> None:
     """Record what programs say of themselves that could not be run when they were built.
 
     Whatever is in the way is so only for now.
     """
-    record = _record(place)
-    if record is None or record.with_versions(place) == record:
+    if record.with_versions(place) == record:
         return
     with suppress(OSError), locked_now(lock) as held:
         if held:
@@ -164,7 +172,7 @@ class _Build:
         place: Path,
         inputs: Inputs,
         source: Source,
-        workshop: BuildBackend,
+        backend: BuildBackend,
         compiler: Compiler,
         progress: Progress,
         lock: int,
@@ -172,20 +180,21 @@ class _Build:
         self._place = place
         self._inputs = inputs
         self._source = source
-        self._workshop = workshop
+        self._backend = backend
         self._compiler = compiler
         self._progress = progress
         self._lock = lock
 
-    def run(self, wanted: Sequence[str], *, rebuild: bool) -> tuple[Binary, ...]:
+    def run(
+        self, wanted: Sequence[str], former: BuildRecord | None, *, rebuild: bool
+    ) -> tuple[Binary, ...]:
         started = time.monotonic()
         folder = self._source.provide(self._progress)
         offered = programs_offered(folder)
         names = programs_chosen(self._inputs.source_label, offered, wanted)
-        former = _record(self._place)
         there = [each for each in former.programs if each.is_whole(self._place)] if former else []
         kept = [each for each in there if not (rebuild and each.name in names)]
-        order = BuildRequest(
+        request = BuildRequest(
             build_id=self._inputs.build_id,
             target=self._inputs.target,
             cpu_flags=self._inputs.compiler_flags,
@@ -200,14 +209,14 @@ class _Build:
         self._place.mkdir(parents=True, exist_ok=True)
         if rebuild:
             shutil.rmtree(self._place / "tree", ignore_errors=True)
-        linked = self._compiled(order)
+        linked = self._compiled(request)
         made = [self._made(name, path, started) for name, path in linked.items()]
         if rebuild:
             self._compare(made, there)
         record = BuildRecord(
-            build_id=order.build_id,
+            build_id=request.build_id,
             inputs=self._inputs,
-            engine_commit=order.engine_commit,
+            engine_commit=request.engine_commit,
             offered=tuple(offered),
             architectures=known_architectures(folder),
             programs=tuple(sorted([*kept, *made], key=lambda program: program.name)),
@@ -217,18 +226,18 @@ class _Build:
             record.binary(each, self._place) for each in record.programs if each.name in names
         )
 
-    def _compiled(self, order: BuildRequest) -> Mapping[str, Path]:
+    def _compiled(self, request: BuildRequest) -> Mapping[str, Path]:
         try:
-            return self._workshop.compile(order, self._compiler, self._progress)
+            return self._backend.compile(request, self._compiler, self._progress)
         except BuildError as error:
             if re.search(
                 r"unknown CPU|unknown value .*-m(?:cpu|arch)|unknown target CPU", str(error)
             ):
-                name, cpu = order.target.name, order.target.cpu
+                name, cpu = request.target.name, request.target.cpu
                 raise DataError(
                     f"toolchains/{name}.yaml: cpu: {self._compiler.label} does not support the "
                     f"CPU {cpu!r}.",
-                    f"The end of {order.log} lists those that it supports. zig supports the CPUs "
+                    f"The end of {request.log} lists those that it supports. zig supports the CPUs "
                     "of all targets that armload brings.",
                 ) from error
             raise
@@ -263,8 +272,8 @@ class _Build:
                 size_bytes=inspection.size_bytes,
                 version=reported_version(path, self._inputs.target.architecture),
                 features=features,
-                tools={**self._workshop.tools, **self._compiler.tools},
+                tools={**self._backend.tools, **self._compiler.tools},
                 built_utc=datetime.now(UTC).isoformat(timespec="seconds"),
-                built_on=self._workshop.name,
+                built_on=self._backend.name,
                 seconds=round(time.monotonic() - started, 1),
             )

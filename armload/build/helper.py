@@ -8,8 +8,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from armload.build.backend import native_folder
 from armload.build.inspection import check, inspect
-from armload.build.order import native_folder
 from armload.build.prebuilt import copy_prebuilt_helper
 from armload.build.stripping import strip
 from armload.build.target import Target

@@ -41,10 +41,11 @@ def copy_prebuilt_programs(
     inputs: Inputs,
     wanted: Sequence[str],
     progress: Progress,
-) -> None:
-    """Copy wanted programs that came with the release to a build that lacks them, and record them.
+) -> BuildRecord | None:
+    """Copy wanted programs that came with the release to a build that lacks them.
 
-    One that is damaged is reported and left to be compiled.
+    One that is damaged is reported and left to be compiled. Returns what is recorded of the build
+    then.
 
     Args:
         place: the build's folder.
@@ -56,7 +57,7 @@ def copy_prebuilt_programs(
     """
     carried = _carried(inputs, progress)
     if carried is None:
-        return
+        return former
     folder, record = carried
     names = programs_chosen(inputs.source_label, record.offered, wanted)
     kept = [each for each in former.programs if each.is_whole(place)] if former else []
@@ -77,18 +78,17 @@ def copy_prebuilt_programs(
             else:
                 copied.append(program)
     if not copied:
-        return
+        return former
     programs = tuple(sorted([*kept, *copied], key=lambda program: program.name))
-    write_record(
-        place,
-        record.model_copy(update={"inputs": inputs, "programs": programs}).with_versions(place),
-    )
+    held = record.model_copy(update={"inputs": inputs, "programs": programs}).with_versions(place)
+    write_record(place, held)
     target = inputs.target.name
     progress.say(
         f"{', '.join(program.name for program in copied)} for {target} came prebuilt with "
         f"{copied[0].prebuilt_in}. To compile it from the source and compare: armload build "
         f"--target {target} --rebuild."
     )
+    return held
 
 
 def copy_prebuilt_helper(

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from armload.boards.board import load_board
 from armload.boards.connect import connect
-from armload.build.order import BuildBackend
-from armload.build.workshop import LocalWorkshop
-from armload.buildhost.remote import RemoteWorkshop, kind_there
+from armload.build.backend import BuildBackend
+from armload.build.local_backend import LocalBackend
+from armload.buildhost.remote import RemoteBackend, kind_there
 from armload.core.progress import Progress
 
 
 @contextmanager
-def workshop(
+def build_backend(
     *,
     on: str,
     compiler: str,
@@ -22,25 +22,22 @@ def workshop(
     jobs: int | None = None,
     nice: int | None = None,
 ) -> Iterator[BuildBackend]:
-    """Yield the place where the compiler runs.
+    """Yield what compiles.
 
     Args:
         on: a board; empty for this machine.
-        compiler: its kind; empty for what that place prefers.
-        jobs: compilers at a time; none for what that place prefers.
-        nice: how much they step back for other programs; none for what that place prefers.
+        compiler: its kind; empty for that machine's usual one.
+        jobs: compilers at a time; none for as many as usual there.
+        nice: how much they step back for other programs; none for as much as usual there.
 
     Raises:
         UsageError: there is no such compiler, or not on a build host.
         ArmloadError: the board's file is malformed, or it cannot be reached.
     """
     if not on:
-        yield LocalWorkshop(compiler or "zig", jobs=jobs, nice=nice or 0)
+        yield LocalBackend(compiler or "zig", jobs=jobs, nice=nice or 0)
         return
     board = load_board(on)
     kind = kind_there(board, compiler)
-    host = connect(board, progress)
-    try:
-        yield RemoteWorkshop(host, board, compiler=kind, jobs=jobs, nice=nice)
-    finally:
-        host.close()
+    with closing(connect(board, progress)) as host:
+        yield RemoteBackend(host, board, compiler=kind, jobs=jobs, nice=nice)

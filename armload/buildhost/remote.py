@@ -11,8 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from armload.boards.board import Board
 from armload.boards.host import Host
-from armload.build.compiler import Compiler, compiler_name
-from armload.build.order import (
+from armload.build.backend import (
     BuildRequest,
     definitions,
     environment,
@@ -20,6 +19,8 @@ from armload.build.order import (
     overlay_folder,
     own_files,
 )
+from armload.build.compiler import Compiler, compiler_name
+from armload.build.local_backend import FULL_DISK_BYTES, LOG_LINES_SHOWN, failure, read_status
 from armload.build.source import BUILT_PARTS
 from armload.build.system_compiler import (
     Machine,
@@ -30,7 +31,6 @@ from armload.build.system_compiler import (
     words_for,
 )
 from armload.build.target import Target
-from armload.build.workshop import FULL_DISK_BYTES, LOG_LINES_SHOWN, failure, read_status
 from armload.core.errors import (
     ArmloadError,
     BoardError,
@@ -111,7 +111,7 @@ def kind_there(board: Board, wanted: str) -> SystemCompilerName:
     return kind
 
 
-class RemoteWorkshop:
+class RemoteBackend:
     """A build host.
 
     Args:
@@ -126,8 +126,8 @@ class RemoteWorkshop:
         board: Board,
         *,
         compiler: SystemCompilerName,
-        jobs: int | None = None,
-        nice: int | None = None,
+        jobs: int | None,
+        nice: int | None,
     ) -> None:
         settings = board.build_host
         self._host = host
@@ -166,7 +166,7 @@ class RemoteWorkshop:
         return read_system_compiler(self._machine, words, target, where=self.name)
 
     def compile(
-        self, order: BuildRequest, compiler: Compiler, progress: Progress
+        self, request: BuildRequest, compiler: Compiler, progress: Progress
     ) -> Mapping[str, Path]:
         """Return the linked programs, with their symbols, by their names.
 
@@ -178,26 +178,26 @@ class RemoteWorkshop:
             ConnectError: it does not answer; a build in progress continues there.
             TransferError: a program was damaged in transit.
         """
-        parts = self._unpacked(order, progress)
-        run = self._under_way(order.work_id)
+        parts = self._unpacked(request, progress)
+        run = self._under_way(request.work_id)
         if run is None:
-            run = self._started(order, compiler, parts)
+            run = self._started(request, compiler, parts)
         else:
             progress.say(f"{self.name}: resuming a build that is already there.")
-        sums = _sums(self._followed(order, run, progress))
-        linked = {name: self._fetched(order, name, sums, progress) for name in order.programs}
-        runs = [stored.folder for stored in self._runs(order.work_id)]
+        sums = _sums(self._followed(request, run, progress))
+        linked = {name: self._fetched(request, name, sums, progress) for name in request.programs}
+        runs = [stored.folder for stored in self._runs(request.work_id)]
         # A run without its tree would be taken for a build that has programs to fetch.
-        delete_folders(self._host, [*runs, self._tree(order)])
+        delete_folders(self._host, [*runs, self._tree(request)])
         return linked
 
-    def _tree(self, order: BuildRequest) -> PurePosixPath:
-        return self._folder / "trees" / order.work_id
+    def _tree(self, request: BuildRequest) -> PurePosixPath:
+        return self._folder / "trees" / request.work_id
 
-    def _unpacked(self, order: BuildRequest, progress: Progress) -> PurePosixPath:
+    def _unpacked(self, request: BuildRequest, progress: Progress) -> PurePosixPath:
         """Return the folder there that holds llama.cpp, the overlay and the trace's sources."""
-        archive = order.folder / "source.tar.gz"
-        pack(order.source, archive, progress)
+        archive = request.folder / "source.tar.gz"
+        pack(request.source, archive, progress)
         sha256 = sha256_of(archive)
         parts = self._folder / "sources" / sha256[:_DIGITS]
         packed = parts.with_name(f"{parts.name}.tar.gz")
@@ -220,24 +220,24 @@ class RemoteWorkshop:
         return parts
 
     def _runs(self, work_id: str) -> list[StoredRun]:
-        """Return the runs there for one order, the latest last."""
+        """Return the runs there for one request, the latest last."""
         return [
             run for run in list_runs(self._host, self._folder) if run.id.startswith(f"{work_id}-")
         ]
 
     def _under_way(self, work_id: str) -> PurePosixPath | None:
-        """Return the run for an order if it still runs there or has ended successfully."""
+        """Return the run for a request if it still runs there or has ended successfully."""
         for run in reversed(self._runs(work_id)):
             if run.state == "running" or (run.state == "ended" and run.status == 0):
                 return run.folder
         return None
 
     def _started(
-        self, order: BuildRequest, compiler: Compiler, parts: PurePosixPath
+        self, request: BuildRequest, compiler: Compiler, parts: PurePosixPath
     ) -> PurePosixPath:
-        tree, ccache = self._tree(order), self._machine.ccache
+        tree, ccache = self._tree(request), self._machine.ccache
         variables = definitions(
-            order,
+            request,
             compiler,
             source=parts / "engine",
             native=parts / "native",
@@ -253,12 +253,12 @@ class RemoteWorkshop:
                 "overlay": parts / "overlay",
                 "tree": tree,
                 "definitions": [f"-D{name}={value}" for name, value in variables.items()],
-                "programs": order.programs,
+                "programs": request.programs,
             },
         )
-        former = self._runs(order.work_id)
+        former = self._runs(request.work_id)
         number = int(former[-1].id.rpartition("-")[2]) + 1 if former else 1
-        run = self._folder / "runs" / f"{order.work_id}-{number:04}"
+        run = self._folder / "runs" / f"{request.work_id}-{number:04}"
         try:
             launch(
                 self._host,
@@ -269,16 +269,16 @@ class RemoteWorkshop:
                 job=b"{}",
             )
         except BoardError as error:
-            other = self._under_way(order.work_id)  # another workstation started the same build
+            other = self._under_way(request.work_id)  # another workstation started the same build
             if other is None:
                 raise self._full_disk(error.message) or error from error
             return other
         return run
 
-    def _followed(self, order: BuildRequest, run: PurePosixPath, progress: Progress) -> str:
+    def _followed(self, request: BuildRequest, run: PurePosixPath, progress: Progress) -> str:
         """Wait for the end of a build there and return its output, which is also its log."""
         output = ""
-        with progress.step(f"{order.label} on {self.name}", unit="steps") as step:
+        with progress.step(f"{request.label} on {self.name}", unit="steps") as step:
 
             def grown(now: ProgressUpdate) -> None:
                 nonlocal output
@@ -300,18 +300,18 @@ class RemoteWorkshop:
                     f"{error.message} The build there was interrupted.", again
                 ) from error
             finally:
-                order.log.write_text(output, encoding="utf-8")
+                request.log.write_text(output, encoding="utf-8")
         # While it grows, only the end of the text is kept.
         whole = b"".join(self._host.read(run / "stdout"))
-        order.log.write_bytes(whole)
+        request.log.write_bytes(whole)
         output = whole.decode("utf-8", "replace")
         if exit_status != 0:
-            raise self._failure(order, exit_status, output)
+            raise self._failure(request, exit_status, output)
         return output
 
-    def _failure(self, order: BuildRequest, status: int, output: str) -> ArmloadError:
+    def _failure(self, request: BuildRequest, status: int, output: str) -> ArmloadError:
         return self._full_disk(output) or failure(
-            f"{self.name}: the build", status, output.splitlines()[-LOG_LINES_SHOWN:], order.log
+            f"{self.name}: the build", status, output.splitlines()[-LOG_LINES_SHOWN:], request.log
         )
 
     def _full_disk(self, output: str) -> BoardError | None:
@@ -329,10 +329,10 @@ class RemoteWorkshop:
         )
 
     def _fetched(
-        self, order: BuildRequest, name: str, sums: Mapping[str, str], progress: Progress
+        self, request: BuildRequest, name: str, sums: Mapping[str, str], progress: Progress
     ) -> Path:
-        remote = self._tree(order) / "bin" / name
-        local = order.folder / f"{name}.linked"
+        remote = self._tree(request) / "bin" / name
+        local = request.folder / f"{name}.linked"
         digest = hashlib.sha256()
         with (
             progress.step(f"Fetching {name} from {self.name}", unit="B") as step,

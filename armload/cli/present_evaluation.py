@@ -16,7 +16,7 @@ from armload.core.values import counted
 from armload.engines.answers import Answer
 from armload.evaluation.disagreements import Disagreement, disagreements
 from armload.evaluation.evaluating import Note, evaluate_on
-from armload.evaluation.grading.every import check_grader
+from armload.evaluation.grading.registry import check_grader
 from armload.evaluation.harness.evaluating import PREFIX, evaluate_with_harness
 from armload.evaluation.logits.agreement import Agreement, agreement
 from armload.evaluation.logits.binding import BINDING, logits_by_binding

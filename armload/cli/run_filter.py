@@ -36,17 +36,6 @@ Since = Annotated[datetime, BeforeValidator(lambda value: _when(value, is_end=Fa
 Until = Annotated[datetime, BeforeValidator(lambda value: _when(value, is_end=True))]
 
 
-def _boards_of_runs(words: Names) -> tuple[str, ...]:
-    from armload.boards.naming import boards_called, is_name
-    from armload.core.workspace import data_names
-    from armload.runs.store import has_runs_on
-
-    known = data_names("boards")
-    deleted = {word for word in words if is_name(word) and word not in known and has_runs_on(word)}
-    left = [word for word in words if word not in deleted]
-    return (*deleted, *(boards_called(left) if left else ()))
-
-
 class RunFilter(OptionGroup):
     """Which runs are taken."""
 
@@ -84,10 +73,17 @@ class RunFilter(OptionGroup):
         """
         if not self.model_fields_set & RunFilter.model_fields.keys():
             return None
+        from armload.boards.naming import boards_called, is_name
+        from armload.core.workspace import data_names
         from armload.runs.selection import RunSelection
+        from armload.runs.store import boards_of_runs
 
+        unknown = set(filter(is_name, self.board)) - set(data_names("boards"))
+        deleted = {board for word in unknown for board in boards_of_runs(word)}
+        left = [word for word in self.board if word not in deleted]
         return RunSelection(
-            boards=_boards_of_runs(self.board) if self.board else (),
+            boards=(*deleted.intersection(self.board), *(boards_called(left) if left else ())),
+            deleted=deleted,
             model=self.model,
             since=self.since,
             until=self.until,

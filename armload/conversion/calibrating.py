@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from armload.boards.probe import Probe
+from armload.conversion.cached import IMPORTANCE, Made, keep, made_there, part_in, place_of
 from armload.conversion.making import ModelSource, carry_out, made_alone
 from armload.conversion.room import need_board_space, need_disk, need_memory
-from armload.conversion.shelf import IMPORTANCE, Made, keep, made_there, part_in, place_of
 from armload.core.errors import UsageError
 from armload.core.files import require_file, sha256_of
 from armload.core.progress import Progress
@@ -78,7 +78,7 @@ def _made(source: ModelSource, text: Calibration, place: Path, progress: Progres
     engine = Importance(plan, binary, base, text.path, in_place=source.in_place(place))
     need_disk([place], RESULT, _LARGEST_BYTES)
 
-    def foresee(found: Probe, *_: object) -> None:
+    def check_board(found: Probe, *_: object) -> None:
         need = engine.memory
         need_memory(found, board, PROGRAM, need.own_bytes)
         if need.wanted_bytes > found.conditions.memory_available_bytes:
@@ -89,7 +89,7 @@ def _made(source: ModelSource, text: Calibration, place: Path, progress: Progres
         host = source.where.connection.host
         need_board_space(host, source.layout, engine.payload, base.name, _LARGEST_BYTES)
 
-    run = carry_out(source, engine, place, progress, foresee=foresee)
+    run = carry_out(source, engine, place, progress, check=check_board)
     chunks = (run.result or {}).get("chunks")
     made = Made(
         file=RESULT,

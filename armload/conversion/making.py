@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from armload.analysis.run import Run
 from armload.boards.board import LocalReach
-from armload.boards.probe import Probe
-from armload.conversion.shelf import lock_of, part_in
+from armload.conversion.cached import lock_of, part_in
 from armload.core.errors import RunError
 from armload.core.files import content, written_in
 from armload.core.locks import locked
@@ -20,12 +19,10 @@ from armload.core.progress import Progress
 from armload.core.workspace import runs_folder
 from armload.deploy.clean import delete_folders
 from armload.deploy.layout import Layout
-from armload.engines.engine import MemoryNeed
 from armload.engines.model_program import InPlace, ModelTool, ToolPlan
-from armload.engines.spread import Spread
 from armload.models.model import Model
 from armload.runs.pipeline import execute
-from armload.runs.session import Session
+from armload.runs.session import Predictor, Session
 
 _COMPLAINT = re.compile(r"(?im)^.*\b(?:fail|error|you need|tokenizes to)\w*\b.*$")
 _MOST_COMPLAINTS = 2
@@ -86,12 +83,12 @@ def carry_out(
     place: Path,
     progress: Progress,
     *,
-    foresee: Callable[[Probe, MemoryNeed | None, Spread | None], None],
+    check: Predictor,
 ) -> Run:
     """Run what makes a file, and leave the file as ``part_in(place)``, with the run beside it.
 
     Args:
-        foresee: refuses a board before anything is copied.
+        check: refuses a board before anything is copied.
 
     Raises:
         RunError: the program ended without doing its work; says its reason.
@@ -101,7 +98,7 @@ def carry_out(
     try:
         # What has left no part cannot be resumed.
         new = source.where.request.new or (engine.result is None and not part.exists())
-        run, folder = execute(source.where, engine, progress, new=new, foresee=foresee)
+        run, folder = execute(source.where, engine, progress, new=new, predictor=check)
         if run.exit.status != 0:
             raise RunError(
                 f"{source.board}: {engine.name} did not finish with {source.base.name}: "

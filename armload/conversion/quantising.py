@@ -10,6 +10,7 @@ from pathlib import Path
 from armload.boards.board import THIS_MACHINE, LocalReach, load_board
 from armload.boards.probe import Probe
 from armload.build.source import choose
+from armload.conversion.cached import QUANTISED, Made, keep, made_there, part_in, place_of
 from armload.conversion.calibrating import Calibration, importance_of
 from armload.conversion.making import ModelSource, carry_out, made_alone
 from armload.conversion.room import (
@@ -19,7 +20,6 @@ from armload.conversion.room import (
     need_disk,
     need_memory,
 )
-from armload.conversion.shelf import QUANTISED, Made, keep, made_there, part_in, place_of
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.shell import join
@@ -174,7 +174,7 @@ class _Work:
         folders = [place] if source.is_here else [runs_folder(), place]
         need_disk(folders, name, result_bytes)
 
-        def foresee(found: Probe, *_: object) -> None:
+        def check_board(found: Probe, *_: object) -> None:
             working_bytes = LEAST_BUFFER_BYTES + _PROGRAM_BYTES + header_bytes(self._header)
             need_memory(found, board, PROGRAM, working_bytes)
             if not source.is_here:
@@ -182,7 +182,7 @@ class _Work:
                 need_board_space(host, source.layout, engine.payload, name, result_bytes)
 
         progress.say(f"Quantising {base.name} to {file_type} on {board}.")
-        run = carry_out(source, engine, place, progress, foresee=foresee)
+        run = carry_out(source, engine, place, progress, check=check_board)
         later = read_model(part_in(place), progress)  # whole, whatever the program said
         fallbacks = (run.result or {}).get("fallbacks")
         made = Made(

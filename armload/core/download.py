@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armload.core.errors import ArmloadError, ConnectError, TransferError
-from armload.core.files import CHUNK_BYTES, sync_folder
+from armload.core.files import sha256_of, sync_folder
 from armload.core.progress import Progress, ProgressStep
 from armload.core.values import Value
 
@@ -296,11 +296,7 @@ def _check(wanted: Remote, begun: Path) -> None:
 def _digest(path: Path, like: str) -> str:
     """Return a file's checksum, of the kind that ``like`` is."""
     if len(like) == _SHA256_DIGITS:
-        digest = hashlib.sha256()
-    else:
-        digest = hashlib.sha1(usedforsecurity=False)
-        digest.update(f"blob {path.stat().st_size}\0".encode())
+        return sha256_of(path)
+    blob = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
     with path.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, lambda: blob).hexdigest()

@@ -83,6 +83,23 @@ def free_space(folder: Path) -> tuple[Path, int]:
     return there, shutil.disk_usage(there).free
 
 
+def require_room(folder: Path, needed_bytes: int, need: str, remedy: str) -> None:
+    """Check that so much fits where a folder lies, or will lie.
+
+    Args:
+        need: what needs how much, in words.
+        remedy: what to do where it does not fit.
+
+    Raises:
+        DiskError: it does not.
+    """
+    from armload.core.values import format_bytes  # completion of names has no time for it
+
+    there, free_bytes = free_space(folder)
+    if needed_bytes > free_bytes:
+        raise DiskError(f"{need}, but {there} has {format_bytes(free_bytes)} free.", remedy)
+
+
 def is_there(path: Path) -> bool:
     """Return whether something lies at a path; at one that is no name of a file, nothing does."""
     try:

@@ -264,10 +264,10 @@ class Journal(Generic[Header, Entry]):
             self._entries.setdefault(number, read)  # another thread may have been first
         return self._entries[number]
 
-    def append(self, *entries: Entry, number: int = 0, is_synced: bool = True) -> None:
+    def append(self, *entries: Entry, number: int = 0) -> None:
         """Add entries durably, as ``append_lines`` does."""
         self.entries_of(number)
-        append_lines(self.entries_file(number), entries, is_synced=is_synced)
+        append_lines(self.entries_file(number), entries)
         self._entries[number] += entries
 
     def rewrite(self, entries: Sequence[Entry]) -> None:

@@ -169,6 +169,19 @@ def percentage(share: float, *, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f}%"
 
 
+def format_duration(seconds: float) -> str:
+    """Write a time with two figures, or more in front of the point: ``6 s``, ``2.9 min``."""
+    for unit, scale in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * scale:
+            return f"{two_figures(seconds / scale)} {unit}"
+    return f"{two_figures(seconds)} s"
+
+
+def two_figures(number: float) -> str:
+    """Write a number with two figures, or more in front of the point: ``2.9``, ``62``."""
+    return f"{number:.0f}" if number >= 10 else f"{number:.2g}"
+
+
 def format_bytes(count: float) -> str:
     """Write a number of bytes in decimal units, as storage makers do: ``1.5 GB``."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):

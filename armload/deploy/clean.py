@@ -16,7 +16,7 @@ from armload.core.shell import join, quote, render
 from armload.core.values import Value
 from armload.deploy.board_runs import check_name
 from armload.deploy.lease import leased
-from armload.deploy.retry import patiently
+from armload.deploy.retry import with_retries
 
 DEFAULT_UNUSED_DAYS = 30.0
 DAY_S = 86_400
@@ -178,7 +178,7 @@ def delete_folders(host: Host, folders: Sequence[PurePosixPath]) -> None:
     Raises:
         ConnectError: the board stayed away.
     """
-    patiently(lambda: host.run(_removal(folders)))
+    with_retries(lambda: host.run(_removal(folders)))
 
 
 def _removal(folders: Sequence[PurePosixPath]) -> str:

@@ -18,7 +18,7 @@ from armload.core.values import counted, format_bytes
 from armload.deploy.launch import JOB_MARK
 from armload.deploy.layout import PROGRAM_FOLDER, RUN_FILES
 from armload.deploy.receiver import Arrived, Receiver, fetch_again, part_of
-from armload.deploy.retry import Retry, patiently
+from armload.deploy.retry import Retry, with_retries
 
 MOST_FILES = 250
 MOST_BYTES = 1_000_000_000
@@ -39,8 +39,8 @@ def collect(
     progress: Progress | None = None,
     *,
     results: Sequence[str] = (),
-) -> tuple[str, ...]:
-    """Copy a run's files into ``local_folder`` and return their names; can be repeated.
+) -> None:
+    """Copy a run's files into ``local_folder``; can be repeated.
 
     What a run is known to leave is fetched whole. Of the files in its program's own folder,
     ``MOST_FILES`` and ``MOST_BYTES`` at most; what is left is said.
@@ -90,13 +90,12 @@ def collect(
             f"{MOST_FILES} files and {format_bytes(MOST_BYTES)} from the program's working folder "
             f"({PROGRAM_FOLDER}), besides its own files."
         )
-    return tuple(arrived.sizes)
 
 
 def _fetched(
     host: Host, run_folder: PurePosixPath, local: Path, step: ProgressStep, known: Sequence[str]
 ) -> Arrived:
-    patience = Retry()
+    retry = Retry()
 
     def attempt() -> Arrived:
         # The job is made from the script; a file that grew since is checked like any other.
@@ -117,7 +116,7 @@ def _fetched(
             for stream, data in host.stream(
                 render("run/collect.sh.j2", values), silence_s=_SILENCE_S
             ):
-                patience.heard()
+                retry.heard()
                 if stream == "stdout":
                     receiver.take(data)
                 else:
@@ -130,7 +129,7 @@ def _fetched(
             raise BoardError(f"{host.name}: no run to fetch in {run_folder}: {reason}.")
         return receiver.done()
 
-    return patiently(attempt, patience)
+    return with_retries(attempt, retry)
 
 
 def _parts_in(local: Path) -> dict[str, int]:
@@ -148,7 +147,7 @@ def _read_again(
     host: Host, run_folder: PurePosixPath, names: Iterable[str], step: ProgressStep
 ) -> Mapping[str, str]:
     step.update(0, note="again, to compare checksums")
-    return {name: patiently(partial(_sum_of, host, run_folder / name)) for name in names}
+    return {name: with_retries(partial(_sum_of, host, run_folder / name)) for name in names}
 
 
 def _sum_of(host: Host, path: PurePosixPath) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import PurePosixPath
 
 from armload.boards.board import Board, LocalReach
 from armload.boards.host import Host
 from armload.boards.probe import Probe, as_programs_see_it, parse_probe, probe_script
-from armload.build.binary import Binary
+from armload.build.binary import Binary, FeatureUse
 from armload.build.helper import ARCHITECTURES, SHA256, Helper, helper
 from armload.build.target import load_target
 from armload.core.errors import ArmloadError, BoardError
@@ -20,9 +20,9 @@ from armload.core.workspace import data_names
 from armload.deploy.claims import need_board
 from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
-from armload.deploy.retry import Retry, patiently
+from armload.deploy.retry import Retry, with_retries
 from armload.deploy.space import need_memory, need_space
-from armload.deploy.transfer import PATIENCE_S, deliver
+from armload.deploy.transfer import RETRY_FOR_S, deliver
 from armload.deploy.upload import Stored, Upload, parse_stored, stored_script
 
 
@@ -125,23 +125,23 @@ def deploy(
     """
     layout = Layout(workdir=board.workdir)
     items = [item for each in payload for item in each.items(layout)]
-    patience = Retry(PATIENCE_S)
+    retry = Retry(RETRY_FOR_S)
     question = probe_script(board) + stored_script(items[:_ASKED_AT_ONCE])
-    done = patiently(lambda: host.run(question), patience)
+    done = with_retries(lambda: host.run(question), retry)
     shown = parse_probe(done.stdout, board.name, done.stderr, sensors=board.sensors)
-    found = patiently(lambda: as_programs_see_it(host, shown, progress), patience)
+    found = with_retries(lambda: as_programs_see_it(host, shown, progress), retry)
     check_folder(board, found)
     stored = list(parse_stored(items[:_ASKED_AT_ONCE], done.stdout))
     for first in range(_ASKED_AT_ONCE, len(items), _ASKED_AT_ONCE):
         some = items[first : first + _ASKED_AT_ONCE]
-        stored += parse_stored(some, patiently(partial(host.run, stored_script(some))).stdout)
+        stored += parse_stored(some, with_retries(partial(host.run, stored_script(some))).stdout)
     if verify:
         stored = [Stored(state="unchecked") if each.state == "present" else each for each in stored]
     sent = False
     lacking = [pair for pair in zip(items, stored, strict=True) if pair[1].state != "present"]
     if lacking:
         need_memory(board, items, stored, found.conditions, progress)
-        patiently(lambda: need_space(host, items, stored), patience)
+        with_retries(lambda: need_space(host, items, stored), retry)
         sums = helper_on_board(host, layout, found, progress)
         for item, state in lacking:
             sent |= deliver(
@@ -169,7 +169,7 @@ def helper_on_board(
         return None
     ours = helper(SHA256, progress, architecture=found.machine)
     remote = put_helper(host, layout, ours, progress)
-    of_itself = patiently(lambda: host.run(join([remote, remote]))).text
+    of_itself = with_retries(lambda: host.run(join([remote, remote]))).text
     if of_itself != ours.sha256:
         progress.say(
             f"{host.name} cannot run armload's checksum program; using the board's own tools."
@@ -196,7 +196,7 @@ def check_fit(board: Board, binary: Binary, found: Probe, *, emulated: bool) -> 
             f"Change the board's target: 'target' in boards/{board.name}.yaml. A 32-bit kernel "
             "cannot run 64-bit programs, even on a 64-bit CPU.",
         )
-    lacking = lacking_features(binary, found)
+    lacking = lacking_features(binary.features, found)
     if lacking:
         raise BoardError(
             f"{board.name}: its CPU lacks {', '.join(lacking)}, which {binary.program} built for "
@@ -224,9 +224,9 @@ def check_folder(board: Board, found: Probe) -> None:
     )
 
 
-def lacking_features(binary: Binary, found: Probe) -> tuple[str, ...]:
+def lacking_features(uses: Iterable[FeatureUse], found: Probe) -> tuple[str, ...]:
     """Return the CPU features that a program uses unasked and a board does not have."""
-    used = (use.feature for use in binary.features if not use.guarded)
+    used = (use.feature for use in uses if not use.guarded)
     return tuple(name for name in used if name not in found.cpu_features)
 
 

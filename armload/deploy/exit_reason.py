@@ -219,8 +219,7 @@ def _killed(record: ExitRecord, peaks: Peaks | None, memory_total_bytes: int | N
             kind="out of memory",
             status=record.status,
             meaning="killed (SIGKILL), most likely by the out-of-memory killer: only "
-            f"{format_bytes(least)} of "
-            f"{format_bytes(memory_total_bytes)} were left{used}",
+            f"{format_bytes(least)} of {format_bytes(memory_total_bytes)} were left{used}",
         )
     return Exit(
         kind="killed",

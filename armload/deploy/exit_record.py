@@ -41,7 +41,7 @@ class ExitRecord(Value):
         oom: the kernel counted a process that was killed for want of memory meanwhile.
         limit, stopped, finished: the board ended it at its time limit; a person did; armload did,
             because its work was done.
-        unattended: it was a service, and the command that attended it had gone.
+        unattended: it was a service, and its heartbeat had stopped.
         unleased: somebody else had the board before the run began, or while it ran.
         stderr_end: the last lines of standard error.
     """

@@ -12,7 +12,7 @@ from armload.core.errors import ConnectError, RunError
 from armload.core.shell import call, render
 from armload.core.values import whole_number
 from armload.deploy.exit_record import Cut
-from armload.deploy.retry import PATIENCE_S, Retry, patiently
+from armload.deploy.retry import RETRY_FOR_S, Retry, with_retries
 
 
 def whole_lines(content: bytes) -> bytes:
@@ -79,15 +79,15 @@ def follow(
     run_folder: PurePosixPath,
     grown: Grown,
     *,
-    patience_s: float = PATIENCE_S,
+    retry_for_s: float = RETRY_FOR_S,
     keep: Path | None = None,
 ) -> int:
     """Wait for a run's end and return its exit status, as a shell reports it.
 
-    A dropped connection is renewed for up to ``patience_s`` at a time; the run is not affected.
+    A dropped connection is renewed for up to ``retry_for_s`` at a time; the run is not affected.
 
     Args:
-        patience_s: how long the board may be away at a time.
+        retry_for_s: how long the board may be away at a time.
         keep: a folder for what has been seen, ``SEEN_TRACE`` and ``SEEN_TEXT``: what a board has
             in its memory only, a power cut takes away.
 
@@ -98,18 +98,18 @@ def follow(
         RunError: there is no such run.
     """
     command = render("run/follow.sh.j2", {"folder": run_folder})
-    patience = Retry(patience_s)
+    retry = Retry(retry_for_s)
     seen = FollowBuffer(keep)
 
     def attempt() -> int:
         heard = _Heard(grown, seen)
         for stream, data in host.stream(command):
-            patience.heard()
+            retry.heard()
             heard.take(stream, data)
         return heard.status(host.name, run_folder)
 
     try:
-        return patiently(attempt, patience)
+        return with_retries(attempt, retry)
     except SwitchedOffError:
         raise
     except ConnectError as error:
@@ -130,7 +130,7 @@ def stop(host: Host, run_folder: PurePosixPath, *, finished: bool = False) -> No
     """
     mark = "finished" if finished else "stopped"
     script = render("run/stop.sh.j2", {"folder": run_folder, "mark": mark})
-    patiently(lambda: host.run(script, timeout_s=_LONGEST_STOP_S))
+    with_retries(lambda: host.run(script, timeout_s=_LONGEST_STOP_S))
 
 
 def end_orphan(host: Host, run_folder: PurePosixPath) -> None:

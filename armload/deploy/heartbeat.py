@@ -1,4 +1,4 @@
-"""The heartbeat of a service on a board: it knows that somebody attends it, and tells how it is."""
+"""The heartbeat of a service on a board: it keeps the service running, and returns its state."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from armload.boards.host import Host
 from armload.core.errors import TransferError
 from armload.core.shell import join, render
 from armload.core.values import Value, whole_number
+from armload.deploy.exit_record import Cut
 
 Condition = Literal["running", "ended", "restart", "lost", "gone"]
 """How a service is; ``restart``: of the board; ``lost``: its script was killed; ``gone``: no such
 run lies there."""
 
 
-class Attention(Value):
+class ServiceState(Value):
     """What a service's run folder says.
 
     Attributes:
         condition: how it is.
-        is_attended: it ends when nobody asks any more.
+        is_attended: it ends when the heartbeat stops.
         port: that it listens on, as noted by ``note_port``; none before.
         resident_bytes: the most memory that it has had, as the board saw it once a second.
         log: what it has written to standard error since.
@@ -34,21 +35,28 @@ class Attention(Value):
     log: bytes = b""
     log_bytes: int = 0
 
+    @property
+    def cut(self) -> Cut | None:
+        """What ended it, where it may have left no exit status."""
+        if self.condition in ("restart", "gone"):
+            return "restart"
+        return "lost" if self.condition == "lost" else None
 
-def attend(
+
+def heartbeat(
     host: Host,
     run_folder: PurePosixPath,
     *,
     log_from_bytes: int = 0,
     look_only: bool = False,
     detach: bool = False,
-) -> Attention:
-    """Ask once.
+) -> ServiceState:
+    """Send one beat, and return how the service is.
 
     Args:
         log_from_bytes: how much of its log is known; a log that was shortened is sent whole.
-        look_only: do not count as somebody who attends it.
-        detach: nobody has to attend it from now on.
+        look_only: ask without keeping it running.
+        detach: it needs no heartbeat from now on.
 
     Raises:
         ConnectError: the board does not answer.
@@ -60,16 +68,16 @@ def attend(
         "look_only": look_only,
         "detach": detach,
     }
-    done = host.run(render("run/attend.sh.j2", values))
+    done = host.run(render("run/heartbeat.sh.j2", values))
     first, _, log = done.stdout.partition(b"\n")
     words = first.decode("ascii", "replace").split()
     for condition in get_args(Condition):
         if words == [condition]:
-            return Attention(condition=condition)
+            return ServiceState(condition=condition)
         numbers = [number for word in words[2:] if (number := whole_number(word)) is not None]
-        if words[:1] == [condition] and len(words) == 6 and len(numbers) == 4:
-            port, kib, size_bytes, _ = numbers
-            return Attention(
+        if words[:1] == [condition] and len(words) == 5 and len(numbers) == 3:
+            port, kib, size_bytes = numbers
+            return ServiceState(
                 condition=condition,
                 is_attended=words[1] == "attended",
                 port=port or None,

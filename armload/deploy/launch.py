@@ -16,7 +16,7 @@ from armload.deploy.claims import SERVING
 from armload.deploy.holder import RunMark, this_process
 from armload.deploy.layout import PROGRAM_FOLDER
 from armload.deploy.lease import RENEW_EVERY_S, TERM_S, Lease
-from armload.deploy.retry import patiently
+from armload.deploy.retry import with_retries
 from armload.deploy.space import refusal
 
 
@@ -73,8 +73,8 @@ class ServiceOptions(Value):
     """What a run's script does for a service, which ends only when it is stopped.
 
     Attributes:
-        patience_s: it ends when nobody has attended it for so long, unless it was detached. A
-            dropped connection must not last as long.
+        patience_s: without a heartbeat for so long it ends, unless it was detached. A dropped
+            connection must not last as long.
         log_every_s: how often the length of its standard error is looked at.
         log_limit_bytes: when its standard error has grown so long, it becomes ``stderr.1``.
         secret: a file that is deleted when it ends; none without one.
@@ -105,7 +105,7 @@ def launch(
     uses: Sequence[PurePosixPath] = (),
     beforehand: Beforehand | None = None,
     program: str = "",
-    upkeep: ServiceOptions | None = None,
+    service_options: ServiceOptions | None = None,
 ) -> None:
     """Start a program, detached; its files appear in ``run_folder``, which must be new.
 
@@ -125,7 +125,7 @@ def launch(
         uses: folders that the program needs; they are noted as used now.
         program: what the words before it start in the end, such as ``watch``; its end is what
             is explained. Empty for the first word.
-        upkeep: of a service; none for a run that ends by itself.
+        service_options: of a service; none for a run that ends by itself.
 
     Raises:
         ConnectError: the board stayed away; whether the program was started shows in the list
@@ -138,7 +138,7 @@ def launch(
             "folder": run_folder,
             "program_folder": PROGRAM_FOLDER,
             "holds": f"{run_folder.name} {SERVING}"
-            if upkeep and upkeep.keeps_board
+            if service_options and service_options.keeps_board
             else run_folder.name,
             "argv": list(argv),
             "environment": dict(environment or {}),
@@ -150,7 +150,7 @@ def launch(
             "now_s": int(time.time()),
             "every_s": math.floor(renew_every_s),
             "term_s": TERM_S,
-            "upkeep": upkeep and upkeep.model_dump(),
+            "service": service_options and service_options.model_dump(),
             **(beforehand or Beforehand()).model_dump(),
         },
     )
@@ -178,4 +178,4 @@ def launch(
     try:
         start(again=False)
     except ConnectError:
-        patiently(lambda: start(again=True))
+        with_retries(lambda: start(again=True))

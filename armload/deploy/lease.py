@@ -22,7 +22,7 @@ from armload.core.shell import call, render
 from armload.deploy.claims import Claim, free, parse_claims, taken_over
 from armload.deploy.holder import this_process
 from armload.deploy.layout import Layout
-from armload.deploy.retry import patiently
+from armload.deploy.retry import with_retries
 from armload.deploy.space import refusal
 
 TERM_S = 60
@@ -56,7 +56,7 @@ class Lease:
             BusyError: it had ended, and somebody else has the board.
             ConnectError: the board does not answer.
         """
-        if not patiently(lambda: _renewed(self._host, self)):
+        if not with_retries(lambda: _renewed(self._host, self)):
             raise taken_over(self._host)
 
     def renew_by_itself(self, beside: Callable[[], Host]) -> None:
@@ -202,7 +202,7 @@ def _acquire(
 
 
 def _how_to_load(service: Claim) -> str:
-    """Return how to use a service that a command in another terminal of this machine attends."""
+    """Return how to use a service of a command in another terminal of this machine."""
     if service.owner is None or not service.owner.is_alive_here():
         return ""
     return (
@@ -225,7 +225,7 @@ def _taken(lease: Lease, host: Host, workdir: PurePosixPath, over: str) -> Claim
             "over": over,
         },
     )
-    done = patiently(lambda: host.run(script))
+    done = with_retries(lambda: host.run(script))
     word, _, rest = done.text.partition("\n")
     if word == "held":
         return None

@@ -108,8 +108,7 @@ def measure(
     if any(too_low):
         progress.say(
             f"Other programs were using {board.name} while its memory and storage bandwidth "
-            "were measured: the "
-            "rates may be too low, and will be measured again next time."
+            "were measured: the rates may be too low, and will be measured again next time."
         )
     missing = Missing.of(rates, reason(done.stderr))
     if missing.storage and _NOTHING_TO_READ in lines:

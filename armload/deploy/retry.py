@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from armload.core.errors import ConnectError, LastingConnectError
 
-PATIENCE_S = 120.0
+RETRY_FOR_S = 120.0
 """A board that was away for so long is away."""
 
 FIRST_ANSWER_S = 10.0
@@ -25,7 +25,7 @@ class Retry:
         away: the board has not answered since it was waited for.
     """
 
-    def __init__(self, limit_s: float = PATIENCE_S) -> None:
+    def __init__(self, limit_s: float = RETRY_FOR_S) -> None:
         self.limit_s = limit_s
         self.away = False
 
@@ -34,14 +34,15 @@ class Retry:
         self.away = False
 
 
-def patiently(
+def with_retries(
     action: Callable[[], Done],
-    patience: Retry | None = None,
+    retry: Retry | None = None,
     on_drop: Callable[[object], None] = lambda _: None,
 ) -> Done:
-    """Do what may be done twice, until the connection holds; what is merely slow is not repeated.
+    """Repeat an action whose connection drops; what is merely slow is not repeated.
 
     Args:
+        action: what may be done twice.
         on_drop: is called with the error that a wait begins with.
 
     Raises:
@@ -49,12 +50,12 @@ def patiently(
     """
     import tenacity
 
-    patience = patience or Retry()
+    retry = retry or Retry()
 
     def note(state: tenacity.RetryCallState) -> None:
-        if not patience.away:  # the limit counts from here, not from when the action began
+        if not retry.away:  # the limit counts from here, not from when the action began
             state.start_time, state.attempt_number = time.monotonic(), 1
-        patience.away = True
+        retry.away = True
 
     def tell(state: tenacity.RetryCallState) -> None:
         if state.attempt_number == 1 and state.outcome is not None:
@@ -65,9 +66,9 @@ def patiently(
         & tenacity.retry_if_not_exception_type(LastingConnectError),
         after=note,
         wait=tenacity.wait_exponential(multiplier=0.2, max=5),
-        stop=tenacity.stop_before_delay(patience.limit_s),
+        stop=tenacity.stop_before_delay(retry.limit_s),
         before_sleep=tell,
         reraise=True,
     )(action)
-    patience.heard()
+    retry.heard()
     return done

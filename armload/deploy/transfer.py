@@ -13,19 +13,19 @@ from armload.core.errors import BoardError, TransferError
 from armload.core.progress import Progress
 from armload.core.shell import join, render
 from armload.core.values import format_bytes
-from armload.deploy.retry import Retry, patiently
+from armload.deploy.retry import Retry, with_retries
 from armload.deploy.space import need_space, refusal, why_refused
 from armload.deploy.upload import (
     NO_TOOL,
     Stored,
     Upload,
     good_prefix_bytes,
-    patience_s,
+    transfer_timeout_s,
     what_is_stored,
 )
 from armload.models.model import BLOCK_BYTES, cached_checksums
 
-PATIENCE_S = 60.0
+RETRY_FOR_S = 60.0
 """So long a board may be out of reach while a file is on its way there."""
 
 _BEYOND_BUFFERS_BYTES = 16 << 20
@@ -45,7 +45,7 @@ def push(
     executable: bool,
     progress: Progress,
     helper: PurePosixPath | None = None,
-    patience_s: float = PATIENCE_S,
+    retry_for_s: float = RETRY_FOR_S,
 ) -> bool:
     """Make ``remote`` hold the content of ``local``; return False when it did already.
 
@@ -57,15 +57,15 @@ def push(
         remote: where it is to lie.
         sha256: of the content, 64 hexadecimal digits.
         helper: our checksum program on the board; none where it cannot run.
-        patience_s: so long the board may be out of reach meanwhile.
+        retry_for_s: so long the board may be out of reach meanwhile.
 
     Raises:
-        ConnectError: the board has not answered for ``patience_s``.
+        ConnectError: the board has not answered for ``retry_for_s``.
         BoardError: no space, or the folder cannot be written.
         TransferError: the content differs after it was sent twice.
     """
     upload = Upload(local=local, remote=remote, sha256=sha256, executable=executable)
-    return deliver(host, upload, None, progress, helper=helper, patience_s=patience_s)
+    return deliver(host, upload, None, progress, helper=helper, retry_for_s=retry_for_s)
 
 
 def deliver(
@@ -76,7 +76,7 @@ def deliver(
     *,
     helper: PurePosixPath | None = None,
     cold: bool = False,
-    patience_s: float = PATIENCE_S,
+    retry_for_s: float = RETRY_FOR_S,
     still_ours: Callable[[], None] = _nobody_else,
 ) -> bool:
     """Do what ``push`` does from a known state on, if there is one; the errors are the same.
@@ -85,8 +85,8 @@ def deliver(
     ``still_ours`` is called when something went wrong, and raises if somebody else has taken the
     board over meanwhile: then theirs is left alone.
     """
-    patience = Retry(patience_s)
-    return _Delivery(host, upload, stored, progress, helper, patience, still_ours, cold=cold).run()
+    retry = Retry(retry_for_s)
+    return _Delivery(host, upload, stored, progress, helper, retry, still_ours, cold=cold).run()
 
 
 class _Delivery:
@@ -99,7 +99,7 @@ class _Delivery:
         stored: Stored | None,
         progress: Progress,
         helper: PurePosixPath | None,
-        patience: Retry,
+        retry: Retry,
         still_ours: Callable[[], None],
         *,
         cold: bool,
@@ -109,7 +109,7 @@ class _Delivery:
         self._stored = stored
         self._progress = progress
         self._helper = helper
-        self._patience = patience
+        self._retry = retry
         self._still_ours = still_ours
         self._cold = cold
         self._known_good_bytes = 0
@@ -118,9 +118,9 @@ class _Delivery:
         self._differed = False
 
     def run(self) -> bool:
-        return patiently(
+        return with_retries(
             self._deliver,
-            self._patience,
+            self._retry,
             lambda error: self._progress.say(f"{error} Resuming when the board answers."),
         )
 
@@ -128,7 +128,7 @@ class _Delivery:
         stored, self._stored = self._stored, None
         if stored is None:
             stored = what_is_stored(self._host, self._upload)
-            if self._patience.away:
+            if self._retry.away:
                 self._still_ours()
         while not self._arrived(stored):
             stored = self._after_a_difference()
@@ -165,7 +165,7 @@ class _Delivery:
 
             def sent(position: int) -> None:
                 if position - offset >= _BEYOND_BUFFERS_BYTES:
-                    self._patience.heard()
+                    self._retry.heard()
                 step.update(position)
 
             try:
@@ -185,7 +185,7 @@ class _Delivery:
             helper=self._helper,
         )
         if offset > self._known_good_bytes:
-            self._patience.heard()
+            self._retry.heard()
         self._known_good_bytes = offset
         return offset
 
@@ -235,7 +235,7 @@ class _Delivery:
                 "cold": self._cold,
             },
         )
-        done = self._host.run(script, timeout_s=patience_s(upload.size_bytes))
+        done = self._host.run(script, timeout_s=transfer_timeout_s(upload.size_bytes))
         if done.status != 0:
             self._still_ours()
             folder = upload.remote.parent
@@ -261,11 +261,9 @@ class _Delivery:
             self._remove(upload.part)
             raise TransferError(
                 f"{self._host.name}: {upload.remote} still differs from {upload.local} after a "
-                "second "
-                "copy.",
+                "second copy.",
                 "If the local file did not change during the copy, the board's storage or "
-                "memory is "
-                "faulty.",
+                "memory is faulty.",
             )
         self._differed = True
         self._known_good_bytes = 0

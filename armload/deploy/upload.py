@@ -99,7 +99,7 @@ _WORST_BYTES_PER_S = 5e6
 _SPOILT_TAILS_BYTES = (0, 64 << 20, 256 << 20, 1 << 30, 4 << 30)
 
 
-def patience_s(size_bytes: int) -> float:
+def transfer_timeout_s(size_bytes: int) -> float:
     """Return how long a board may take to read or write so much."""
     return 60 + size_bytes / _WORST_BYTES_PER_S
 
@@ -136,7 +136,7 @@ def good_prefix_bytes(
         if candidate <= 0:
             break
         script = call("sum_of_first", candidate, upload.part)
-        theirs = host.run(script, timeout_s=patience_s(candidate)).text
+        theirs = host.run(script, timeout_s=transfer_timeout_s(candidate)).text
         if theirs in {NO_TOOL, _sum(upload.local, candidate)}:
             return candidate
     return 0
@@ -148,7 +148,7 @@ def _good_blocks_bytes(
     good = known_good // BLOCK_BYTES * BLOCK_BYTES
     which = ["-b", BLOCK_BYTES, "-s", good, "-n", length - good]
     script = join([helper, *map(str, which), upload.part])
-    theirs = host.run(script, timeout_s=patience_s(length - good)).text.split()
+    theirs = host.run(script, timeout_s=transfer_timeout_s(length - good)).text.split()
     for their_sum, our_sum in zip(theirs, _block_sums(upload.local, good, length), strict=False):
         if their_sum != our_sum:
             break

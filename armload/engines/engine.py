@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 from armload.boards.board import Board
 from armload.boards.host import Host
 from armload.boards.probe import Probe
+from armload.core.cpu_sets import cpu_words
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.deploy.exit_reason import LESS_MEMORY
@@ -20,7 +21,7 @@ from armload.deploy.payload import Payload
 from armload.engines.footprint import Footprint
 from armload.engines.job import Job, RunSpec
 from armload.engines.output import Output
-from armload.engines.plan import Plan, cpu_words
+from armload.engines.plan import Plan
 from armload.engines.prediction import Sequences
 from armload.engines.spread import SplitChoice, Spread
 from armload.models.context_memory import KvCache
@@ -182,7 +183,7 @@ class Simulation(Value):
 class Engine(ABC):
     """A program with its arguments, ready to run on a board.
 
-    A further engine is one file with a subclass, and one line in ``every.py``. Leases, copies,
+    A further engine is one file with a subclass, and one line in ``registry.py``. Leases, copies,
     lost connections, resumption and ``pull`` come with the pipeline.
 
     Attributes:
@@ -229,7 +230,7 @@ class Engine(ABC):
         """In which state the board is to be."""
         return Settings()
 
-    def upkeep(self, layout: Layout) -> ServiceOptions | None:
+    def service_options(self, layout: Layout) -> ServiceOptions | None:
         """What its script does for a service; none for a program that ends by itself."""
         del layout
         return None

@@ -9,9 +9,10 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from armload.build.binary import Binary
+from armload.core.cpu_sets import cpu_numbers
 from armload.core.errors import UsageError
 from armload.engines.output import EngineTimes
-from armload.engines.plan import MICRO_BATCH_TOKENS, FlashAttention, Numa, Plan, cpu_numbers
+from armload.engines.plan import MICRO_BATCH_TOKENS, FlashAttention, Numa, Plan
 from armload.models.metadata import FLOAT_BYTES
 from armload.models.model import Model
 from armload.models.tokens import prompt_of
@@ -80,6 +81,12 @@ def offers(program: Path, option: str) -> bool:
 def least_context_tokens(plan: Plan) -> int:
     """Return the tokens that prompt and output take at least; a text is one token or more."""
     return (plan.prompt_tokens or 1) + plan.n_predict
+
+
+def likely_prompt_tokens(plan: Plan) -> int:
+    """Return about how long a plan's prompt is."""
+    # A word of a text is a token and a bit, and has some five bytes.
+    return plan.prompt_tokens or max(1, len(plan.prompt.encode()) // 4)
 
 
 def most_prompt_tokens(plan: Plan) -> int:
@@ -177,7 +184,7 @@ def whole_plan(plan: Plan, model: Model) -> Plan:
     return plan
 
 
-def repacks(model: Model, memory_available_bytes: int, context: int) -> bool:
+def _repacks(model: Model, memory_available_bytes: int, context: int) -> bool:
     """Tell whether the engine should rearrange the weights in memory.
 
     Rearranged weights are a second copy beside the mapped file, so this pays only where
@@ -187,7 +194,7 @@ def repacks(model: Model, memory_available_bytes: int, context: int) -> bool:
     return 2 * model.size_bytes + kv_bytes < 0.8 * memory_available_bytes
 
 
-def micro_batch_words(
+def _micro_batch_words(
     plan: EngineSettings, model: Model, context: int, memory_bytes: int
 ) -> list[str]:
     """Return the option for a smaller micro-batch where a board cannot reserve the usual one.
@@ -260,13 +267,14 @@ def command(
     if plan.batch_tokens is not None:
         words += ["-b", str(plan.batch_tokens)]
     words += settings_words(plan, program, cores)
-    words += micro_batch_words(plan, model, context, memory_bytes)
+    words += memory_words(
+        *(plan, model, program, context),
+        memory_bytes=memory_bytes,
+        memory_available_bytes=memory_available_bytes,
+        streamed=streamed,
+    )
     if not plan.stop_at_end:
         words.append("--ignore-eos")
-    if streamed or not repacks(model, memory_available_bytes, context):
-        words += if_offered(program, NO_REPACK)
-    if streamed:
-        words += ["--poll", "0"]  # threads that wait for the storage would keep their cores busy
     words += if_offered(program, "--perf")
     if not drafting:
         if streamed:
@@ -300,6 +308,30 @@ def settings_words(plan: EngineSettings, program: Path, cores: str | None) -> li
         words += ["-ctk", plan.kv_types[0], "-ctv", plan.kv_types[1]]
     if plan.flash_attention is not None:
         words += _flash_attention(program, plan.flash_attention)
+    return words
+
+
+def memory_words(
+    plan: EngineSettings,
+    model: Model,
+    program: Path,
+    context: int,
+    *,
+    memory_bytes: int,
+    memory_available_bytes: int,
+    streamed: bool,
+) -> list[str]:
+    """Return the options of a program of llama.cpp that follow from a board's memory.
+
+    Args:
+        context: tokens of the KV cache.
+        memory_bytes, memory_available_bytes, streamed: as for ``command``.
+    """
+    words = _micro_batch_words(plan, model, context, memory_bytes)
+    if streamed or not _repacks(model, memory_available_bytes, context):
+        words += if_offered(program, NO_REPACK)
+    if streamed:
+        words += ["--poll", "0"]  # threads that wait for the storage would keep their cores busy
     return words
 
 

@@ -30,15 +30,12 @@ from armload.engines.engine import (
 from armload.engines.footprint import FOOTPRINT_VARIABLE, Footprint
 from armload.engines.job import BinaryRecord, ModelRecord, RunSpec
 from armload.engines.llama_cpp import (
-    NO_REPACK,
     WHOLE_LAYERS_ONLY,
     EngineSettings,
     check_architecture,
     check_options,
-    if_offered,
-    micro_batch_words,
+    memory_words,
     offers,
-    repacks,
 )
 from armload.engines.output import Memory
 from armload.engines.plan import DEFAULT_TIME_LIMIT_S, MICRO_BATCH_TOKENS
@@ -233,15 +230,13 @@ class ModelEngine(ModelProgram[AnyPlan]):
 
     def _memory_words(self, site: RunContext) -> list[str]:
         """Return the options that follow from a board's memory."""
-        now, context = site.found.conditions, self.memory.context_tokens
-        is_streamed = self._are_streamed(site)
-        words = micro_batch_words(self.plan, self.model, context, now.memory_and_swap_bytes)
-        if is_streamed or not repacks(self.model, now.memory_available_bytes, context):
-            words += if_offered(self.binary.path, NO_REPACK)
-        if is_streamed:
-            # Threads that wait for the storage would keep their cores busy.
-            words += ["--poll", "0"]
-        return words
+        now = site.found.conditions
+        return memory_words(
+            *(self.plan, self.model, self.binary.path, self.memory.context_tokens),
+            memory_bytes=now.memory_and_swap_bytes,
+            memory_available_bytes=now.memory_available_bytes,
+            streamed=self._are_streamed(site),
+        )
 
     def _spread_words(self, site: RunContext) -> tuple[str, ...]:
         """Return the options for the members of a group; none on a board by itself.

@@ -3,53 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from armload.core.cpu_sets import cpu_numbers
 from armload.core.options import Option, OptionGroup
 from armload.core.values import ByteCount
 from armload.engines.spread import SplitChoice
-
-HIGHEST_CPU = 1023
-
-
-def cpu_numbers(words: str) -> tuple[int, ...]:
-    """Return the numbers that a set such as ``0-3,6`` names, in order.
-
-    Raises:
-        ValueError: it names none, or is written otherwise.
-    """
-    numbers: set[int] = set()
-    for part in words.split(","):
-        match = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", part)
-        if match is None:
-            raise ValueError("give core numbers and ranges, such as 4-7 or 0-3,6")
-        first = int(match[1])
-        last = int(match[2] or first)
-        if not first <= last <= HIGHEST_CPU:
-            raise ValueError(f"{part} is not a range of cores between 0 and {HIGHEST_CPU}")
-        numbers.update(range(first, last + 1))
-    return tuple(sorted(numbers))
-
-
-def cpu_mask(words: str) -> str:
-    """Return a set as a hexadecimal mask, core 0 in its last bit."""
-    return f"{sum(1 << number for number in cpu_numbers(words)):x}"
-
-
-def cpu_words(numbers: Iterable[int]) -> str:
-    """Write a set as the kernel does, with ranges."""
-    ranges: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if ranges and number == ranges[-1][-1] + 1:
-            ranges[-1].append(number)
-        else:
-            ranges.append([number])
-    return ",".join(str(each[0]) if len(each) == 1 else f"{each[0]}-{each[-1]}" for each in ranges)
-
 
 SEED_PROMPT = "I believe the meaning of life is"
 USUAL_PROMPT = f"{SEED_PROMPT!r}; for word-problems, a problem"
@@ -57,7 +18,6 @@ USUAL_PROMPT = f"{SEED_PROMPT!r}; for word-problems, a problem"
 
 SEED_N_PREDICT = 128
 DEFAULT_TIME_LIMIT_S = 6 * 3600
-DEFAULT_WAIT_S = 3600
 DEFAULT_PRECISION = 0.05
 DEFAULT_PRECISION_TIME_S = 60
 REQUEST_TIMEOUT_S = 600.0
@@ -78,16 +38,8 @@ MOST_THREADS = 512
 
 MOST_TEMPERATURE = 1000.0
 
-MOST_SLOTS = 64
-DEFAULT_SLOTS = 4
-DEFAULT_SLOT_TOKENS = 2048
-"""Context of a slot, where the model was trained for as much."""
-
 MICRO_BATCH_TOKENS = 512
 """Prompt tokens for which the weights are read once, if a plan says nothing."""
-
-MOST_PARALLEL = 32
-"""As the scorer's own limit of sequences."""
 
 KV_BITS = {
     "f32": 32,
@@ -165,7 +117,6 @@ Speculate = Annotated[
 Temperature = Annotated[float, Field(ge=0, le=MOST_TEMPERATURE)]
 Seed = Annotated[int, Field(ge=0, lt=1 << 32)]
 Seconds = Annotated[float, Field(gt=0, le=LONGEST_RUN_S)]
-Slots = Annotated[int, Field(ge=1, le=MOST_SLOTS)]
 
 
 class Computation(OptionGroup):

@@ -9,6 +9,7 @@ from armload.boards.board import Board
 from armload.boards.host import Host
 from armload.boards.probe import Probe
 from armload.build.binary import Binary
+from armload.core.cpu_sets import cpu_numbers
 from armload.core.ids import fingerprint_of
 from armload.core.progress import Progress
 from armload.core.values import Value
@@ -20,7 +21,7 @@ from armload.engines.engine import Engine, RunContext, Settings
 from armload.engines.job import Job, ModelRecord, RunSpec
 from armload.engines.model_program import binary_record
 from armload.engines.output import Output
-from armload.engines.plan import LONGEST_RUN_S, cpu_numbers
+from armload.engines.plan import LONGEST_RUN_S
 
 RPC_SERVER = "ggml-rpc-server"
 """The program; older releases call it ``rpc-server``."""
@@ -82,8 +83,8 @@ class RpcServer(Engine):
         """On the fast cores of a board with two kinds."""
         return Settings(threads=self.plan.threads, prefers_fast=True)
 
-    def upkeep(self, layout: Layout) -> ServiceOptions:
-        """End it when nobody attends it."""
+    def service_options(self, layout: Layout) -> ServiceOptions:
+        """End it when its heartbeat stops."""
         del layout
         return ServiceOptions(keeps_board=False, samples=True)
 

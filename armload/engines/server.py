@@ -145,8 +145,8 @@ class Serving(ModelEngine[ServingPlan]):
         del words[at : at + 2]
         return asked.model_copy(update={"command": tuple(words)})
 
-    def upkeep(self, layout: Layout) -> ServiceOptions:
-        """Keep its log short, delete its key, and end it when nobody attends it."""
+    def service_options(self, layout: Layout) -> ServiceOptions:
+        """Keep its log short, delete its key, and end it when its heartbeat stops."""
         return ServiceOptions(secret=layout.api_key)
 
     def place_secret(self, host: Host, layout: Layout) -> None:

@@ -9,20 +9,24 @@ from pydantic import Field
 from armload.core.options import Option
 from armload.core.values import ByteCount
 from armload.engines.plan import (
-    DEFAULT_SLOT_TOKENS,
-    DEFAULT_SLOTS,
     MICRO_BATCH_TOKENS,
-    MOST_PARALLEL,
     Computation,
     FlashAttention,
     KvType,
-    Slots,
     Temperature,
     Threads,
     TokenCount,
     kv_halves,
 )
 
+DEFAULT_SLOTS = 4
+DEFAULT_SLOT_TOKENS = 2048
+"""Context of a slot, where the model was trained for as much."""
+
+MOST_PARALLEL = 32
+"""As the scorer's own limit of sequences."""
+
+Slots = Annotated[int, Field(ge=1, le=64)]
 Pooling = Literal["model", "mean", "cls", "last"]
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from armload.analysis.run import Run
 from armload.core.errors import ArmloadError
 from armload.core.progress import Progress, Silent
-from armload.core.values import counted
+from armload.core.values import counted, format_duration
 from armload.engines.answers import Answer, read_answers
 from armload.engines.prediction import Prediction
 from armload.engines.scorer import ANSWERS, SCORER, Scoring
@@ -19,12 +19,12 @@ from armload.evaluation.items import items_of, write_items
 from armload.evaluation.preparing import PreparedEvaluation
 from armload.evaluation.question import Question
 from armload.evaluation.record import AnswerSource, EvaluationFolder
-from armload.evaluation.scorer_run import TimedScoring, ask_all, next_place, placed_runs
+from armload.evaluation.scorer_run import TimedScoring, ask_all, next_point, runs_of
 from armload.evaluation.scorer_settings import ScorerSettings
 from armload.runs import store
 from armload.runs.assemble import read_job
-from armload.runs.predicting import foresight_of, predict_beforehand
-from armload.runs.reach import CONNECTED, EngineBoard, Reach
+from armload.runs.predicting import predict_beforehand, predictor_of
+from armload.runs.reach import EngineBoard, Reach
 from armload.runs.request import Request
 from armload.runs.session import ReachedBoard, Session, leased_boards
 from armload.runs.spreading import spread_over
@@ -52,7 +52,8 @@ def say_duration(
     condition = " if all answers are that long" if most_tokens else ""
     if len(known) == len(times):
         about = "at least" if any(time.is_bound for time in known) else "about"
-        said = f"{longest} {verb} {about} {_words(sum(time.s for time in known))}{condition}."
+        time_s = sum(time.s for time in known)
+        said = f"{longest} {verb} {about} {format_duration(time_s)}{condition}."
     elif max_time_s is None:
         why = (
             f"the file of board {where.board.name} does not state"
@@ -65,7 +66,7 @@ def say_duration(
         )
     else:
         said = f"To answer: {longest}."
-    limit = "" if max_time_s is None else f" --max-time stops after {_words(max_time_s)}."
+    limit = "" if max_time_s is None else f" --max-time stops after {format_duration(max_time_s)}."
     progress.say(said + limit)
 
 
@@ -98,14 +99,7 @@ def _predicted(where: ReachedBoard, engine: Scoring, progress: Progress) -> Pred
         return predict_beforehand(where, model, plan, where.found, need, Silent())
     with leased_boards(where, progress):  # what is measured for it is kept for the run
         divided = spread_over(where, engine, progress)
-    return foresight_of(where, model, plan, Silent())(where.found, need, divided)
-
-
-def _words(seconds: float) -> str:
-    if seconds < 60:
-        return f"{max(1, round(seconds))} s"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+    return predictor_of(where, model, plan, Silent())(where.found, need, divided)
 
 
 ABOUT_ANSWERS = ("exit", "output")
@@ -121,9 +115,9 @@ def evaluate_on(
     settings: ScorerSettings,
     progress: Progress,
     *,
-    share: tuple[int, int] = (0, 1),
+    share: tuple[int, int],
     note: Note,
-    reach: Reach = CONNECTED,
+    reach: Reach,
 ) -> None:
     """Say how long it takes, and ask on one board what is missing, part by part.
 
@@ -172,7 +166,7 @@ def evaluate_there(
 
     def ask(part: int, missing: Sequence[Question]) -> tuple[Run, bool]:
         engine = _engine(there.where, prepared, part, settings, missing, note)
-        place = next_place(evaluated.evaluation.id, part, board)
+        place = next_point(evaluated.evaluation.id, part, board)
         try:
             run = there.run(engine, new=new, place=place)
         finally:
@@ -187,7 +181,7 @@ def evaluate_there(
 
 def harvest(evaluated: EvaluationFolder, progress: Progress) -> None:
     """Take the answers from the runs of an evaluation that are on this machine."""
-    for folder, place in placed_runs(evaluated.evaluation.id):
+    for folder, place in runs_of(evaluated.evaluation.id):
         source = evaluated.source(folder.name)
         if source is None or source.doubts is None:
             source = _source_of(folder, place.cell)

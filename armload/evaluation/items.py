@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from armload.core.errors import UsageError
 from armload.core.files import write_whole
 from armload.core.values import Value
 from armload.evaluation.question import Question
@@ -35,20 +34,14 @@ def render(
     Args:
         prompt: as ``Task.prompt`` returns it.
         budget: tokens that an answer may have.
-        tell: append the sentence that states the budget to the user's message, on its own line.
+        tell: append the sentence that states the budget, which the prompt has, to the user's
+            message, on its own line.
         system_in_user: put the system's message at the beginning of the user's, on lines of its
             own.
 
     Raises:
-        UsageError: the budget is to be told, and there is no sentence for it.
         DataError: a template fails for this question.
     """
-    if tell and not prompt.budget_sentence:
-        raise UsageError(
-            "This prompt has no sentence that tells the model its budget.",
-            "Add budget_sentence to the task's file, such as 'Use at most {{ budget }} tokens.', "
-            "or use --tell-budget no.",
-        )
     where = f"Question {question.id}"
     values: dict[str, object] = dict(question.fields)
     if question.choices:
@@ -90,7 +83,7 @@ def items_of(task: Task, part: Part, questions: Sequence[Question]) -> list[dict
     """Return what the scorer is given for questions.
 
     Raises:
-        UsageError, DataError: a prompt cannot be made.
+        DataError: a template fails for a question.
     """
     make = _choices if task.kind == "multiple-choice" else _generate
     prompt = task.prompt(part.prompt)

@@ -11,7 +11,7 @@ from armload.core.progress import Progress
 from armload.core.values import Value, counted
 from armload.evaluation.chat_template import fitted_part
 from armload.evaluation.data import load_questions
-from armload.evaluation.grading.every import check_grader
+from armload.evaluation.grading.registry import check_grader
 from armload.evaluation.record import EvaluationFolder, Part, Template, new_evaluation
 from armload.evaluation.task import Task, load_task
 from armload.models.find import model_called
@@ -54,7 +54,8 @@ def parts_of(
         if tell != "no" and not sentence and task.kind == "generate":
             raise UsageError(
                 f"Task {task.name}: its prompt {name} has no sentence that states the budget.",
-                "Add budget_sentence to the task's file, or use --tell-budget no.",
+                "Add budget_sentence to the task's file, such as 'Use at most {{ budget }} "
+                "tokens.', or use --tell-budget no.",
             )
     if conclude and task.conclude is None:
         raise UsageError(

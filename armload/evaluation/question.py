@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from armload.core.errors import DataError
 from armload.core.values import Value
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -25,14 +24,3 @@ class Question(Value):
     fields: Mapping[str, str]
     expected: str
     choices: tuple[str, ...] = ()
-
-    @property
-    def right_choice(self) -> int:
-        """Position of the right choice, from 0.
-
-        Raises:
-            DataError: there are no choices.
-        """
-        if not self.choices:
-            raise DataError(f"Question {self.id} has no choices.", "Use a multiple-choice task.")
-        return LETTERS.index(self.expected)

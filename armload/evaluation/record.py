@@ -184,8 +184,8 @@ class EvaluationFolder(CommandJournal[Evaluation, AnswerLine]):
         """Return what is noted of a run; none where nothing is."""
         return self._sources.get(run)
 
-    def add(self, part: int, answers: Sequence[Answer], source: AnswerSource | None = None) -> int:
-        """Keep answers durably; one that is there already stays. Return how many are new.
+    def add(self, part: int, answers: Sequence[Answer], source: AnswerSource | None = None) -> None:
+        """Keep answers durably; one that is there already stays.
 
         Args:
             source: the run that they came from.
@@ -198,7 +198,6 @@ class EvaluationFolder(CommandJournal[Evaluation, AnswerLine]):
             new = {answer.id: answer for answer in answers if answer.id in unanswered}
             if new:
                 self.append(*map(AnswerLine, new.values()), number=part)
-            return len(new)
 
     def grade_by(self, grader: str) -> None:
         """Have the answers graded by this grader from now on."""

@@ -14,8 +14,8 @@ from armload.analysis.run import Run
 from armload.core.values import Value, counted
 from armload.engines.answers import FailedAnswer, GeneratedAnswer, LikelihoodAnswer, Stop
 from armload.evaluation.answer_energy import AnswerPower, power_of
-from armload.evaluation.grading.every import grade
 from armload.evaluation.grading.likelihood import grade_choices
+from armload.evaluation.grading.registry import grade
 from armload.evaluation.question import LETTERS, Question
 from armload.evaluation.record import AnswerSource, Evaluation, EvaluationFolder, Part
 

@@ -149,8 +149,8 @@ def _kept(folder: Path) -> tuple[str, int]:
     return folder.name.partition("-")[0], kept_ns
 
 
-def placed_runs(sweep: str) -> Iterator[tuple[Path, SweepPoint]]:
-    """Return the folders of the runs with that id in their place, the oldest first."""
+def runs_of(sweep: str) -> Iterator[tuple[Path, SweepPoint]]:
+    """Return the folders of the runs of a sweep or an evaluation, by its id, the oldest first."""
     earliest = earliest_run(sweep)
     since = time_of_id(earliest) if earliest else ""
     try:
@@ -169,11 +169,11 @@ def placed_runs(sweep: str) -> Iterator[tuple[Path, SweepPoint]]:
             yield folder, place
 
 
-def next_place(sweep: str, cell: int, board: str) -> SweepPoint:
+def next_point(sweep: str, cell: int, board: str) -> SweepPoint:
     """Return a point that no run of this machine has: the next one of a board."""
     done = sum(
         place.cell == cell and read_job(folder).board.name == board
-        for folder, place in placed_runs(sweep)
+        for folder, place in runs_of(sweep)
     )
     return SweepPoint(sweep=sweep, cell=cell, round=done)
 
@@ -220,10 +220,10 @@ def answer_items_there(
     # Runs share it if their answers are to the same items, computed alike.
     alike = (board, scorer.sha256, model.sha256, settings.model_dump_json(), json.dumps(items))
     name = f"items-{fingerprint_of(alike)}"
-    former = {folder for folder, _ in placed_runs(name)} if new else set()
+    former = {folder for folder, _ in runs_of(name)} if new else set()
 
     def found() -> ItemAnswers:
-        folders = [folder for folder, _ in placed_runs(name) if folder not in former]
+        folders = [folder for folder, _ in runs_of(name) if folder not in former]
         return _gathered(folders[::-1], progress)
 
     def missing() -> list[Item]:
@@ -235,7 +235,7 @@ def answer_items_there(
             path = write_items(left, Path(scratch) / "items.jsonl")
             plan = settings.plan(left, path, model)
             engine = Scoring(plan, scorer, model, path)
-            run = there.run(engine, new=new, place=next_place(name, 0, board))
+            run = there.run(engine, new=new, place=next_point(name, 0, board))
         return run, False
 
     earlier = found()

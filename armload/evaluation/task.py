@@ -15,7 +15,7 @@ from armload.core.files import require_file
 from armload.core.values import Value
 from armload.core.workspace import data_file
 from armload.evaluation.data_files import Format
-from armload.evaluation.grading.every import GRADERS
+from armload.evaluation.grading.registry import GRADERS
 
 if TYPE_CHECKING:
     from jinja2 import Template

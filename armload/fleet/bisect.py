@@ -231,8 +231,8 @@ class _Runner:
             recorded = self._recorded[number]
             if recorded.commit != commit:
                 raise DataError(
-                    f"{self._journal.folder}: another armload began this search, and would go on "
-                    "differently.",
+                    f"{self._journal.folder}: another version of armload began this search, and "
+                    "would continue it differently.",
                     "Use --new to start it again.",
                 )
             return recorded

@@ -20,7 +20,7 @@ from armload import __version__
 from armload.core.errors import ArmloadError, ConnectError, UsageError
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.deploy.retry import PATIENCE_S
+from armload.deploy.retry import RETRY_FOR_S
 from armload.fleet.orders import ProgressEvent
 from armload.fleet.scheduler import (
     ANSWER_S,
@@ -103,7 +103,7 @@ class Gateways:
                 continue
             return [_worker(address, said) for address, said in known.items()]
 
-    def of(self, board: str, progress: Progress, *, within_s: float = PATIENCE_S) -> GatewayWorker:
+    def of(self, board: str, progress: Progress, *, within_s: float = RETRY_FOR_S) -> GatewayWorker:
         """Return a gateway that offers a board; wait for one.
 
         Args:
@@ -226,7 +226,7 @@ class Gateways:
             return self._connect()
         self.close()
         self._progress.say(f"The scheduler at {self._address.url} is away. Waiting for it.")
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + RETRY_FOR_S
         while True:
             try:
                 return self._connect()

@@ -115,7 +115,7 @@ class _Telling(Generic[Result]):
             except GoneError as gone:
                 if attempts == _ATTEMPTS:
                     raise ConnectError(
-                        f"{name}: {gone.message} It was so {attempts} times.",
+                        f"{name}: {gone.message} This happened {attempts} times.",
                         f"Look at the output of the worker on {where.name}, then repeat the "
                         "command: it resumes.",
                     ) from gone

@@ -16,7 +16,7 @@ from armload.core.progress import Progress
 from armload.engines.job import SweepPoint
 from armload.fleet.tasks import BoardTask, TaskResult
 from armload.fleet.threads import serve
-from armload.runs.reach import CONNECTED, Reach
+from armload.runs.reach import Reach
 from armload.runs.request import Request
 from armload.runs.session import built
 
@@ -31,8 +31,8 @@ def share_sweep(
     progress: Progress,
     *,
     repeats: int,
-    reference: Run | None = None,
-    reach: Reach = CONNECTED,
+    reference: Run | None,
+    reach: Reach,
     begun: Begun,
     report: Report,
 ) -> tuple[SweepFolder, Mapping[str, ArmloadError]]:

@@ -161,8 +161,8 @@ def on_hub(reference: str) -> str:
     random = "" if is_outlined(name) else f" Random weights of its size: {LIKE}{reference}."
     types = ", ".join(published_types(name))
     raise UsageError(
-        f"{reference}: armload knows the sizes of this model, and no file of it.",
-        (f"Types that it knows a file of: {types}. " if types else "")
+        f"{reference}: armload knows the sizes of this model, but no file of it.",
+        (f"Types with a known file: {types}. " if types else "")
         + f"Look for {name} GGUF on the hub, and give it as hf:ORG/REPO:{file_type}.{random}",
     )
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from armload.core.download import download, opened
 from armload.core.errors import ConnectError, DataError, DiskError, UsageError
-from armload.core.files import free_space, is_refusal, write_whole, written_whole
+from armload.core.files import is_refusal, require_room, write_whole, written_whole
 from armload.core.locks import locked
 from armload.core.progress import Progress
 from armload.core.values import format_bytes
@@ -260,13 +260,10 @@ def _read_header(
 
 def _check_room(named: HubRepository, missing: Sequence[HubFile]) -> None:
     needed = sum(each.size_bytes or 0 for each in missing)
-    _, free = free_space(named.site.cache)
-    if needed > free:
-        raise DiskError(
-            f"{named.prefix}{named.name}: {format_bytes(needed)} must be downloaded, but "
-            f"{named.site.cache} has {format_bytes(free)} free.",
-            f"Free disk space, or {named.site.cache_remedy}.",
-        )
+    need = f"{named.prefix}{named.name}: {format_bytes(needed)} must be downloaded"
+    require_room(
+        *(named.site.cache, needed, need), f"Free disk space, or {named.site.cache_remedy}."
+    )
 
 
 @contextmanager

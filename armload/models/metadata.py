@@ -210,7 +210,7 @@ class Metadata:
     def kv_heads(self) -> tuple[int, ...]:
         """Heads for keys and values, of each layer."""
         heads = self._value("attention.head_count", 0)
-        return self._each_layer("attention.head_count_kv", heads)
+        return self.by_layer("attention.head_count_kv", heads)
 
     @property
     def head_widths(self) -> tuple[int, int]:
@@ -222,9 +222,10 @@ class Metadata:
             self.number("attention.value_length", usual),
         )
 
-    def by_layer(self, key: str, default: int | None = None) -> tuple[int, ...]:
+    def by_layer(self, key: str, default: object = None) -> tuple[int, ...]:
         """Return the number of each layer; the same for all where the header has only one."""
-        return self._each_layer(key, default)
+        value = self._value(key, default)
+        return tuple(self._at_layer(value, layer, key) for layer in range(self.layers))
 
     def is_list(self, key: str) -> bool:
         """Say whether a key of the architecture has a value for each layer."""
@@ -242,8 +243,7 @@ class Metadata:
     @property
     def prompt(self) -> str:
         """A text in the format that the model was trained on; empty where none is known."""
-        name = self._metadata.get("general.name")
-        return _PROMPTS.get(name, "") if isinstance(name, str) else ""
+        return _PROMPTS.get(self.word("general.name"), "")
 
     @property
     def purpose(self) -> str:
@@ -312,18 +312,12 @@ class Metadata:
                 "convert it again.",
             )
 
-    def _each_layer(self, key: str, default: object) -> tuple[int, ...]:
-        value = self._metadata.get(f"{self.architecture}.{key}", default)
-        if value is None:
-            raise self._lacks(f"{self.architecture}.{key}")
-        return tuple(self._at_layer(value, layer, key) for layer in range(self.layers))
-
     def _most(self, key: str) -> int:
         value = self._value(key, 0)
         layers = range(self.layers) if isinstance(value, Array) else [0]
         return max((self._at_layer(value, layer, key) for layer in layers), default=0)
 
-    def _value(self, key: str, default: int | None) -> object:
+    def _value(self, key: str, default: object) -> object:
         value = self._metadata.get(f"{self.architecture}.{key}", default)
         if value is None:
             raise self._lacks(f"{self.architecture}.{key}")

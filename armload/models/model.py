@@ -91,11 +91,6 @@ class Model(Value):
         """The file's name."""
         return self.path.name
 
-    @property
-    def kv_bytes_per_token(self) -> int:
-        """KV-cache bytes of a further token of context, at 16 bits a value."""
-        return self.context_memory.bytes_per_token
-
 
 def check_generates(model: Model) -> None:
     """Check that a model can do what armload measures.

@@ -9,8 +9,8 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from armload.core.errors import DiskError, UsageError
-from armload.core.files import free_space, written_whole
+from armload.core.errors import UsageError
+from armload.core.files import require_room, written_whole
 from armload.core.progress import Progress
 from armload.core.values import format_bytes
 from armload.models.blocks import TYPES, bytes_per_row, elements_per_block, random_rows
@@ -106,17 +106,8 @@ def synthesise(
     words = _words(shape)
     planned = matrices(shape, words.words)
     _check_blocks(planned, quantisation)
-    tensors = [
-        *(_Stored(tensor=each) for each in constants(shape)),
-        *(
-            _Stored(
-                tensor=each,
-                type_name="F32" if each.role == ROUTER or each.places else quantisation,
-                number=number,
-            )
-            for number, each in enumerate(planned)
-        ),
-    ]
+    types = {each.name: "F32" if each.role == ROUTER else quantisation for each in planned}
+    tensors = _stored(shape, planned, types)
     file_type = quantisation + ("_S" if quantisation in ("Q3_K", "Q4_K", "Q5_K") else "")
     _write_whole(shape, path, words, tensors, file_type, seed, progress)
 
@@ -131,30 +122,34 @@ def synthesise_like(
 
     Args:
         path: the file to write; one that exists is replaced.
-        file_type: of llama.cpp, one of ``mix.MIXTURES``.
+        file_type: of llama.cpp, one of ``MIXTURES``.
 
     Raises:
         UsageError: no such file type, or a shape that cannot be.
         DiskError: the disk has no room for it.
     """
-    file_type = check_file_type(file_type)
-    words = _words(shape)
-    types = mixed_types(shape, matrices(shape, words.words), file_type)
-    tensors = _typed(shape, words, types)
+    file_type, words, tensors = _planned_like(shape, file_type)
     _write_whole(shape, path, words, tensors, file_type, seed, progress)
 
 
 def header_like(shape: Shape, path: Path, *, file_type: str) -> None:
     """Write the header alone of the file that ``synthesise_like`` makes; errors are the same."""
+    file_type, words, tensors = _planned_like(shape, file_type)
+    with written_whole(path) as beside:
+        _write_header(shape, beside, words, tensors, file_type)
+
+
+def _planned_like(shape: Shape, file_type: str) -> tuple[str, Vocabulary, list[_Stored]]:
+    """Return the file type by its own name, the vocabulary, and the tensors in their order."""
     file_type = check_file_type(file_type)
     words = _words(shape)
-    types = mixed_types(shape, matrices(shape, words.words), file_type)
-    with written_whole(path) as beside:
-        _write_header(shape, beside, words, _typed(shape, words, types), file_type)
+    planned = matrices(shape, words.words)
+    tensors = _stored(shape, planned, mixed_types(shape, planned, file_type))
+    return file_type, words, sorted(tensors, key=_place)
 
 
-def _typed(shape: Shape, words: Vocabulary, types: Mapping[str, str]) -> list[_Stored]:
-    tensors = [
+def _stored(shape: Shape, planned: Sequence[Matrix], types: Mapping[str, str]) -> list[_Stored]:
+    return [
         *(_Stored(tensor=each) for each in constants(shape)),
         *(
             _Stored(
@@ -162,10 +157,9 @@ def _typed(shape: Shape, words: Vocabulary, types: Mapping[str, str]) -> list[_S
                 type_name="F32" if each.places else types[each.name],
                 number=number,
             )
-            for number, each in enumerate(matrices(shape, words.words))
+            for number, each in enumerate(planned)
         ),
     ]
-    return sorted(tensors, key=_place)
 
 
 def _place(stored: _Stored) -> tuple[int, str]:
@@ -212,13 +206,10 @@ def _check_room(path: Path, words: Vocabulary, tensors: Sequence[_Stored]) -> No
     names = (*words.tokens, *(f"{left} {right}" for left, right in words.merges))
     needed = sum(len(name.encode()) + 16 for name in names)
     needed += sum(each.size_bytes + 2 * ALIGNMENT_BYTES + len(each.name) for each in tensors)
-    folder, free = free_space(path.parent)
-    if needed > free:
-        raise DiskError(
-            f"{path}: the model takes {format_bytes(needed)}, but {folder} has "
-            f"{format_bytes(free)} free.",
-            "Free disk space, or choose a smaller shape or quantisation.",
-        )
+    require_room(
+        *(path.parent, needed, f"{path}: the model takes {format_bytes(needed)}"),
+        "Free disk space, or choose a smaller shape or quantisation.",
+    )
 
 
 def _write_header(

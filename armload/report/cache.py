@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from armload.build.shelf import ShelvedBuild
+from armload.build.cached import CachedBuild
 from armload.core.cache import CacheKind, Decision, Fate, items_of
 from armload.core.values import Value, format_bytes
 from armload.report.layout import Column, Table
@@ -41,7 +41,7 @@ class CleanedCache(Value):
     items: tuple[CleanedItem, ...]
 
 
-def builds_table(builds: Sequence[ShelvedBuild]) -> Table:
+def builds_table(builds: Sequence[CachedBuild]) -> Table:
     """Lay out builds, one a line."""
     table = Table(
         Column(heading="build"),
@@ -63,7 +63,7 @@ def builds_table(builds: Sequence[ShelvedBuild]) -> Table:
     return table
 
 
-def _programs_of(build: ShelvedBuild) -> str:
+def _programs_of(build: CachedBuild) -> str:
     if not build.programs:
         return build.reason
     one = build.programs[0]

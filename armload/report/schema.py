@@ -19,7 +19,7 @@ from armload.boards.board import Board, SshAddress
 from armload.boards.hardware import Hardware
 from armload.boards.trust import PinnedKey
 from armload.build.binary import Binary
-from armload.build.shelf import ShelvedBuild
+from armload.build.cached import CachedBuild
 from armload.conversion.checkpoints.converting import Converted
 from armload.core.values import ValueList
 from armload.deploy.claims import Claim
@@ -199,7 +199,7 @@ DOCUMENTS = (
     ),
     Schema(name="report", value=Report, title="a written report", verbs=("report",)),
     Schema(name="binaries", value=ValueList[Binary], title="built programs", verbs=("build",)),
-    Schema(name="builds", value=ValueList[ShelvedBuild], title="existing builds", verbs=("build",)),
+    Schema(name="builds", value=ValueList[CachedBuild], title="existing builds", verbs=("build",)),
     Schema(name="inspection", value=Inspected, title="an inspected program", verbs=("inspect",)),
     Schema(name="deployed", value=Deployed, title="files on a board", verbs=("deploy",)),
     Schema(

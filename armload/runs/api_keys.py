@@ -12,7 +12,7 @@ import platformdirs
 from armload.boards.host import Host
 from armload.core.files import written_in
 from armload.deploy.layout import Layout
-from armload.deploy.retry import patiently
+from armload.deploy.retry import with_retries
 
 
 def new_key() -> str:
@@ -28,7 +28,7 @@ def key_on_board(host: Host, workdir: PurePosixPath) -> str:
         ConnectError: the board does not answer.
     """
     path = Layout(workdir=workdir).api_key
-    return patiently(lambda: b"".join(host.read(path))).decode("ascii", "replace").strip()
+    return with_retries(lambda: b"".join(host.read(path))).decode("ascii", "replace").strip()
 
 
 def key_file(run_id: str) -> Path:

@@ -36,10 +36,10 @@ from armload.core.values import parse_json
 from armload.deploy.exit_reason import Exit, explain
 from armload.deploy.exit_record import read_cut, read_peaks
 from armload.engines.engine import Engine, RunContext
-from armload.engines.every import engine_called
 from armload.engines.job import JOB_FILE, BoardRecord, Job, SweepPoint, Workstation
 from armload.engines.output import Memory, Output
 from armload.engines.prediction import Prediction
+from armload.engines.registry import engine_called
 from armload.runs.baseline import read_without
 from armload.runs.members import read_members, with_lost_member
 from armload.runs.reference import read_departure

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
 from armload.analysis.run import Run, Summary
 from armload.analysis.sanity import departure
 from armload.analysis.speculation import WithoutSpeculation, beside_plain
-from armload.core.errors import ArmloadError
 from armload.core.files import write_whole
 from armload.core.values import Value
 from armload.engines.job import Job, RunSpec
@@ -43,22 +41,17 @@ def find_plain(subject: RunSpec, board: str) -> list[Run]:
     if subject.plan is None:
         return []
     wanted = subject.plan.without_speculation
-    found: list[Run] = []
-    folders = [folder for folder in store.run_folders() if f"-{board}-" in folder.name]
-    for folder in reversed(folders[-_MOST_READ:]):
-        with contextlib.suppress(ArmloadError):
-            run = store.load(folder)
-            if (
-                run.plan is not None
-                and run.plan.speculate is None
-                and run.plan.without_speculation == wanted
-                and run.model.sha256 == subject.model.sha256
-                and run.binary.build_id == subject.binary.build_id
-                and run.board.name == board
-                and run.exit.status == 0
-                and run.summary.decode_tps
-            ):
-                found.append(run)
+    found = [
+        run
+        for run in store.latest_on(board, most=_MOST_READ)
+        if run.plan is not None
+        and run.plan.speculate is None
+        and run.plan.without_speculation == wanted
+        and run.model.sha256 == subject.model.sha256
+        and run.binary.build_id == subject.binary.build_id
+        and run.exit.status == 0
+        and run.summary.decode_tps
+    ]
     valid = [run for run in found if run.verdict.valid] or found
     return list(reversed(valid[:_MOST_KEPT]))
 

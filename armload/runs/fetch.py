@@ -21,8 +21,8 @@ from armload.deploy.board_runs import list_runs, mark_collected
 from armload.deploy.collect import collect
 from armload.deploy.exit_record import CUT_FILE, Cut
 from armload.deploy.follow import SEEN_TEXT, SEEN_TRACE, end_orphan, whole_lines
-from armload.engines.every import RESULTS
 from armload.engines.job import JOB_FILE, Job
+from armload.engines.registry import RESULTS
 from armload.runs import store
 from armload.runs.api_keys import forget_key
 from armload.runs.assemble import assemble, read_job
@@ -73,7 +73,7 @@ def fetch(
     return run, local
 
 
-def judge_fetched(run_id: str, *, reference: Run | None = None, plain: Sequence[Run] = ()) -> Run:
+def judge_fetched(run_id: str, *, reference: Run | None, plain: Sequence[Run]) -> Run:
     """Return a run that another machine has fetched, compared as for ``fetch``.
 
     Raises:
@@ -99,7 +99,7 @@ def fetch_once(
 ) -> tuple[Run, Path]:
     """Do what ``fetch`` does, unless another command has, or does so now; tell the board.
 
-    Several commands may attend one service, and see it end at the same time.
+    Several commands may use one service, and see it end at the same time.
 
     Raises:
         ArmloadError: as for ``fetch``.

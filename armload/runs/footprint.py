@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from contextlib import suppress
-from pathlib import Path
-
 from armload.boards.failures import SlowCommandError
 from armload.boards.probe import Probe
 from armload.core.errors import ArmloadError, BusyError, ConnectError
-from armload.core.files import write_whole
 from armload.core.progress import Progress
-from armload.core.shell import join
-from armload.core.workspace import cache_folder
 from armload.deploy.deployment import deploy
 from armload.deploy.layout import Layout
-from armload.deploy.retry import patiently
-from armload.engines.engine import Engine, RunContext, Simulation
-from armload.engines.footprint import FOOTPRINT_VARIABLE, Footprint, read_footprint
+from armload.engines.engine import Engine, RunContext
+from armload.engines.footprint import Footprint, read_footprint
 from armload.engines.weights import BoardMemory
 from armload.models.whole_header import WholeHeader, whole_header
+from armload.runs.kept_answers import answer_of, keep, kept_path, read_kept
 from armload.runs.session import Session
 
 _TIME_LIMIT_S = 60.0
@@ -80,14 +72,17 @@ def with_known_memory(
         if asked is None:
             return engine
         header = header or whole_header(asked.model)
-        kept = _kept(asked, header, found)
-        footprint = _read(kept)
+        # The layout of weights follows from the CPU's features, the usual number of threads from
+        # cores.
+        identity = [asked.command, asked.batch_tokens, found.cpu_features, found.cores]
+        kept = kept_path("footprints/memory", [*identity, header.file_bytes], header.content)
+        footprint = read_kept(Footprint, kept)
         if footprint is None:
-            footprint = _answer(where, asked, header, progress)
+            deploy(host, board, (asked.program,), progress)
+            footprint = read_footprint(answer_of(host, asked, header, timeout_s=_TIME_LIMIT_S))
             if footprint is None:
                 return engine
-            with suppress(OSError):  # what is not kept is asked again
-                write_whole(kept, footprint.model_dump_json().encode())
+            keep(kept, footprint)
     except SlowCommandError as error:
         progress.say(f"{error.message} The memory that it needs is estimated.")
         return engine
@@ -96,32 +91,3 @@ def with_known_memory(
     except (ArmloadError, OSError):
         return engine
     return engine.with_footprint(footprint)
-
-
-def _answer(
-    where: Session, asked: Simulation, header: WholeHeader, progress: Progress
-) -> Footprint | None:
-    host, board = where.connection.host, where.connection.board
-    deploy(host, board, (asked.program,), progress)
-    command = f"{FOOTPRINT_VARIABLE}={_question(asked, header)} {join(asked.command)}"
-    done = patiently(lambda: host.run(command, stdin=header.content, timeout_s=_TIME_LIMIT_S))
-    return read_footprint(done.text)
-
-
-def _question(asked: Simulation, header: WholeHeader) -> str:
-    return f"{header.file_bytes},{asked.batch_tokens}"
-
-
-def _read(kept: Path) -> Footprint | None:
-    try:
-        return Footprint.model_validate_json(kept.read_bytes())
-    except (OSError, ValueError):
-        return None
-
-
-def _kept(asked: Simulation, header: WholeHeader, found: Probe) -> Path:
-    # The layout of weights follows from the CPU's features, the usual number of threads from cores.
-    identity = [asked.command, _question(asked, header), found.cpu_features, found.cores]
-    key = hashlib.sha256(json.dumps(identity, sort_keys=True, default=sorted).encode())
-    key.update(header.content)
-    return cache_folder() / "footprints" / f"{key.hexdigest()[:16]}.json"

@@ -90,9 +90,3 @@ def roofline(facts: DeclaredSpecs, model: Model, gives: BoardGives, plan: Plan) 
         facts = facts.model_copy(update={"memory_bytes_per_s": gives.memory_rate.bytes_per_s})
     cache_bytes = memory_need(plan, model).kv_cache.size_bytes(math.ceil(mid_depth(model, plan)), 1)
     return from_facts(model, facts, threads=plan.threads, cache_bytes=cache_bytes)
-
-
-def prompt_tokens(plan: Plan) -> int:
-    """Return about how long a plan's prompt is."""
-    # A word of a text is a token and a bit, and has some five bytes.
-    return plan.prompt_tokens or max(1, len(plan.prompt.encode()) // 4)

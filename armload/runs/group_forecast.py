@@ -2,170 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
 from armload.analysis.compute import Compute
 from armload.analysis.group_forecast import group_times, load_time
-from armload.analysis.shares import MemberGives, layer_sizes, spread
+from armload.analysis.shares import layer_sizes, spread
 from armload.analysis.wording.prediction_notes import note
 from armload.analysis.wording.splits import chosen_between
-from armload.boards.board import Board
 from armload.boards.group import Group
-from armload.core.errors import ArmloadError, BoardError, UsageError
-from armload.core.progress import Progress
-from armload.engines.completion import PROGRAM, memory_need
+from armload.core.errors import BoardError, UsageError
+from armload.engines.completion import memory_need
 from armload.engines.engine import MemoryNeed
-from armload.engines.llama_cpp import NO_REPACK, if_offered
+from armload.engines.llama_cpp import likely_prompt_tokens
 from armload.engines.plan import Plan
 from armload.engines.prediction import MemoryParts, Prediction, PredictionNote
 from armload.engines.spread import ChosenSplit, LinkRates, Split, Spread
-from armload.engines.weights import BoardMemory
 from armload.models.model import Model
-from armload.models.whole_header import WholeHeader
 from armload.runs import store
-from armload.runs.giving import (
-    ASSUMED_AVAILABLE,
-    declared_by,
-    facts_of,
-    given_by,
-    prompt_tokens,
-    rate_of,
-    roofline,
-)
-from armload.runs.operations import compute_or_note, known_compute, mid_depth
-from armload.runs.session import Session
+from armload.runs.forecast_members import ForecastMember
+from armload.runs.operations import mid_depth
 
 _MOST_READ = 30
-
-
-class ForecastMember(Protocol):
-    """What a forecast asks of one member of a group."""
-
-    @property
-    def gives(self) -> MemberGives:
-        """Its memory and its rates."""
-
-    @property
-    def memory(self) -> BoardMemory:
-        """The memory of which ``gives`` is what a program may take."""
-
-    def compute(
-        self, model: Model, plan: Plan, *, is_server: bool
-    ) -> tuple[Compute | None, Sequence[PredictionNote]]:
-        """Return what it would take to compute all of the model, and what to say of that.
-
-        Args:
-            is_server: it computes with the weights as they are in the file.
-
-        Raises:
-            ConnectError, BusyError: it does not answer any more, or is in use.
-        """
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReachedMember:
-    """A member that answers.
-
-    Attributes:
-        where: the caller has it to itself where something is timed.
-        is_first: it runs the program, with the plan's own threads and cores.
-        header: of the model, whose operations are timed there; none uses what was timed there
-            before, or what the member's file says.
-    """
-
-    where: Session
-    gives: MemberGives
-    is_first: bool
-    progress: Progress
-    header: WholeHeader | None = None
-
-    @property
-    def memory(self) -> BoardMemory:
-        return BoardMemory.of(self.where.found.conditions)
-
-    def compute(
-        self, model: Model, plan: Plan, *, is_server: bool
-    ) -> tuple[Compute | None, Sequence[PredictionNote]]:
-        where = self.where
-        board, found = where.connection.board, where.found
-        if is_server and PROGRAM in where.binaries:
-            words = if_offered(where.binaries[PROGRAM].path, NO_REPACK)
-            plan = plan.model_copy(update={"extra": (*plan.extra, *words)})
-        if not self.is_first:
-            threads = plan.threads if (plan.threads or 0) <= found.cores else None
-            plan = plan.model_copy(update={"cpus": None, "threads": threads})
-        notes: tuple[PredictionNote, ...] = ()
-        if self.header is not None:
-            timed = compute_or_note(where, model, self.header, plan, self.progress)
-            if not isinstance(timed, PredictionNote):
-                return timed[0], ()
-            notes = (timed,)
-        known = known_compute(where, model, plan)
-        if known is not None:
-            return known[0], notes
-        gives = given_by(board, found.conditions, found.rates)
-        rate = rate_of(self.gives.memory_bytes_per_s, None)
-        gives = gives.model_copy(update={"memory_rate": rate})
-        return roofline(facts_of(board, found), model, gives, plan), notes
-
-
-def reached_members(
-    where: Session,
-    gives: Sequence[MemberGives],
-    progress: Progress,
-    header: WholeHeader | None = None,
-) -> list[ReachedMember]:
-    """Return the members of a group that answers.
-
-    Args:
-        gives: of each.
-        header: as for ``ReachedMember``.
-    """
-    both = zip(where.members, gives, strict=True)
-    return [
-        ReachedMember(
-            where=each, gives=given, is_first=each is where, progress=progress, header=header
-        )
-        for each, given in both
-    ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeclaredMember:
-    """A member that does not answer: what its file says."""
-
-    board: Board
-
-    @property
-    def memory(self) -> BoardMemory:
-        memory = declared_by(self.board.facts).memory
-        if memory is None:
-            raise BoardError(
-                f"boards/{self.board.name}.yaml does not say how much memory the board has, so a "
-                "model cannot be divided.",
-                "Set facts.memory there, or connect the board.",
-            )
-        return memory
-
-    @property
-    def gives(self) -> MemberGives:
-        return MemberGives(
-            board=self.board.name,
-            free_bytes=self.memory.free_bytes,
-            memory_bytes_per_s=self.board.facts.memory_bytes_per_s,
-            storage=declared_by(self.board.facts).storage,
-        )
-
-    def compute(
-        self, model: Model, plan: Plan, *, is_server: bool
-    ) -> tuple[Compute | None, Sequence[PredictionNote]]:
-        del is_server  # rearranged weights are not known of a board that does not answer
-        facts = self.board.facts
-        assumed = note("memory assumed", reason=f"{ASSUMED_AVAILABLE:.0%}")
-        return roofline(facts, model, declared_by(facts), plan), (assumed,)
 
 
 class GroupForecaster:
@@ -223,7 +80,7 @@ class GroupForecaster:
         memory = [each.memory for each in self._members]
         taken_bytes = sum(share.memory_bytes for share in spread.shares) if spread else 0
         beside_bytes = taken_bytes - need.weights_bytes - need.kv_bytes
-        tokens = prompt_tokens(plan)
+        tokens = likely_prompt_tokens(plan)
         base = Prediction(
             verdict="fits" if spread else "cannot run",
             context_tokens=need.context_tokens,
@@ -336,15 +193,12 @@ _SPLITS: tuple[Split, ...] = ("layer", "tensor")
 
 def _was_kept(group: str, model: Model, spread: Spread) -> bool:
     """Tell whether an earlier run has given the members the same parts of the same model."""
-    folders = [folder for folder in store.run_folders() if f"-{group}-" in folder.name]
-    for folder in reversed(folders[-_MOST_READ:]):
-        with contextlib.suppress(ArmloadError):
-            run = store.load(folder)
-            same = run.spread is not None and run.spread.split == spread.split
-            if same and run.spread is not None and run.steps and run.board.name == group:
-                layers = [[share.layers for share in each.shares] for each in (run.spread, spread)]
-                if layers[0] == layers[1] and (run.model.name, run.model.size_bytes) == (
-                    *(model.name, model.size_bytes),
-                ):
-                    return True
-    return False
+    layers = [share.layers for share in spread.shares]
+    return any(
+        run.spread is not None
+        and run.spread.split == spread.split
+        and [share.layers for share in run.spread.shares] == layers
+        and (run.model.name, run.model.size_bytes) == (model.name, model.size_bytes)
+        and run.steps
+        for run in store.latest_on(group, most=_MOST_READ)
+    )

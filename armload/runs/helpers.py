@@ -20,10 +20,10 @@ from armload.deploy.clean import delete_folders
 from armload.deploy.collect import collect
 from armload.deploy.exit_record import CUT_FILE
 from armload.deploy.follow import stop
-from armload.deploy.heartbeat import Attention, attend
+from armload.deploy.heartbeat import ServiceState, heartbeat
 from armload.deploy.layout import Layout
 from armload.deploy.lease import Lease
-from armload.deploy.retry import patiently
+from armload.deploy.retry import with_retries
 from armload.engines.engine import Engine, RunContext
 from armload.engines.job import JOB_FILE, Job
 from armload.engines.rpc_server import RPC_SERVER, RpcServer, RpcServerPlan
@@ -34,13 +34,10 @@ from armload.runs.members import LINK_FILE, Link, member_folder
 from armload.runs.session import Connection, Session
 from armload.runs.starting import put_ready, set_off
 
-_ATTEND_EVERY_S = 4.0
+_BEAT_EVERY_S = 4.0
 _UNREACHABLE_AFTER_S = 30.0
 _LISTENS_WITHIN_S = 60.0
 _LOOK_EVERY_S = 0.2
-
-_CUTS: Mapping[str, bytes] = {"lost": b"lost", "restart": b"restart", "gone": b"restart"}
-"""What a server's condition says of one that left no exit status."""
 
 
 class Helpers:
@@ -109,7 +106,7 @@ def helping(
             way = stack.enter_context(
                 reached(session.connection, member.connection, plan.address, plan.port)
             )
-            server.relay = way.relay
+            server.proxy = way.proxy
             endpoints.append(way.endpoint)
         if spread is not None:
             _tell(session, spread, progress)
@@ -165,7 +162,7 @@ def _tell(session: Session, spread: Spread, progress: Progress) -> None:
     )
     if spread.is_direct:
         progress.say(
-            "The members reach each other directly. Until the run ends, everybody in their network "
+            "The members reach each other directly. Until the run ends, anyone in their network "
             "can use ggml's RPC servers, which have no authentication."
         )
     else:
@@ -180,7 +177,7 @@ class Server:
     Attributes:
         connection: to its board.
         plan: how it listens.
-        relay: what its clients' bytes pass through; none where they do not pass this machine.
+        proxy: what its clients' bytes pass through; none where they do not pass this machine.
         clock: of its board, beside that of the first member; none where that is not known.
     """
 
@@ -189,7 +186,7 @@ class Server:
     ) -> None:
         self.connection = connection
         self.plan = plan
-        self.relay: Proxy | None = None
+        self.proxy: Proxy | None = None
         self.clock: ClockDifference | None = None
         self._job = job
         self._folder = folder
@@ -198,8 +195,8 @@ class Server:
         self._is_away = False
         self._ended = threading.Event()
         self._changing = threading.Lock()
-        self._attendant = threading.Thread(target=self._attend, daemon=True)
-        self._attendant.start()
+        self._heartbeat = threading.Thread(target=self._beat, daemon=True)
+        self._heartbeat.start()
 
     def wait(self) -> None:
         """Wait until it listens.
@@ -211,9 +208,9 @@ class Server:
         host, name = self.connection.host, self.connection.board.name
         until_s = time.monotonic() + _LISTENS_WITHIN_S
         while time.monotonic() < until_s:
-            if patiently(lambda: is_listening(host, self.plan.port)):
+            if with_retries(lambda: is_listening(host, self.plan.port)):
                 return
-            now = patiently(lambda: attend(host, self._folder))
+            now = with_retries(lambda: heartbeat(host, self._folder))
             if now.condition != "running":
                 last = host.run(
                     f"cat {join([self._folder / 'stderr', self._folder / 'stdout'])}"
@@ -242,7 +239,7 @@ class Server:
         if self._ended.is_set():
             return
         self._ended.set()
-        self._attendant.join()
+        self._heartbeat.join()
         host, name = self.connection.host, self.connection.board.name
         folder = member_folder(local, name) if local else None
         try:
@@ -253,30 +250,30 @@ class Server:
                 stop(host, self._folder, finished=True)
             if folder is not None:
                 collect(host, self._folder, folder)
-                if now.condition in _CUTS:
-                    write_whole(folder / CUT_FILE, _CUTS[now.condition])
+                if now.cut is not None:
+                    write_whole(folder / CUT_FILE, now.cut.encode())
             delete_folders(host, [self._folder])
         except (ArmloadError, OSError) as error:
             progress.say(f"{error} If {RPC_SERVER} still runs on {name}, it ends within a minute.")
 
     def _note(self, folder: Path) -> None:
         write_whole(folder / JOB_FILE, self._job.model_dump_json(indent=1).encode())
-        relay = self.relay
+        proxy = self.proxy
         link = Link(
-            sent_bytes=relay.sent_bytes if relay else None,
-            received_bytes=relay.received_bytes if relay else None,
+            sent_bytes=proxy.sent_bytes if proxy else None,
+            received_bytes=proxy.received_bytes if proxy else None,
             clock=self.clock,
         )
         write_whole(folder / LINK_FILE, link.model_dump_json().encode())
 
-    def _attend(self) -> None:
+    def _beat(self) -> None:
         heard_s = time.monotonic()
         host: Host | None = None
         try:
-            while not self._ended.wait(_ATTEND_EVERY_S):
+            while not self._ended.wait(_BEAT_EVERY_S):
                 try:
                     host = host or self.connection.beside()
-                    now = attend(host, self._folder)
+                    now = heartbeat(host, self._folder)
                 except ArmloadError:
                     if time.monotonic() - heard_s < _UNREACHABLE_AFTER_S:
                         continue
@@ -296,12 +293,12 @@ class Server:
                 host.close()
 
 
-def _asked(host: Host, folder: PurePosixPath, *, is_away: bool) -> Attention:
+def _asked(host: Host, folder: PurePosixPath, *, is_away: bool) -> ServiceState:
     """Ask how a server is; of a board that was away for long, only once.
 
     Raises:
         ConnectError: the board does not answer.
     """
     if is_away:
-        return attend(host, folder, look_only=True)
-    return patiently(lambda: attend(host, folder, look_only=True))
+        return heartbeat(host, folder, look_only=True)
+    return with_retries(lambda: heartbeat(host, folder, look_only=True))

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-
 from armload.analysis.prediction import MeasuredHits
 from armload.analysis.run import Run
 from armload.analysis.streaming import streamed_weights
-from armload.core.errors import ArmloadError
 from armload.models.model import Model
 from armload.runs import store
 
@@ -20,22 +17,13 @@ def measured_hits(board: str, model: Model) -> MeasuredHits | None:
     """Return what the newest run measured that streamed this model there; none without one."""
     if not model.expert_bytes:
         return None
-    folders = [folder for folder in store.run_folders() if f"-{board}-" in folder.name]
-    for folder in reversed(folders[-_MOST_READ:]):
-        with contextlib.suppress(ArmloadError):
-            found = _hits(store.load(folder), board, model)
-            if found is not None:
-                return found
-    return None
+    found = (_hits(run, model) for run in store.latest_on(board, most=_MOST_READ))
+    return next(filter(None, found), None)
 
 
-def _hits(run: Run, board: str, model: Model) -> MeasuredHits | None:
+def _hits(run: Run, model: Model) -> MeasuredHits | None:
     weights, reads = streamed_weights(run.trace), run.summary.experts
-    is_same = (run.board.name, run.model.name, run.model.size_bytes) == (
-        board,
-        model.name,
-        model.size_bytes,
-    )
+    is_same = (run.model.name, run.model.size_bytes) == (model.name, model.size_bytes)
     if not is_same or weights is None or reads is None:
         return None
     if (run.summary.decode_tokens or 0) < _LEAST_TOKENS:

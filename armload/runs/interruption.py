@@ -15,7 +15,7 @@ from armload.deploy.board_runs import StoredRun, list_runs
 from armload.deploy.follow import stop
 from armload.deploy.layout import Layout
 from armload.deploy.lease import Lease
-from armload.deploy.retry import patiently
+from armload.deploy.retry import with_retries
 from armload.engines.engine import Engine
 from armload.engines.job import Job
 from armload.runs.fetch import fetch, tell_it_is_fetched
@@ -91,8 +91,8 @@ def find_left(connection: Connection, engine: Engine, progress: Progress) -> Sto
         ArmloadError: the board stayed away, or what it says of its runs makes no sense.
     """
     host, board, fingerprint = connection.host, connection.board, engine.fingerprint
-    is_service = engine.upkeep(Layout(workdir=board.workdir)) is not None
-    runs = patiently(lambda: list_runs(host, board.workdir))
+    is_service = engine.service_options(Layout(workdir=board.workdir)) is not None
+    runs = with_retries(lambda: list_runs(host, board.workdir))
     for cut in cut_runs(runs, fingerprint):
         try:
             run, _ = fetch(host, board, cut.folder, progress, cut=cut.cut)

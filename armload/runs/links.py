@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
-from armload.boards.forward import LOOPBACK, LocalTunnel, Proxy, relayed
+from armload.boards.forward import LOOPBACK, LocalTunnel, Proxy, proxied
 from armload.boards.framing import reason
 from armload.boards.group import address_in
 from armload.boards.host import Host
@@ -20,7 +20,7 @@ from armload.core.values import Value, parse_json
 from armload.deploy.deployment import own_program
 from armload.deploy.layout import Layout
 from armload.engines.spread import LinkRates
-from armload.runs.operations import keep, kept_path, read_kept
+from armload.runs.kept_answers import keep, kept_path, read_kept
 from armload.runs.session import Connection, Session
 
 _LIMIT_S = 40.0
@@ -33,11 +33,11 @@ class Reached:
 
     Attributes:
         endpoint: ``HOST:PORT``.
-        relay: what the bytes pass through; none where they do not pass this machine.
+        proxy: what the bytes pass through; none where they do not pass this machine.
     """
 
     endpoint: str
-    relay: Proxy | None = None
+    proxy: Proxy | None = None
 
 
 @contextmanager
@@ -57,11 +57,11 @@ def reached(first: Connection, other: Connection, address: str, port: int) -> It
     with (
         closing(other.beside()) as there,
         there.forwarded(port) as forward,
-        relayed(lambda: LocalTunnel(forward.port), other.board.name) as relay,
+        proxied(lambda: LocalTunnel(forward.port), other.board.name) as proxy,
         closing(first.beside()) as here,
-        here.reverse_forwarded(relay.port) as reverse_port,
+        here.reverse_forwarded(proxy.port) as reverse_port,
     ):
-        yield Reached(endpoint=f"{LOOPBACK}:{reverse_port}", relay=relay)
+        yield Reached(endpoint=f"{LOOPBACK}:{reverse_port}", proxy=proxy)
 
 
 def listening_address(host: Host, network: IPv4Network | None) -> str:
@@ -98,7 +98,7 @@ def measured_links(session: Session, progress: Progress) -> tuple[LinkRates, ...
     found = []
     for helper in session.helpers:
         name = helper.connection.board.name
-        kept = kept_path("link", _identity(session, helper))
+        kept = kept_path("operations/link", _identity(session, helper))
         link = read_kept(LinkRates, kept)
         if link is None:
             address = listening_address(helper.connection.host, _network(session))

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
 
 from armload.analysis.compute import Compute, from_operations
 from armload.analysis.wording.prediction_notes import note
@@ -15,18 +11,14 @@ from armload.boards.failures import SlowCommandError
 from armload.boards.rates import Rates
 from armload.build.binary import Binary
 from armload.core.errors import ArmloadError, BoardError, BusyError, ConnectError
-from armload.core.files import write_whole
 from armload.core.progress import Progress
-from armload.core.shell import join, quote
+from armload.core.shell import quote
 from armload.core.values import Value
-from armload.core.workspace import cache_folder
 from armload.deploy.deployment import deploy
 from armload.deploy.layout import Layout
-from armload.deploy.retry import patiently
 from armload.engines.completion import PROGRAM, Completion, settings_of
-from armload.engines.engine import RunContext, Simulation
-from armload.engines.footprint import FOOTPRINT_VARIABLE
-from armload.engines.llama_cpp import NO_REPACK, context_tokens, offers
+from armload.engines.engine import RunContext
+from armload.engines.llama_cpp import NO_REPACK, context_tokens, likely_prompt_tokens, offers
 from armload.engines.operations import (
     LIST,
     OPERATIONS_VARIABLE,
@@ -39,6 +31,7 @@ from armload.engines.plan import Plan
 from armload.engines.prediction import PredictionNote
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader, whole_header
+from armload.runs.kept_answers import answer_of, keep, kept_path, read_kept
 from armload.runs.prepare import as_wanted
 from armload.runs.session import ReachedBoard, Session
 
@@ -100,7 +93,8 @@ def measured_compute(
         raise BoardError(f"{binary.source} cannot list what a model computes")
 
     def answer(question: str) -> str:
-        return _answer(where, asked, header, question)
+        also = f"{OPERATIONS_VARIABLE}={quote(question)}"
+        return answer_of(host, asked, header, timeout_s=_TIMEOUT_S, also=also)
 
     listed = _list_path(where, binary, engine, header)
     operations = read_kept(Operations, listed)
@@ -190,8 +184,7 @@ def _computed(
 
 def mid_depth(model: Model, plan: Plan) -> float:
     """Return how many tokens the KV cache holds halfway through the output."""
-    prompt = plan.prompt_tokens or max(1, len(plan.prompt.encode()) // 4)
-    return min(prompt + plan.n_predict / 2, context_tokens(plan, model))
+    return min(likely_prompt_tokens(plan) + plan.n_predict / 2, context_tokens(plan, model))
 
 
 def _engine(binary: Binary, model: Model, plan: Plan) -> Completion:
@@ -228,15 +221,6 @@ def _missing(operations: Operations, times: Mapping[str, Timed]) -> list[int]:
     return new + [number for number, timed in known.items() if timed and timed.may_improve]
 
 
-def _answer(where: Session, asked: Simulation, header: WholeHeader, question: str) -> str:
-    host = where.connection.host
-    size = f"{header.file_bytes},{asked.batch_tokens}"
-    variables = f"{FOOTPRINT_VARIABLE}={size} {OPERATIONS_VARIABLE}={quote(question)}"
-    command = f"{variables} {join(asked.command)}"
-    done = patiently(lambda: host.run(command, stdin=header.content, timeout_s=_TIMEOUT_S))
-    return done.text
-
-
 def _list_path(
     where: ReachedBoard, binary: Binary, engine: Completion, header: WholeHeader
 ) -> Path:
@@ -247,7 +231,7 @@ def _list_path(
         *(engine.plan.model_dump(mode="json"), NO_REPACK in command, binary.build_id),
         *(found.cpu_features, found.cores),
     ]
-    return kept_path("list", identity, header.content)
+    return kept_path("operations/list", identity, header.content)
 
 
 def _times_path(where: ReachedBoard, binary: Binary, plan: Plan, operations: Operations) -> Path:
@@ -259,38 +243,9 @@ def _times_path(where: ReachedBoard, binary: Binary, plan: Plan, operations: Ope
         # An operation's key says how its weights are laid out.
         *(word for word in plan.extra if word != NO_REPACK),
     ]
-    return kept_path("times", identity)
+    return kept_path("operations/times", identity)
 
 
 def _site(where: ReachedBoard, launcher: tuple[str, ...] = ()) -> RunContext:
     layout = Layout(workdir=where.main_board.workdir)
     return RunContext(layout=layout, found=where.found, launcher=launcher)
-
-
-def kept_path(name: str, identity: Sequence[object], content: bytes = b"") -> Path:
-    """Return where on this machine it is kept what was timed once.
-
-    Args:
-        name: of the kind.
-        identity: what it depends on, as JSON's types, and the bytes that follow it.
-    """
-    key = hashlib.sha256(json.dumps(identity, sort_keys=True, default=sorted).encode())
-    key.update(content)
-    return cache_folder() / "operations" / f"{name}-{key.hexdigest()[:16]}.json"
-
-
-Kept = TypeVar("Kept", bound=Value)
-
-
-def read_kept(kind: type[Kept], kept: Path) -> Kept | None:
-    """Read a value that was kept; none where there is none."""
-    try:
-        return kind.model_validate_json(kept.read_bytes())
-    except (OSError, ValueError):
-        return None
-
-
-def keep(kept: Path, value: Value) -> None:
-    """Keep a value there, unless this machine has no room for it."""
-    with suppress(OSError):
-        write_whole(kept, value.model_dump_json().encode())

@@ -29,7 +29,7 @@ from armload.deploy.deployment import check_folder
 from armload.deploy.exit_record import Cut
 from armload.deploy.follow import CutShortError, ProgressUpdate, follow, stop
 from armload.deploy.layout import Layout
-from armload.deploy.retry import patiently
+from armload.deploy.retry import with_retries
 from armload.engines.engine import Engine
 from armload.engines.job import Job, SweepPoint
 from armload.runs.assemble import new_job
@@ -38,7 +38,7 @@ from armload.runs.footprint import checked_memory
 from armload.runs.helpers import Helpers, helping
 from armload.runs.interruption import find_left, stoppable
 from armload.runs.power import idle_power, power_recorded
-from armload.runs.session import Connection, Foresee, Session, leased_boards
+from armload.runs.session import Connection, Predictor, Session, leased_boards
 from armload.runs.spreading import spread_over
 from armload.runs.starting import put_ready, set_off
 
@@ -136,7 +136,7 @@ def underway(
     *,
     new: bool,
     place: SweepPoint | None = None,
-    foresee: Foresee | None = None,
+    predictor: Predictor | None = None,
 ) -> Iterator[Underway]:
     """Start an engine on a board; the run goes on there, within the block and after it.
 
@@ -147,7 +147,7 @@ def underway(
     Args:
         new: start another run, even if the same one was left there.
         place: of the run in a sweep.
-        foresee: predicts a new run before anything is copied, and refuses one that cannot be.
+        predictor: predicts a new run before anything is copied, and refuses one that cannot be.
 
     Raises:
         ArmloadError: the run could not be started.
@@ -163,7 +163,7 @@ def underway(
     with ExitStack() as block:
         if left is None:
             check_folder(board, found)
-            patiently(lambda: engine.check(host, board, found, progress))
+            with_retries(lambda: engine.check(host, board, found, progress))
             leases = block.enter_context(leased_boards(session, progress))
             lease = leases[board.name]
             if lease.waited:
@@ -175,17 +175,17 @@ def underway(
             return
         prediction = None
         spread = spread_over(session, engine, progress)
-        if foresee is not None:
+        if predictor is not None:
             if spread is None:
                 engine = checked_memory(session, engine, found, progress)
-            prediction = foresee(found, engine.memory, spread)
+            prediction = predictor(found, engine.memory, spread)
         prepared = put_ready(session, engine, progress)
         helped = block.enter_context(ExitStack())
         helpers = helped.enter_context(
             helping(session, engine, spread, prepared.site, leases, progress)
         )
         # A service waits for requests; a load on it has an idle board of its own.
-        idle = idle_power(connection, progress) if engine.upkeep(layout) is None else ()
+        idle = idle_power(connection, progress) if engine.service_options(layout) is None else ()
         job = new_job(
             *(engine, session.board, helpers.site, place),
             prediction=prediction,
@@ -214,7 +214,7 @@ def execute(
     place: SweepPoint | None = None,
     reference: Run | None = None,
     plain: Sequence[Run] = (),
-    foresee: Foresee | None = None,
+    predictor: Predictor | None = None,
     heard: Heard | None = None,
 ) -> tuple[Run, Path]:
     """Run an engine on a board to its end and keep what comes back; return it with its folder.
@@ -222,7 +222,7 @@ def execute(
     A program that fails is a result too: the run says so.
 
     Args:
-        new, place, foresee: as for ``underway``.
+        new, place, predictor: as for ``underway``.
         reference: a run with the expected output.
         plain: runs of the same without speculation, where it speculates.
         heard: as for ``Underway.follow``.
@@ -231,7 +231,7 @@ def execute(
         ArmloadError: the run could not be started, or its results not be fetched.
         KeyboardInterrupt: after what is there was kept.
     """
-    with underway(session, engine, progress, new=new, place=place, foresee=foresee) as it:
+    with underway(session, engine, progress, new=new, place=place, predictor=predictor) as it:
         power = runs_folder() / it.folder.name / POWER_FILE
         with power_recorded(it.connection, power, progress, idle=it.idle):
             cut = it.follow(engine, progress, heard)

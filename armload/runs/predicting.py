@@ -14,27 +14,26 @@ from armload.core.errors import BoardError
 from armload.core.progress import Progress
 from armload.engines.completion import PROGRAM, Completion, memory_need
 from armload.engines.engine import MemoryNeed
-from armload.engines.llama_cpp import context_tokens
+from armload.engines.llama_cpp import context_tokens, likely_prompt_tokens
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction, PredictionNote
-from armload.engines.scorer import Scoring
 from armload.engines.spread import Spread
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
 from armload.runs.footprint import with_known_memory
+from armload.runs.forecast_members import reached_members
 from armload.runs.giving import (
     ASSUMED_AVAILABLE,
     declared_by,
     facts_of,
     given_by,
     member_gives,
-    prompt_tokens,
     roofline,
 )
-from armload.runs.group_forecast import GroupForecaster, reached_members
+from armload.runs.group_forecast import GroupForecaster
 from armload.runs.hits import measured_hits
 from armload.runs.operations import compute_or_note, known_compute
-from armload.runs.session import Foresee, ReachedBoard, Session, leased_board
+from armload.runs.session import Predictor, ReachedBoard, Session, leased_board
 
 
 def predict_there(
@@ -125,33 +124,31 @@ _BEFORE_GUESSES = (
 )
 
 
-def foresight(where: Session, engine: Completion | Scoring, progress: Progress) -> Foresee:
-    """Return what ``foresight_of`` does for one continuation of an engine."""
-    foresee = foresight_of(where, engine.model, engine.continuation, progress)
-
-    def refuse(found: Probe, need: MemoryNeed | None, spread: Spread | None) -> None:
-        foresee(found, need, spread)
-
-    return foresee if engine.keeps_forecast else refuse
-
-
-def foresight_of(where: Session, model: Model, plan: Plan, progress: Progress) -> Foresee:
+def predictor_of(
+    where: Session, model: Model, plan: Plan, progress: Progress, *, is_kept: bool = True
+) -> Predictor:
     """Return what predicts a run of a session, on its board or on all members of its group.
 
     What is called does what ``predict_beforehand`` does; a group is neither warned of nor refused.
 
     Args:
         plan: of one continuation.
+        is_kept: a run is like that continuation, so the prediction is kept with it.
     """
 
-    def foresee(found: Probe, need: MemoryNeed | None, spread: Spread | None) -> Prediction | None:
+    def predict_run(
+        found: Probe, need: MemoryNeed | None, spread: Spread | None
+    ) -> Prediction | None:
         if spread is None or where.group is None:
-            return predict_beforehand(where, model, plan, found, need, progress)
-        gives = [member_gives(each, each.found.rates) for each in where.members]
-        members = reached_members(where, gives, progress)
-        return GroupForecaster(where.group, model, plan, members, spread.links).predict(spread)
+            prediction = predict_beforehand(where, model, plan, found, need, progress)
+        else:
+            gives = [member_gives(each, each.found.rates) for each in where.members]
+            members = reached_members(where, gives, progress)
+            forecaster = GroupForecaster(where.group, model, plan, members, spread.links)
+            prediction = forecaster.predict(spread)
+        return prediction if is_kept else None
 
-    return foresee
+    return predict_run
 
 
 def predict_beforehand(
@@ -165,7 +162,7 @@ def predict_beforehand(
     """Predict a run before its model is copied, and warn or refuse.
 
     What was timed before is used; nothing is timed. Of a run that guesses tokens, memory alone can
-    be foreseen.
+    be predicted.
 
     Args:
         plan: of one continuation.
@@ -227,7 +224,7 @@ def expected(
         need or memory_need(plan, model),
         gives,
         compute,
-        prompt_tokens=prompt_tokens(plan),
+        prompt_tokens=likely_prompt_tokens(plan),
         streaming=_streaming(plan),
         resident_bytes=plan.resident_bytes,
         hits=hits,

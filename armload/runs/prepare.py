@@ -11,6 +11,7 @@ from armload.boards.host import Host
 from armload.boards.probe import Probe, probe
 from armload.boards.sensors import chosen_zones
 from armload.build.helper import CLOCK, PIN, RATES
+from armload.core.cpu_sets import cpu_mask, cpu_numbers, cpu_words
 from armload.core.errors import ArmloadError, BoardError, ConnectError, UsageError
 from armload.core.progress import Progress
 from armload.core.values import Value, counted
@@ -18,9 +19,8 @@ from armload.deploy.deployment import Deployment, own_program, program_of_the_sh
 from armload.deploy.launch import Beforehand, check_governor
 from armload.deploy.layout import Layout
 from armload.deploy.rates import measured_rates
-from armload.deploy.retry import patiently
+from armload.deploy.retry import with_retries
 from armload.engines.engine import Engine, RunContext, Settings
-from armload.engines.plan import cpu_mask, cpu_numbers, cpu_words
 
 
 class Prepared(Value):
@@ -61,7 +61,7 @@ def prepare(
         for name in engine.helpers
     }
     # Copying fills the page cache and wakes the CPU: after it, the board is another.
-    found = patiently(lambda: probe(host, board)) if deployment.sent else deployment.found
+    found = with_retries(lambda: probe(host, board)) if deployment.sent else deployment.found
     largest = max(engine.payload, key=lambda each: each.size_bytes, default=None)
     files = sorted(largest.items(layout) if largest else (), key=lambda each: -each.size_bytes)
     ready = as_wanted(

@@ -12,7 +12,7 @@ from armload.boards.board import RealReach, is_group, load_board
 from armload.boards.connect import connect
 from armload.boards.group import load_group
 from armload.core.progress import Progress, Silent
-from armload.deploy.retry import Retry, patiently
+from armload.deploy.retry import Retry, with_retries
 from armload.engines.completion import Completion
 from armload.engines.engine import Settings
 from armload.engines.job import SweepPoint
@@ -23,7 +23,7 @@ from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
 from armload.runs.hits import measured_hits
 from armload.runs.pipeline import Heard, execute
-from armload.runs.predicting import foresight, predict_there
+from armload.runs.predicting import predict_there, predictor_of
 from armload.runs.request import Request
 from armload.runs.session import ReachedBoard, Session, session
 
@@ -92,7 +92,7 @@ class BoardReach(Protocol[OpenedBoard]):
         Args:
             settings, takes_groups: as for ``session``.
             answers_within_s: give up on a real board that does not answer within that time; none
-                for the usual patience.
+                for the usual limit.
 
         Raises:
             ArmloadError: as for ``session``.
@@ -130,13 +130,18 @@ class ConnectedBoard:
         heard: Heard | None = None,
         warns: bool = True,
     ) -> Run:
+        predictor = predictor_of(
+            *(self.where, engine.model, engine.continuation),
+            self._progress if warns else Silent(),
+            is_kept=engine.keeps_forecast,
+        )
         run, _ = execute(
             *(self.where, engine, self._progress),
             new=new,
             place=place,
             reference=reference,
             plain=plain,
-            foresee=foresight(self.where, engine, self._progress if warns else Silent()),
+            predictor=predictor,
             heard=heard,
         )
         return run
@@ -186,4 +191,4 @@ def _check_answers(name: str, progress: Progress, within_s: float) -> None:
     for board in load_group(name).boards if is_group(name) else (load_board(name),):
         if isinstance(board.reach, RealReach):
             with closing(connect(board, progress)) as host:
-                patiently(partial(host.run, ":"), Retry(within_s))
+                with_retries(partial(host.run, ":"), Retry(within_s))

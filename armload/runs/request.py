@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from armload.core.options import Option, OptionGroup, Seconds
-from armload.engines.plan import DEFAULT_WAIT_S
+
+DEFAULT_WAIT_S = 3600
 
 
 class Compilation(OptionGroup):

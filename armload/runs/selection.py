@@ -15,6 +15,7 @@ class RunSelection:
 
     Args:
         boards: names, also of boards whose files were deleted; empty for all.
+        deleted: names of such boards, which tell their runs from those of ``boards``.
         model: what a model's name contains; empty for all.
         since, until: from when, and before when a run began, in UTC; none for no bound.
     """
@@ -23,6 +24,7 @@ class RunSelection:
         self,
         *,
         boards: Iterable[str] = (),
+        deleted: Iterable[str] = (),
         model: str = "",
         since: datetime | None = None,
         until: datetime | None = None,
@@ -32,18 +34,23 @@ class RunSelection:
         self._since = time_of_id(since) if since else ""
         self._until = time_of_id(until) if until else "~"
         # The longest first: "virtual" also begins "virtual-dayu200".
-        self._known = sorted({*data_names("boards"), *self._boards}, key=len, reverse=True)
+        known = {*data_names("boards"), *self._boards, *deleted}
+        self._known = sorted(known, key=len, reverse=True)
 
     def holds(self, run_id: str) -> bool:
         """Return whether a run is one of them."""
-        time, _, rest = run_id.partition("-")
-        if not self._since <= time < self._until:
+        if not self._since <= run_id.partition("-")[0] < self._until:
             return False
-        named, _, _ = rest.rpartition("-")
-        board = next((name for name in self._known if named.startswith(f"{name}-")), "")
+        names = names_in_id(run_id)
+        board = next((each for each in self._known if names.startswith(f"{each}-")), "")
         if self._boards and board not in self._boards:
             return False
-        return self._model in named.removeprefix(f"{board}-").lower()
+        return self._model in names.removeprefix(f"{board}-").lower()
+
+
+def names_in_id(run_id: str) -> str:
+    """Return the part of a run's id that names its board and its model."""
+    return run_id.partition("-")[2].rpartition("-")[0]
 
 
 def model_in_id(name: str) -> str:

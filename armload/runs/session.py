@@ -16,11 +16,11 @@ from armload.build.binary import Binary
 from armload.build.builder import build
 from armload.build.source import choose
 from armload.build.target import load_target
-from armload.buildhost.choose import workshop
+from armload.buildhost.choose import build_backend
 from armload.core.meanwhile import meanwhile
 from armload.core.progress import Progress
 from armload.deploy.lease import Lease, leased
-from armload.deploy.retry import FIRST_ANSWER_S, Retry, patiently
+from armload.deploy.retry import FIRST_ANSWER_S, Retry, with_retries
 from armload.engines.engine import MemoryNeed, Settings
 from armload.engines.prediction import Prediction
 from armload.engines.rpc_server import RPC_SERVER
@@ -63,7 +63,7 @@ class Connection:
         self.host.close()
 
 
-Foresee = Callable[[Probe, MemoryNeed | None, Spread | None], Prediction | None]
+Predictor = Callable[[Probe, MemoryNeed | None, Spread | None], Prediction | None]
 """Predicts a run that needs so much memory on a board that is in this state, or is spread over a
 group so; none where only a refusal can be said."""
 
@@ -147,13 +147,13 @@ def session(
         where = None
         if source is not None:
             where = stack.enter_context(
-                workshop(on=request.on, compiler=request.compiler, progress=progress)
+                build_backend(on=request.on, compiler=request.compiler, progress=progress)
             )
             if not request.on:
                 where.compiler(target)  # a missing one is reported before a board boots
 
         def built(progress: Progress) -> Mapping[str, Binary]:
-            make = partial(build, target, source=source, workshop=where, progress=progress)
+            make = partial(build, target, source=source, backend=where, progress=progress)
             made = make(programs=programs) if programs else ()
             server: dict[str, Binary] = {}
             if group is not None:
@@ -203,7 +203,7 @@ def _reached(
     progress: Progress,
 ) -> tuple[Connection, Probe]:
     connection = stack.enter_context(closing(Connection(board, progress)))
-    found = patiently(lambda: probe(connection.host, board, progress), Retry(FIRST_ANSWER_S))
+    found = with_retries(lambda: probe(connection.host, board, progress), Retry(FIRST_ANSWER_S))
     check_state(connection.host, board, settings, found)
     for each in settings:
         check_cores(each, board, found)
@@ -218,10 +218,8 @@ def built(request: Request, programs: Sequence[str], progress: Progress) -> Mapp
     """
     target = load_target(load_board(request.board).target)
     source = choose(request.source, ref=request.ref, progress=progress)
-    with workshop(on=request.on, compiler=request.compiler, progress=progress) as where:
-        binaries = build(
-            target, programs=programs, source=source, workshop=where, progress=progress
-        )
+    with build_backend(on=request.on, compiler=request.compiler, progress=progress) as where:
+        binaries = build(target, programs=programs, source=source, backend=where, progress=progress)
     return dict(zip(sorted(programs), binaries, strict=True))  # as they are built
 
 

@@ -9,8 +9,9 @@ from armload.deploy.rates import measured_rates
 from armload.engines.engine import Engine
 from armload.engines.spread import Spread
 from armload.models.whole_header import whole_header
+from armload.runs.forecast_members import reached_members
 from armload.runs.giving import member_gives
-from armload.runs.group_forecast import GroupForecaster, reached_members
+from armload.runs.group_forecast import GroupForecaster
 from armload.runs.links import measured_links
 from armload.runs.session import Session
 

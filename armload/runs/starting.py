@@ -60,5 +60,5 @@ def set_off(
             uses=prepared.uses,
             beforehand=prepared.beforehand,
             program=engine.program(prepared.site),
-            upkeep=engine.upkeep(layout),
+            service_options=engine.service_options(layout),
         )

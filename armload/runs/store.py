@@ -6,7 +6,7 @@ import contextlib
 import difflib
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -18,8 +18,8 @@ from armload.core.locks import locked
 from armload.core.progress import Silent
 from armload.core.validation_messages import explain_mistake
 from armload.core.values import parse_json
-from armload.core.workspace import data_names, imports_folder, runs_folder
-from armload.runs.selection import RunSelection, model_in_id
+from armload.core.workspace import imports_folder, runs_folder
+from armload.runs.selection import RunSelection, model_in_id, names_in_id
 
 RUN_FILE = "run.json"
 _ID_FILE = ".store"
@@ -118,13 +118,32 @@ def run_folders(selection: RunSelection | None = None, *, imported: bool = False
     return [folder / name for _, _, name, folder in sorted(kept)]
 
 
-def has_runs_on(board: str) -> bool:
-    """Say whether there are runs on a board, whose file may have been deleted."""
-    for folder in reversed(run_folders(RunSelection(boards=[board]), imported=True)):
-        with contextlib.suppress(ArmloadError):
-            if load(folder).board.name == board:
-                return True
-    return False
+def latest_on(board: str, *, most: int) -> Iterator[Run]:
+    """Yield the latest runs on a board, the newest first, without those that cannot be read.
+
+    Args:
+        most: how many are opened at most.
+    """
+    for folder in reversed(run_folders(RunSelection(boards=[board]))[-most:]):
+        try:
+            run = load(folder)
+        except ArmloadError:
+            continue
+        if run.board.name == board:
+            yield run
+
+
+def boards_of_runs(beginning: str) -> set[str]:
+    """Return the boards with runs whose names begin so; their files may have been deleted."""
+    boards: set[str] = set()
+    opened: set[str] = set()
+    for folder in reversed(run_folders(RunSelection(boards=[beginning]), imported=True)):
+        names = names_in_id(folder.name)
+        if names not in opened:
+            with contextlib.suppress(ArmloadError):
+                boards.add(load(folder).board.name)
+                opened.add(names)
+    return boards
 
 
 def find(reference: str) -> Path:
@@ -174,26 +193,15 @@ def find(reference: str) -> Path:
 
 
 def _latest_of(board: str, model: str, folders: Sequence[Path]) -> Path:
-    stem = model_in_id(model)
-    # A board's name may hold a hyphen, so "virtual" also begins "virtual-dayu200".
-    longer = tuple(f"{name}-" for name in data_names("boards") if name.startswith(f"{board}-"))
-    exact, partly = [], []
-    for folder in reversed(folders):
-        _, _, rest = folder.name.partition("-")
-        named, _, _ = rest.rpartition("-")
-        if not named.startswith(f"{board}-") or named.startswith(longer):
-            continue
-        its_model = named.removeprefix(f"{board}-")
-        if its_model == stem:
-            exact.append(folder)
-        elif stem.lower() in its_model.lower():
-            partly.append(folder)
-    for folder in (*exact, *partly):
+    selection = RunSelection(boards=[board], model=model)
+    exact = f"{board}-{model_in_id(model)}"
+    fitting = [folder for folder in reversed(folders) if selection.holds(folder.name)]
+    for folder in sorted(fitting, key=lambda folder: names_in_id(folder.name) != exact):
         if load(folder).board.name == board:
             return folder
     raise UsageError(
         f"No run of model {model!r} on board {board!r} in {runs_folder()}.",
-        _similar(f"{board}-{stem}", folders),
+        _similar(exact, folders),
     )
 
 

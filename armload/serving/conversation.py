@@ -59,7 +59,7 @@ async def converse(
     conversation: Conversation,
     place: Place,
     note: Note,
-    context_tokens: int | None = None,
+    context_tokens: int | None,
 ) -> Outcome:
     """Hold a conversation until a turn gets no whole answer, and return the last outcome.
 

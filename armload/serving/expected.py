@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from armload.core.progress import Progress
-from armload.core.values import Value
+from armload.core.values import Value, format_duration, two_figures
 from armload.serving.arrivals import Arrivals
 from armload.serving.conversation import Conversation
 from armload.serving.dialects.dialect import CompletionRequest
@@ -134,7 +134,7 @@ def sized(
 
 def point_told(extent: StopCondition) -> str:
     """Say how long each rate lasts."""
-    duration, warmup = _time(extent.duration_s or 0.0), _time(extent.warmup_s)
+    duration, warmup = format_duration(extent.duration_s or 0.0), format_duration(extent.warmup_s)
     return f"Each rate lasts {duration}, of which the first {warmup} are warm-up (not counted)."
 
 
@@ -191,9 +191,9 @@ def told(
     Args:
         lengths: of synthetic prompts and answers; none for requests of a file.
     """
-    least, most = _time(found.least_s), _time(found.most_s)
+    one, least, most = map(format_duration, (found.request_s, found.least_s, found.most_s))
     said = (
-        f"One {found.unit} takes about {_time(found.request_s)} alone; the load takes about "
+        f"One {found.unit} takes about {one} alone; the load takes about "
         f"{most if least == most else f'{least} to {most}'}."
     )
     offered = _offered(found, paces, lengths)
@@ -220,7 +220,7 @@ def _offered(
             words.append("lower rates (--rate)")
         else:
             rate = first.rate * share
-            words.append(f"--rate {_two_figures(rate)}")
+            words.append(f"--rate {two_figures(rate)}")
             if rate * found.duration_s < _LEAST_REQUESTS:
                 words.append(f"--duration {_LEAST_REQUESTS / rate:.0f}")
     return " ".join(words)
@@ -266,14 +266,3 @@ def _means_s(alone: AloneRequest, workload: Workload, users: Users | None) -> tu
 
 def _characters(ask: CompletionRequest) -> int:
     return sum(len(message.content) for message in ask.chat) or 1
-
-
-def _time(seconds: float) -> str:
-    for unit, scale in (("h", 3600), ("min", 60)):
-        if seconds >= 2 * scale:
-            return f"{_two_figures(seconds / scale)} {unit}"
-    return f"{_two_figures(seconds)} s"
-
-
-def _two_figures(number: float) -> str:
-    return f"{number:.0f}" if number >= 10 else f"{number:.2g}"

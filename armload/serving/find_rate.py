@@ -25,7 +25,7 @@ from armload.analysis.load.records import Objectives, RateVerdict, RequestRecord
 from armload.analysis.load.request_columns import RequestColumns
 from armload.core.errors import RunError
 from armload.core.progress import Progress
-from armload.core.values import counted, percentage
+from armload.core.values import counted, format_duration, percentage
 from armload.serving.load_runner import LoadRunner, NothingSucceededError
 from armload.serving.loads import LoadFolder
 from armload.serving.target import LoadLevel, StopCondition
@@ -60,7 +60,8 @@ def find_rate(
     """
     loop, spent_s, budget_s = _probe(probing, objectives, extent, slots, max_time_s, progress)
     loading.most_per_s = loop.per_s
-    loading.scraper = probing.scraper  # which may have said that there are no metrics
+    # It may have said that there are no metrics.
+    loading.observation.scraper = probing.observation.scraper
     search = RateSearch(loop, budget_s - spent_s)
     number = 0
     while (attempt := search.next()) is not None:
@@ -213,10 +214,6 @@ def _probe(
         f"{counted(clients, 'client')} at a time: {loop.middle_per_s:.3g} requests/s "
         f"({loop.per_s.low:.3g} to {loop.per_s.high:.3g}, 95% confidence) with all slots busy, "
         f"{loop.service_s:.2g} s each. No rate above that is stable. The search takes up to "
-        f"{_minutes(budget_s - spent_s)} min."
+        f"{format_duration(max(0.0, budget_s - spent_s))}."
     )
     return loop, spent_s, budget_s
-
-
-def _minutes(seconds: float) -> str:
-    return f"{max(seconds / 60, 0.1):.1f}" if seconds < 600 else f"{seconds / 60:.0f}"

@@ -11,15 +11,15 @@ from armload.boards.board import Board
 from armload.boards.connect import connect, is_off
 from armload.boards.host import Host
 from armload.core.errors import BusyError, UsageError
-from armload.core.progress import Progress, Silent
+from armload.core.progress import Progress
 from armload.core.shell import quote
 from armload.core.values import Value, parse_json
 from armload.deploy.board_runs import StoredRun, list_runs
 from armload.deploy.follow import stop
-from armload.deploy.heartbeat import attend
+from armload.deploy.heartbeat import heartbeat
 from armload.deploy.launch import JOB_MARK
 from armload.deploy.layout import Layout
-from armload.deploy.retry import FIRST_ANSWER_S, Retry, patiently
+from armload.deploy.retry import FIRST_ANSWER_S, Retry, with_retries
 from armload.engines.job import Job
 from armload.engines.server import SERVER
 from armload.engines.service_plan import ServingPlan
@@ -51,7 +51,7 @@ class RunningService(Value):
     port: int | None
 
 
-def services(board: Board, progress: Progress | None = None) -> tuple[RunningService, ...]:
+def services(board: Board, progress: Progress) -> tuple[RunningService, ...]:
     """Return what a board serves; nothing where it is a virtual one that is off.
 
     Raises:
@@ -60,31 +60,27 @@ def services(board: Board, progress: Progress | None = None) -> tuple[RunningSer
     """
     if is_off(board):
         return ()
-    with closing(connect(board, progress or Silent())) as host:
+    with closing(connect(board, progress)) as host:
         return services_at(host, board, Retry(FIRST_ANSWER_S))
 
 
-def services_at(
-    host: Host, board: Board, patience: Retry | None = None
-) -> tuple[RunningService, ...]:
+def services_at(host: Host, board: Board, retry: Retry | None = None) -> tuple[RunningService, ...]:
     """Return what a board serves, asked over a connection.
 
     Args:
-        patience: with its first answer; none where it has answered before.
+        retry: with its first answer; none where it has answered before.
 
     Raises:
         ConnectError, TransferError: as for ``services``.
     """
     return tuple(
         _described(host, board, run, job)
-        for run in patiently(lambda: list_runs(host, board.workdir), patience)
+        for run in with_retries(lambda: list_runs(host, board.workdir), retry)
         if run.state == "running" and (job := service_job(host, run.folder)) is not None
     )
 
 
-def stop_service(
-    board: Board, progress: Progress, *, run: str = "", force: bool = False
-) -> tuple[Run, Path]:
+def stop_service(board: Board, progress: Progress, *, run: str, force: bool) -> tuple[Run, Path]:
     """End a board's service, and keep what it left; return it as a run with its folder.
 
     Args:
@@ -123,7 +119,7 @@ def service_job(host: Host, folder: PurePosixPath) -> Job | None:
         ConnectError: the board does not answer.
     """
     script = quote(folder / "run.sh")
-    line = patiently(partial(host.run, f"tail -n 1 {script}")).stdout
+    line = with_retries(partial(host.run, f"tail -n 1 {script}")).stdout
     try:
         job = Job.model_validate(parse_json(line.removeprefix(JOB_MARK)))
     except ValueError:
@@ -132,7 +128,7 @@ def service_job(host: Host, folder: PurePosixPath) -> Job | None:
 
 
 def _described(host: Host, board: Board, run: StoredRun, job: Job) -> RunningService:
-    now = patiently(lambda: attend(host, run.folder, look_only=True))
+    now = with_retries(lambda: heartbeat(host, run.folder, look_only=True))
     return RunningService(
         run=run.id,
         board=board.name,

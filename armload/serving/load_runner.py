@@ -5,20 +5,17 @@ from __future__ import annotations
 import asyncio
 import gc
 import hashlib
-import time
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
-from armload.analysis.energy import PowerLine
 from armload.analysis.load.records import (
-    ClockOffset,
     Load,
     LoadPoint,
     Objectives,
@@ -36,16 +33,11 @@ from armload.serving.arrivals import Arrivals
 from armload.serving.conversation import Conversation
 from armload.serving.dialects.dialect import CompletionRequest
 from armload.serving.loads import LoadFolder
+from armload.serving.observation import Observation
 from armload.serving.point_runner import LiveView, PointRunner, TooManyFailedError
-from armload.serving.scraping import Scraper
-from armload.serving.target import LoadLevel, LoadTarget, StopCondition, keep_trace, sampled
+from armload.serving.target import LoadLevel, LoadTarget, StopCondition
 from armload.serving.users import Users
 from armload.serving.workload import Workload
-
-LET_GO_WITHIN_S = 30.0
-"""Of the last request's end; llama-server notices a client that has gone between two steps."""
-
-_LOOK_EVERY_S = 0.1
 
 
 class StoppingRule(Protocol):
@@ -85,7 +77,7 @@ class LoadRunner:
 
     Attributes:
         kept: its folder.
-        scraper: of the service's own metrics.
+        observation: of the service meanwhile.
         most_per_s: what the service answers at most, where that was measured before.
 
     Args:
@@ -122,31 +114,30 @@ class LoadRunner:
         self._objectives = objectives
         self._finds_rate = finds_rate
         self._subtracts_idle = subtracts_idle
-        self._idle: tuple[PowerLine, ...] | None = None
         self._percentiles = percentiles
         self._progress = progress
-        self.scraper = Scraper(target.url, target.api_key, progress)
+        self.observation = Observation(target, progress)
         self._taken = self._begun = 0
         self._sha = hashlib.sha256()
         self.kept: LoadFolder | None = None
 
     def run(
-        self, paces: Sequence[LoadLevel], extent: StopCondition, repeats: int = 1
+        self, levels: Sequence[LoadLevel], extent: StopCondition, repeats: int = 1
     ) -> LoadFolder:
-        """Run a point for each pace, in order, and all again with other schedules.
+        """Run a point for each level, in order, and all again with other schedules.
 
         Raises:
             ArmloadError: the service has ended, or no request of a point succeeded; what was
                 measured until then is kept.
         """
         for repeat in range(repeats):
-            for pace in paces:
-                kept = self.point(pace, extent, draw=repeat)
+            for level in levels:
+                kept = self.point(level, extent, draw=repeat)
         return kept
 
     def point(
         self,
-        pace: LoadLevel,
+        level: LoadLevel,
         extent: StopCondition,
         *,
         draw: int = 0,
@@ -163,9 +154,9 @@ class LoadRunner:
         """
         times: tuple[float, ...] = ()
         seed = (self._seed + draw) % 2**32
-        if pace.rate is not None and self._arrivals is not None:
+        if level.rate is not None and self._arrivals is not None:
             times = self._arrivals.schedule(
-                pace.rate,
+                level.rate,
                 duration_s=extent.duration_s,
                 requests=extent.requests,
                 seed=seed,
@@ -175,18 +166,20 @@ class LoadRunner:
                 extent = extent.model_copy(update={"warmup": min(warmup, len(times) - 1)})
         # How many requests a number of conversations has depends on their answers.
         planned = None if self._users.turns else len(times) or extent.requests
-        kept = self.kept = self.kept or LoadFolder.begin_on(self._described(pace), self._target.job)
+        kept = self.kept = self.kept or LoadFolder.begin_on(
+            self._described(level), self._target.job
+        )
         point = LoadPoint(
-            rate=pace.rate,
-            concurrency=pace.concurrency,
-            max_concurrency=pace.max_concurrency,
+            rate=level.rate,
+            concurrency=level.concurrency,
+            max_concurrency=level.max_concurrency,
             duration_s=extent.duration_s,
             requests=planned or 0,
             started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
             began_client_s=0.0,
             seed=seed if draw else None,
             is_under_way=True,
-            clock=self._clock(),
+            clock=self.observation.clock(),
         )
 
         def begun(began_s: float) -> None:
@@ -200,11 +193,11 @@ class LoadRunner:
 
         kept.add_point(point)
         goes_on = None if judge is None else partial(judge.goes_on, times)
-        live = self._live(lambda _: str(pace) if pace.rate is None else f"{pace} asked")
+        live = self._live(lambda _: str(level) if level.rate is None else f"{level} asked")
         sending = PointRunner(self._target, extent, keep, begun, live, goes_on)
         try:
-            self._send(kept, sending, live, times, pace, str(pace), planned)
-            point = point.model_copy(update=self._left_behind(sending))
+            self._send(kept, sending, live, times, level, str(level), planned)
+            point = point.model_copy(update=self.observation.left_behind(sending))
         except TooManyFailedError:
             raise
         except (RunError, ConnectError) as error:
@@ -220,9 +213,9 @@ class LoadRunner:
             }
             kept.update(point.model_copy(update=known), self._sha.hexdigest())
             number = len(kept.load.points) - 1
-            self._keep_trace(kept, number, sending.began_s, sending.last_end_s)
+            self.observation.keep_trace(kept, number, sending.began_s, sending.last_end_s)
         if not sending.measured["ok"]:
-            raise _nothing_succeeded(self._target, str(pace), kept, [number], sending.measured)
+            raise _nothing_succeeded(self._target, str(level), kept, [number], sending.measured)
         return kept
 
     def staged(
@@ -246,7 +239,7 @@ class LoadRunner:
         counts = Counter(map(stage_at, times))
         mean = LoadLevel(rate=len(times) / stages[-1].end_s, max_concurrency=max_concurrency)
         kept = self.kept = LoadFolder.begin_on(self._described(mean), self._target.job)
-        now, clock = datetime.now(UTC).isoformat(timespec="milliseconds"), self._clock()
+        now, clock = datetime.now(UTC).isoformat(timespec="milliseconds"), self.observation.clock()
         points = tuple(
             LoadPoint(
                 rate=stage.mean_per_s,
@@ -298,23 +291,11 @@ class LoadRunner:
                 for number, point in enumerate(points)
             )
             all_with({"began_client_s": sending.began_s, "is_under_way": False})
-            self._keep_stages(kept, sending.began_s, last_end_s)
+            self.observation.divide(kept, sending.began_s, last_end_s)
         if not sending.measured["ok"]:
             numbers = range(len(points))
             raise _nothing_succeeded(self._target, str(mean), kept, numbers, sending.measured)
         return kept
-
-    def _keep_stages(
-        self, kept: LoadFolder, began_s: float, last_end_s: Mapping[int, float]
-    ) -> None:
-        points, clock = kept.load.points, kept.load.points[0].clock
-        begins = [began_s + point.stage.start_s for point in points if point.stage]
-        kept.divide_server_samples(begins)
-        if clock is None:
-            return
-        kept.divide_samples([begin_s + clock.board_minus_client_s for begin_s in begins])
-        for number in range(len(begins)):
-            self._keep_trace(kept, number, began_s, last_end_s[number])
 
     def _live(self, level: Callable[[float], str]) -> LiveView:
         return LiveView(level, (self._target.settings or {}).get("slots"))
@@ -329,8 +310,9 @@ class LoadRunner:
         name: str,
         total: int | None,
     ) -> None:
+        number = 0 if kept.is_staged else len(kept.load.points) - 1
         with (
-            self._observed(kept, 0 if kept.is_staged else len(kept.load.points) - 1, live),
+            self.observation.recorded(kept, number, live),
             self._progress.step(name, total=total, unit="requests") as step,
             _short_collections(),
         ):
@@ -347,23 +329,7 @@ class LoadRunner:
         self._taken += 1
         return self._workload.ask(self._taken - 1)
 
-    def _left_behind(self, sending: PointRunner) -> dict[str, Any]:
-        """Wait until the service has let go of the requests that users gave up."""
-        if not sending.outcomes["abandoned"]:
-            return {}
-        ended_s = sending.began_s + sending.last_end_s
-        busy = 0
-        while time.monotonic() < ended_s + LET_GO_WITHIN_S:
-            sample = self.scraper.scrape()
-            if sample is None or sample.busy is None:
-                return {}
-            busy = sample.busy + (sample.waiting or 0)
-            if not busy:
-                return {"freed_s": max(0.0, time.monotonic() - ended_s)}
-            time.sleep(_LOOK_EVERY_S)
-        return {"left_busy": busy}
-
-    def _described(self, pace: LoadLevel) -> Load:
+    def _described(self, level: LoadLevel) -> Load:
         target = self._target
         where = target.board or urlsplit(target.url).hostname or "service"
         return Load(
@@ -374,7 +340,7 @@ class LoadRunner:
             model=target.model,
             service=target.settings,
             dialect=target.dialect.name,
-            arrivals="closed" if pace.rate is None else str(self._arrivals or "trace"),
+            arrivals="closed" if level.rate is None else str(self._arrivals or "trace"),
             seed=self._seed,
             requests_from="; ".join(filter(None, (self._workload.described, str(self._users)))),
             objectives=self._objectives,
@@ -382,36 +348,6 @@ class LoadRunner:
             subtracts_idle=self._subtracts_idle,
             percentiles=self._percentiles,
             most_per_s=self.most_per_s,
-        )
-
-    def _clock(self) -> ClockOffset | None:
-        return None if self._target.service is None else self._target.service.clock()
-
-    @contextmanager
-    def _observed(self, kept: LoadFolder, number: int, live: LiveView) -> Iterator[None]:
-        with ExitStack() as stack:
-            if (service := self._target.service) is not None and self._idle is None:
-                self._idle = service.idle_power(self._progress)
-            path = kept.metrics_file(number)
-            stack.enter_context(self.scraper.running(path, live.window.server))
-            if service is not None:
-                path = kept.board_file(number)
-                stack.enter_context(sampled(service, path, live.window.board))
-                path = kept.power_file(number)
-                stack.enter_context(service.power_recorded(path, self._idle or (), self._progress))
-            yield
-
-    def _keep_trace(self, kept: LoadFolder, number: int, began_s: float, last_end_s: float) -> None:
-        point = kept.load.points[number]
-        if self._target.service is None or point.clock is None or not last_end_s:
-            return
-        offset_s = began_s + point.clock.board_minus_client_s
-        keep_trace(
-            self._target.service,
-            kept.trace_file(number),
-            from_board_s=offset_s + (point.stage.start_s if point.stage else 0.0),
-            to_board_s=offset_s + last_end_s,
-            progress=self._progress,
         )
 
 
@@ -428,14 +364,14 @@ def _short_collections() -> Iterator[None]:
 
 def _nothing_succeeded(
     target: LoadTarget,
-    pace: str,
+    level: str,
     kept: LoadFolder,
     points: Iterable[int],
     outcomes: Counter[Outcome],
 ) -> NothingSucceededError:
     if not outcomes:
         return NothingSucceededError(
-            f"{target.url}: all requests at {pace} were warm-up.",
+            f"{target.url}: all requests at {level} were warm-up.",
             "Give a longer --duration, or a smaller --warmup.",
             outcomes,
         )
@@ -444,7 +380,7 @@ def _nothing_succeeded(
     counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
     why = f" Most often: {errors.most_common(1)[0][0]}." if errors else ""
     return NothingSucceededError(
-        f"{target.url}: no request succeeded at {pace} ({counts}).{why}",
+        f"{target.url}: no request succeeded at {level} ({counts}).{why}",
         "See the service's log. The records of the requests are kept.",
         outcomes,
     )

@@ -18,7 +18,7 @@ from armload.boards.host import Host
 from armload.core.errors import ArmloadError, BoardError, ConnectError
 from armload.core.shell import render
 from armload.core.values import parse_json
-from armload.deploy.heartbeat import Attention, attend
+from armload.deploy.heartbeat import ServiceState, heartbeat
 from armload.engines.trace import Sensed
 
 EVERY_S = 4.0
@@ -46,7 +46,7 @@ class Heartbeat:
         self._host: Host | None = None
         self._asking = threading.Lock()
         self._log = b""
-        self._heard: Attention | None = None
+        self._heard: ServiceState | None = None
         self._heard_s = time.monotonic()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._keep_asking, daemon=True)
@@ -55,13 +55,13 @@ class Heartbeat:
         """Begin to ask by itself."""
         self._thread.start()
 
-    def ask(self, *, detach: bool = False, is_certain: bool = False) -> Attention:
+    def ask(self, *, detach: bool = False, is_certain: bool = False) -> ServiceState:
         """Ask now, unless that was done a moment ago.
 
         While the connection is down for a short time, the last answer is returned.
 
         Args:
-            detach: nobody has to attend it from now on.
+            detach: it needs no heartbeat from now on.
             is_certain: the board must answer now.
 
         Raises:
@@ -95,10 +95,10 @@ class Heartbeat:
         if self._host is not None:
             self._host.close()
 
-    def _ask(self, *, detach: bool) -> Attention:
+    def _ask(self, *, detach: bool) -> ServiceState:
         self._host = self._host or self._beside()
         known_bytes = self._heard.log_bytes if self._heard else 0
-        heard = attend(self._host, self._folder, log_from_bytes=known_bytes, detach=detach)
+        heard = heartbeat(self._host, self._folder, log_from_bytes=known_bytes, detach=detach)
         self._log = (self._log + heard.log)[-_KEPT_LOG_BYTES:]
         self._heard, self._heard_s = heard, time.monotonic()
         return heard

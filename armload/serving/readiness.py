@@ -7,10 +7,11 @@ from urllib.parse import urlsplit
 
 from armload.analysis.load.records import RequestRecord
 from armload.core.errors import ArmloadError, ConnectError, RunError, UsageError
-from armload.serving.client import Client, connected
+from armload.serving.client import Client
+from armload.serving.connections import connected
 from armload.serving.dialects.dialect import CompletionRequest
-from armload.serving.dialects.every import DIALECTS
 from armload.serving.dialects.openai import OpenAi, OpenAiChat
+from armload.serving.dialects.registry import DIALECTS
 from armload.serving.target import LoadTarget
 from armload.serving.tokenizer import ServiceApi
 

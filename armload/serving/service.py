@@ -17,9 +17,8 @@ from armload.boards.host import Forward
 from armload.core.errors import RunError
 from armload.core.progress import Progress, Silent
 from armload.core.workspace import runs_folder
-from armload.deploy.exit_record import Cut
 from armload.deploy.follow import stop
-from armload.deploy.heartbeat import Attention, note_port
+from armload.deploy.heartbeat import ServiceState, note_port
 from armload.engines.job import Job
 from armload.engines.server import LOOPBACK, Serving
 from armload.engines.service_plan import ServingPlan
@@ -48,7 +47,7 @@ class Service:
         api_key: what a request has to show, as ``Authorization: Bearer KEY``.
         key_file: where this machine keeps it.
         was_running: it was found, not started.
-        is_detached: it goes on when nobody attends it.
+        is_detached: it goes on without a heartbeat.
         port: of the board's loopback.
     """
 
@@ -56,7 +55,7 @@ class Service:
         self._it = it
         self._connection = it.connection
         self._boot_id = boot_id
-        self._attendant = Heartbeat(it.connection.beside, it.folder)
+        self._heartbeat = Heartbeat(it.connection.beside, it.folder)
         self._monitor = Monitor(it.connection.beside, it.folder)
         self._forward: Forward | None = None
         self._ended: tuple[Run, Path] | None = None
@@ -92,7 +91,7 @@ class Service:
             RunError: it has ended; says why and what to do. What it left is kept as a run.
             ArmloadError: the board has not answered for a while.
         """
-        self._check(self._attendant.ask(is_certain=is_certain))
+        self._check(self._heartbeat.ask(is_certain=is_certain))
 
     def clock(self) -> ClockOffset:
         """Compare the board's monotonic clock with ours.
@@ -133,7 +132,7 @@ class Service:
 
     def log(self) -> str:
         """Return the lines that the server has written since the last call."""
-        return self._attendant.new_log()
+        return self._heartbeat.new_log()
 
     def end(self) -> tuple[Run, Path]:
         """Stop it, and return its run with its folder; what has ended is only fetched.
@@ -152,7 +151,7 @@ class Service:
 
         Args:
             local_port: of this machine; 0 for a free one.
-            detach: nobody has to attend it from now on.
+            detach: it needs no heartbeat from now on.
 
         Raises:
             RunError: it ended first.
@@ -161,12 +160,12 @@ class Service:
         """
         with ExitStack() as stack:
             stack.callback(self._monitor.close)
-            stack.callback(self._attendant.close)
-            self._attendant.start()
+            stack.callback(self._heartbeat.close)
+            self._heartbeat.start()
             self._wait(progress)
             if detach:
-                self._attendant.ask(detach=True)
-            self.is_detached = not self._attendant.ask().is_attended
+                self._heartbeat.ask(detach=True)
+            self.is_detached = not self._heartbeat.ask().is_attended
             host = stack.enter_context(closing(self._connection.beside()))
             self._forward = stack.enter_context(host.forwarded(self.port, local_port))
             yield self
@@ -176,9 +175,9 @@ class Service:
         size_bytes = self._it.job.model.size_bytes if self._it.job else None
         with progress.step(f"Loading {self.model}", total=size_bytes, unit="B") as step:
             while True:
-                now = self._attendant.ask()
+                now = self._heartbeat.ask()
                 self._check(now)
-                log += self._attendant.new_log()
+                log += self._heartbeat.new_log()
                 if now.port is not None:
                     self.port = now.port
                     return
@@ -189,7 +188,7 @@ class Service:
                 step.update(min(now.resident_bytes, size_bytes or now.resident_bytes))
                 time.sleep(_LOOK_EVERY_S)
 
-    def _check(self, now: Attention) -> None:
+    def _check(self, now: ServiceState) -> None:
         if now.condition == "running":
             return
         if self._ended is None:
@@ -200,13 +199,8 @@ class Service:
             f"{run.exit.remedy} Its messages: armload show {run.id}".strip(),
         )
 
-    def _fetched(self, now: Attention | None) -> tuple[Run, Path]:
-        condition = now.condition if now else None
-        cut: Cut | None = None
-        if condition == "lost":
-            cut = "lost"
-        elif condition in ("restart", "gone"):
-            cut = "restart"
+    def _fetched(self, now: ServiceState | None) -> tuple[Run, Path]:
+        cut = now.cut if now else None
         host, board = self._connection.host, self._connection.board
         if self._it.helpers is not None:
             self._it.helpers.end(runs_folder() / self.run, _SILENT)

@@ -8,21 +8,19 @@ from contextlib import ExitStack, contextmanager
 from armload.boards.board import is_group
 from armload.boards.forward import listening_on
 from armload.boards.naming import boards_called
-from armload.boards.probe import Probe
 from armload.core.errors import ConnectError, UsageError
 from armload.core.progress import Progress
-from armload.engines.engine import MemoryNeed, Settings
+from armload.engines.engine import Settings
 from armload.engines.plan import Plan
 from armload.engines.server import SERVER, Serving, plan_for
 from armload.engines.service_plan import ServingPlan
-from armload.engines.spread import Spread
 from armload.models.find import model_called
 from armload.models.model import Model
 from armload.runs.api_keys import key_on_board, new_key
 from armload.runs.pipeline import underway
-from armload.runs.predicting import foresight_of
+from armload.runs.predicting import predictor_of
 from armload.runs.request import Request
-from armload.runs.session import Foresee, Session, session
+from armload.runs.session import Session, session
 from armload.serving.listing import services_at
 from armload.serving.service import Service
 
@@ -102,8 +100,12 @@ def served_there(
     engine = Serving(plan_for(model, chosen), where.binaries[SERVER], model, api_key=key)
     with ExitStack() as stack:
         with ExitStack() as reaching:
-            foresee = _foresight(where, engine, progress)
-            it = reaching.enter_context(underway(where, engine, progress, new=new, foresee=foresee))
+            # A service's time has no end: only a board that cannot hold the model is refused.
+            one = one_request(engine.plan)
+            predictor = predictor_of(where, model, one, progress, is_kept=False)
+            it = reaching.enter_context(
+                underway(where, engine, progress, new=new, predictor=predictor)
+            )
             stack.push(it.helping.pop_all())
             if it.was_running:
                 key = key_on_board(connection.host, connection.board.workdir)
@@ -150,14 +152,3 @@ def one_request(plan: ServingPlan) -> Plan:
         weights=plan.weights,
         resident_bytes=plan.resident_bytes,
     )
-
-
-def _foresight(where: Session, engine: Serving, progress: Progress) -> Foresee:
-    """Return what refuses a board that cannot hold the model; a service's time has no end."""
-    one = one_request(engine.plan)
-    foresee_memory = foresight_of(where, engine.model, one, progress)
-
-    def foresee(found: Probe, need: MemoryNeed | None, spread: Spread | None) -> None:
-        foresee_memory(found, need, spread)
-
-    return foresee

@@ -1,25 +1,20 @@
-"""A service that is put under load, how much load, and what its board does meanwhile."""
+"""A service that is put under load, what can be observed of it, and how much load."""
 
 from __future__ import annotations
 
-import json
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from armload.analysis.energy import PowerLine
 from armload.analysis.load.records import ClockOffset
-from armload.core.errors import ArmloadError
 from armload.core.progress import Progress
 from armload.core.values import Value, counted
 from armload.engines.job import Job
 from armload.engines.plan import REQUEST_TIMEOUT_S
 from armload.serving.dialects.dialect import Dialect
-
-_EVERY_S = 1.0
 
 
 class Observed(Protocol):
@@ -52,50 +47,6 @@ class Observed(Protocol):
         self, path: Path, idle: Sequence[PowerLine], progress: Progress
     ) -> AbstractContextManager[None]:
         """Write what the meter shows within the block, after lines of the idle board."""
-
-
-@contextmanager
-def sampled(
-    service: Observed, path: Path, seen: Callable[[dict[str, Any]], None]
-) -> Iterator[None]:
-    """Write a line of samples each second while the block runs, and pass them on.
-
-    A sample that fails, as while a connection is down, is left out.
-    """
-    done = threading.Event()
-
-    def sample() -> None:
-        with path.open("a", encoding="utf-8") as file:
-            while not done.is_set():
-                try:
-                    sample = service.sample()
-                except ArmloadError:
-                    sample = {}
-                if sample:
-                    seen(sample)
-                    file.write(json.dumps(sample, allow_nan=False) + "\n")
-                    file.flush()
-                done.wait(_EVERY_S)
-
-    thread = threading.Thread(target=sample, name="samples")
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
-
-
-def keep_trace(
-    service: Observed, path: Path, *, from_board_s: float, to_board_s: float, progress: Progress
-) -> None:
-    """Write the server's trace of some time; say so where it cannot be fetched."""
-    try:
-        with path.open("w", encoding="utf-8") as file:
-            for line in service.trace(from_board_s, to_board_s):
-                file.write(line if line.endswith("\n") else line + "\n")
-    except ArmloadError as error:
-        progress.say(f"The server's trace of this time could not be fetched: {error.message}")
 
 
 @dataclass(frozen=True, kw_only=True)

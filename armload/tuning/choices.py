@@ -11,10 +11,11 @@ from pydantic import create_model
 
 from armload.bench.options import Options, read_options
 from armload.boards.conditions import ClusterState
+from armload.core.cpu_sets import cpu_words
 from armload.core.errors import UsageError
 from armload.core.files import require_file
 from armload.core.values import Value
-from armload.engines.plan import NGRAM, cpu_words
+from armload.engines.plan import NGRAM
 from armload.tuning.settings import NO_REPACKING
 from armload.tuning.space import Choice, Feasibility, Parameter, Setting, Space
 from armload.tuning.wanted import SERVED, Objective

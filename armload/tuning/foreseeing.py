@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 from armload.analysis.wording.predictions import refusal
 from armload.boards.conditions import within_group
+from armload.core.cpu_sets import cpu_numbers
 from armload.core.values import counted, format_bytes
 from armload.engines.engine import MemoryNeed
 from armload.engines.llama_cpp import moves_threads
-from armload.engines.plan import KV_BITS, Plan, cpu_numbers
+from armload.engines.plan import KV_BITS, Plan
 from armload.engines.prediction import Prediction
 from armload.models.model import Model
 from armload.runs.predicting import expected, known_there

@@ -19,7 +19,7 @@ from armload.engines.trace import read_trace
 from armload.models.model import Model
 from armload.runs.session import Session
 from armload.serving.arrivals import Arrivals
-from armload.serving.dialects.every import dialect_named
+from armload.serving.dialects.registry import dialect_named
 from armload.serving.load_runner import LoadRunner
 from armload.serving.loads import LoadFolder
 from armload.serving.planning import serving_plan_of

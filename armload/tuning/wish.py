@@ -15,7 +15,7 @@ from armload.engines.plan import REQUEST_TIMEOUT_S
 from armload.evaluation.data import load_questions
 from armload.evaluation.task import load_task
 from armload.models.hub_reference import PREFIX
-from armload.serving.dialects.every import dialect_named
+from armload.serving.dialects.registry import dialect_named
 from armload.serving.request_file import DEFAULT_LIMIT
 from armload.serving.workload import check_data, read_lengths
 from armload.tuning.checks import require_reachable

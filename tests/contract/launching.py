@@ -34,7 +34,7 @@ def launched(
     beforehand: Beforehand | None = None,
     lease: Lease | None = None,
     renew_every_s: float = RENEW_EVERY_S,
-    upkeep: ServiceOptions | None = None,
+    service_options: ServiceOptions | None = None,
 ) -> PurePosixPath:
     """Start a program; return its folder."""
     folder = Layout(workdir=workdir).run(name)
@@ -50,7 +50,7 @@ def launched(
         lease=lease,
         renew_every_s=renew_every_s,
         beforehand=beforehand,
-        upkeep=upkeep,
+        service_options=service_options,
     )
     return folder
 

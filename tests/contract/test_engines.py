@@ -16,7 +16,7 @@ from armload.boards.host import Host
 from armload.core.errors import BusyError, ConnectError, DataError
 from armload.core.progress import Progress, Silent
 from armload.deploy.claims import claims
-from armload.engines import every
+from armload.engines import registry
 from armload.report.table import run_table
 from armload.runs import store
 from armload.runs.fetch import fetch, pull
@@ -37,7 +37,7 @@ GUIDE = Path(__file__).resolve().parents[2] / "docs" / "engines.md"
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A workspace with a board, this machine, and an armload that lists one more engine."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(every, "ENGINES", (*every.ENGINES, OneNumber))
+    monkeypatch.setattr(registry, "ENGINES", (*registry.ENGINES, OneNumber))
     (tmp_path / "boards").mkdir()
     (tmp_path / "boards" / f"{BOARD}.yaml").write_text(
         f"target: rk3568\nreach: {{kind: local}}\nworkdir: {tmp_path}/board\n"

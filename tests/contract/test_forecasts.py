@@ -26,7 +26,7 @@ from armload.models.model import Model
 from armload.models.whole_header import whole_header
 from armload.runs import footprint, operations
 from armload.runs.pipeline import execute
-from armload.runs.predicting import foresight, predict_there
+from armload.runs.predicting import predict_there, predictor_of
 from armload.runs.request import Request
 from armload.runs.session import Session, session
 from tests.unit.samples import binary
@@ -107,8 +107,8 @@ def _predicted(where: Session, model: Model) -> Prediction:
 
 def _ran(where: Session, model: Model) -> Run:
     engine = Completion(PLAN, where.binaries[PROGRAM], model)
-    foresee = foresight(where, engine, Silent())
-    return execute(where, engine, Silent(), new=True, foresee=foresee)[0]
+    predictor = predictor_of(where, engine.model, engine.continuation, Silent())
+    return execute(where, engine, Silent(), new=True, predictor=predictor)[0]
 
 
 def _asked(folder: Path) -> list[str]:

@@ -13,7 +13,7 @@ from armload.boards.failures import SlowCommandError
 from armload.boards.host import Host
 from armload.core.errors import BoardError, ConnectError
 from armload.core.shell import join, quote
-from armload.deploy.retry import Retry, patiently
+from armload.deploy.retry import Retry, with_retries
 
 WORDS = st.text(
     st.characters(exclude_characters="\0", codec="utf-8"), max_size=40
@@ -80,7 +80,7 @@ def test_a_command_that_is_merely_slow_is_not_repeated_beside_the_first(
     command = f"echo begun >>{quote(begun)}; {waits}"
     try:
         with pytest.raises(SlowCommandError, match="took longer than 2 s"):
-            patiently(lambda: host.run(command, timeout_s=2), Retry(10))
+            with_retries(lambda: host.run(command, timeout_s=2), Retry(10))
         assert begun.read_text() == "begun\n"
         assert host.run("echo on").text == "on"
     finally:

@@ -15,8 +15,8 @@ import pytest
 from armload.boards.board import Board, LocalReach
 from armload.boards.conditions import Conditions
 from armload.boards.probe import parse_probe, probe_script
+from armload.build.backend import native_folder
 from armload.build.helper import MONITOR, any_cpu_compiler, helper
-from armload.build.order import native_folder
 from armload.build.target import machine_architecture
 from armload.core.shell import quote
 from tests.contract.settings.kernel import SHELLS

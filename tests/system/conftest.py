@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import release
 from armload import __version__
 from armload.boards.board import SshAddress
 from armload.build.binary import Binary
@@ -18,7 +17,8 @@ from armload.build.builder import build
 from armload.build.programs import MAIN_PROGRAMS, SCORER
 from armload.build.target import load_target
 from armload.core.workspace import cache_folder
-from release_parts import Carried, carry
+from release import make
+from release.prebuilt import Carried, carry
 from tests.outside_data import shared
 from tests.person import Person
 from tests.repositories import Repository
@@ -114,8 +114,8 @@ def scorer(scorer_and_completion: tuple[Binary, Binary]) -> Path:
 def projects(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """The project in two folders, whose files were written at other times and by other rules."""
     one, other = (tmp_path_factory.mktemp(name) for name in ("one", "another-place"))
-    release.export(one)
-    release.export(other)
+    make.export(one)
+    make.export(other)
     for path in other.rglob("*"):
         os.utime(path, (1e9, 1e9))
         path.chmod(0o700 if path.is_dir() or os.access(path, os.X_OK) else 0o600)
@@ -134,8 +134,8 @@ def carried(prebuilt: Path) -> Carried:
 
 
 @pytest.fixture(scope="session")
-def built(projects: list[Path], prebuilt: Path, carried: Carried) -> list[list[Path]]:
-    return [release.build(project, "1700000000", prebuilt) for project in projects]
+def built(projects: list[Path], carried: Carried) -> list[list[Path]]:
+    return [make.build(project, "1700000000", carried) for project in projects]
 
 
 @pytest.fixture(scope="session")
@@ -148,5 +148,5 @@ def wheel(built: list[list[Path]]) -> Path:
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an installed armload, whose libraries are those beside this Python."""
     folder = tmp_path_factory.mktemp("installed")
-    release._module("pip", "install", "--no-deps", "--no-index", "--target", folder, wheel)
+    make._module("pip", "install", "--no-deps", "--no-index", "--target", folder, wheel)
     return folder

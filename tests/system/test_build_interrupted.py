@@ -30,14 +30,14 @@ pytestmark = pytest.mark.build
 BUILD = """
 from armload.build.builder import build
 from armload.build.target import load_target
-from armload.build.workshop import LocalWorkshop
+from armload.build.local_backend import LocalBackend
 from armload.core.progress import Silent
 
 class Told(Silent):
     def say(self, text):
         print(text, flush=True)
 
-build(load_target("rk3568"), programs=PROGRAMS, workshop=LocalWorkshop(jobs=1), progress=Told())
+build(load_target("rk3568"), programs=PROGRAMS, backend=LocalBackend(jobs=1), progress=Told())
 """
 QUICK = ["ggml-rpc-server"]
 """The program that takes the least to compile."""

@@ -16,10 +16,10 @@ import pytest
 from armload.build.binary import Binary
 from armload.build.builder import build
 from armload.build.inspection import check, inspect
+from armload.build.local_backend import LocalBackend
 from armload.build.record import read_record, with_build_record, write_record
 from armload.build.source import pinned_source
 from armload.build.target import load_target, machine_architecture
-from armload.build.workshop import LocalWorkshop
 from armload.core.errors import BuildError, DataError
 from armload.core.progress import Silent
 from armload.core.workspace import cache_folder, data_names
@@ -39,7 +39,7 @@ exhaustive = pytest.mark.exhaustive(covers=["armload/build", "toolchains"])
 
 
 def engine(target: str, compiler: str = "zig", programs: Sequence[str] = ()) -> Binary:
-    (binary,) = build(load_target(target), programs=programs, workshop=LocalWorkshop(compiler))
+    (binary,) = build(load_target(target), programs=programs, backend=LocalBackend(compiler))
     return binary
 
 

@@ -17,7 +17,8 @@ import pytest
 from gguf import GGUFReader
 
 from armload.conversion.checkpoints.checking import TOLERANCES
-from armload.conversion.checkpoints.environment import KIND, pinned_packages
+from armload.conversion.checkpoints.environment import pinned_packages
+from armload.conversion.checkpoints.installing import KIND
 from armload.core.workspace import cache_folder
 from armload.models.find import word_problems_model
 from tests.checkpoints import KINDS, checkpoint_of

@@ -18,7 +18,7 @@ import pytest
 import yaml
 from gguf import GGUFReader
 
-from armload.conversion.checkpoints.environment import KIND
+from armload.conversion.checkpoints.installing import KIND
 from armload.core.workspace import cache_folder
 from armload.models.find import word_problems_model
 from tests import architectures

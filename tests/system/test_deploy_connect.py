@@ -23,7 +23,7 @@ from armload.boards.trust import fetch_host_key, pin, pinned_key
 from armload.boards.virtual.process import free_port
 from armload.core.errors import ConnectError, DataError, LastingConnectError
 from armload.core.progress import Silent
-from armload.deploy.retry import Retry, patiently
+from armload.deploy.retry import Retry, with_retries
 from tests.command_line import BIN, typed
 from tests.servers import behind, make_key, openssh
 
@@ -187,7 +187,7 @@ def test_what_only_a_person_can_put_right_is_not_waited_for(
             host.run("true")
 
         with pytest.raises((LastingConnectError, DataError)):
-            patiently(ask, Retry(1.0))
+            with_retries(ask, Retry(1.0))
         assert asked == 1
 
 

@@ -66,7 +66,7 @@ def pushed(
         executable=False,
         progress=progress,
         helper=helper,
-        patience_s=0,
+        retry_for_s=0,
     )
     return sent, remote
 

@@ -214,7 +214,7 @@ def test_smollm2_is_the_published_model(smollm2: Path) -> None:
     assert (model.heads, set(model.kv_heads), len(model.kv_heads)) == (9, {3}, 30)
     assert (model.vocabulary, model.context_length) == (49152, 8192)
     assert (model.parameters, model.quantisation) == (134_515_008, "Q4_1")
-    assert model.kv_bytes_per_token == 30 * 3 * 64 * 2 * 2
+    assert model.context_memory.bytes_per_token == 30 * 3 * 64 * 2 * 2
     assert model.bytes_per_token < model.size_bytes
     assert model.missing_bytes == 0
 

@@ -12,11 +12,11 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-import release
 from armload import __version__
 from armload.cli.program import namespace
 from armload.core.workspace import data_names
-from release_parts import Carried
+from release import make
+from release.prebuilt import Carried
 from tests.command_line import BIN, ROOT
 from tests.system.wheels import output
 
@@ -35,7 +35,7 @@ def test_two_builds_are_byte_identical(built: list[list[Path]]) -> None:
 def test_the_wheel_holds_the_package_and_the_data_and_nothing_else(
     wheel: Path, prebuilt: Path
 ) -> None:
-    files = release._git("ls-files", "--cached", "--others", "--exclude-standard").splitlines()
+    files = make._git("ls-files", "--cached", "--others", "--exclude-standard").splitlines()
     there = {name for name in files if (ROOT / name).is_file()}
     expected = {name for name in there if name.startswith("armload/")}
     expected |= {f"armload/data/{name}" for name in there if name.startswith(DATA)}
@@ -55,7 +55,7 @@ def test_the_sdist_holds_a_manual_page_for_each_verb(built: list[list[Path]]) ->
         }
     pages = {name.name for name in names if name.parent == PurePosixPath("man")}
     assert pages == {"armload.1", *(f"armload-{verb}.1" for verb in namespace.task_names)}
-    assert PurePosixPath("release.py") in names
+    assert PurePosixPath("release/make.py") in names
 
 
 def test_nothing_compiled_is_in_the_sdist(built: list[list[Path]]) -> None:
@@ -65,11 +65,25 @@ def test_nothing_compiled_is_in_the_sdist(built: list[list[Path]]) -> None:
         assert not any(file.read(4) == b"\x7fELF" for file in files if file is not None)
 
 
+def test_the_wheel_names_the_licenses_of_its_programs_and_the_sdist_its_own(
+    built: list[list[Path]], wheel: Path
+) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        metadata = archive.read(f"armload-{__version__}.dist-info/METADATA").decode()
+    linked = "Apache-2.0 WITH LLVM-exception AND MIT AND Unlicense"
+    assert f"\nLicense-Expression: {linked}\n" in metadata
+    (path,) = (each for each in built[0] if each.name.endswith(".tar.gz"))
+    with tarfile.open(path) as archive:
+        held = archive.extractfile(f"armload-{__version__}/PKG-INFO")
+        assert held is not None
+        assert "\nLicense-Expression: MIT\n" in held.read().decode()
+
+
 def test_what_is_published_passes_the_registrys_checks(
     built: list[list[Path]], wheel: Path
 ) -> None:
-    release._module("twine", "check", "--strict", *built[0])
-    release._module("check_wheel_contents", wheel)
+    make._module("twine", "check", "--strict", *built[0])
+    make._module("check_wheel_contents", wheel)
 
 
 def test_outside_a_clone_all_data_is_found(installed: Path, tmp_path: Path) -> None:
@@ -106,7 +120,7 @@ def test_outside_a_clone_verbs_work(
 def test_the_bill_of_materials_lists_what_is_needed_and_not_what_tests_need(
     carried: Carried,
 ) -> None:
-    bill = json.loads(release.bill_of_materials(__version__, carried))
+    bill = json.loads(make.bill_of_materials(__version__, carried))
     assert bill["bomFormat"] == "CycloneDX"
     root = bill["metadata"]["component"]
     assert (root["name"], root["version"]) == ("armload", __version__)
@@ -120,12 +134,12 @@ def test_the_bill_of_materials_lists_what_is_needed_and_not_what_tests_need(
     assert listed["ziglang"] == "0.15.2"
 
 
-@pytest.mark.exhaustive(covers=["pyproject.toml", "release.py", "release_parts.py"])
+@pytest.mark.exhaustive(covers=["pyproject.toml", "release"])
 def test_the_bill_of_materials_is_valid(carried: Carried) -> None:
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
 
-    text = release.bill_of_materials(__version__, carried)
+    text = make.bill_of_materials(__version__, carried)
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
 
 
@@ -142,7 +156,7 @@ _INSTALLERS = {
 }
 
 
-@pytest.mark.exhaustive(covers=["pyproject.toml", "release.py"])
+@pytest.mark.exhaustive(covers=["pyproject.toml", "release"])
 @pytest.mark.parametrize("installer", _INSTALLERS)
 def test_people_install_it(installer: str, wheel: Path, tmp_path: Path) -> None:
     bin_folder = tmp_path / "bin"
@@ -163,7 +177,7 @@ def test_people_install_it(installer: str, wheel: Path, tmp_path: Path) -> None:
         subprocess.run([program, *line.split()], cwd=tmp_path, env=environment, check=True)
 
 
-@pytest.mark.exhaustive(covers=["pyproject.toml", "release.py"])
+@pytest.mark.exhaustive(covers=["pyproject.toml", "release"])
 def test_it_runs_without_an_installation(wheel: Path, tmp_path: Path) -> None:
     environment = os.environ | {"UV_TOOL_DIR": str(tmp_path / "tools")}
     done = subprocess.run(

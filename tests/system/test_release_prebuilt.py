@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-import release
 from armload import __version__
 from armload.build.builder import build
 from armload.build.helper import helper
@@ -24,7 +23,8 @@ from armload.core.files import sha256_of
 from armload.core.progress import Silent
 from armload.core.workspace import cache_folder
 from armload.models.find import RANDOM
-from release_parts import Carried
+from release import make
+from release.prebuilt import Carried
 from tests.command_line import ROOT
 from tests.person import SHARED_CACHE, Person
 from tests.system.engines import emulator
@@ -206,7 +206,7 @@ def test_a_damaged_helper_is_reported_and_compiled(installed: Path, tmp_path: Pa
     assert done.stdout.strip() == helper("pin").sha256
 
 
-_PATHS = ["armload/build", "toolchains", "release.py", "release_parts.py"]
+_PATHS = ["armload/build", "toolchains", "release"]
 
 
 @pytest.mark.exhaustive(covers=_PATHS)
@@ -229,7 +229,7 @@ def test_compiling_elsewhere_gives_the_bytes_of_the_release(
 def test_the_bill_of_materials_lists_what_is_linked_into_compiled_programs(
     carried: Carried, prebuilt: Path
 ) -> None:
-    bill = json.loads(release.bill_of_materials(__version__, carried))
+    bill = json.loads(make.bill_of_materials(__version__, carried))
     components = {each["bom-ref"]: each for each in bill["components"]}
     holds = {each["ref"]: each.get("dependsOn", []) for each in bill["dependencies"]}
     for name in ("llama-completion", *HELPERS):
@@ -249,9 +249,7 @@ def test_the_bill_of_materials_lists_what_is_linked_into_compiled_programs(
 
 
 @pytest.mark.machine
-@pytest.mark.exhaustive(
-    covers=["armload/build", "armload/deploy", "release.py", "release_parts.py"]
-)
+@pytest.mark.exhaustive(covers=["armload/build", "armload/deploy", "release"])
 def test_the_demo_of_an_installed_wheel_compiles_nothing(wheel: Path, tmp_path: Path) -> None:
     venv, cache = tmp_path / "venv", tmp_path / "cache"
     subprocess.run([sys.executable, "-m", "venv", venv], check=True)

@@ -14,8 +14,8 @@ from armload.analysis.summary import generating, prompting
 from armload.build.binary import Binary
 from armload.build.builder import build
 from armload.build.target import load_target
+from armload.core.cpu_sets import cpu_numbers
 from armload.core.progress import Silent
-from armload.engines.plan import cpu_numbers
 from armload.models.shape import Shape
 from armload.models.synth import synthesise
 from tests.outside_data import shared

@@ -23,7 +23,7 @@ from armload.core.files import sha256_of
 from armload.core.progress import Silent
 from armload.deploy.follow import follow
 from armload.deploy.launch import launch
-from armload.deploy.retry import PATIENCE_S, patiently
+from armload.deploy.retry import RETRY_FOR_S, with_retries
 from armload.deploy.transfer import push
 from tests.faults import At
 from tests.person import Person
@@ -65,7 +65,7 @@ def test_whoever_would_wait_for_a_board_that_went_off_is_told_at_once(board: Boa
         assert "armload board.up --board test-off" in caught.value.remedy
         began = time.monotonic()
         for waits in (
-            lambda: patiently(lambda: host.run("true")),
+            lambda: with_retries(lambda: host.run("true")),
             lambda: follow(host, PurePosixPath("/data/runs/x"), lambda now: None),
             lambda: launch(
                 host,
@@ -78,11 +78,11 @@ def test_whoever_would_wait_for_a_board_that_went_off_is_told_at_once(board: Boa
         ):
             with pytest.raises(SwitchedOffError, match=IS_OFF):
                 waits()
-        assert time.monotonic() - began < PATIENCE_S / 2
+        assert time.monotonic() - began < RETRY_FOR_S / 2
         again = machine.up(board, Silent())
         assert again.port is not None
         with pytest.raises(SwitchedOffError, match="was restarted"):
-            patiently(lambda: host.run("true"))
+            with_retries(lambda: host.run("true"))
 
 
 @similar
@@ -105,7 +105,7 @@ def test_a_board_that_reboots_is_waited_for(board: Board) -> None:
             control.execute("system_reset")
         after = before
         while after == before:  # the connection may drop a moment after the machine is told to
-            after = patiently(lambda: host.run(boot_id)).text
+            after = with_retries(lambda: host.run(boot_id)).text
         assert len(after) == len(before)
 
 
@@ -130,7 +130,7 @@ def test_each_verb_names_the_board_that_went_off_and_how_it_is_switched_on(
     process = person.start(verb, "--board", "mine")
     wait_until(lambda: is_connected(process.pid, shown["port"]), process)
     power_cut(person)
-    _, err = process.communicate(timeout=PATIENCE_S / 2)
+    _, err = process.communicate(timeout=RETRY_FOR_S / 2)
     assert process.returncode == 6, err
     assert "The virtual board 'mine' is off." in err
     assert "armload board.up --board mine" in " ".join(err.split())

@@ -11,9 +11,9 @@ from armload.analysis.measurement import measurement_of
 from armload.boards.board import load_board
 from armload.boards.probe import parse_probe
 from armload.build.binary import FeatureUse
+from armload.build.cached import CachedBuild
 from armload.build.fit import Compatibility
 from armload.build.inspection import Inspection
-from armload.build.shelf import ShelvedBuild
 from armload.core.cache import CacheItem, CacheKind
 from armload.core.workspace import data_names
 from armload.deploy.clean import BoardItem
@@ -168,7 +168,7 @@ def every_table() -> dict[str, RenderableType]:
         ),
     ]
     builds = [
-        ShelvedBuild(
+        CachedBuild(
             build_id="ad887c5ea11e",
             path=HOME,
             state="finished",

@@ -38,7 +38,7 @@ def test_every_published_model_is_one_that_fit_lists() -> None:
 def test_a_model_that_fit_lists_is_called_by_that_name(tmp_path: Path) -> None:
     assert on_hub("qwen2.5-0.5b:q4_0") == "hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF:Q4_0"
     assert header_of("qwen2.5-0.5b:Q4_0", Silent()) == header_of("like:qwen2.5-0.5b:Q4_0", Silent())
-    with pytest.raises(UsageError, match="knows the sizes of this model, and no file") as found:
+    with pytest.raises(UsageError, match="knows the sizes of this model, but no file") as found:
         resolve("qwen2.5-7b:Q4_0", Silent())
     assert "like:qwen2.5-7b:Q4_0" in found.value.remedy
     with pytest.raises(UsageError, match="no file") as found:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.build.workshop import Status, read_status, run_logged
+from armload.build.local_backend import Status, read_status, run_logged
 from armload.core.errors import BuildError, DiskError
 
 

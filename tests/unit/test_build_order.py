@@ -5,7 +5,7 @@ from __future__ import annotations
 import tarfile
 from pathlib import Path
 
-from armload.build.order import native_folder, own_files
+from armload.build.backend import native_folder, own_files
 from armload.buildhost.remote import pack
 from armload.core.progress import Silent
 from tests.unit.sources import llama_cpp

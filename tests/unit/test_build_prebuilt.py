@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from armload.build.cached import cached_builds
 from armload.build.prebuilt import carry_programs
-from armload.build.shelf import shelved_builds
 from tests.unit.builds import finished_build
 
 
@@ -17,7 +17,7 @@ def test_two_machines_carry_the_same_bytes(tmp_path: Path, monkeypatch: pytest.M
         cache, folder = tmp_path / name, tmp_path / f"{name}-release"
         monkeypatch.setenv("ARMLOAD_CACHE", str(cache))
         finished_build(cache, built_utc=f"2026-11-21T{hour}:00:00+00:00")
-        (build,) = shelved_builds()
+        (build,) = cached_builds()
         carry_programs(
             folder,
             build.programs,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.build.order import BuildRequest
+from armload.build.backend import BuildRequest
 from armload.build.record import Inputs
 from armload.build.target import Target, load_target
 from armload.core.errors import DataError, UsageError

@@ -432,6 +432,22 @@ def test_a_check_of_the_converter_that_says_nothing_is_told_by_its_condition(
     )
 
 
+def test_a_converter_s_libraries_are_told_to_ask_no_network(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    names = ("HF_HUB_OFFLINE", "PIP_NO_INDEX")
+    with (tmp_path / "lock").open("w") as lock:
+        run_converter(
+            ["-c", f"import os; print([os.environ.get(name) for name in {names}])"],
+            checkpoint=read_checkpoint(checkpoint),
+            held=Environment(python=Path(sys.executable), lock=lock.fileno()),
+            folder=tmp_path,
+            watch=said.append,
+        )
+    assert "".join(said).strip() == "['1', '1']"
+
+
 def test_versions_are_pinned_and_name_the_environment() -> None:
     packages = pinned_packages()
     assert all("==" in each for each in (*packages.packages, *packages.alone))

@@ -19,7 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from armload.conversion.checkpoints.environment import Packages, converter_kinds, environment
+from armload.conversion.checkpoints.environment import Packages
+from armload.conversion.checkpoints.installing import converter_kinds, environment
 from armload.conversion.checkpoints.proposal import Proposal, read_report
 from armload.core.cache import decide, free
 from armload.core.errors import MissingToolError, UsageError

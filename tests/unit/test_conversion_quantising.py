@@ -9,9 +9,7 @@ import pytest
 
 from armload.bench import fitting
 from armload.boards.board import THIS_MACHINE
-from armload.conversion.quantising import quantise
-from armload.conversion.room import largest_size_bytes, need_disk, need_memory
-from armload.conversion.shelf import (
+from armload.conversion.cached import (
     QUANTISED,
     Made,
     conversion_kinds,
@@ -21,6 +19,8 @@ from armload.conversion.shelf import (
     part_in,
     place_of,
 )
+from armload.conversion.quantising import quantise
+from armload.conversion.room import largest_size_bytes, need_disk, need_memory
 from armload.core.errors import BoardError, DiskError, UsageError
 from armload.core.files import sha256_of
 from armload.core.progress import Silent

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from armload.boards.virtual.shelf import board_kinds
-from armload.build.shelf import build_kinds
+from armload.boards.virtual.cached import board_kinds
+from armload.build.cached import build_kinds
 from armload.core.cache import (
     CacheItem,
     CacheKind,

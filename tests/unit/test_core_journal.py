@@ -88,7 +88,7 @@ def things(journal: ErrandFolder, number: int = 0) -> list[str]:
 
 def test_it_is_read_as_it_was_written() -> None:
     made = begun(1, "bread", "salt")
-    made.append(Bought(thing="pear"), number=3, is_synced=False)
+    made.append(Bought(thing="pear"), number=3)
     made.rewrite_header(errand().model_copy(update={"wanted": 5}))
     for journal in (made, ErrandFolder.read(made.folder)):
         assert journal.header.wanted == 5

@@ -52,7 +52,7 @@ def test_a_missing_feature_is_named() -> None:
 
 def test_a_feature_behind_a_run_time_check_may_be_missing() -> None:
     found = parse_probe(output(core(0)), "my-board")
-    assert lacking_features(binary(use("sve", guarded=3)), found) == ()
+    assert lacking_features([use("sve", guarded=3)], found) == ()
     check_fit(BOARD, binary(use("asimddp"), use("sve", guarded=3)), found, emulated=False)
 
 

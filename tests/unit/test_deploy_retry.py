@@ -3,7 +3,7 @@ import time
 import pytest
 
 from armload.core.errors import ConnectError, LastingConnectError
-from armload.deploy.retry import Retry, patiently
+from armload.deploy.retry import Retry, with_retries
 
 
 def test_a_boards_absence_counts_from_the_first_failure_however_long_the_action_ran() -> None:
@@ -15,23 +15,23 @@ def test_a_boards_absence_counts_from_the_first_failure_however_long_the_action_
             raise failures.pop()
         return "done"
 
-    assert patiently(action, Retry(0.5)) == "done"
+    assert with_retries(action, Retry(0.5)) == "done"
 
 
 def test_a_board_that_is_heard_in_between_may_be_away_as_long_again() -> None:
-    patience = Retry(0.3)
+    retry = Retry(0.3)
     failures = [ConnectError("my-board: the connection dropped.") for _ in range(4)]
     shown: list[str] = []
 
     def action() -> str:
-        patience.heard()
+        retry.heard()
         if failures:
             raise failures.pop()
         return "done"
 
-    assert patiently(action, patience, lambda error: shown.append(str(error))) == "done"
+    assert with_retries(action, retry, lambda error: shown.append(str(error))) == "done"
     assert shown == ["my-board: the connection dropped."] * 4
-    assert not patience.away
+    assert not retry.away
 
 
 def test_a_board_that_stays_away_is_given_up_with_its_own_error() -> None:
@@ -43,7 +43,7 @@ def test_a_board_that_stays_away_is_given_up_with_its_own_error() -> None:
 
     began = time.monotonic()
     with pytest.raises(ConnectError) as raised:
-        patiently(action, Retry(1.0), shown.append)
+        with_retries(action, Retry(1.0), shown.append)
     assert raised.value is error
     assert 0.5 < time.monotonic() - began < 1
     assert shown == [error]
@@ -55,5 +55,5 @@ def test_an_error_that_a_person_must_correct_is_raised_at_once() -> None:
 
     shown: list[object] = []
     with pytest.raises(LastingConnectError):
-        patiently(action, Retry(), shown.append)
+        with_retries(action, Retry(), shown.append)
     assert not shown

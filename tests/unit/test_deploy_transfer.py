@@ -12,7 +12,7 @@ from armload.core.errors import ConnectError
 from armload.core.progress import Silent
 from armload.deploy.transfer import push
 
-PATIENCE_S = 0.5
+RETRY_FOR_S = 0.5
 
 
 class _BreakingTwice(LocalHost):
@@ -30,7 +30,7 @@ class _BreakingTwice(LocalHost):
             raise ConnectError("broken before a byte")
         super().send_file(local, remote, offset_bytes=offset_bytes, sent=sent)
         if self.calls == 2:
-            time.sleep(2 * PATIENCE_S)
+            time.sleep(2 * RETRY_FOR_S)
             raise ConnectError("broken again, much later")
 
 
@@ -44,6 +44,6 @@ def test_a_second_break_after_long_copying_is_waited_for_like_the_first(tmp_path
         sha256=hashlib.sha256(local.read_bytes()).hexdigest(),
         executable=False,
         progress=Silent(),
-        patience_s=PATIENCE_S,
+        retry_for_s=RETRY_FOR_S,
     )
     assert remote.stat().st_size == local.stat().st_size

@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from armload.core.cpu_sets import cpu_mask, cpu_numbers
 from armload.core.errors import UsageError
 from armload.engines.llama_cpp import (
     MAX_PROMPT_BYTES,
@@ -18,7 +19,7 @@ from armload.engines.llama_cpp import (
     offers,
     whole_plan,
 )
-from armload.engines.plan import Plan, cpu_mask, cpu_numbers
+from armload.engines.plan import Plan
 from tests.unit.samples import binary, model
 
 

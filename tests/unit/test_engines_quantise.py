@@ -7,10 +7,10 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from armload.deploy.follow import ProgressUpdate
-from armload.engines.every import engine_called
 from armload.engines.importance import Importance, ImportancePlan
 from armload.engines.model_program import InPlace
 from armload.engines.quantise import Quantising, QuantisingPlan, fallbacks_in
+from armload.engines.registry import engine_called
 from tests.unit.samples import binary, model
 from tests.unit.test_engines_speculation import option, site
 

@@ -8,9 +8,9 @@ import pytest
 
 from armload.core.errors import UsageError
 from armload.deploy.follow import ProgressUpdate
-from armload.engines.every import engine_called
 from armload.engines.job import Job
 from armload.engines.prediction import Sequences
+from armload.engines.registry import engine_called
 from armload.engines.scorer import SCORER, Scoring, ScoringPlan, look_at_items
 from tests.unit.samples import binary, board_record, conditions, model
 from tests.unit.test_engines_answers import FAILED, GENERATED, LIKELIHOOD, TOKENS

@@ -13,9 +13,9 @@ from armload.boards.local import LocalHost
 from armload.cli.verbs.serve import ServeOptions
 from armload.core.errors import BoardError, UsageError
 from armload.deploy.layout import Layout
-from armload.engines.every import engine_called
 from armload.engines.job import Job
 from armload.engines.prediction import Sequences
+from armload.engines.registry import engine_called
 from armload.engines.server import SERVER, TRACE_BYTES, Serving, plan_for
 from armload.engines.service_plan import ServingPlan
 from armload.serving.planning import serving_plan

@@ -9,7 +9,7 @@ import pytest
 
 from armload.core.errors import UsageError
 from armload.evaluation.data import load_questions
-from armload.evaluation.grading.every import grade
+from armload.evaluation.grading.registry import grade
 from armload.evaluation.question import Question
 from armload.evaluation.task import load_task
 from tests.outside_data import GSM8K, needs

@@ -14,7 +14,7 @@ from armload.core.workspace import runs_folder
 from armload.engines.job import Job, SweepPoint
 from armload.evaluation.evaluating import harvest
 from armload.evaluation.grading import grade
-from armload.evaluation.grading.every import GRADERS
+from armload.evaluation.grading.registry import GRADERS
 from armload.evaluation.question import Question
 from armload.evaluation.record import AnswerSource, EvaluationFolder
 from armload.evaluation.results import points_of
@@ -92,7 +92,7 @@ def test_answers_that_the_grader_could_not_judge_are_counted_with_the_reason(
         )
 
     monkeypatch.setattr(
-        "armload.evaluation.grading.every.GRADERS", {**GRADERS, "math_verify": fails}
+        "armload.evaluation.grading.registry.GRADERS", {**GRADERS, "math_verify": fails}
     )
     made = evaluated(fails=False)
     points = points_of(made, "math_verify")
@@ -133,8 +133,10 @@ def test_it_is_noted_which_runs_answered_and_what_was_found_about_their_times() 
 
 def test_answers_are_kept_once_and_in_the_order_of_the_questions() -> None:
     made = evaluated()
-    assert made.add(1, [answer("1", "another")]) == 0
+    first = made.answers(1)
+    made.add(1, [answer("1", "another")])
     again = EvaluationFolder.read(made.folder)
+    assert again.answers(1) == first
     assert [each.id for each in again.answers(1)] == [question.id for question in QUESTIONS]
     assert again.answers(0) == made.answers(0)
     assert again.is_complete

@@ -117,7 +117,7 @@ def test_the_right_choice_is_a_letter_or_a_number_from_0(answer: str, tmp_path: 
     line = f'{{"question": "Which?", "choices": ["a dog", "a cat"], "answer": {answer}}}\n'
     task = load_task("multiple-choice")
     (question,) = load_questions(task, written(tmp_path / "q.jsonl", line))
-    assert (question.expected, question.right_choice) == ("B", 1)
+    assert question.expected == "B"
     assert context(task.prompt("question"), question) == "Question: Which?\nAnswer:"
     assert continuations(task, question) == (" a dog", " a cat")
 
@@ -125,7 +125,7 @@ def test_the_right_choice_is_a_letter_or_a_number_from_0(answer: str, tmp_path: 
 def test_choices_may_be_fields_of_their_own(tmp_path: Path) -> None:
     line = '{"goal": "Boil water", "sol1": "Heat it", "sol2": "Cool it", "label": 0}\n'
     (question,) = load_questions(load_task("piqa"), written(tmp_path / "q.jsonl", line))
-    assert (question.choices, question.right_choice) == (("Heat it", "Cool it"), 0)
+    assert (question.choices, question.expected) == (("Heat it", "Cool it"), "A")
 
 
 def test_data_may_be_parquet_whose_rows_are_read_as_far_as_they_are_asked_for(
@@ -325,10 +325,3 @@ def test_unknown_names_are_answered_with_those_that_exist() -> None:
     assert "steps, verify" in caught.value.remedy
     with pytest.raises(UsageError, match=r"no task 'absent\.yaml'"):
         load_task("absent.yaml")
-
-
-def test_a_budget_is_not_told_without_a_sentence() -> None:
-    task = load_task("piqa")
-    asked = Question(id="1", fields={"question": "?", "label": "0"}, expected="A")
-    with pytest.raises(UsageError, match="no sentence that tells"):
-        render(task.prompt("question"), asked, 100, tell=True)

@@ -194,7 +194,7 @@ def test_layers_that_predict_further_tokens_are_read_and_cached_by_nobody(tmp_pa
     numbers = {"nextn_predict_layers": 1}
     with_mtp = read_anatomy(_written(tmp_path / "mtp.gguf", "qwen3", numbers=numbers))
     assert plain.bytes_per_token - with_mtp.bytes_per_token == 64 * 128 * 4
-    assert with_mtp.kv_bytes_per_token * 3 == plain.kv_bytes_per_token * 2
+    assert with_mtp.context_memory.bytes_per_token * 3 == plain.context_memory.bytes_per_token * 2
     assert (with_mtp.layers, with_mtp.prediction_layers) == (3, 1)
     assert "the last 1 layer, not used for plain decoding" in _shown(with_mtp)
 
@@ -206,7 +206,7 @@ def test_the_cache_of_an_unknown_architecture_is_a_lower_bound_and_says_so(
     tmp_path: Path, key: str, bytes_per_token: int
 ) -> None:
     anatomy = read_anatomy(_written(tmp_path / "m.gguf", "newest", numbers={key: 64}))
-    assert anatomy.kv_bytes_per_token == bytes_per_token
+    assert anatomy.context_memory.bytes_per_token == bytes_per_token
     assert not anatomy.context_memory.is_exact
     assert "may be larger than shown" in anatomy.notes[0]
 

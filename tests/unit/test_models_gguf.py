@@ -73,7 +73,7 @@ def test_facts_of_a_real_model() -> None:
     assert model.size_bytes == STORIES.stat().st_size
     assert (model.architecture, model.quantisation, model.layers) == ("llama", "F32", 5)
     assert (model.vocabulary, model.context_length) == (512, 512)
-    assert model.kv_bytes_per_token == 2 * 5 * 4 * 8 * 2
+    assert model.context_memory.bytes_per_token == 2 * 5 * 4 * 8 * 2
     embedding_bytes, row_bytes = 512 * 64 * 4, 64 * 4
     assert model.bytes_per_token == model.parameters * 4 - embedding_bytes + row_bytes
 
@@ -104,7 +104,7 @@ def test_a_count_of_experts_on_which_llama_cpp_aborts_is_refused(
 
 def test_kv_heads_may_differ_from_layer_to_layer(tmp_path: Path) -> None:
     model = read_model(written(tmp_path / "m.gguf", kv_heads=[3, 0]))
-    assert model.kv_bytes_per_token == (3 + 0) * (8 + 8) * 2
+    assert model.context_memory.bytes_per_token == (3 + 0) * (8 + 8) * 2
 
 
 def test_a_big_vocabulary_is_counted_and_not_kept(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_facts_are_those_that_were_ordered(quantisation: str, tmp_path: Path) ->
     per_layer = 2 * 256 * 256 + 2 * 256 * 128 + 3 * 256 * 512
     norms = 5 * 256
     assert model.parameters == 2 * per_layer + 2 * 2048 * 256 + norms
-    assert model.kv_bytes_per_token == 2 * 2 * 2 * 64 * 2
+    assert model.context_memory.bytes_per_token == 2 * 2 * 2 * 64 * 2
 
 
 @pytest.mark.parametrize("quantisation", TYPES)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from armload.build.backend import native_folder
 from armload.build.helper import any_cpu_compiler
-from armload.build.order import native_folder
 from armload.build.target import machine_architecture
 
 # Four requests of 1 MiB are under way at a time. Each takes as long as its way's speed says, times

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-import release
-from release import NotReadyError, check_changelog, version_of
+from release import make
+from release.make import NotReadyError, check_changelog, version_of
 from tests.command_line import ROOT
 
 CHANGES = "# Changes\n\n## {}\n\n### Building\n\n- More.\n\n## 0.0.9 (2026-01-01)\n\n- First.\n"
@@ -55,8 +55,8 @@ def test_a_version_without_changes_is_not_released() -> None:
 def test_a_version_is_released_once_and_from_a_commit(
     said: dict[str, str], complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(release, "_git", lambda *words: said.get(words[0], ""))
+    monkeypatch.setattr(make, "_git", lambda *words: said.get(words[0], ""))
     with pytest.raises(NotReadyError, match=complaint):
-        release.check_tree("0.1.0")
-    monkeypatch.setattr(release, "_git", lambda *_: "")
-    release.check_tree("0.1.0")
+        make.check_tree("0.1.0")
+    monkeypatch.setattr(make, "_git", lambda *_: "")
+    make.check_tree("0.1.0")

@@ -14,7 +14,7 @@ import yaml
 from armload.analysis.findings import FindingName
 from armload.analysis.run import Run
 from armload.cli.program import namespace
-from armload.engines.every import ENGINES
+from armload.engines.registry import ENGINES
 from armload.engines.trace import Step
 from armload.report.schema import DOCUMENTS, INPUTS, PLAN, RUN, SPACE, Schema
 from armload.tuning.choices import SEARCHED

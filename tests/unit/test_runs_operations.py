@@ -17,6 +17,7 @@ from armload.engines.scorer import SCORER, ScoringPlan
 from armload.models.find import model_called
 from armload.models.whole_header import whole_header
 from armload.runs import operations
+from armload.runs.kept_answers import keep
 from armload.runs.request import Request
 from armload.runs.session import Connection, Session
 from tests.unit.samples import binary
@@ -52,9 +53,9 @@ def keep_times(built: Binary) -> None:
     where = session_of(built)
     engine = operations._engine(built, model, PLAN)
     listed = operations._list_path(where, built, engine, whole_header(model.path))
-    operations.keep(listed, FOUND)
+    keep(listed, FOUND)
     times = {key: Timed(number=0, time_s=time_s) for key, time_s in TIMES_S.items()}
-    operations.keep(
+    keep(
         operations._times_path(where, built, PLAN, FOUND),
         operations.OperationTimes(rates=Rates(), times=times),
     )

@@ -117,6 +117,17 @@ def test_runs_of_a_board_whose_file_was_deleted_are_still_filtered_by_its_name(k
         assert f"There is no board named {nobody!r}." in done.stderr
 
 
+def test_of_two_deleted_boards_whose_names_begin_alike_each_has_its_own_runs(
+    workspace: Path,
+) -> None:
+    for board in ("rk", "rk-2"):
+        run = made_run(Q4, 2, board=board)
+        store.save(run, workspace / "runs" / run.id)
+    for board in ("rk", "rk-2"):
+        (listed,) = json.loads(typed(workspace, "show", "--board", board, "--json").stdout)
+        assert f"-{board}-Llama-" in listed
+
+
 def test_report_takes_all_that_fits_or_that_of_the_named_runs(kept: Path) -> None:
     for words in (("--board", "@lab", "--model", "Q4_0"), ("cellar:Q4_0", "--model", "Q4_0")):
         written = json.loads(typed(kept, "report", *words, "--json").stdout)

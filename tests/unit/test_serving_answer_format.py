@@ -10,7 +10,7 @@ from armload.analysis.load.records import RequestRecord, ToolCall
 from armload.core.errors import DataError, UsageError
 from armload.serving.answer_format import check_schema, check_tools, mismatch
 from armload.serving.dialects.dialect import ChatMessage, CompletionRequest
-from armload.serving.dialects.every import dialect_named
+from armload.serving.dialects.registry import dialect_named
 from tests.stub_service import stub_service
 from tests.unit.test_serving_load import sent
 

@@ -14,15 +14,16 @@ from armload.analysis.load.metrics import metrics_of
 from armload.analysis.load.records import RequestRecord
 from armload.core.errors import RunError
 from armload.core.progress import Silent
-from armload.serving import load_runner
+from armload.serving import observation
 from armload.serving.arrivals import Arrivals
-from armload.serving.client import Client, connected
+from armload.serving.client import Client
+from armload.serving.connections import connected
 from armload.serving.conversation import Conversation
 from armload.serving.dialects.dialect import CompletionRequest
-from armload.serving.dialects.every import DIALECTS, dialect_named
+from armload.serving.dialects.registry import DIALECTS, dialect_named
 from armload.serving.load_runner import LoadRunner
 from armload.serving.loads import LoadFolder
-from armload.serving.point_runner import open_loop
+from armload.serving.loops import open_loop
 from armload.serving.target import LoadLevel, LoadTarget, StopCondition
 from armload.serving.users import Users, read_seconds
 from armload.serving.workload import Listed, read_lengths
@@ -295,7 +296,7 @@ def test_patience_counts_while_the_client_itself_holds_a_request_back() -> None:
 def test_a_service_that_works_on_for_users_who_have_left_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(load_runner, "LET_GO_WITHIN_S", 0.5)
+    monkeypatch.setattr(observation, "LET_GO_WITHIN_S", 0.5)
     ask = CompletionRequest(prompt="Who?", max_tokens=200)
     with stub_service(gap_s=0.02, notices=False) as service:
         kept = loaded(

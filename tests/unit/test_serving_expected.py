@@ -9,7 +9,7 @@ import pytest
 from armload.core.progress import Silent
 from armload.serving.arrivals import Arrivals
 from armload.serving.dialects.dialect import CompletionRequest
-from armload.serving.dialects.every import DIALECTS, dialect_named
+from armload.serving.dialects.registry import DIALECTS, dialect_named
 from armload.serving.expected import (
     AloneRequest,
     expected,

@@ -187,7 +187,7 @@ def test_it_says_beforehand_how_long_it_takes_and_at_the_end_what_is_sustained(
     assert done.returncode == 0, done.stderr
     said = re.search(r"clients at a time: ([\d.]+) requests/s \(.*\) with all slots", done.stderr)
     assert said is not None, done.stderr
-    assert "The search takes up to 0." in done.stderr
+    assert re.search(r"The search takes up to \d+ s\.", done.stderr)
     found = json.loads(done.stdout)
     # How far a search comes in 15 s depends on this machine; what it decides is simulated below.
     if found["capacity"] is None:

@@ -16,7 +16,7 @@ import requests
 from aiohttp import web
 
 from armload.core.errors import UsageError
-from armload.serving.dialects.every import dialect_named
+from armload.serving.dialects.registry import dialect_named
 from armload.serving.front.app import Front, fronted
 from armload.serving.front.llm_serving import DataForm, FrontedModel
 from tests.command_line import typed

@@ -27,13 +27,14 @@ from armload.core.errors import ConnectError, RunError, UsageError
 from armload.core.progress import Progress, Silent
 from armload.serving import point_runner
 from armload.serving.arrivals import Arrivals
-from armload.serving.client import Client, connected
+from armload.serving.client import Client
+from armload.serving.connections import connected
 from armload.serving.conversation import Conversation
 from armload.serving.dialects.dialect import ChatMessage, CompletionRequest
-from armload.serving.dialects.every import DIALECTS, dialect_named
+from armload.serving.dialects.registry import DIALECTS, dialect_named
 from armload.serving.load_runner import LoadRunner
 from armload.serving.loads import LoadFolder, observed_points
-from armload.serving.point_runner import open_loop
+from armload.serving.loops import open_loop
 from armload.serving.readiness import check_service, check_url
 from armload.serving.target import LoadLevel, LoadTarget, StopCondition
 from armload.serving.users import Users

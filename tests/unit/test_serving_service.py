@@ -1,4 +1,4 @@
-"""A service that several commands of this machine attend."""
+"""A service that several commands of this machine use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from armload.analysis.run import Run
 from armload.cli import present_service
 from armload.core.errors import ConnectError, RunError
 from armload.core.workspace import runs_folder
-from armload.deploy.heartbeat import Attention
+from armload.deploy.heartbeat import ServiceState
 from armload.runs import fetch as module
 from armload.runs import store
 from armload.serving.service import Service
@@ -56,7 +56,7 @@ def test_two_commands_fetch_a_service_that_dies_once(
     monkeypatch.setattr(module, "tell_it_is_fetched", lambda *_: None)
     services = [attended(), attended()]
     for each in services:
-        monkeypatch.setattr(each._attendant, "ask", lambda **_: Attention(condition="ended"))
+        monkeypatch.setattr(each._heartbeat, "ask", lambda **_: ServiceState(condition="ended"))
 
     def check(service: Service) -> str:
         with pytest.raises(RunError, match="no longer serves") as error:

@@ -13,7 +13,7 @@ import pytest
 
 from armload.core.errors import UsageError
 from armload.serving.dialects.dialect import ChatMessage, CompletionRequest
-from armload.serving.dialects.every import dialect_named
+from armload.serving.dialects.registry import dialect_named
 from armload.serving.users import Seconds, Users, read_seconds
 from armload.serving.workload import read_lengths
 

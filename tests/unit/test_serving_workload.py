@@ -11,7 +11,7 @@ import pytest
 from armload.core.errors import DataError, UsageError
 from armload.core.progress import Silent
 from armload.serving.dialects.dialect import ChatMessage, CompletionRequest
-from armload.serving.dialects.every import dialect_named
+from armload.serving.dialects.registry import dialect_named
 from armload.serving.request_defaults import read_defaults
 from armload.serving.tokenizer import ServiceApi
 from armload.serving.workload import Lengths, Listed, Synthetic, listed, read_lengths, synthetic

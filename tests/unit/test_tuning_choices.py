@@ -13,8 +13,9 @@ from armload.analysis.energy import Energy
 from armload.analysis.findings import FindingName
 from armload.analysis.run import Run, Verdict
 from armload.boards.conditions import ClusterState
+from armload.core.cpu_sets import cpu_numbers, cpu_words
 from armload.core.errors import DataError, UsageError
-from armload.engines.plan import Plan, cpu_numbers, cpu_words
+from armload.engines.plan import Plan
 from armload.engines.server import SERVER
 from armload.runs.session import Session
 from armload.tuning.choices import SEARCHED, AvailableChoices, core_sets, require_feasible, space_of

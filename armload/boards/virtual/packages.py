@@ -21,8 +21,7 @@ from armload.core.workspace import cache_folder
 
 WITHOUT_APT = (
     "Install QEMU (with qemu-system-aarch64) and e2fsprogs, and set ARMLOAD_IMAGES to an image "
-    "folder "
-    "from a Debian machine."
+    "folder from a Debian machine."
 )
 
 

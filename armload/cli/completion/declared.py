@@ -17,11 +17,11 @@ from armload.cli.verb import Verb
 from armload.conversion.checkpoints.forms import GGUF_BITS, MNN_BITS
 from armload.core.options import LETTERS, Declared, declared_options
 from armload.engines.plan import DRAFT, KV_TYPES, MTP, NGRAM, NO_SPECULATION
-from armload.evaluation.grading.every import GRADERS
+from armload.evaluation.grading.registry import GRADERS
 from armload.models.file_types import TENSOR_TYPES
 from armload.models.find import DEMO, LIKE, QUANTISATIONS, RANDOM, WORD_PROBLEMS
 from armload.models.packaged import SMOLLM2
-from armload.serving.dialects.every import DIALECTS
+from armload.serving.dialects.registry import DIALECTS
 from armload.serving.exports import FORMATS
 
 CACHE_KINDS = (

@@ -70,7 +70,7 @@ def build(options: BuildOptions) -> None:
     from armload.build.builder import build as build_binaries
     from armload.build.source import choose
     from armload.build.target import load_target
-    from armload.buildhost.choose import workshop
+    from armload.buildhost.choose import build_backend
     from armload.cli import terminal
     from armload.cli.streams import show_document
     from armload.core.values import ValueList
@@ -87,7 +87,7 @@ def build(options: BuildOptions) -> None:
     progress = terminal.progress()
     chosen = load_target(options.target)
     engine = choose(options.source, ref=options.ref, progress=progress)
-    with workshop(
+    with build_backend(
         on=options.on,
         compiler=options.compiler,
         jobs=options.jobs,
@@ -98,7 +98,7 @@ def build(options: BuildOptions) -> None:
             chosen,
             programs=[name.strip() for name in options.programs if name.strip()],
             source=engine,
-            workshop=where,
+            backend=where,
             progress=progress,
             rebuild=options.rebuild,
         )
@@ -109,15 +109,15 @@ def build(options: BuildOptions) -> None:
 
 
 def _show_builds(*, as_json: bool) -> None:
-    from armload.build.shelf import ShelvedBuild, shelved_builds
+    from armload.build.cached import CachedBuild, cached_builds
     from armload.cli import terminal
     from armload.cli.streams import show_document
     from armload.core.values import ValueList
     from armload.report.cache import builds_table
 
-    builds = shelved_builds()
+    builds = cached_builds()
     if as_json:
-        show_document(ValueList[ShelvedBuild](tuple(builds)))
+        show_document(ValueList[CachedBuild](tuple(builds)))
     elif builds:
         terminal.show(builds_table(builds))
     else:

@@ -109,10 +109,10 @@ def _chosen(what: str, kinds: Sequence[CacheKind]) -> list[CacheKind]:
 
 
 def _kinds() -> list[CacheKind]:
-    from armload.boards.virtual.shelf import board_kinds
-    from armload.build.shelf import build_kinds
-    from armload.conversion.checkpoints.environment import converter_kinds
-    from armload.conversion.shelf import conversion_kinds
+    from armload.boards.virtual.cached import board_kinds
+    from armload.build.cached import build_kinds
+    from armload.conversion.cached import conversion_kinds
+    from armload.conversion.checkpoints.installing import converter_kinds
     from armload.fleet.received import received_files
     from armload.models.find import model_kinds
     from armload.report.cache import report_kinds

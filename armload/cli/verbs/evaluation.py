@@ -12,7 +12,7 @@ from armload.cli.verb import verb
 from armload.core.errors import UsageError
 from armload.core.options import Duration, Names, Option, Seconds
 from armload.engines.service_plan import ScorerOptions
-from armload.evaluation.grading.every import GRADERS
+from armload.evaluation.grading.registry import GRADERS
 from armload.runs.request import EngineSource, Metering, Resuming, Waiting
 
 _MODELS = ("word-problems:Q8_0", "word-problems:Q2_K")

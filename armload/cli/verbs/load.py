@@ -350,7 +350,7 @@ def load(options: LoadOptions) -> None:
     from armload.runs.request import Request
     from armload.serving.arrivals import read_arrivals
     from armload.serving.dialects.dialect import CompletionRequest
-    from armload.serving.dialects.every import dialect_named
+    from armload.serving.dialects.registry import dialect_named
     from armload.serving.expected import measure_alone
     from armload.serving.exports import read_formats
     from armload.serving.find_rate import find_rate as search

@@ -9,7 +9,7 @@ from armload.build.builder import build
 from armload.build.programs import SCORER
 from armload.build.target import load_target
 from armload.conversion.checkpoints.checkpoint import Checkpoint
-from armload.conversion.checkpoints.environment import Environment, FailedProgramError, run_checked
+from armload.conversion.checkpoints.environment import Environment, FailedProgramError
 from armload.conversion.checkpoints.program import OFFLINE
 from armload.conversion.checkpoints.staging import staged
 from armload.core.errors import BuildError, DataError, MissingToolError, UsageError
@@ -147,13 +147,7 @@ def check_gguf(
         words += ["--tokens"] if hindrance else []
         stopped = ""
         try:
-            run_checked(
-                [str(held.python), "-s", *words],
-                folder=stage.parent,
-                environment=OFFLINE,
-                watch=lambda _: None,
-                keep_open=held.lock,
-            )
+            held.run(["-s", *words], folder=stage.parent, variables=OFFLINE, watch=lambda _: None)
         except FailedProgramError as error:
             stopped = f"logits: the comparison ended with status {error.status}"
         found = _read(result)

@@ -121,10 +121,13 @@ def read_outline(folder: Path) -> CheckpointOutline:
     path = folder / CONFIG
     if not path.is_file():
         is_adapter = (folder / "adapter_config.json").is_file()
+        what = (
+            "this is an adapter, not a whole checkpoint"
+            if is_adapter
+            else f"there is no {CONFIG}, so this is not a checkpoint"
+        )
         raise UsageError(
-            f"{folder}: "
-            + ("this is an adapter" if is_adapter else f"there is no {CONFIG}, so this is")
-            + (", not a whole checkpoint." if is_adapter else " no checkpoint."),
+            f"{folder}: {what}.",
             "Merge it into its base model first and save that."
             if is_adapter
             else f"Give the folder with {CONFIG} and *.safetensors, or hf:ORG/REPO.",

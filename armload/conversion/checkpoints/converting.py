@@ -8,7 +8,7 @@ from pathlib import Path
 from armload.build.source import pinned_source
 from armload.conversion.checkpoints.checking import ConversionCheck
 from armload.conversion.checkpoints.checkpoint import Checkpoint, read_outline
-from armload.conversion.checkpoints.environment import environment, pinned_packages
+from armload.conversion.checkpoints.environment import pinned_packages
 from armload.conversion.checkpoints.forms import (
     Form,
     check_known_to_gguf,
@@ -19,11 +19,12 @@ from armload.conversion.checkpoints.forms import (
     result_bytes,
 )
 from armload.conversion.checkpoints.gguf import gguf_converter, to_gguf
+from armload.conversion.checkpoints.installing import environment
 from armload.conversion.checkpoints.mnn import mnn_converter, to_mnn
 from armload.conversion.checkpoints.proposal import Proposal
 from armload.conversion.checkpoints.staging import staged
-from armload.core.errors import DiskError, LocalMemoryError
-from armload.core.files import free_space
+from armload.core.errors import LocalMemoryError
+from armload.core.files import require_room
 from armload.core.progress import Progress
 from armload.core.values import Value, format_bytes
 
@@ -99,7 +100,11 @@ def convert(
         LocalMemoryError: there is not enough memory.
         MissingToolError, ConnectError: as for ``environment``.
     """
-    _check_room(checkpoint, path, form, type_name)
+    needed = result_bytes(form, type_name, checkpoint)
+    require_room(
+        *(path.parent, needed, f"{path}: the model takes about {format_bytes(needed)}"),
+        "Free disk space, give --output on another disk, or choose a smaller --type.",
+    )
     _check_memory(checkpoint, form)
     packages = pinned_packages()
     with environment(packages, agree, progress) as held, staged(checkpoint) as stage:
@@ -117,17 +122,6 @@ def convert(
         converter=gguf_converter() if form == "gguf" else mnn_converter(packages),
         check=check,
     )
-
-
-def _check_room(checkpoint: Checkpoint, path: Path, form: Form, type_name: str) -> None:
-    needed = result_bytes(form, type_name, checkpoint)
-    folder, free = free_space(path.parent)
-    if needed > free:
-        raise DiskError(
-            f"{path}: the model takes about {format_bytes(needed)}, but {folder} has "
-            f"{format_bytes(free)} free.",
-            "Free disk space, give --output on another disk, or choose a smaller --type.",
-        )
 
 
 def _check_memory(checkpoint: Checkpoint, form: Form) -> None:

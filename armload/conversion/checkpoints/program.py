@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from armload.conversion.checkpoints.checkpoint import Checkpoint
-from armload.conversion.checkpoints.environment import Environment, FailedProgramError, run_checked
+from armload.conversion.checkpoints.environment import Environment, FailedProgramError
 from armload.core.errors import (
     ArmloadError,
     DataError,
@@ -20,7 +20,7 @@ from armload.core.errors import (
 _NO_MEMORY = re.compile(r"^\s*MemoryError\b|[Cc](?:annot|an't) allocate memory", re.MULTILINE)
 
 OFFLINE = {
-    "HF_HUBOFFLINE": "1",
+    "HF_HUB_OFFLINE": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "PIP_NO_INDEX": "1",
     "TRANSFORMERS_VERBOSITY": "error",
@@ -64,13 +64,7 @@ def run_converter(
         LocalMemoryError: it was killed, as for want of memory.
     """
     try:
-        run_checked(
-            [str(held.python), "-s", *words],
-            folder=folder,
-            environment=OFFLINE,
-            watch=watch,
-            keep_open=held.lock,
-        )
+        held.run(["-s", *words], folder=folder, variables=OFFLINE, watch=watch)
     except FailedProgramError as error:
         shown_as, own = str(folder / checkpoint.name), str(checkpoint.folder)
         lines = [line.replace(shown_as, own) for line in error.lines]

@@ -14,6 +14,7 @@ from armload.core.errors import BoardError, UsageError
 from armload.core.progress import Progress
 from armload.core.shell import call, join
 from armload.core.values import Value
+from armload.deploy.deployment import lacking_features
 from armload.deploy.layout import Layout
 from armload.deploy.payload import FoundFile, FoundPayload, Payload, PayloadFile
 
@@ -262,11 +263,7 @@ def _check_loader(
 def _say_lacking_features(
     host: Host, found: Probe, inspection: Inspection, progress: Progress
 ) -> None:
-    lacking = [
-        use.feature
-        for use in inspection.features
-        if not use.guarded and use.feature not in found.cpu_features
-    ]
+    lacking = lacking_features(inspection.features, found)
     if lacking and found.cpu_features:
         progress.say(
             f"{inspection.path.name} uses {', '.join(lacking)}, which the CPU of {host.name} "

@@ -35,14 +35,15 @@ def grade_choices(question: Question, log_likelihoods: Sequence[float]) -> Choic
 
     Raises:
         ValueError: there is not one for each choice.
-        DataError: the question has no choices.
     """
-    right = LETTERS[question.right_choice]
     pairs = list(zip(log_likelihoods, question.choices, strict=True))
     chosen = _first_largest([total for total, _ in pairs])
     chosen_norm = _first_largest([total / len(choice) for total, choice in pairs])
     return ChoiceGrade(
-        chosen=chosen, chosen_norm=chosen_norm, acc=chosen == right, acc_norm=chosen_norm == right
+        chosen=chosen,
+        chosen_norm=chosen_norm,
+        acc=chosen == question.expected,
+        acc_norm=chosen_norm == question.expected,
     )
 
 

@@ -16,7 +16,7 @@ from armload.core.shell import pip_install
 from armload.core.values import Value
 from armload.evaluation.scorer_settings import ScorerSettings
 from armload.models.model import Model
-from armload.runs.reach import CONNECTED, Reach
+from armload.runs.reach import Reach
 from armload.runs.request import Request
 
 PREFIX = "lm-eval:"
@@ -65,7 +65,7 @@ def evaluate_with_harness(
     *,
     tasks_folder: Path | None,
     limit: int | None,
-    reach: Reach = CONNECTED,
+    reach: Reach,
 ) -> HarnessResult:
     """Run tasks of the harness with a model on a board.
 

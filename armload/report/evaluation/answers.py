@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from armload.evaluation.grading.every import grade
+from armload.evaluation.grading.registry import grade
 from armload.evaluation.question import Question
 from armload.evaluation.record import EvaluationFolder
 from armload.evaluation.results import GradedAttempt

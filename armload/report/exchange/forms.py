@@ -14,8 +14,9 @@ from functools import cache
 from itertools import pairwise
 
 from armload.build.features import ENCODINGS
+from armload.core.cpu_sets import cpu_numbers, cpu_words
 from armload.core.workspace import shipped_folders
-from armload.engines.plan import KV_TYPES, cpu_numbers, cpu_words
+from armload.engines.plan import KV_TYPES
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 SHA256 = re.compile(r"[0-9a-f]{64}")

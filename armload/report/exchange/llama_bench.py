@@ -12,8 +12,9 @@ from statistics import fmean, stdev
 
 from armload.analysis.measurement import measurement_of
 from armload.analysis.run import Run
+from armload.core.cpu_sets import cpu_mask
 from armload.engines.llama_cpp import repacked
-from armload.engines.plan import MICRO_BATCH_TOKENS, cpu_mask
+from armload.engines.plan import MICRO_BATCH_TOKENS
 from armload.report.cells import Cell, cells_of
 from armload.report.formatting import weights
 

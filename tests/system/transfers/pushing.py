@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from armload.boards.board import SshAddress
 from armload.boards.ssh import SshHost
 from armload.core.progress import Progress, Silent
-from armload.deploy.transfer import PATIENCE_S, push
+from armload.deploy.transfer import RETRY_FOR_S, push
 from armload.models.model import cached_sha256
 from tests.faults import Relay
 
@@ -23,7 +23,7 @@ def pushed(
     progress: Progress | None = None,
     *,
     with_helper: PurePosixPath | None = None,
-    patience_s: float = PATIENCE_S,
+    retry_for_s: float = RETRY_FOR_S,
     sha256: str = "",
 ) -> bool:
     """Push a file under the sum that it has now, or under another."""
@@ -35,7 +35,7 @@ def pushed(
         executable=False,
         progress=progress or Silent(),
         helper=with_helper,
-        patience_s=patience_s,
+        retry_for_s=retry_for_s,
     )
 
 

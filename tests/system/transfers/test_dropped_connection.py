@@ -37,7 +37,7 @@ def test_a_push_that_failed_is_continued_by_the_next(
     with cut_line(server.port, after_bytes=[SIZE // 2, 0, 0, 0, 0]) as port:
         host = SshHost(server.model_copy(update={"port": port}), "my-board")
         with pytest.raises(ConnectError):
-            pushed(host, file, remote, patience_s=0)
+            pushed(host, file, remote, retry_for_s=0)
         host.close()
     part = remote.with_name("file.part")
     assert 0 < part.stat().st_size < SIZE
@@ -89,5 +89,5 @@ def test_a_board_that_stays_away_is_said_with_what_to_do(
     with cut_line(server.port, after_bytes=[0] * 100) as port:
         host = SshHost(server.model_copy(update={"port": port}), "my-board")
         with pytest.raises(ConnectError, match="my-board") as caught:
-            follow(host, PurePosixPath(tmp_path), lambda now: None, patience_s=0.5)
+            follow(host, PurePosixPath(tmp_path), lambda now: None, retry_for_s=0.5)
     assert "armload pull --board my-board" in caught.value.remedy

@@ -13,14 +13,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-from armload.build.compiler import Compiler, compiler_name, find_compiler, tool
-from armload.build.order import (
+from armload.build.backend import (
     BuildRequest,
     definitions,
     environment,
     native_folder,
     overlay_folder,
 )
+from armload.build.compiler import Compiler, compiler_name, find_compiler, tool
 from armload.build.target import Target
 from armload.core.children import run_watched
 from armload.core.errors import ArmloadError, BuildError, DiskError
@@ -98,9 +98,8 @@ def failure(program: str, status: int, tail: Sequence[str], log: Path) -> Armloa
         return DiskError(
             f"The disk with {log.parent} is full.",
             "Free disk space (a build takes some 500 MB, source and compiler cache included) or "
-            "set "
-            "ARMLOAD_CACHE to a folder on another disk, then repeat the command: it resumes from "
-            "here.",
+            "set ARMLOAD_CACHE to a folder on another disk, then repeat the command: it resumes "
+            "from here.",
         )
     return BuildError(
         f"{program} failed with status {status}. The end of its output:\n{shown}",
@@ -108,7 +107,7 @@ def failure(program: str, status: int, tail: Sequence[str], log: Path) -> Armloa
     )
 
 
-class LocalWorkshop:
+class LocalBackend:
     """Compiles on this machine.
 
     Args:
@@ -140,40 +139,42 @@ class LocalWorkshop:
         return find_compiler(self._compiler, target)
 
     def compile(
-        self, order: BuildRequest, compiler: Compiler, progress: Progress
+        self, request: BuildRequest, compiler: Compiler, progress: Progress
     ) -> Mapping[str, Path]:
         """Return the linked programs, with their symbols, by their names."""
-        tree = order.folder / "tree"
-        self._configure(order, compiler, tree, progress)
+        tree = request.folder / "tree"
+        self._configure(request, compiler, tree, progress)
         jobs = [f"-j{self._jobs}"] if self._jobs else []
-        with progress.step(order.label, unit="steps") as step:
+        with progress.step(request.label, unit="steps") as step:
 
             def watch(line: str) -> None:
                 status = read_status(line)
                 if status is not None:
                     step.update(status.done, total=status.total, note=status.what)
 
-            self._run([_ninja(), "-C", str(tree), *jobs, *order.programs], order, compiler, watch)
+            self._run(
+                [_ninja(), "-C", str(tree), *jobs, *request.programs], request, compiler, watch
+            )
         # The objects stay for further programs; zig's own copies of them are far larger.
         shutil.rmtree(tree / "zig", ignore_errors=True)
-        return {program: tree / "bin" / program for program in order.programs}
+        return {program: tree / "bin" / program for program in request.programs}
 
     def _configure(
-        self, order: BuildRequest, compiler: Compiler, tree: Path, progress: Progress
+        self, request: BuildRequest, compiler: Compiler, tree: Path, progress: Progress
     ) -> None:
         """Make the tree ready for ninja, unless an earlier build has left it so."""
-        if order.is_commit:
+        if request.is_commit:
             # Below the tree, a path is the same to ccache in every build.
             tree.mkdir(parents=True, exist_ok=True)
             (tree / "source").unlink(missing_ok=True)
-            (tree / "source").symlink_to(order.source)
+            (tree / "source").symlink_to(request.source)
         record = tree / "configured"
         former = record.read_text(encoding="utf-8") if record.is_file() else ""
         # Objects that were compiled without ccache are none the worse for it.
-        commands = [_configuring(order, compiler, tree, ccache) for ccache in (_ccache(), "")]
+        commands = [_configuring(request, compiler, tree, ccache) for ccache in (_ccache(), "")]
         if former in map(shlex.join, commands):
             return
-        with progress.step(f"Configuring for {order.target.name}") as step:
+        with progress.step(f"Configuring for {request.target.name}") as step:
             lines = 0
             if "ziglang" in compiler.tools:
                 step.update(
@@ -185,29 +186,29 @@ class LocalWorkshop:
                 lines += 1
                 step.update(lines, note=line.strip().removeprefix("-- ")[:60])
 
-            self._run(commands[0], order, compiler, watch)
+            self._run(commands[0], request, compiler, watch)
         write_whole(record, shlex.join(commands[0]).encode())
 
     def _run(
         self,
         command: Sequence[str],
-        order: BuildRequest,
+        request: BuildRequest,
         compiler: Compiler,
         watch: Callable[[str], None],
     ) -> None:
         run_logged(
             command,
-            log=order.log,
-            environment=environment(compiler, order.folder / "tree", ccache=_ccache()),
+            log=request.log,
+            environment=environment(compiler, request.folder / "tree", ccache=_ccache()),
             nice=self._nice,
             watch=watch,
-            keep_open=order.lock,
+            keep_open=request.lock,
         )
 
 
-def _configuring(order: BuildRequest, compiler: Compiler, tree: Path, ccache: str) -> list[str]:
-    source = tree / "source" if order.is_commit else order.source
-    variables = definitions(order, compiler, source=source, native=native_folder(), ccache=ccache)
+def _configuring(request: BuildRequest, compiler: Compiler, tree: Path, ccache: str) -> list[str]:
+    source = tree / "source" if request.is_commit else request.source
+    variables = definitions(request, compiler, source=source, native=native_folder(), ccache=ccache)
     return [
         str(tool("cmake", "CMAKE_BIN_DIR", "cmake")),
         # Settings of another installation of armload may be there.

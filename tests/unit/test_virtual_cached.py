@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from armload.boards.virtual.cached import board_kinds
 from armload.boards.virtual.process import Started
-from armload.boards.virtual.shelf import board_kinds
 from armload.boards.virtual.state import Powered, keep
 from armload.core.cache import decide
 from tests.containers import contained, told_by

@@ -30,7 +30,7 @@ _NAME = re.compile(r"(?P<id>[0-9a-f]{12})(?P<partial>\.partial)?", re.ASCII)
 _State = Literal["finished", "under way", "unfinished", "unreadable"]
 
 
-class ShelvedBuild(Value):
+class CachedBuild(Value):
     """A build that lies in the cache.
 
     Attributes:
@@ -55,9 +55,9 @@ class ShelvedBuild(Value):
     programs: tuple[Binary, ...]
 
 
-def shelved_builds() -> list[ShelvedBuild]:
+def cached_builds() -> list[CachedBuild]:
     """Return the builds in the cache, the latest first."""
-    found = [_shelved(path, match) for path, match in _folders()]
+    found = [_cached(path, match) for path, match in _folders()]
     return sorted(found, key=lambda build: build.when_utc, reverse=True)
 
 
@@ -109,7 +109,7 @@ def _folders() -> Iterator[tuple[Path, re.Match[str]]]:
             yield path, match
 
 
-def _shelved(path: Path, match: re.Match[str]) -> ShelvedBuild:
+def _cached(path: Path, match: re.Match[str]) -> CachedBuild:
     state: _State = "finished"
     reason = ""
     programs: tuple[Binary, ...] = ()
@@ -132,7 +132,7 @@ def _shelved(path: Path, match: re.Match[str]) -> ShelvedBuild:
         state, reason = "unreadable", f"{', '.join(lost)} is missing or damaged"
     if is_locked(_lock(path.parent, match["id"])):
         state, reason = "under way", ""
-    return ShelvedBuild(
+    return CachedBuild(
         build_id=match["id"],
         path=path,
         state=state,
@@ -159,8 +159,8 @@ def _changed_utc(*paths: Path) -> str:
 
 
 def _builds() -> Iterator[CacheItem]:
-    by_id: dict[str, list[ShelvedBuild]] = {}
-    for build in shelved_builds():
+    by_id: dict[str, list[CachedBuild]] = {}
+    for build in cached_builds():
         by_id.setdefault(build.build_id, []).append(build)
     for build_id, builds in by_id.items():
         targets = {program.target for build in builds for program in build.programs}

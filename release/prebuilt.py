@@ -21,6 +21,8 @@ from armload.core.files import sha256_of
 from armload.core.progress import Silent
 from armload.core.workspace import data_path
 
+_OURS = "MIT"
+
 
 class Library(NamedTuple):
     """A library that is linked into programs.
@@ -38,13 +40,17 @@ class Library(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """What was put into a wheel, in the words of CycloneDX.
+    """What is put into a wheel, in the words of CycloneDX.
 
     Attributes:
+        folder: holds it.
+        license: of the wheel with it, as an SPDX expression.
         components: programs, and the libraries in them.
         libraries_of: the references of those libraries, by that of each program.
     """
 
+    folder: Path
+    license: str
     components: Sequence[Mapping[str, Any]]
     libraries_of: Mapping[str, Sequence[str]]
 
@@ -66,20 +72,23 @@ def carry(folder: Path, version: str, epoch: str) -> Carried:
     carry_programs(folder, engines, release=f"armload {version}", built_utc=built_utc)
     for each in helpers:
         carry_helper(folder, each.path)
-    c, cxx, engine = _c_libraries(), _cxx_libraries(), _engine_libraries(engines[0].engine_commit)
+    c = _c_libraries()
+    libraries = (*c, *_cxx_libraries(), *_engine_libraries(engines[0].engine_commit))
     (folder / "licenses").mkdir()
-    for library in (*c, *cxx, *engine):
+    for library in libraries:
         if library.text is not None:
             shutil.copyfile(library.text, folder / "licenses" / f"{library.name}.txt")
-    held = {each.path: (*c, *cxx, *engine) for each in engines} | {each.path: c for each in helpers}
+    held = {each.path: libraries for each in engines} | {each.path: c for each in helpers}
     return Carried(
+        folder=folder,
+        license=" AND ".join(sorted({_OURS, *(library.license for library in libraries)})),
         components=[
-            *(_described(library) for library in (*c, *cxx, *engine)),
+            *(_described(library) for library in libraries),
             *(_program(path) for path in held),
         ],
         libraries_of={
-            _reference(path.name): [_reference(library.name) for library in libraries]
-            for path, libraries in held.items()
+            _reference(path.name): [_reference(library.name) for library in linked]
+            for path, linked in held.items()
         },
     )
 
@@ -152,7 +161,7 @@ def _program(path: Path) -> Mapping[str, Any]:
         "version": path.parent.name,
         "description": "compiled for boards; its version is the hash of what it was made from",
         "hashes": [{"alg": "SHA-256", "content": sha256_of(path)}],
-        "licenses": [{"expression": "MIT"}],
+        "licenses": [{"expression": _OURS}],
     }
 
 

@@ -10,9 +10,10 @@ import time
 import pytest
 
 from armload.analysis.load.records import RequestRecord
-from armload.serving.client import Client, TimedSocket, WireTimes, connected
+from armload.serving.client import Client
+from armload.serving.connections import TimedSocket, WireTimes, connected
 from armload.serving.dialects.dialect import CompletionRequest
-from armload.serving.dialects.every import dialect_named
+from armload.serving.dialects.registry import dialect_named
 from tests.stub_service import stub_service
 
 LATE_S = 0.02

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.build.shelf import build_kinds, shelved_builds
+from armload.build.cached import build_kinds, cached_builds
 from armload.core.cache import decide
 from tests.unit.builds import finished_build, held_elsewhere, unfinished_build
 from tests.unit.test_build_record import INPUTS
@@ -20,12 +20,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def states() -> dict[str, str]:
-    return {build.path.name: build.state for build in shelved_builds()}
+    return {build.path.name: build.state for build in cached_builds()}
 
 
 def test_a_finished_build_is_told_from_its_record(cache: Path) -> None:
     finished_build(cache)
-    (build,) = shelved_builds()
+    (build,) = cached_builds()
     assert (build.build_id, build.state, build.reason) == ("0123456789ab", "finished", "")
     (program,) = build.programs
     assert (program.program, program.target) == ("llama-completion", INPUTS.target.name)
@@ -40,8 +40,8 @@ def test_the_latest_comes_first(cache: Path) -> None:
     unfinished = unfinished_build(cache, "00000000000d")
     for path in (unfinished, unfinished / "build.log"):
         os.utime(path, (1e9, 1e9))
-    assert [build.build_id[-1] for build in shelved_builds()] == ["b", "a", "c", "d"]
-    assert shelved_builds()[-1].when_utc == "2001-09-09T01:46:40+00:00"
+    assert [build.build_id[-1] for build in cached_builds()] == ["b", "a", "c", "d"]
+    assert cached_builds()[-1].when_utc == "2001-09-09T01:46:40+00:00"
 
 
 def test_an_unfinished_build_is_under_way_while_someone_works_on_it(cache: Path) -> None:
@@ -54,7 +54,7 @@ def test_an_unfinished_build_is_under_way_while_someone_works_on_it(cache: Path)
 
 def test_a_build_to_which_a_program_is_added_still_has_its_others(cache: Path) -> None:
     with held_elsewhere(finished_build(cache).with_name("0123456789ab.lock")):
-        (build,) = shelved_builds()
+        (build,) = cached_builds()
         assert build.state == "under way"
         assert [program.program for program in build.programs] == ["llama-completion"]
         assert [decision.fate for decision in decide(build_kinds())] == ["in use"]
@@ -81,7 +81,7 @@ def test_a_build_whose_record_cannot_be_read_is_unreadable_and_says_why(
     cache: Path, content: bytes
 ) -> None:
     (finished_build(cache) / "build.json").write_bytes(content)
-    (build,) = shelved_builds()
+    (build,) = cached_builds()
     assert (build.state, build.programs) == ("unreadable", ())
     assert "build.json" in build.reason
 
@@ -89,7 +89,7 @@ def test_a_build_whose_record_cannot_be_read_is_unreadable_and_says_why(
 def test_a_build_whose_program_is_cut_or_gone_is_unreadable(cache: Path) -> None:
     program = finished_build(cache) / "llama-completion"
     program.write_bytes(b"cut")
-    assert "llama-completion" in shelved_builds()[0].reason
+    assert "llama-completion" in cached_builds()[0].reason
     program.unlink()
     assert states() == {"0123456789ab": "unreadable"}
 
@@ -107,10 +107,10 @@ def test_foreign_files_are_neither_listed_nor_freed(cache: Path) -> None:
 
 
 def test_without_a_cache_there_is_nothing(cache: Path) -> None:
-    assert shelved_builds() == []
+    assert cached_builds() == []
     assert not any(kind.items for kind in build_kinds())
     cache.write_text("not even a folder")
-    assert shelved_builds() == []
+    assert cached_builds() == []
 
 
 def test_sources_and_libraries_stay_while_any_build_is_under_way(cache: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is to be compiled, in words that every workshop understands."""
+"""What a build asks of the machine that compiles: the request, and who can carry it out."""
 
 from __future__ import annotations
 
@@ -74,17 +74,17 @@ class BuildBackend(Protocol):
         """Return the compiler that is used for a target.
 
         Raises:
-            ArmloadError: there is none, or the workshop cannot be reached.
+            ArmloadError: there is none, or the backend cannot be reached.
         """
 
     def compile(
-        self, order: BuildRequest, compiler: Compiler, progress: Progress
+        self, request: BuildRequest, compiler: Compiler, progress: Progress
     ) -> Mapping[str, Path]:
         """Return the linked programs, with their symbols, by their names.
 
         Raises:
             BuildError: they do not compile; with the end of the compiler's output.
-            ArmloadError: the workshop cannot do it, or cannot be reached any more.
+            ArmloadError: the backend cannot do it, or cannot be reached any more.
         """
 
 
@@ -106,16 +106,16 @@ def own_files(folder: Path) -> list[Path]:
 
 
 def definitions(
-    order: BuildRequest, compiler: Compiler, *, source: PurePath, native: PurePath, ccache: str
+    request: BuildRequest, compiler: Compiler, *, source: PurePath, native: PurePath, ccache: str
 ) -> dict[str, str]:
     """Return CMake's variables for the overlay.
 
     Args:
-        source: where llama.cpp lies in the workshop.
+        source: where llama.cpp lies on the machine that compiles.
         native: where the trace's sources lie there.
         ccache: the program's path there; empty where there is none.
     """
-    target = order.target
+    target = request.target
     variables = {
         **compiler.definitions(target),
         "CMAKE_C_FLAGS": " ".join(target.cflags),
@@ -123,9 +123,9 @@ def definitions(
         "CMAKE_EXE_LINKER_FLAGS": " ".join(target.ldflags),
         "ARMLOAD_SOURCE": str(source),
         "ARMLOAD_NATIVE": str(native),
-        "ARMLOAD_CPU_FLAGS": ";".join(order.cpu_flags),
-        "ARMLOAD_ENGINE_COMMIT": order.engine_commit,
-        "ARMLOAD_TOGETHER": ";".join(order.groups),
+        "ARMLOAD_CPU_FLAGS": ";".join(request.cpu_flags),
+        "ARMLOAD_ENGINE_COMMIT": request.engine_commit,
+        "ARMLOAD_TOGETHER": ";".join(request.groups),
     }
     if "CMAKE_SYSTEM_NAME" in variables:
         # Whatever this machine has installed is for this machine.

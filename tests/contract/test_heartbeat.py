@@ -14,7 +14,7 @@ from armload.deploy.claims import claims
 from armload.deploy.collect import collect
 from armload.deploy.exit_reason import explain
 from armload.deploy.follow import follow, stop
-from armload.deploy.heartbeat import attend, note_port
+from armload.deploy.heartbeat import heartbeat, note_port
 from armload.deploy.launch import ServiceOptions
 from tests.contract.launching import launched, nothing, waiting_for
 from tests.contract.leases import taken
@@ -31,7 +31,7 @@ def secret(workdir: PurePosixPath) -> Path:
     return path
 
 
-def upkeep(secret: Path, *, log_limit_bytes: int = 1 << 20) -> ServiceOptions:
+def service_options(secret: Path, *, log_limit_bytes: int = 1 << 20) -> ServiceOptions:
     return ServiceOptions(
         patience_s=PATIENCE_S,
         log_every_s=1,
@@ -53,18 +53,20 @@ def test_a_service_that_nobody_attends_ends_and_its_lease_and_secret_with_it(
 ) -> None:
     with taken(host, workdir) as lease:
         words = waiting_for(tmp_path / "never")
-        folder = launched(host, workdir, *words, lease=lease, upkeep=upkeep(secret))
-    until(lambda: attend(host, folder), lambda now: now.condition == "running")
+        folder = launched(
+            host, workdir, *words, lease=lease, service_options=service_options(secret)
+        )
+    until(lambda: heartbeat(host, folder), lambda now: now.condition == "running")
     # The run's script is there before it has put its name on the lease.
     (claim,) = until(lambda: claims(host, workdir), lambda now: now[0].run != "")
     assert (claim.run, claim.is_service) == (folder.name, True)
     looked = until(
-        lambda: attend(host, folder, look_only=True), lambda now: now.condition == "ended"
+        lambda: heartbeat(host, folder, look_only=True), lambda now: now.condition == "ended"
     )
     assert looked.is_attended
     beat = Path(folder / "beat")
     beat.write_text("1\n")
-    assert attend(host, folder).condition == "ended"
+    assert heartbeat(host, folder).condition == "ended"
     assert beat.read_text() == "1\n", "what has ended is not changed while it is fetched"
     collect(host, folder, tmp_path / "run")
     assert explain(tmp_path / "run").kind == "unattended"
@@ -76,13 +78,13 @@ def test_a_service_goes_on_while_somebody_attends_it_and_after_it_was_detached(
     host: Host, workdir: PurePosixPath, secret: Path, tmp_path: Path
 ) -> None:
     words = waiting_for(tmp_path / "never")
-    folder = launched(host, workdir, *words, upkeep=upkeep(secret))
+    folder = launched(host, workdir, *words, service_options=service_options(secret))
     for _ in range(3):
         time.sleep(PATIENCE_S / 2)
-        assert attend(host, folder).condition == "running"
-    assert not attend(host, folder, detach=True).is_attended
+        assert heartbeat(host, folder).condition == "running"
+    assert not heartbeat(host, folder, detach=True).is_attended
     time.sleep(PATIENCE_S + 2)
-    assert attend(host, folder).condition == "running"
+    assert heartbeat(host, folder).condition == "running"
     stop(host, folder, finished=True)
     assert follow(host, folder, nothing) != 0
     collect(host, folder, tmp_path / "run")
@@ -94,14 +96,14 @@ def test_the_log_comes_once_and_the_port_is_kept(
 ) -> None:
     gate = tmp_path / "gate"
     script = f"echo one >&2; until [ -e '{gate}' ]; do sleep 0.1; done; echo two >&2; sleep 60"
-    folder = launched(host, workdir, "sh", "-c", script, upkeep=upkeep(secret))
-    first = until(lambda: attend(host, folder), lambda now: now.log == b"one\n")
+    folder = launched(host, workdir, "sh", "-c", script, service_options=service_options(secret))
+    first = until(lambda: heartbeat(host, folder), lambda now: now.log == b"one\n")
     assert first.port is None
     note_port(host, folder, 8123)
     gate.touch()
     known_bytes = first.log_bytes
     second = until(
-        lambda: attend(host, folder, log_from_bytes=known_bytes), lambda now: bool(now.log)
+        lambda: heartbeat(host, folder, log_from_bytes=known_bytes), lambda now: bool(now.log)
     )
     assert (second.log, second.port) == (b"two\n", 8123)
     stop(host, folder)
@@ -112,14 +114,14 @@ def test_a_log_that_is_too_long_begins_anew(
 ) -> None:
     gate = tmp_path / "gate"
     script = f"while [ ! -e '{gate}' ]; do echo word >&2; sleep 0.05; done; echo end >&2; sleep 60"
-    short = upkeep(secret, log_limit_bytes=10)
-    folder = launched(host, workdir, "sh", "-c", script, upkeep=short)
-    until(lambda: attend(host, folder), lambda _: Path(folder / "stderr.1").exists())
+    short = service_options(secret, log_limit_bytes=10)
+    folder = launched(host, workdir, "sh", "-c", script, service_options=short)
+    until(lambda: heartbeat(host, folder), lambda _: Path(folder / "stderr.1").exists())
     gate.touch()
     former = Path(folder / "stderr.1")
     # The log may begin anew between its last line and the next look at it.
     until(
-        lambda: attend(host, folder),
+        lambda: heartbeat(host, folder),
         lambda now: b"end\n" in now.log or former.read_text().endswith("end\n"),
     )
     kept = [former.read_text(), Path(folder / "stderr").read_text()]
@@ -128,4 +130,4 @@ def test_a_log_that_is_too_long_begins_anew(
 
 
 def test_no_service_is_told_as_such(host: Host, workdir: PurePosixPath) -> None:
-    assert attend(host, workdir / "runs" / "absent").condition == "gone"
+    assert heartbeat(host, workdir / "runs" / "absent").condition == "gone"

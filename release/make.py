@@ -1,7 +1,7 @@
 """Makes a release of the commit that is checked out: wheel, sdist with manual pages, SBOM.
 
-.venv/bin/python release.py             # into dist/
-.venv/bin/python release.py --dry-run   # the same checks of the tree as it is, and no files
+.venv/bin/python -m release.make             # into dist/
+.venv/bin/python -m release.make --dry-run   # the same checks of the tree as it is, and no files
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from armload.core.errors import ArmloadError
-from release_parts import Carried, carry, is_compiled_here
+from release.prebuilt import Carried, carry, is_compiled_here
 
-ROOT = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 
 _VERSION = re.compile(r'^__version__ = "(.+)"$', re.MULTILINE)
+_LICENSE = re.compile(r'^license = ".+"$', re.MULTILINE)
 _ALLOWED = re.compile(r"\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?")
 _SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 
@@ -94,12 +95,12 @@ def export(folder: Path) -> None:
             shutil.copy(source, copy)
 
 
-def build(project: Path, epoch: str, prebuilt: Path | None) -> list[Path]:
+def build(project: Path, epoch: str, carried: Carried | None) -> list[Path]:
     """Build the sdist with its manual pages, and the wheel from that sdist.
 
     Args:
-        prebuilt: the folder of compiled programs that the wheel carries, and a source must not;
-            none for a wheel without.
+        carried: the compiled programs that the wheel carries, and a source must not; none for a
+            wheel without.
     """
     reproducible = {"SOURCE_DATE_EPOCH": epoch}
     pages, built, unpacked = project / "man", project / "dist", project / "unpacked"
@@ -110,10 +111,18 @@ def build(project: Path, epoch: str, prebuilt: Path | None) -> list[Path]:
     (sdist,) = built.iterdir()
     _module("tarfile", "--extract", sdist, unpacked)
     (source,) = unpacked.iterdir()
-    if prebuilt is not None:
-        shutil.copytree(prebuilt, source / "armload" / "data" / "prebuilt")
+    if carried is not None:
+        shutil.copytree(carried.folder, source / "armload" / "data" / "prebuilt")
+        _declare_license(source / "pyproject.toml", carried.license)
     _module("build", "--wheel", *words, source, cwd=project, environment=reproducible)
     return sorted(built.iterdir())
+
+
+def _declare_license(file: Path, expression: str) -> None:
+    text, count = _LICENSE.subn(f'license = "{expression}"', file.read_text(encoding="utf-8"))
+    if count != 1:
+        raise NotReadyError(f"{file.name} does not declare one license.")
+    file.write_text(text, encoding="utf-8")
 
 
 def bill_of_materials(version: str, carried: Carried | None) -> str:
@@ -192,16 +201,15 @@ def main() -> None:
 def _made(folder: Path, version: str, *, is_dry: bool) -> list[Path]:
     """Build everything twice, compare, and check what was built; compile what is missing once."""
     epoch = _git("log", "-1", "--format=%ct").strip()
-    prebuilt, carried = None, None
+    carried = None
     if is_dry and not is_compiled_here():
         print("release: the demo's engine is not in the cache; checking the wheel without it.")
     else:
-        prebuilt = folder / "prebuilt"
-        carried = carry(prebuilt, version, epoch)
+        carried = carry(folder / "prebuilt", version, epoch)
     both = []
     for name in ("first", "second"):
         export(folder / name)
-        both.append(build(folder / name, epoch, prebuilt))
+        both.append(build(folder / name, epoch, carried))
     for one, other in zip(*both, strict=True):
         if one.name != other.name or one.read_bytes() != other.read_bytes():
             raise NotReadyError(f"{one.name} differs between two builds of the same files.")

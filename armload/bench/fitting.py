@@ -69,7 +69,16 @@ class _Outlined(NamedTuple):
     def name(self) -> str:
         return f"{self.reference} {self.file_type}".rstrip()
 
-    def command(self, board: str, found: Prediction) -> str:
+    @property
+    def family(self) -> str:
+        """The name without a file type; current models are listed in several."""
+        return self.reference if self.header else self.reference.partition(":")[0]
+
+    def on_board(self, board: str, found: Prediction) -> FittedModel:
+        command = self._command(board, found)
+        return fitted(self.name, board, self.model, found, family=self.family, command=command)
+
+    def _command(self, board: str, found: Prediction) -> str:
         """Return what runs it; empty where it cannot run, or armload knows no file of it."""
         if found.verdict == "cannot run" or not is_runnable(self.reference):
             return ""
@@ -234,19 +243,16 @@ def _said_unreachable(error: ConnectError, boards: Sequence[str], progress: Prog
 
 
 def _on_group(board: str, outlined: _Outlined, forecaster: GroupForecaster) -> FittedModel:
-    name, model = outlined.name, outlined.model
     try:
         found = forecaster.divided("layer")
     except (BoardError, UsageError) as error:
-        prediction = forecaster.predict(None)
-        sentence = f"{name} cannot run on {board}: {error.message} {error.remedy}"
-        return fitted(name, board, model, prediction).model_copy(update={"sentence": sentence})
-    parts = ", ".join(f"{share.board} {share.layers}" for share in found.shares)
-    prediction = forecaster.predict(found)
-    one = fitted(name, board, model, prediction)
-    said = f"{one.sentence} Layers: {parts}.{_with_tensor(forecaster, model)}"
-    command = outlined.command(board, prediction)
-    return one.model_copy(update={"sentence": said, "command": command})
+        one = outlined.on_board(board, forecaster.predict(None))
+        said = f"{outlined.name} cannot run on {board}: {error.message} {error.remedy}"
+    else:
+        one = outlined.on_board(board, forecaster.predict(found))
+        parts = ", ".join(f"{share.board} {share.layers}" for share in found.shares)
+        said = f"{one.sentence} Layers: {parts}.{_with_tensor(forecaster, outlined.model)}"
+    return one.model_copy(update={"sentence": said})
 
 
 def _with_tensor(forecaster: GroupForecaster, model: Model) -> str:
@@ -330,7 +336,9 @@ def _fit_one(
 ) -> Fit:
     models = tuple(
         fitted(
-            each.name, chosen.name, each.model, predict_from_facts(chosen.specs, each.model, plan)
+            *(each.name, chosen.name, each.model),
+            predict_from_facts(chosen.specs, each.model, plan),
+            family=each.family,
         )
         for each in outlined
     )
@@ -382,10 +390,4 @@ def _predicted(
     outlined: Sequence[_Outlined],
     predict: Callable[[Model, WholeHeader | None], Prediction],
 ) -> tuple[FittedModel, ...]:
-    found = []
-    for each in outlined:
-        prediction = predict(each.model, each.header)
-        one = fitted(each.name, board_name, each.model, prediction)
-        command = each.command(board_name, prediction)
-        found.append(one.model_copy(update={"command": command}))
-    return tuple(found)
+    return tuple(each.on_board(board_name, predict(each.model, each.header)) for each in outlined)

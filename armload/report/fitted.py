@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
@@ -62,7 +61,7 @@ def listing_view(fit: Fit, *, program: str = "armload") -> Group:
 
 
 def _where_files_are(models: Sequence[FittedModel]) -> list[RenderableType]:
-    known = dict.fromkeys(each.model.partition(":")[0] for each in models if each.command)
+    known = dict.fromkeys(each.family for each in models if each.command)
     if not known:
         return []
     return [
@@ -157,17 +156,13 @@ def _general_notes(models: Sequence[FittedModel]) -> Iterator[str]:
                 yield found.sentence
 
 
-_TYPE = re.compile(r"[: ][A-Z]\w*$", re.ASCII)
-"""What a model's name ends with in a list that has several types of it."""
-
-
 def _notes_on_rows(models: Sequence[FittedModel]) -> Iterator[str]:
     """Yield one sentence for all file types of a model."""
     sizes: dict[str, set[int]] = {}
     for each in models:
         parts = each.prediction.memory
         if parts is not None and parts.row_table_bytes:
-            sizes.setdefault(_TYPE.sub("", each.model), set()).add(parts.row_table_bytes)
+            sizes.setdefault(each.family, set()).add(parts.row_table_bytes)
     for name, found in sizes.items():
         ends = dict.fromkeys(map(format_bytes, (min(found), max(found))))
         yield note("read by row", subject=name, reason=" to ".join(ends)).sentence

@@ -21,6 +21,7 @@ class FittedModel(Value):
 
     Attributes:
         model: as a person called it.
+        family: the same without its file type, where a list has several types of it.
         size_bytes: of its file.
         parameters: number of weights.
         active_parameters: number of those that one token uses.
@@ -30,6 +31,7 @@ class FittedModel(Value):
     """
 
     model: str
+    family: str
     size_bytes: int
     parameters: int
     active_parameters: int
@@ -38,14 +40,19 @@ class FittedModel(Value):
     command: str = ""
 
 
-def fitted(name: str, board: str, model: Model, found: Prediction) -> FittedModel:
+def fitted(
+    name: str, board: str, model: Model, found: Prediction, *, family: str = "", command: str = ""
+) -> FittedModel:
+    """Describe a model; the family is its name where none is given."""
     return FittedModel(
         model=name,
+        family=family or name,
         size_bytes=model.size_bytes,
         parameters=model.parameters,
         active_parameters=model.active_parameters,
         prediction=found,
         sentence=sentence(name, board, found),
+        command=command,
     )
 
 

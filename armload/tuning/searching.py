@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from statistics import median
 
 from armload.analysis.statistics import Interval, interval_of_runs
@@ -216,7 +215,7 @@ class Searching:
         if entry.trial.setting.key == self._defaults.key:
             for run in entry.outcome.evidence:
                 with contextlib.suppress(ArmloadError):  # it was deleted meanwhile, or is no run
-                    self._take_reference(entry.trial, store.load(_run_folder(run)).text)
+                    self._take_reference(entry.trial, store.load(runs_folder() / run).text)
 
     def _place(self, setting: Setting, number: int) -> SweepPoint:
         cell = self._cells.setdefault(setting.key, len(self._cells))
@@ -272,7 +271,3 @@ class Searching:
                 self._tuned.tuning, leader, confirmation, self._default_cost(), self._core_sets
             ),
         )
-
-
-def _run_folder(run: str) -> Path:
-    return runs_folder() / run

@@ -107,7 +107,6 @@ def quantize(options: QuantizeOptions) -> None:
 
 
 def _folder(text: str) -> Path:
-
     path = Path(text).expanduser()
     if not path.is_dir():
         raise UsageError(

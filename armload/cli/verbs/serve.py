@@ -74,12 +74,12 @@ class ServeOptions(ServingPlan, OneModel, Resuming, Waiting, EngineSource, Outpu
 
     @model_validator(mode="after")
     def _is_reached_in_one_way(self) -> Self:
-        for option, noun in (("front", "front"), ("port", "port")):
+        for option in ("front", "port"):
             if self.detach and getattr(self, option):
                 raise UsageError(
-                    f"--detach cannot be combined with --{option}: the {noun} exists only while "
+                    f"--detach cannot be combined with --{option}: the {option} exists only while "
                     "this command runs.",
-                    f"Detach the service first, then add the {noun} with another armload serve.",
+                    f"Detach the service first, then add the {option} with another armload serve.",
                 )
         return self
 

@@ -41,7 +41,7 @@ from armload.report.evaluation.series import standing_of, way_words
 from armload.report.evaluation.table import between, evaluation_view, percent
 from armload.report.layout import whole
 from armload.report.pages import write_page
-from armload.runs.reach import CONNECTED, Reach
+from armload.runs.reach import Reach
 from armload.runs.request import Request
 
 
@@ -49,7 +49,7 @@ def evaluate_and_present(
     request: Request,
     asked: EvaluationRequest,
     settings: ScorerSettings,
-    reach: Reach = CONNECTED,
+    reach: Reach,
     *,
     as_json: bool,
 ) -> None:
@@ -200,7 +200,7 @@ def logits_and_present(
     request: Request,
     asked: EvaluationRequest,
     settings: ScorerSettings,
-    reach: Reach = CONNECTED,
+    reach: Reach,
     *,
     reference: str,
     must_be_close: bool,
@@ -261,7 +261,7 @@ def harness_and_present(
     request: Request,
     asked: EvaluationRequest,
     settings: ScorerSettings,
-    reach: Reach = CONNECTED,
+    reach: Reach,
     *,
     as_json: bool,
 ) -> None:

@@ -11,9 +11,9 @@ from armload.bench.single import bench_until_known
 from armload.bench.sweep import SweepFolder
 from armload.bench.sweeping import combinations, run_sweep
 from armload.cli import terminal
+from armload.cli.error_output import end_if_failed
 from armload.cli.present import SweepProgress, need_a_run, show_sweep
 from armload.cli.streams import show_document
-from armload.cli.verb import end_if_failed
 from armload.core.errors import ArmloadError
 from armload.core.progress import Labelled, Progress
 from armload.engines.job import SweepPoint

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from armload.analysis.accuracy import accuracy_of
 from armload.cli import terminal
+from armload.cli.error_output import end_if_failed
 from armload.cli.streams import show_document
-from armload.cli.verb import end_if_failed
 from armload.core.errors import DifferentError, RunError, UsageError
 from armload.core.progress import Progress
 from armload.core.values import counted

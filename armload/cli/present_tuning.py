@@ -9,8 +9,8 @@ from pathlib import Path
 from armload.analysis.load.records import read_objectives
 from armload.bench.options import Options
 from armload.cli import terminal
+from armload.cli.error_output import end_if_failed
 from armload.cli.streams import show_document
-from armload.cli.verb import end_if_failed
 from armload.cli.verbs.tune import TuneOptions
 from armload.core.errors import UsageError
 from armload.core.options import MOST

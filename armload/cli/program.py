@@ -12,10 +12,11 @@ from invoke.program import Program
 
 from armload import __version__
 from armload.cli.configuration import VERBS
+from armload.cli.error_output import disk_error, failed
 from armload.cli.help import columns, grouped, prose, shown
 from armload.cli.main import interruptible
 from armload.cli.streams import discard_output
-from armload.cli.verb import add_verb, disk_error, failed
+from armload.cli.verb import add_verb
 from armload.cli.verbs import (
     bench,
     bisect,

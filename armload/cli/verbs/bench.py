@@ -10,8 +10,9 @@ from invoke.exceptions import Exit
 from pydantic import model_validator
 
 from armload.bench.options import MODEL, Listed, Options
+from armload.cli.error_output import end_if_failed, show_error
 from armload.cli.options import BOARDS, OnBoards, OneBoard, OnGateways, OutputOptions, models_in
-from armload.cli.verb import end_if_failed, show_error, verb
+from armload.cli.verb import verb
 from armload.core.errors import UsageError
 from armload.core.options import Option, Seconds, Share
 from armload.engines.plan import (

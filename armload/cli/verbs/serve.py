@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from armload.cli.error_output import end_if_failed
 from armload.cli.options import (
     A_BOARD,
     OnBoard,
@@ -20,7 +21,7 @@ from armload.cli.options import (
     one_board,
 )
 from armload.cli.streams import show_document
-from armload.cli.verb import VerbGroup, end_if_failed, verb
+from armload.cli.verb import VerbGroup, verb
 from armload.core.errors import UsageError
 from armload.core.options import Option
 from armload.engines.service_plan import ServingPlan

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from inspect import getdoc
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -45,6 +46,11 @@ class Verb(Task[Any]):
         """Return what the verb takes, with a default for everything, as Invoke wants it."""
         del ignore_unknown_help
         return [_argument(each) for each in declared_options(self.options)]
+
+    @property
+    def about(self) -> str:
+        """The first line of its help."""
+        return (getdoc(self) or "").partition("\n")[0]
 
     def usage(self) -> list[str]:
         """Return its positional arguments as help shows them: ``FILE``, ``[RUN...]``."""

@@ -32,7 +32,12 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.build
 
-COVERED = ["armload/serving", "armload/cli/verbs/load.py", "armload/engines/server.py"]
+COVERED = [
+    "armload/serving",
+    "armload/cli/load_options.py",
+    "armload/cli/verbs/load.py",
+    "armload/engines/server.py",
+]
 SERVICE = (
     *("--model", "word-problems:Q8_0", "--threads", "1"),
     *("--slots", "2", "--context", "256"),

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from invoke.collection import Collection
 
+from armload.cli.load_options import RandomSeed
 from armload.cli.options import OutputOptions
 from armload.cli.verb import verb
-from armload.cli.verbs.load import RandomSeed
 from armload.cli.verbs.quantize import quantize
 from armload.core.options import Option
 

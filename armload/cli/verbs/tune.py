@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from armload.bench.options import MODEL
+from armload.cli.load_options import Rate, RequestCount, RequestOptions
 from armload.cli.options import OnBoards, OnGateways, OutputOptions
 from armload.cli.verb import verb
-from armload.cli.verbs.load import Rate, RequestCount, RequestOptions
 from armload.core.errors import UsageError
 from armload.core.options import MOST, Duration, Option
 from armload.core.values import ByteCount

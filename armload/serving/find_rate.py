@@ -202,7 +202,7 @@ def _probe(
     loop = run(clients, _FIRST_PER_CLIENT)
     while slots is None and clients < _MOST_CLIENTS:
         more = run(2 * clients, _FIRST_PER_CLIENT)
-        if more.middle_per_s < _MORE_FROM * loop.middle_per_s:
+        if more.per_s.middle < _MORE_FROM * loop.per_s.middle:
             break
         clients, loop = 2 * clients, more
     budget_s = max_time_s or BUDGET_SERVICE_TIMES * loop.service_s
@@ -210,7 +210,7 @@ def _probe(
     if per_client > _FIRST_PER_CLIENT:
         loop = run(clients, per_client)
     progress.say(
-        f"{counted(clients, 'client')} at a time: {loop.middle_per_s:.3g} requests/s "
+        f"{counted(clients, 'client')} at a time: {loop.per_s.middle:.3g} requests/s "
         f"({loop.per_s.low:.3g} to {loop.per_s.high:.3g}, 95% confidence) with all slots busy, "
         f"{loop.service_s:.2g} s each. No rate above that is stable. The search takes up to "
         f"{_minutes(budget_s - spent_s)} min."

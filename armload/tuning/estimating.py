@@ -15,10 +15,10 @@ import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import NormalDist, median
+from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
-from armload.analysis.statistics import CONFIDENCE, RUN_TO_RUN, Interval, own_doubt
+from armload.analysis.statistics import RUN_TO_RUN, Interval, Z, own_doubt
 from armload.core.values import Value
 from armload.tuning.record import Violation
 from armload.tuning.space import Choice, Parameter, Setting, Space
@@ -27,9 +27,6 @@ from armload.tuning.trial import Outcome, Trial
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-
-Z = NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / 2)
-"""Standard errors on each side of an estimate."""
 
 _OFFSET_FROM = 2
 """Settings that must have been tried on two rungs before these count as different. A setting that

@@ -24,9 +24,9 @@ from armload.analysis.load.records import Load, Stage
 from armload.analysis.load.request_columns import EndedRequest
 from armload.analysis.load.telemetry import ObservedPoint
 from armload.analysis.statistics import (
-    CONFIDENCE,
     COSINES,
     RUN_TO_RUN,
+    TAIL,
     Difference,
     Ratio,
     long_run_variance,
@@ -265,7 +265,7 @@ def ratio_of_repeats(
         error, degrees = math.sqrt(spread / len(logs)), COSINES
         unit = "requests"
     ratio = math.exp(fmean(logs))
-    low, high = _bounds(ratio, error, degrees, (1 - CONFIDENCE) / 2, unit)
+    low, high = _bounds(ratio, error, degrees, TAIL, unit)
     return Ratio(ratio=ratio, low=low, high=high, unit=unit), error, degrees
 
 

@@ -198,11 +198,11 @@ def _constant(low: float, _level: float) -> float:
 
 def _surely_slower(compared: Sequence[_Judged], allowed: float) -> list[_Judged]:
     """Return those that are slower, with one probability of error for all (Holm, 1979)."""
-    from armload.analysis.statistics import CONFIDENCE
+    from armload.analysis.statistics import TAIL
 
     left, slower = list(compared), list[_Judged]()
     while left:
-        level = (1 - CONFIDENCE) / 2 / len(left)
+        level = TAIL / len(left)
         found = [each for each in left if each.low_at(level) > 1 + allowed]
         if not found:
             break

@@ -21,6 +21,7 @@ from armload.analysis.comparison_findings import (
     Remark,
     SideLabel,
     TooFewRuns,
+    differing_facts,
 )
 from armload.analysis.pairing import (
     MatchedWork,
@@ -224,8 +225,7 @@ def _notes(
         notes.append(ModelUnverified(a=a.work.model, b=b.work.model))
     notes += _boards(one, other, measured)
     notes += _method_differences(a.way, b.way)
-    if a.way.engine != b.way.engine:
-        notes.append(Differs(name="programs", a=a.way.engine, b=b.way.engine))
+    notes += differing_facts([("programs", a.way.engine, b.way.engine)])
     if measured and measured[0].ratio.unit != "runs":
         notes.append(TooFewRuns(needed_runs=FEWEST_RUNS))
     notes += _energies(one, other)
@@ -290,12 +290,13 @@ def _energy(group: WorkGroup) -> _SideEnergy | None:
 
 
 def _method_differences(a: Method, b: Method) -> list[Differs]:
-    fields: tuple[tuple[str, int | bool | str | None, int | bool | str | None], ...] = (
-        ("threads", a.threads, b.threads),
-        ("weights repacked", a.repacked, b.repacked),
-        ("options", a.options, b.options),
+    return differing_facts(
+        [
+            ("threads", a.threads, b.threads),
+            ("weights repacked", a.repacked, b.repacked),
+            ("options", a.options, b.options),
+        ]
     )
-    return [Differs(name=name, a=one, b=other) for name, one, other in fields if one != other]
 
 
 def _runs_needed(one: WorkGroup, other: WorkGroup, shared: list[Measure]) -> int | None:

@@ -9,18 +9,18 @@ from typing import Literal
 
 from armload.analysis.comparison_findings import (
     ComparisonFigures,
-    Differs,
     DoubtfulLoad,
     FailedRequests,
     NothingInCommon,
     Remark,
     RequestsDiffer,
-    SettingDiffers,
     SideLabel,
+    differing_facts,
+    differing_settings,
 )
 from armload.analysis.load.assessed import AssessedPoint
 from armload.analysis.load.latency import e2e_s, tpot_s, ttft_s
-from armload.analysis.load.records import Load, Stage
+from armload.analysis.load.records import Load, LoadPoint, Stage
 from armload.analysis.load.request_columns import EndedRequest
 from armload.analysis.load.telemetry import ObservedPoint
 from armload.analysis.statistics import (
@@ -91,6 +91,7 @@ class LoadComparison(Value):
 
     Attributes:
         a, b: the loads' ids.
+        label: of the point; empty where the loads have none in common.
         rate, concurrency, stage: of the point.
         requests: that both answered.
         repeats: of the point, on the side that has fewer.
@@ -105,6 +106,7 @@ class LoadComparison(Value):
 
     a: str
     b: str
+    label: str = ""
     rate: float | None = None
     concurrency: int | None = None
     stage: Stage | None = None
@@ -170,10 +172,11 @@ def _compared(
     against = _differences(a, b)
     if not measured:
         against.append(NothingInCommon(what="answered request"))
-    point = ones[0][0].point
+    point = ones[0][1]
     return LoadComparison(
         a=a.id,
         b=b.id,
+        label=point.label,
         rate=point.rate,
         concurrency=point.concurrency,
         stage=point.stage,
@@ -185,13 +188,11 @@ def _compared(
         differences=wording.differences(against),
         notes=wording.remarks(_notes(a, b)),
         doubts=wording.remarks(
-            [doubt for (_, one), (_, other) in both for doubt in _doubts_of_both(one, other)]
+            doubt
+            for (_, one), (_, other) in both
+            for doubt in (*_doubts("A", one), *_doubts("B", other))
         ),
     )
-
-
-def _doubts_of_both(one: AssessedPoint, other: AssessedPoint) -> list[ComparisonFigures]:
-    return [*_doubts("A", one), *_doubts("B", other)]
 
 
 def _answered_by_both(
@@ -283,19 +284,18 @@ def _positive(seconds: float) -> float:
 
 
 def _differences(a: Load, b: Load) -> list[ComparisonFigures]:
-    fields = (
-        ("requests", a.requests_from, b.requests_from),
-        ("arrivals", a.arrivals, b.arrivals),
-        ("seed", a.seed, b.seed),
-        ("--max-concurrency", _caps(a), _caps(b)),
+    found = differing_facts(
+        [
+            ("requests", a.requests_from, b.requests_from),
+            ("arrivals", a.arrivals, b.arrivals),
+            ("seed", a.seed, b.seed),
+            ("--max-concurrency", _caps(a), _caps(b)),
+        ]
     )
-    found: list[ComparisonFigures] = [
-        Differs(name=name, a=one, b=other) for name, one, other in fields if one != other
-    ]
-    is_same_plan = [_plan(point) for point in a.points] == [_plan(point) for point in b.points]
+    is_same_plan = list(map(_plan, a.points)) == list(map(_plan, b.points))
     if not found and is_same_plan and a.requests_sha256 != b.requests_sha256:
-        found.append(RequestsDiffer())
-    return found
+        return [RequestsDiffer()]
+    return [*found]
 
 
 def _caps(load: Load) -> str:
@@ -303,25 +303,20 @@ def _caps(load: Load) -> str:
     return ", ".join("none" if each is None else str(each) for each in caps)
 
 
-def _plan(point: object) -> tuple[object, ...]:
-    names = ("rate", "concurrency", "duration_s", "requests")
-    return tuple(getattr(point, name) for name in names)
+def _plan(point: LoadPoint) -> tuple[float | None, int | None, float | None, int]:
+    return point.rate, point.concurrency, point.duration_s, point.requests
 
 
 def _notes(a: Load, b: Load) -> list[ComparisonFigures]:
-    fields = (
-        ("models", a.model, b.model),
-        ("boards", a.board, b.board),
-        ("dialects", a.dialect, b.dialect),
-    )
-    found: list[ComparisonFigures] = [
-        Differs(name=name, a=one, b=other) for name, one, other in fields if one != other
-    ]
-    one, other = a.service or {}, b.service or {}
-    return found + [
-        SettingDiffers(name=name.replace("_", " "), a=one.get(name), b=other.get(name))
-        for name in sorted({*one, *other})
-        if one.get(name) != other.get(name)
+    return [
+        *differing_facts(
+            [
+                ("models", a.model, b.model),
+                ("boards", a.board, b.board),
+                ("dialects", a.dialect, b.dialect),
+            ]
+        ),
+        *differing_settings(a.service or {}, b.service or {}),
     ]
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from armload.analysis.comparison_findings import (
     ComparisonFigures,
+    ComparisonFinding,
     DegenerateOutput,
     Differs,
     EnergyMixed,
@@ -37,8 +38,8 @@ from armload.analysis.pairing import (
 from armload.analysis.sanity import departure
 from armload.analysis.statistics import (
     FEWEST_RUNS,
-    Difference,
     Ratio,
+    RatioFinding,
     ratio_of_runs,
     ratio_of_tokens,
     runs_to_see,
@@ -48,8 +49,6 @@ from armload.analysis.wording import comparisons as wording
 from armload.boards.power import EnergyBasis
 from armload.core.values import Value
 from armload.engines.measurement import Measurement, Method, Work
-
-ComparisonFinding = Literal["faster", "slower", "no difference", "not comparable"]
 
 _SEES_SHARE = 0.03
 
@@ -88,7 +87,7 @@ class Measured(Value):
     a_s: float
     b_s: float
     ratio: Ratio
-    finding: Difference
+    finding: RatioFinding
 
 
 class Comparison(Value):

@@ -9,10 +9,13 @@ from pydantic import Field, JsonValue
 
 from armload.analysis.load.findings import LoadFigures
 from armload.analysis.sanity import Departure
+from armload.analysis.statistics import RatioFinding
 from armload.boards.power import EnergyBasis
 from armload.core.values import Value
 
 SideLabel = Literal["A", "B"]
+
+ComparisonFinding = Literal[RatioFinding, "not comparable"]
 
 
 class OfBothSides(Value):

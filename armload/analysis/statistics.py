@@ -70,7 +70,7 @@ class Interval(Value):
         return (self.high - self.low) / (self.high + self.low)
 
 
-Difference = Literal["faster", "slower", "no difference"]
+RatioFinding = Literal["faster", "slower", "no difference"]
 
 
 class Ratio(Value):
@@ -91,7 +91,7 @@ class Ratio(Value):
     unit: Literal["runs", "tokens", "requests", "none"]
 
     @property
-    def finding(self) -> Difference:
+    def finding(self) -> RatioFinding:
         """What the interval says of B."""
         if self.low > 1:
             return "slower"

@@ -8,6 +8,7 @@ from typing import Literal
 
 from armload.analysis.comparison_findings import (
     ComparisonFigures,
+    ComparisonFinding,
     ConstraintsDiffer,
     Differs,
     Disturbed,
@@ -18,7 +19,7 @@ from armload.analysis.comparison_findings import (
     differing_facts,
     differing_settings,
 )
-from armload.analysis.statistics import Difference, Ratio, ratio_of_runs
+from armload.analysis.statistics import Ratio, RatioFinding, ratio_of_runs
 from armload.analysis.wording import comparisons as wording
 from armload.analysis.wording.energies import basis as basis_words
 from armload.core.errors import UsageError
@@ -71,7 +72,7 @@ class MeasuredSetting(Value):
     a_runs: int
     b_runs: int
     ratio: Ratio
-    finding: Difference
+    finding: RatioFinding
 
 
 class DifferentChoice(Value):
@@ -102,7 +103,7 @@ class TuningComparison(Value):
 
     a: TunedSide
     b: TunedSide
-    finding: Literal["faster", "slower", "no difference", "not comparable"]
+    finding: ComparisonFinding
     measured: tuple[MeasuredSetting, ...]
     choices: tuple[DifferentChoice, ...]
     differences: tuple[Remark, ...] = ()

@@ -27,8 +27,8 @@ from armload.analysis.statistics import (
     COSINES,
     RUN_TO_RUN,
     TAIL,
-    Difference,
     Ratio,
+    RatioFinding,
     long_run_variance,
     t_quantile,
 )
@@ -56,7 +56,7 @@ REPEATS = 5
 FEWEST_INDEPENDENT = 40.0
 """Observations of one load each; of fewer, its own requests do not show how sure it is."""
 
-LoadDifference = Difference | Literal["inconclusive"]
+LatencyFinding = Literal[RatioFinding, "inconclusive"]
 
 
 class MeasuredLatency(Value):
@@ -77,7 +77,7 @@ class MeasuredLatency(Value):
     ratio: Ratio
     error: float
     degrees: int
-    finding: LoadDifference
+    finding: LatencyFinding
 
     def low_at(self, level: float) -> float:
         """Return what the ratio is below with a probability."""
@@ -113,7 +113,7 @@ class LoadComparison(Value):
     requests: int = 0
     repeats: int = 1
     independent: float = 0.0
-    finding: LoadDifference | Literal["not comparable"]
+    finding: Literal[LatencyFinding, "not comparable"]
     measured: tuple[MeasuredLatency, ...] = ()
     differences: tuple[Remark, ...] = ()
     notes: tuple[Remark, ...] = ()

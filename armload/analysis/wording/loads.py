@@ -16,6 +16,7 @@ from armload.analysis.load.findings import (
     ServiceEnded,
     TokensUncounted,
 )
+from armload.analysis.wording.figures import seconds
 from armload.core.values import counted, format_bytes, percentage
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ def held_back(metrics: Metrics) -> str:
         return ""
     return (
         f"{metrics.held.count:,} of {counted(metrics.requests, 'request')} waited for "
-        f"--max-concurrency, up to {duration(metrics.held.max_s)}. Latencies count from the "
+        f"--max-concurrency, up to {seconds(metrics.held.max_s)}. Latencies count from the "
         "scheduled time, and include that wait."
     )
 
@@ -243,13 +244,6 @@ def _slots(count: int) -> str:
     if count == 2:
         return "both slots were"
     return f"all {_NUMBERS[count] if count < len(_NUMBERS) else count} slots were"
-
-
-def duration(seconds: float) -> str:
-    """Write a time with three figures, in milliseconds below one second."""
-    if seconds >= 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
 
 
 def _sentence(words: str) -> str:

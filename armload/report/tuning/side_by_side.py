@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from armload.analysis.wording.figures import three_figures
 from armload.core.values import Value
 from armload.report import formatting as words
 from armload.report.failure import Failure
 from armload.report.layout import Column, Prose, Table, whole
 from armload.report.tuning.table import interval_words
 from armload.report.tuning.told import TuningView
-from armload.tuning.outcome_words import three_figures
 from armload.tuning.record import TuningDocument
 
 

@@ -7,12 +7,12 @@ import math
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from armload.analysis.wording.figures import three_figures
 from armload.core.values import counted, percentage
 from armload.report import formatting as words
 from armload.report.layout import Column, Entry, Prose, Table
 from armload.report.tuning.figures import front_of
 from armload.report.tuning.told import Candidate, TuningView
-from armload.tuning.outcome_words import three_figures
 from armload.tuning.space import Choice
 
 MOST_ROWS = 10

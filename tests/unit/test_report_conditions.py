@@ -7,7 +7,8 @@ from io import StringIO
 import pytest
 from rich.console import Console, RenderableType
 
-from armload.analysis.conditions_log import BackgroundProcess, Swapped
+from armload.analysis.background import BackgroundProcess
+from armload.analysis.conditions_log import Swapped
 from armload.analysis.measurement import measurement_of
 from armload.analysis.run import Run
 from armload.boards.board import load_board

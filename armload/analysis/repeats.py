@@ -230,10 +230,10 @@ def stop(
 def middle(runs: Sequence[Run]) -> Run:
     """Return the representative run: the median nearest to that of all runs that count.
 
-    Where none counts it is the last one.
+    Where none counts, or the last one did not end well, it is the last one.
     """
     found = known(runs)
-    if found is None:
+    if found is None or runs[-1].exit.status != 0:
         return runs[-1]
     counting = [run for run in runs if counts(run)]
     return min(

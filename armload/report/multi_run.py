@@ -206,12 +206,11 @@ def counted(cells: Sequence[Cell], warm_ups: int = 0) -> str:
     elif len(models) <= MOST_NAMED:
         named = ", ".join(map(subject, models.values()))
     else:
-        named = f"{len(models)} models on {len(boards_of(cells))} board"
-        named += "" if len(boards_of(cells)) == 1 else "s"
-    runs = sum(len(cell.runs) for cell in cells)
+        named = f"{len(models)} models on {words.counted(len(boards_of(cells)), 'board')}"
+    runs = words.counted(sum(len(cell.runs) for cell in cells), "run")
     settings = f" of {len(cells)} settings" if len(cells) > 1 else ""
-    aside = f", {warm_ups} warm-ups left out" if warm_ups else ""
-    return f"{runs} run{'' if runs == 1 else 's'}{settings}{aside}: {named}"
+    aside = f", {words.counted(warm_ups, 'warm-up')} left out" if warm_ups else ""
+    return f"{runs}{settings}{aside}: {named}"
 
 
 def verdict_line(cells: Sequence[Cell]) -> str:

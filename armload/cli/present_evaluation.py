@@ -132,13 +132,13 @@ def _note(evaluated: EvaluationFolder) -> Note:
     def note(part: int, answers: Sequence[Answer]) -> str:
         known, asked = graded[part], evaluation.parts[part]
         for answer in answers:
-            right = is_right(answer, questions[answer.id], asked, evaluation.grader)
-            if right is not None:
-                known[answer.id] = right
+            is_correct = is_right(answer, questions[answer.id], asked, evaluation.grader)
+            if is_correct is not None:
+                known[answer.id] = is_correct
         if not known:
             return ""
         accuracy = accuracy_of(list(known.values()))
-        return f"{percent(accuracy.share)} right ({between(accuracy.interval)})"
+        return f"{percent(accuracy.share)} correct ({between(accuracy.interval)})"
 
     return note
 
@@ -183,7 +183,7 @@ def _show_disagreements(differing: Sequence[Disagreement], graders: Sequence[str
     terminal.show(f"{' and '.join(graders)} disagree on {counted(len(differing), 'answer')}.")
     for each in differing:
         found = [
-            f"{name}: {'right' if grade.correct else 'wrong'} "
+            f"{name}: {'correct' if grade.correct else 'wrong'} "
             f"({grade.failure or grade.extracted or 'nothing found'})"
             for name, grade in zip(graders, (each.a, each.b), strict=True)
         ]

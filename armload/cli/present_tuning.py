@@ -179,7 +179,7 @@ def tune_and_present(
             if done:
                 trials = counted(done, "trial")
                 own.say(f"Resuming {tuned.tuning.id} after {trials}. (--new starts over.)")
-            size = counted(tuned.tuning.space.size, "setting")
+            size = counted(tuned.tuning.space.size, "configuration")
             own.say(f"The search space has {size}. Trials are kept in {tuned.folder}.")
 
         def report(entry: TuningEntry, standing: SearchStanding) -> None:

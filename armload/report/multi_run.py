@@ -208,7 +208,7 @@ def counted(cells: Sequence[Cell], warm_ups: int = 0) -> str:
     else:
         named = f"{len(models)} models on {words.counted(len(boards_of(cells)), 'board')}"
     runs = words.counted(sum(len(cell.runs) for cell in cells), "run")
-    settings = f" of {len(cells)} settings" if len(cells) > 1 else ""
+    settings = f" of {len(cells)} configurations" if len(cells) > 1 else ""
     aside = f", {words.counted(warm_ups, 'warm-up')} left out" if warm_ups else ""
     return f"{runs}{settings}{aside}: {named}"
 

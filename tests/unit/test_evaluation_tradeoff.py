@@ -239,7 +239,7 @@ def test_the_page_has_every_answer_and_says_who_is_right_alone() -> None:
     for words in ("Accuracy against time", "Accuracy against tokens", "What is 3 + 3?"):
         assert words in text
     assert "<h1>sums: 4 questions, 2 models</h1>" in text
-    assert "right: a, wrong: b (2)" in text
+    assert "correct: a, wrong: b (2)" in text
     assert "I do not know" in text
 
 
@@ -294,7 +294,7 @@ def test_graders_are_compared_on_the_page() -> None:
     made.add(1, [answer("1", "It is \\boxed{2}"), answer("2", "It is 4."), answer("3", "It is 5.")])
     text = render(evaluation_page(made, standing_of(points_of(made)), "boxed"))
     assert "graders disagree (1)" in text
-    assert "boxed: wrong (nothing found), qwen: right (4), number: right (4)" in text
+    assert "boxed: wrong (nothing found), qwen: correct (4), number: correct (4)" in text
     assert "number 4/4 0 2/3 1" in Page(text).shown
 
 

@@ -51,7 +51,7 @@ def deadline_figure(systems: Sequence[Answers], crossover: Crossover | None) -> 
         tooltip=[
             alt.Tooltip("line:N", title="model"),
             alt.Tooltip("deadline:Q", title=unit.name, format=",.4~g"),
-            alt.Tooltip("accuracy:Q", title="right (%)", format=".1f"),
+            alt.Tooltip("accuracy:Q", title="correct (%)", format=".1f"),
         ],
     )
     layers = [band, line]
@@ -157,7 +157,7 @@ def _token_sentence(shown: Sequence[BudgetSeries]) -> str:
 def _share_axis(field: str) -> alt.Y:
     import altair as alt
 
-    return alt.Y(f"{field}:Q").title("right answers (%)")
+    return alt.Y(f"{field}:Q").title("correct answers (%)")
 
 
 def _budget_tooltips() -> list[alt.Tooltip]:
@@ -166,7 +166,7 @@ def _budget_tooltips() -> list[alt.Tooltip]:
     return [
         alt.Tooltip("line:N", title="model"),
         alt.Tooltip("budget:Q", title="budget in tokens"),
-        alt.Tooltip("accuracy:Q", title="right (%)", format=".1f"),
+        alt.Tooltip("accuracy:Q", title="correct (%)", format=".1f"),
     ]
 
 

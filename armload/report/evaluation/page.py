@@ -129,14 +129,14 @@ def _filters(series: Sequence[BudgetSeries], answers: Sequence[AnswerRow]) -> li
     if len(series) == 2:
         a, b = (line.label for line in series)
         named = {
-            "rw": f"right: {a}, wrong: {b}",
-            "wr": f"wrong: {a}, right: {b}",
-            "rr": "both right",
+            "rw": f"correct: {a}, wrong: {b}",
+            "wr": f"wrong: {a}, correct: {b}",
+            "rr": "both correct",
             "ww": "both wrong",
         }
     else:
         every = len(series)
-        named = {"r" * every: "all right", "w" * every: "all wrong"}
+        named = {"r" * every: "all correct", "w" * every: "all wrong"}
     filters = [(outcome, label, counts[outcome]) for outcome, label in named.items()]
     disputed = sum(row.is_disputed for row in answers)
     return [*filters, ("disputed", "graders disagree", disputed)] if disputed else filters
@@ -159,7 +159,7 @@ def _graders(
         *(
             Column(heading=heading, is_number=True)
             for line in series
-            for heading in (f"right: {line.label}", f"unlike {grader}")
+            for heading in (f"correct: {line.label}", f"unlike {grader}")
         ),
     )
     for row in rows:
@@ -196,7 +196,7 @@ def _answer(attempt: GradedAttempt | None, grades: Sequence[OtherGrade]) -> str:
         return words.UNKNOWN
     found = "no answer found" if attempt.extracted is None else attempt.extracted
     judged = ", ".join(
-        f"{each.grader}: {_right(is_right=each.is_correct)} ({each.reason})" for each in grades
+        f"{each.grader}: {_graded(is_correct=each.is_correct)} ({each.reason})" for each in grades
     )
     ended = ""
     if attempt.is_out_of_context:
@@ -206,21 +206,21 @@ def _answer(attempt: GradedAttempt | None, grades: Sequence[OtherGrade]) -> str:
     return html(
         '<details class="{0}"><summary>{0}: {1}</summary><p class="text">{2}</p>{3}'
         '<p class="soft">{4} tokens, {5}{6}</p></details>',
-        *(_right(is_right=attempt.is_correct), attempt.failure or found, attempt.text),
+        *(_graded(is_correct=attempt.is_correct), attempt.failure or found, attempt.text),
         html('<p class="soft">{}</p>', judged) if judged else Markup(),
         *(attempt.tokens, words.seconds(attempt.seconds), ended),
     )
 
 
-def _right(*, is_right: bool) -> str:
-    return "right" if is_right else "wrong"
+def _graded(*, is_correct: bool) -> str:
+    return "correct" if is_correct else "wrong"
 
 
 def _point_table(standing: EvaluationView) -> Table:
     table = Table(
         Column(heading="model"),
         Column(heading="budget", unit="tokens", is_number=True),
-        Column(heading="right", unit="of the answered", is_number=True),
+        Column(heading="correct", unit="of the answered", is_number=True),
         Column(heading="accuracy", is_number=True),
         Column(heading="boxed", is_number=True),
         Column(heading="mean time", is_number=True),

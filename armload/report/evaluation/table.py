@@ -133,7 +133,7 @@ def accuracy_table(series: BudgetSeries) -> Table:
 
 def _choices(series: BudgetSeries) -> Table:
     table = Table(
-        Column(heading="right", is_number=True),
+        Column(heading="correct", is_number=True),
         Column(heading="acc", is_number=True),
         INTERVAL,
         Column(heading="acc_norm", is_number=True),
@@ -152,7 +152,7 @@ def _choices(series: BudgetSeries) -> Table:
 
 INTERVAL = Column(heading="95%\nCI", is_number=True)
 _ACCURACY = (
-    Column(heading="right", is_number=True),
+    Column(heading="correct", is_number=True),
     Column(heading="accuracy", is_number=True),
     INTERVAL,
 )

@@ -111,7 +111,7 @@ def _sentence(effects: Sequence[Effect], adjective: str) -> str:
     settings = sum(each.settings for each in effects if each.parameter == names[0])
     return (
         f"{words}. Estimated with an additive model, one term per choice, over "
-        f"{counted(settings, 'setting')}."
+        f"{counted(settings, 'configuration')}."
     )
 
 
@@ -144,7 +144,7 @@ def _drawn(effects: Sequence[Effect], sentence: str) -> Figure:
         tooltip=[
             alt.Tooltip("choice:N", title="choice"),
             alt.Tooltip("slower:Q", title="times the best choice's cost", format=".3f"),
-            alt.Tooltip("settings:Q", title="settings measured"),
+            alt.Tooltip("settings:Q", title="configurations measured"),
         ],
     )
     return drawn(

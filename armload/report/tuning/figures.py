@@ -47,7 +47,7 @@ def _progress_sentence(told: TuningView) -> str:
     )
     failed = sum(step.entry.outcome.status == "failed" for step in told.steps)
     trials = words.counted(len(told.steps), "trial")
-    settings = words.counted(len(told.candidates), "setting")
+    settings = words.counted(len(told.candidates), "configuration")
     parts = [
         f"{trials} of {settings} in {words.duration(told.steps[-1].entry.ended_s)}.",
         f"The leader first took the lead after {words.duration(first.entry.ended_s)}.",
@@ -154,9 +154,9 @@ def front_figure(told: TuningView) -> Figure | None:
         return None
     front = front_of(told)
     sentence = (
-        f"{counted(len(front), 'setting')} of {len(shown)} {'is' if len(front) == 1 else 'are'} on "
-        f"the Pareto front (ringed): no other is as good in {told.scale.merit}, memory and "
-        "closeness to the output of the defaults."
+        f"{counted(len(front), 'configuration')} of {len(shown)} "
+        f"{'is' if len(front) == 1 else 'are'} on the Pareto front (ringed): no other is as good "
+        f"in {told.scale.merit}, memory and closeness to the output of the defaults."
     )
     return _front_drawn(told, shown, front, sentence)
 

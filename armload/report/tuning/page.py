@@ -64,7 +64,8 @@ def tuning_page(told: TuningView, folder: Path) -> Page:
     tuning, result = told.tuning, told.result
     trials = counted(len(told.steps), "trial")
     figures = (progress_figure(told), effects_figure(told), front_figure(told))
-    about = f"{trials} of {tuning.space.size} settings. {words.minute(tuning.started_utc)}."
+    size = counted(tuning.space.size, "configuration")
+    about = f"{trials} of {size}. {words.minute(tuning.started_utc)}."
     found = (result.sentence, result.ended) if result else (_so_far(told),)
     violation = result.violation if result else None
     violated = [violation_words(tuning, violation)] if violation else []
@@ -80,8 +81,9 @@ def tuning_page(told: TuningView, folder: Path) -> Page:
             *(figure_section(figure) for figure in figures if figure),
             *_winner(told),
             results_section(
-                "All settings",
-                "Costs are estimated from all trials of a setting, with 95% confidence intervals.",
+                "All configurations",
+                "Costs are estimated from all trials of a configuration, with 95% confidence "
+                "intervals.",
                 settings_table(told),
             ),
             Section(title="Trials", blocks=(runs,)),
@@ -169,13 +171,13 @@ def _asked(told: TuningView) -> list[tuple[str, str]]:
 
 
 def _constraints(constraints: Constraints) -> str:
-    parts = ["sane text"]
+    parts = ["output not degenerate"]
     if constraints.max_kld is not None:
         parts.append(f"KL divergence of at most {constraints.max_kld:g}")
     if constraints.min_accuracy is not None:
         least = constraints.min_accuracy
-        share = f"{100 * least.share:g}%"
-        parts.append(f"surely {share} right of {least.questions} questions of {least.task}")
+        questions = f"{least.questions} questions of {least.task}"
+        parts.append(f"at least {100 * least.share:g}% of {questions} correct (95% confidence)")
     if constraints.max_rss_bytes is not None:
         parts.append(f"memory of at most {format_bytes(constraints.max_rss_bytes)}")
     return ", ".join(parts)

@@ -58,7 +58,8 @@ def _rest(told: TuningView, slower: int) -> str:
         f"{failed} failed" if failed else "",
     ]
     named = ", ".join(filter(None, parts))
-    return f"Not shown: {named} of {counted(len(told.candidates), 'setting')}." if named else ""
+    every = counted(len(told.candidates), "configuration")
+    return f"Not shown: {named} of {every}." if named else ""
 
 
 def settings_table(told: TuningView) -> Table:

@@ -25,7 +25,7 @@ from armload.report.pages import write_page
 from armload.report.tuning.page import tuning_page
 from armload.report.tuning.side_by_side import TunedBoard, tunings_view
 from armload.report.tuning.table import settings_view
-from armload.report.tuning.told import told_of
+from armload.report.tuning.view import TuningView
 from armload.runs.request import Request
 from armload.serving.workload import read_lengths
 from armload.tuning.estimating import SearchStanding
@@ -195,9 +195,9 @@ def tune_and_present(
     elif as_json:
         show_document(ValueList[TunedBoard](tuple(map(_tuned_board, outcomes))))
     elif found:
-        told = [told_of(each) for each in found]
-        terminal.show(tunings_view(told))
-        for view, each in zip(told, found, strict=True):
+        views = [TuningView.of(each) for each in found]
+        terminal.show(tunings_view(views))
+        for view, each in zip(views, found, strict=True):
             page = write_page(tuning_page(view, each.folder), each.folder)
             terminal.show(whole(f"page    {page}"))
     end_if_failed({one.board: one.error for one in outcomes})
@@ -216,10 +216,10 @@ def show_tuning(tuned: TuningFolder, *, as_json: bool) -> None:
     if as_json:
         show_document(tuned.document())
         return
-    told = told_of(tuned)
-    result = told.result
-    if told.steps:
-        terminal.show(settings_view(told))
+    view = TuningView.of(tuned)
+    result = view.result
+    if view.steps:
+        terminal.show(settings_view(view))
         terminal.show("")
     if result is None:
         terminal.show(
@@ -231,7 +231,7 @@ def show_tuning(tuned: TuningFolder, *, as_json: bool) -> None:
         terminal.show(violation_words(tuned.tuning, result.violation))
     terminal.show(whole(f"plan    {result.plan}"))
     terminal.show(whole(f"tuning  {tuned.folder}"))
-    terminal.show(whole(f"page    {write_page(tuning_page(told, tuned.folder), tuned.folder)}"))
+    terminal.show(whole(f"page    {write_page(tuning_page(view, tuned.folder), tuned.folder)}"))
 
 
 def trial_line(wish: TuningRequest, entry: TuningEntry, standing: SearchStanding) -> str:
@@ -241,5 +241,5 @@ def trial_line(wish: TuningRequest, entry: TuningEntry, standing: SearchStanding
     figure = cost_words(wish.objective, outcome.cost) if outcome.cost else ""
     ended = "" if outcome.status == "measured" else f"{outcome.status}: {outcome.reason}"
     best = f"best: {cost_words(wish.objective, standing.leader.cost)}" if standing.leader else ""
-    told = "; ".join(each for each in (figure, ended, best) if each)
-    return f"Trial {entry.trial.number + 1}, {words}: {told}"
+    said = "; ".join(each for each in (figure, ended, best) if each)
+    return f"Trial {entry.trial.number + 1}, {words}: {said}"

@@ -22,7 +22,7 @@ from armload.core.progress import Silent
 from armload.engines.job import SweepPoint
 from armload.report.pages import render
 from armload.report.tuning.page import tuning_page
-from armload.report.tuning.told import told_of
+from armload.report.tuning.view import TuningView
 from armload.tuning.confirming import MOST_PAIRS, runs_compared
 from armload.tuning.outcome_words import cost_words
 from armload.tuning.quality import Check, Judge
@@ -141,7 +141,7 @@ def test_what_takes_less_energy_wins_as_more_efficient() -> None:
     assert result.winner == BEST
     assert "× the default efficiency (95% CI " in result.sentence  # noqa: RUF001
     assert result.sentence.endswith("J/token.")
-    page = render(tuning_page(told_of(kept), kept.folder))
+    page = render(tuning_page(TuningView.of(kept), kept.folder))
     assert "tuned for energy per generated token" in page
     assert "at the wall, idle power included" in page
     other = searching(tuned(objective="energy"), Board()).run()

@@ -188,7 +188,7 @@ def report(options: ReportOptions) -> None:
     from armload.report.load.page import write_load_report
     from armload.report.multi_run import new_folder, write_runs_report
     from armload.report.tuning.page import write_tuning_report
-    from armload.report.tuning.told import told_of
+    from armload.report.tuning.view import TuningView
     from armload.serving.loads import LoadFolder
     from armload.tuning.record import TuningFolder
 
@@ -207,7 +207,7 @@ def report(options: ReportOptions) -> None:
         written = write_load_report(loaded_of(LoadFolder.find(only)), place, progress)
     elif only and TuningFolder.kind.is_meant(only):
         options.refuse_filter(only)
-        written = write_tuning_report(told_of(TuningFolder.find(only)), place, progress)
+        written = write_tuning_report(TuningView.of(TuningFolder.find(only)), place, progress)
     else:
         found = judged_together(_runs_named(options))
         written = write_runs_report(found, place or new_folder(found), progress)

@@ -32,11 +32,11 @@ from armload.tuning.estimating import SearchStanding
 from armload.tuning.outcome_words import cost_words, violation_words
 from armload.tuning.reach import TuningReach
 from armload.tuning.record import TuningEntry, TuningFolder
+from armload.tuning.request import TunedLoad, TuningRequest, work_of
 from armload.tuning.settings import words_of
 from armload.tuning.space import Setting
 from armload.tuning.tune import tune
 from armload.tuning.wanted import SERVED, Constraints, LeastAccuracy
-from armload.tuning.wish import TunedLoad, TuningRequest, work_of
 
 _QUESTIONS = 100
 _LOAD = ("rate", "duration", "requests", "data", "slo", "timeout")
@@ -160,7 +160,7 @@ def _least_accuracy(text: str, data: str) -> LeastAccuracy:
 def tune_and_present(
     request: Request,
     boards: Sequence[str],
-    wish: TuningRequest,
+    goal: TuningRequest,
     reach: TuningReach,
     *,
     output: Path | None,
@@ -183,10 +183,10 @@ def tune_and_present(
             own.say(f"The search space has {size}. Trials are kept in {tuned.folder}.")
 
         def report(entry: TuningEntry, standing: SearchStanding) -> None:
-            own.say(trial_line(wish, entry, standing))
+            own.say(trial_line(goal, entry, standing))
 
         theirs = request.model_copy(update={"board": board})
-        return tune(theirs, wish, own, output=output, reach=reach, begun=begun, report=report)
+        return tune(theirs, goal, own, output=output, reach=reach, begun=begun, report=report)
 
     outcomes = on_each(boards, tuned, terminal.progress())
     found = [one.result for one in outcomes if one.result is not None]
@@ -234,12 +234,12 @@ def show_tuning(tuned: TuningFolder, *, as_json: bool) -> None:
     terminal.show(whole(f"page    {write_page(tuning_page(view, tuned.folder), tuned.folder)}"))
 
 
-def trial_line(wish: TuningRequest, entry: TuningEntry, standing: SearchStanding) -> str:
+def trial_line(goal: TuningRequest, entry: TuningEntry, standing: SearchStanding) -> str:
     """Write a line on a trial."""
     outcome, setting = entry.outcome, entry.trial.setting
     words = words_of(setting, Setting(choices=dict.fromkeys(setting.choices)), {})
-    figure = cost_words(wish.objective, outcome.cost) if outcome.cost else ""
+    figure = cost_words(goal.objective, outcome.cost) if outcome.cost else ""
     ended = "" if outcome.status == "measured" else f"{outcome.status}: {outcome.reason}"
-    best = f"best: {cost_words(wish.objective, standing.leader.cost)}" if standing.leader else ""
+    best = f"best: {cost_words(goal.objective, standing.leader.cost)}" if standing.leader else ""
     said = "; ".join(each for each in (figure, ended, best) if each)
     return f"Trial {entry.trial.number + 1}, {words}: {said}"

@@ -31,10 +31,10 @@ from armload.serving.tokenizer import ServiceApi
 from armload.serving.workload import read_lengths, workload_of
 from armload.tuning.foreseeing import Foreseeing
 from armload.tuning.reach import TuningBoard
+from armload.tuning.request import DIALECT, TunedLoad
 from armload.tuning.settings import options_of
 from armload.tuning.space import Feasibility, Setting
 from armload.tuning.trial import Outcome, Status, TrialAttempt
-from armload.tuning.wish import DIALECT, TunedLoad
 
 _SHARES = (1 / 4, 1)
 """Of the requests, on each rung."""

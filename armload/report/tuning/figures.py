@@ -72,7 +72,7 @@ def _progress_drawn(view: TuningView, sentence: str) -> Figure:
             *colour_and_shape(rows),
             tooltip=[
                 alt.Tooltip("number:Q", title="trial"),
-                alt.Tooltip("words:N", title="setting"),
+                alt.Tooltip("words:N", title="configuration"),
                 alt.Tooltip("value:Q", title=view.scale.unit, format=",.4~g"),
                 alt.Tooltip("kind:N", title="what"),
             ],
@@ -198,7 +198,7 @@ def _front_drawn(
         y,
         *colour_and_shape(rows),
         tooltip=[
-            alt.Tooltip("words:N", title="setting"),
+            alt.Tooltip("words:N", title="configuration"),
             alt.Tooltip("value:Q", title=view.scale.unit, format=",.4~g"),
             alt.Tooltip("memory:Q", title="peak memory (MB)", format=",.1f"),
             alt.Tooltip("kind:N", title="output"),

@@ -124,7 +124,7 @@ def _winner(view: TuningView) -> list[Section]:
 
 
 def _trials(view: TuningView, folder: Path) -> Table:
-    headings = ("trial", "setting", "length", "cost", "took", "status", "runs")
+    headings = ("trial", "configuration", "length", "cost", "took", "status", "runs")
     table = Table(*(Column(heading=heading) for heading in headings))
     for step in view.steps:
         trial, outcome = step.entry.trial, step.entry.outcome

@@ -35,7 +35,7 @@ def tunings_view(views: Sequence[TuningView]) -> Group:
     """Lay out what searches have found, a board a line, and what each is worth."""
     table = Table(
         Column(heading="board", below=""),
-        Column(heading="setting", is_prose=True),
+        Column(heading="configuration", is_prose=True),
         Column(heading=views[0].scale.unit, is_number=True),
         Column(heading="95% CI", is_number=True),
         Column(heading="memory", is_number=True),

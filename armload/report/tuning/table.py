@@ -21,7 +21,7 @@ MOST_ROWS = 10
 def settings_view(view: TuningView) -> Group:
     """Lay out the fastest settings that may win, and count the others."""
     table = Table(
-        Column(heading="setting", is_prose=True),
+        Column(heading="configuration", is_prose=True),
         Column(heading=view.scale.unit, is_number=True),
         Column(heading="95% CI", is_number=True),
         Column(heading="trials", is_number=True),

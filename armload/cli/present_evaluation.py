@@ -37,7 +37,7 @@ from armload.report.evaluation.document import (
     sentence,
 )
 from armload.report.evaluation.page import evaluation_page
-from armload.report.evaluation.series import standing_of, way_words
+from armload.report.evaluation.series import EvaluationView, way_words
 from armload.report.evaluation.table import between, evaluation_view, percent
 from armload.report.layout import whole
 from armload.report.pages import write_page
@@ -165,14 +165,14 @@ def _present_accuracy(
     as_json: bool,
     differing: tuple[Disagreement, ...] = (),
 ) -> None:
-    standing = standing_of(points)
-    page = write_page(evaluation_page(evaluated, standing, grader), evaluated.folder)
+    view = EvaluationView.of(points)
+    page = write_page(evaluation_page(evaluated, view, grader), evaluated.folder)
     if as_json:
         show_document(EvaluationDocument.of(evaluated, points, grader, differing))
         return
-    terminal.show(evaluation_view(standing))
+    terminal.show(evaluation_view(view))
     terminal.show("")
-    for statement in (each for group in standing.groups for each in group.statements):
+    for statement in (each for group in view.groups for each in group.statements):
         terminal.show(statement)
     terminal.show(whole(f"evaluation  {evaluated.folder}"))
     terminal.show(whole(f"page        {page}"))

@@ -19,7 +19,7 @@ from armload.engines.server import SERVER
 from armload.runs.session import Session
 from armload.tuning.choices import SEARCHED, AvailableChoices, core_sets, require_feasible, space_of
 from armload.tuning.continuing import outcome_of, require_samples
-from armload.tuning.foreseeing import contradiction
+from armload.tuning.feasibility import contradiction
 from armload.tuning.outcome_words import cost_words
 from armload.tuning.request import TunedLoad, TuningRequest
 from armload.tuning.settings import differing, keeps_text, options_of, scored, words_of

@@ -16,7 +16,7 @@ from armload.evaluation.results import AccuracyPoint, GradedAttempt, points_of
 from armload.report import formatting as words
 from armload.report.evaluation.answers import AnswerRow, OtherGrade, answer_rows, grader_rows
 from armload.report.evaluation.figures import deadline_figure, token_figure
-from armload.report.evaluation.series import BudgetSeries, EvaluationView, SeriesGroup, standing_of
+from armload.report.evaluation.series import BudgetSeries, EvaluationView, SeriesGroup
 from armload.report.evaluation.table import accuracy_table, between, notes, percent
 from armload.report.figures.figure import Figure
 from armload.report.layout import Column, Details, Entry, Table
@@ -52,22 +52,22 @@ def write_evaluation_report(
     if not any(point.attempts for point in points):
         raise UsageError(f"{evaluation.id} has no answers.", "Repeat its armload eval command.")
     place = report_place(folder, evaluation.id)
-    standing = standing_of(points)
-    page = evaluation_page(evaluated, standing, evaluation.grader)
-    return write_report(page, place, _point_table(standing), progress)
+    view = EvaluationView.of(points)
+    page = evaluation_page(evaluated, view, evaluation.grader)
+    return write_report(page, place, _point_table(view), progress)
 
 
-def evaluation_page(evaluated: EvaluationFolder, standing: EvaluationView, grader: str) -> Page:
+def evaluation_page(evaluated: EvaluationFolder, view: EvaluationView, grader: str) -> Page:
     """Return the page of one evaluation.
 
     Args:
         grader: that judged the answers.
     """
-    evaluation, series = evaluated.evaluation, standing.series
+    evaluation, series = evaluated.evaluation, view.series
     answers = answer_rows(evaluated, series, grader)
     figures = (
         figure
-        for number, group in enumerate(standing.groups, start=1)
+        for number, group in enumerate(view.groups, start=1)
         for figure in _figures(group, number)
     )
     about = f"Graded by {grader}. On {', '.join(evaluation.boards)}, "
@@ -77,11 +77,11 @@ def evaluation_page(evaluated: EvaluationFolder, standing: EvaluationView, grade
         *((part.model, f"SHA-256 {part.model_sha256}") for part in evaluation.parts),
     ]
     return Page(
-        headline=headline(evaluation, standing.points),
+        headline=headline(evaluation, view.points),
         header=(
             *paragraphs(f"{about}{words.minute(evaluation.started_utc)}.", style="soft"),
-            *paragraphs(*(each for group in standing.groups for each in group.statements)),
-            *paragraphs(*notes(standing.points)),
+            *paragraphs(*(each for group in view.groups for each in group.statements)),
+            *paragraphs(*notes(view.points)),
         ),
         sections=(
             *map(figure_section, figures),
@@ -216,7 +216,7 @@ def _graded(*, is_correct: bool) -> str:
     return "correct" if is_correct else "wrong"
 
 
-def _point_table(standing: EvaluationView) -> Table:
+def _point_table(view: EvaluationView) -> Table:
     table = Table(
         Column(heading="model"),
         Column(heading="budget", unit="tokens", is_number=True),
@@ -225,7 +225,7 @@ def _point_table(standing: EvaluationView) -> Table:
         Column(heading="boxed", is_number=True),
         Column(heading="mean time", is_number=True),
     )
-    for line in standing.series:
+    for line in view.series:
         for point in line.points:
             table.add(*_entries(line.label, point))
     return table

@@ -27,14 +27,14 @@ def between(interval: Interval) -> str:
     return f"{100 * interval.low:.1f}–{100 * interval.high:.1f}%"  # noqa: RUF001
 
 
-def evaluation_view(standing: EvaluationView) -> Group:
+def evaluation_view(view: EvaluationView) -> Group:
     """Lay out the points, one a line, and notes on questions and times."""
     lines: list[RenderableType] = []
-    for series in standing.series:
+    for series in view.series:
         if lines:
             lines.append(Text(""))
         lines += [Prose(series.label, "bold"), accuracy_table(series)]
-    lines += [Prose(sentence, "yellow") for sentence in notes(standing.points)]
+    lines += [Prose(sentence, "yellow") for sentence in notes(view.points)]
     return Group(*lines)
 
 

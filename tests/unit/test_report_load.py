@@ -11,8 +11,9 @@ import pytest
 from armload.core.errors import DataError, UsageError
 from armload.report.load.loaded import LoadDocument, LoadView, loaded_of
 from armload.report.load.page import load_page, write_load_report
+from armload.report.load.point_table import point_table
 from armload.report.load.requests import means
-from armload.report.load.table import point_table, remarks
+from armload.report.load.table import remarks
 from armload.report.pages import Report, render
 from armload.serving.loads import LoadFolder
 from tests.unit.pages import HOSTILE, Page

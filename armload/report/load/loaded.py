@@ -68,6 +68,17 @@ class LoadView:
         return any(point.assessed.stage is not None for point in self.points)
 
     @property
+    def is_of_embeddings(self) -> bool:
+        """Whether no answer has a first token, or any token."""
+        answered = [each.assessed.metrics for each in self.points if each.assessed.metrics.ok]
+        return bool(answered) and all(metrics.is_of_embeddings for metrics in answered)
+
+    @property
+    def has_energy(self) -> bool:
+        """Whether a power meter was read."""
+        return any(point.assessed.energy for point in self.points)
+
+    @property
     def unit(self) -> str:
         """What comes at a rate."""
         held = any(point.assessed.metrics.conversations for point in self.points)

@@ -19,9 +19,10 @@ from armload.core.values import counted, percentage
 from armload.report import formatting as words
 from armload.report.layout import Column, Details, Entry, Table
 from armload.report.load.loaded import LoadedPoint, LoadView, words_of_failed
+from armload.report.load.point_table import point_table
 from armload.report.load.rates import latency_figure, throughput_figure
 from armload.report.load.requests import KINDS, latency_distribution, parts_figure
-from armload.report.load.table import notes, point_table
+from armload.report.load.table import notes
 from armload.report.load.timeline import timeline
 from armload.report.pages import (
     Block,

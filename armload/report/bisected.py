@@ -11,7 +11,7 @@ from armload.analysis.statistics import Ratio
 from armload.build.history import CommitTitle
 from armload.core.values import counted, percentage
 from armload.fleet.bisect import Bisection, Metric
-from armload.report import formatting as words
+from armload.report import run_words
 from armload.report.comparison import change, span
 from armload.report.layout import Details, Prose, whole
 
@@ -155,8 +155,8 @@ def _machine(run: Run) -> list[str]:
     return [
         f"- machine: {', '.join(filter(None, known))}",
         f"- built for {binary.target} with {binary.compiler}",
-        f"- model: {words.model_name(run)}",
-        f"- command: {words.command(run)}",
+        f"- model: {run_words.model_name(run)}",
+        f"- command: {run_words.command(run)}",
     ]
 
 

@@ -12,6 +12,7 @@ from armload.analysis.repeats import Stop, known
 from armload.analysis.run import Run
 from armload.analysis.wording.repeats import stopped
 from armload.report import formatting as words
+from armload.report import run_words
 from armload.report.layout import Details, Prose, whole
 
 _LINE = 76
@@ -74,8 +75,8 @@ def demo_view(
             else ""
         )
         speed = (
-            f"{words.model_name(middle)} takes {words.seconds(found.p50_s)} per token (median) on "
-            f"{middle.board.name}{between}: {1 / found.p50_s:.3g} tokens per second."
+            f"{run_words.model_name(middle)} takes {words.seconds(found.p50_s)} per token (median) "
+            f"on {middle.board.name}{between}: {1 / found.p50_s:.3g} tokens per second."
         )
     commands = {
         f"{program} show latest": "every figure of the last run",

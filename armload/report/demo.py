@@ -33,14 +33,13 @@ class SpokenText:
 
     def __call__(self, text: str) -> None:
         """Say the lines of the text that are full."""
-        lines = self._lines(text)[:-1]
-        for line in lines[self._said :]:
-            self._say(line)
-        self._said = max(self._said, len(lines))
+        self._say_lines(self._lines(text)[:-1])
 
     def end(self, text: str) -> None:
         """Say the rest of the text, once."""
-        lines = self._lines(text)
+        self._say_lines(self._lines(text))
+
+    def _say_lines(self, lines: Sequence[str]) -> None:
         for line in lines[self._said :]:
             self._say(line)
         self._said = max(self._said, len(lines))

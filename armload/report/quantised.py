@@ -94,22 +94,22 @@ def _quantised_table(found: QuantisedModels) -> Table:
             format_bytes(each.bytes_per_token),
         ]
         if has_divergence:
-            row += _strays(each.divergence)
+            row += _distance(each.divergence)
         if found.board:
-            row += _takes(each.expected)
+            row += _predicted(each.expected)
         table.add(Text(each.type, style="bold"), *row)
     base = [format_bytes(found.base_size_bytes), "", format_bytes(found.base_bytes_per_token)]
     table.add(Text("base", style="dim"), *base, *([""] * (len(columns) - 4)))
     return table
 
 
-def _strays(divergence: Divergence | None) -> list[str]:
+def _distance(divergence: Divergence | None) -> list[str]:
     if divergence is None:
         return [UNKNOWN, UNKNOWN]
     return [f"{divergence.kl_mean:.4f}", f"{divergence.top1_share:.1%}"]
 
 
-def _takes(expected: FittedModel | None) -> list[str]:
+def _predicted(expected: FittedModel | None) -> list[str]:
     if expected is None:
         return [UNKNOWN, UNKNOWN]
     token_s = expected.prediction.token_s

@@ -19,7 +19,7 @@ from armload.analysis.load.records import (
     ServerTimings,
 )
 from armload.analysis.load.request_columns import MOST_GAPS, RequestColumns, failure, has_filled
-from armload.report.load.loaded import loaded_of
+from armload.report.load.loaded import LoadView
 from armload.serving.loads import LoadFolder
 from tests.stub_service import stub_service
 
@@ -84,7 +84,7 @@ def figures_bytes(kept: LoadFolder) -> int:
     """What the figures of a load take of memory at most."""
     tracemalloc.start()
     try:
-        (point,) = loaded_of(kept).points
+        (point,) = LoadView.of(kept).points
         assert point.assessed.metrics.ok == kept.load.points[0].requests
         return tracemalloc.get_traced_memory()[1]
     finally:

@@ -118,10 +118,10 @@ def _loads(a: str, b: str, *, as_json: bool) -> list[_Judged]:
     from armload.cli.streams import show_document
     from armload.core.values import ValueList
     from armload.report.load.comparison import load_comparison_view, sentence
-    from armload.report.load.loaded import loaded_of
+    from armload.report.load.loaded import LoadView
     from armload.serving.loads import LoadFolder
 
-    one, other = loaded_of(LoadFolder.find(a)), loaded_of(LoadFolder.find(b))
+    one, other = LoadView.of(LoadFolder.find(a)), LoadView.of(LoadFolder.find(b))
     compared = compare_loads(
         one.load,
         [(point.observed, point.assessed) for point in one.points],

@@ -184,7 +184,7 @@ def report(options: ReportOptions) -> None:
     from armload.evaluation.record import EvaluationFolder
     from armload.report.evaluation.page import write_evaluation_report
     from armload.report.exchange.leaderboard import read_folders, write_leaderboard
-    from armload.report.load.loaded import loaded_of
+    from armload.report.load.loaded import LoadView
     from armload.report.load.page import write_load_report
     from armload.report.multi_run import new_folder, write_runs_report
     from armload.report.tuning.page import write_tuning_report
@@ -204,7 +204,7 @@ def report(options: ReportOptions) -> None:
         written = write_evaluation_report(EvaluationFolder.find(only), place, progress)
     elif only and LoadFolder.kind.is_meant(only):
         options.refuse_filter(only)
-        written = write_load_report(loaded_of(LoadFolder.find(only)), place, progress)
+        written = write_load_report(LoadView.of(LoadFolder.find(only)), place, progress)
     elif only and TuningFolder.kind.is_meant(only):
         options.refuse_filter(only)
         written = write_tuning_report(TuningView.of(TuningFolder.find(only)), place, progress)

@@ -57,6 +57,28 @@ class LoadView:
     points: tuple[LoadedPoint, ...]
     capacity: Capacity | None
 
+    @classmethod
+    def of(cls, kept: LoadFolder) -> LoadView:
+        """Compute everything that a load's records say; a point without a record is left out.
+
+        Raises:
+            DataError: a record was modified.
+        """
+        job, objectives = kept.job(), kept.load.objectives
+        points = [
+            _point(each, objectives, job, kept.load.percentiles)
+            for each in observed_points(kept, job)
+            if each.records
+        ]
+        points.sort(key=lambda point: point.pace)
+        return cls(
+            load=kept.load,
+            objectives=objectives,
+            job=job,
+            points=tuple(points),
+            capacity=capacity_of([point.assessed for point in points], kept.load.most_per_s),
+        )
+
     @property
     def is_open(self) -> bool:
         """Whether requests came at a rate, and not from a number of clients."""
@@ -94,28 +116,6 @@ class LoadView:
         return next((point for point in self.points if point.pace == refuted), self.points[-1])
 
 
-def loaded_of(kept: LoadFolder) -> LoadView:
-    """Compute everything that a load's records say; a point without a record is left out.
-
-    Raises:
-        DataError: a record was modified.
-    """
-    job, objectives = kept.job(), kept.load.objectives
-    points = [
-        _point(each, objectives, job, kept.load.percentiles)
-        for each in observed_points(kept, job)
-        if each.records
-    ]
-    points.sort(key=lambda point: point.pace)
-    return LoadView(
-        load=kept.load,
-        objectives=objectives,
-        job=job,
-        points=tuple(points),
-        capacity=capacity_of([point.assessed for point in points], kept.load.most_per_s),
-    )
-
-
 def _point(
     observed: ObservedPoint,
     objectives: Objectives | None,
@@ -130,11 +130,6 @@ def _point(
         slow=slow,
         assessed=assess(observed, slow.causes, objectives, job, percentiles),
     )
-
-
-def labels(points: Sequence[LoadedPoint]) -> list[str]:
-    """Return the names of points, in order."""
-    return [point.label for point in points]
 
 
 def words_of_failed(failed: Mapping[str, int]) -> str:

@@ -10,6 +10,7 @@ from armload.analysis.load.capacity import FAILED_BY_THE_CLIENT, Capacity, capac
 from armload.analysis.load.parts import Accounting
 from armload.analysis.load.records import ENDED_BY_THE_USER, Load, Objectives
 from armload.analysis.load.telemetry import ObservedPoint
+from armload.analysis.wording.loads import held_back
 from armload.core.values import Value, counted
 from armload.engines.job import Job
 from armload.serving.loads import LoadFolder, observed_points
@@ -132,7 +133,18 @@ def _point(
     )
 
 
-def words_of_failed(failed: Mapping[str, int]) -> str:
+def doubts_about(point: AssessedPoint, where: str) -> list[str]:
+    """Say why figures of a point are not valid, what failed, and what was held back."""
+    metrics = point.metrics
+    said = [f"{where}, not valid: {each.sentence}" for each in metrics.findings]
+    if failed := _failures(metrics.failed):
+        said.append(f"{where}: {failed}.")
+    if held := held_back(metrics):
+        said.append(f"{where}: {held}")
+    return said
+
+
+def _failures(failed: Mapping[str, int]) -> str:
     """Say how many requests the service failed, and how; nothing where it failed none."""
     others = FAILED_BY_THE_CLIENT | ENDED_BY_THE_USER
     of_service = {kind: failed[kind] for kind in sorted(failed) if kind not in others}

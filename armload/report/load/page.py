@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from armload.analysis.load.assessed import CAUSES, MOST_SLOW
@@ -11,14 +11,14 @@ from armload.analysis.load.energy import PointEnergy
 from armload.analysis.load.latency import e2e_s, tpot_s, ttft_s
 from armload.analysis.load.telemetry import Telemetry
 from armload.analysis.wording.energies import power
-from armload.analysis.wording.loads import held_back, why_slow
+from armload.analysis.wording.loads import why_slow
 from armload.analysis.wording.users import about_users
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.values import counted, percentage
 from armload.report import formatting as words
 from armload.report.layout import Column, Details, Entry, Table
-from armload.report.load.loaded import LoadedPoint, LoadView, words_of_failed
+from armload.report.load.loaded import LoadView, doubts_about
 from armload.report.load.point_table import point_table
 from armload.report.load.rates import latency_figure, throughput_figure
 from armload.report.load.requests import KINDS, latency_distribution, parts_figure
@@ -78,7 +78,7 @@ def load_page(loaded: LoadView) -> Page:
         parts_figure(loaded),
         latency_distribution(loaded),
     )
-    found = doubts(loaded.points)
+    found = [each for point in loaded.points for each in doubts_about(point.assessed, point.label)]
     boards, server = tuple(_boards(loaded)), tuple(_server(loaded))
     return Page(
         headline=headline(loaded),
@@ -118,19 +118,6 @@ def headline(loaded: LoadView) -> str:
         return f"{model}{where} {loaded.capacity.headline}"
     best = max(point.assessed.metrics.requests_per_s for point in loaded.points)
     return f"{model}{where} answered at most {words.rate(best)} requests/s"
-
-
-def doubts(points: Sequence[LoadedPoint]) -> list[str]:
-    """Say which figures are not valid, what failed, and what was held back."""
-    said = []
-    for point in points:
-        metrics = point.assessed.metrics
-        said += [f"{point.label}, not valid: {each.sentence}" for each in metrics.findings]
-        if failed := words_of_failed(metrics.failed):
-            said.append(f"{point.label}: {failed}.")
-        if held := held_back(metrics):
-            said.append(f"{point.label}: {held}")
-    return said
 
 
 def _slow(loaded: LoadView) -> Iterator[Block]:

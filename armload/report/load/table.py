@@ -13,12 +13,12 @@ from armload.analysis.load.metrics import Metrics
 from armload.analysis.load.quantiles import FEWEST_INDEPENDENT, SHOWN, percentile_name
 from armload.analysis.load.records import Load
 from armload.analysis.wording.energies import power
-from armload.analysis.wording.loads import held_back, why_slow
+from armload.analysis.wording.loads import why_slow
 from armload.analysis.wording.users import about_users, no_steady_state
 from armload.core.values import counted, percentage
 from armload.report import formatting as words
 from armload.report.layout import Column, Prose, Table
-from armload.report.load.loaded import LoadView, words_of_failed
+from armload.report.load.loaded import LoadView, doubts_about
 from armload.serving.loads import LoadFolder
 
 _OFFERED_OTHERWISE_FROM = 0.10
@@ -125,14 +125,9 @@ def pace(point: AssessedPoint) -> str:
 def remarks(point: AssessedPoint) -> list[str]:
     """Say how requests failed, and why figures are not valid."""
     metrics, where = point.metrics, _where(point)
-    said = []
-    if failed := words_of_failed(metrics.failed):
-        said.append(f"{where}: {failed}.")
-    said += [f"{where}, not valid: {each.sentence}" for each in metrics.findings]
+    said = doubts_about(point, where)
     if point.energy and point.energy.problem:
         said.append(f"{where}, energy {power(point.energy)}.")
-    if waited := held_back(metrics):
-        said.append(f"{where}: {waited}")
     steady = metrics.steady
     if steady is not None and steady.stability == "overloaded":
         said.append(

@@ -29,7 +29,7 @@ from armload.tuning.estimating import (
     spread,
 )
 from armload.tuning.record import Violation
-from armload.tuning.space import Choice, Feasibility, Setting, Space
+from armload.tuning.space import Feasibility, Key, Setting, Space
 from armload.tuning.trial import Outcome, Trial
 
 MOST_OF_ONE = 8
@@ -45,8 +45,6 @@ _GUESSES = 5
 _GUESSED_FROM = 64
 _NEW_FOR_EACH_RACED = 3
 _WORSE_THAN_ALL = 1.0
-
-Key = tuple[tuple[str, Choice], ...]
 
 
 class Search:

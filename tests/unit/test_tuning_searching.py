@@ -27,9 +27,9 @@ from armload.tuning.confirming import MOST_PAIRS, runs_compared
 from armload.tuning.outcome_words import cost_words
 from armload.tuning.quality import Check, Judge
 from armload.tuning.record import Quality, TuningEntry, TuningFolder
-from armload.tuning.search import Key, Search
+from armload.tuning.search import Search
 from armload.tuning.searching import Searching
-from armload.tuning.space import Feasibility, Setting
+from armload.tuning.space import Feasibility, Key, Setting
 from armload.tuning.trial import Outcome, TrialAttempt
 from tests.unit.tunings import BEST, SPACE, TRAP, tuned
 

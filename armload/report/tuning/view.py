@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from armload.tuning.estimating import ChoiceEstimate, Tried, estimates_of, leader_of
 from armload.tuning.record import Quality, Result, Tuning, TuningEntry, TuningFolder
 from armload.tuning.settings import words_of
-from armload.tuning.space import Setting
+from armload.tuning.space import Key, Setting
 from armload.tuning.trial import Status
 from armload.tuning.wanted import AIMS
 
@@ -92,8 +92,8 @@ class TuningView:
         Raises:
             DataError, DiskError: as for ``TuningFolder.result``.
         """
-        tried: dict[object, Tried] = {}
-        entries: dict[object, list[TuningEntry]] = {}
+        tried: dict[Key, Tried] = {}
+        entries: dict[Key, list[TuningEntry]] = {}
         known: list[ChoiceEstimate] = []
         steps = []
         for entry in tuned.entries:

@@ -22,7 +22,7 @@ from armload.tuning.quality import Judge, Judged
 from armload.tuning.record import Confirmation, Quality, Result, TuningEntry, TuningFolder
 from armload.tuning.search import Search
 from armload.tuning.settings import words_of
-from armload.tuning.space import Setting
+from armload.tuning.space import Key, Setting
 from armload.tuning.trial import Measurer, Outcome, Trial
 from armload.tuning.wanted import AIMS
 
@@ -71,7 +71,7 @@ class Searching:
         self._core_sets = core_sets
         self._report = report
         self._defaults = tuned.tuning.space.defaults
-        self._cells: dict[object, int] = {}
+        self._cells: dict[Key, int] = {}
         self._has_longest_reference = False
 
     def run(self) -> Result:

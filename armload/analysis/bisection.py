@@ -2,7 +2,7 @@
 
 A speed is judged by pairs of runs that follow on one another, in an order drawn by lot, so that a
 board that warms up, or whatever else changes with time, favours neither. Only the sign of a pair's
-difference counts, and the confidence sequence of ``repeats.rank`` says how many signs are enough:
+difference counts, and a confidence sequence says how many signs are enough:
 no assumption about the noise is needed, and one may look after every pair.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Literal, Protocol
 
-from armload.analysis.repeats import rank
+from armload.analysis.confidence_sequence import decide, ratio_of_pairs
 from armload.analysis.statistics import CONFIDENCE, Ratio
 from armload.core.errors import InconclusiveError, UsageError
 from armload.core.values import Value, percentage
@@ -153,36 +153,6 @@ def search(
         InconclusiveError: the runs differ too much to tell the two apart.
     """
     return _Search(wanted, history, measure, random.Random(seed), said).run()  # noqa: S311 - no secret
-
-
-def decide(shifts: Sequence[float], error: float) -> Literal["above", "below"] | None:
-    """Return on which side of 0 the median lies; none where that is not known yet.
-
-    Args:
-        error: the probability that one of all answers to a growing list is wrong.
-    """
-    # Of the two ends of an interval, only one can lie on the wrong side.
-    place = rank(len(shifts), 2 * error)
-    if place == 0:
-        return None
-    ranked = sorted(shifts)
-    if ranked[place - 1] > 0:
-        return "above"
-    return "below" if ranked[-place] < 0 else None
-
-
-def ratio_of_pairs(pairs: Sequence[tuple[float, float]]) -> Ratio:
-    """Return how many times as long the second of each pair takes, at any time that one stops."""
-    logs = sorted(math.log(b / a) for a, b in pairs)
-    place = rank(len(logs))
-    low, high = (logs[place - 1], logs[-place]) if place else (-math.inf, math.inf)
-    middle = math.exp(median(logs))
-    return Ratio(
-        ratio=middle,
-        low=math.exp(low),
-        high=math.exp(high) if place else math.inf,
-        unit="runs" if place else "none",
-    )
 
 
 class _Search:

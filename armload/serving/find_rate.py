@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from armload.analysis.load.evidence import Evidence, evidence_of, saturated
 from armload.analysis.load.findings import ClientLate, ClientLimited
 from armload.analysis.load.metrics import Metrics, metrics_of
 from armload.analysis.load.queue_model import SaturatedRun
 from armload.analysis.load.rate_search import (
     BUDGET_SERVICE_TIMES,
     Attempt,
-    Evidence,
     RateSearch,
-    evidence_of,
     probed_per_client,
-    saturated,
 )
 from armload.analysis.load.records import Objectives, RateVerdict, RequestRecord
 from armload.analysis.load.request_columns import RequestColumns

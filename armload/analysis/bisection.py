@@ -17,7 +17,7 @@ from typing import Literal, Protocol
 from armload.analysis.confidence_sequence import decide, ratio_of_pairs
 from armload.analysis.statistics import CONFIDENCE, Ratio
 from armload.core.errors import InconclusiveError, UsageError
-from armload.core.values import Value, percentage
+from armload.core.values import Value
 
 MOST_PAIRS = 80
 """Of one decision."""
@@ -261,7 +261,7 @@ class _Search:
                 "Exchange --good and --bad.",
             )
         raise EndsError(
-            f"The bad commit is not slower than the good one by {percentage(wanted.slower)}: it "
+            f"The bad commit is not slower than the good one by {wanted.slower:.0%}: it "
             f"takes {ratio.ratio:.3f} times as long (95% CI {ratio.low:.3f} to {ratio.high:.3f}).",
             "Use the board, model and options with which you saw it, or a smaller --slower.",
         )
@@ -269,7 +269,7 @@ class _Search:
     def _undecided(self) -> InconclusiveError:
         return InconclusiveError(
             f"{len(self._endpoints)} pairs of runs do not tell whether the bad commit is slower "
-            f"than the good one by {percentage(self._wanted.slower)}.",
+            f"than the good one by {self._wanted.slower:.0%}.",
             "Stop other programs on the board, use longer runs (-n) or another --slower, and "
             "repeat the command.",
         )

@@ -38,7 +38,7 @@ from armload.report.evaluation.document import (
 )
 from armload.report.evaluation.page import evaluation_page
 from armload.report.evaluation.series import EvaluationView, way_words
-from armload.report.evaluation.table import between, evaluation_view, percent
+from armload.report.evaluation.table import between, evaluation_view
 from armload.report.layout import whole
 from armload.report.pages import write_page
 from armload.runs.reach import Reach
@@ -138,7 +138,7 @@ def _note(evaluated: EvaluationFolder) -> Note:
         if not known:
             return ""
         accuracy = accuracy_of(list(known.values()))
-        return f"{percent(accuracy.share)} correct ({between(accuracy.interval)})"
+        return f"{accuracy.share:.1%} correct ({between(accuracy.interval)})"
 
     return note
 

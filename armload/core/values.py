@@ -164,11 +164,6 @@ def visible(text: str) -> str:
     return _STEERING.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def percentage(share: float, *, digits: int = 0) -> str:
-    """Write a share of one in percent: ``97%``."""
-    return f"{100 * share:.{digits}f}%"
-
-
 def format_bytes(count: float) -> str:
     """Write a number of bytes in decimal units, as storage makers do: ``1.5 GB``."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):

@@ -23,7 +23,7 @@ from armload.analysis.load.records import Objectives, RateVerdict, RequestRecord
 from armload.analysis.load.request_columns import RequestColumns
 from armload.core.errors import RunError
 from armload.core.progress import Progress
-from armload.core.values import counted, percentage
+from armload.core.values import counted
 from armload.serving.load_runner import LoadRunner, NothingSucceededError
 from armload.serving.loads import LoadFolder
 from armload.serving.target import LoadLevel, StopCondition
@@ -171,7 +171,7 @@ class RateJudge:
         within = sum(each <= 1 for each in found.severities) / len(found.severities)
         decided = self.verdict or "not decided yet"
         self._progress.say(
-            f"{self._attempt.rate:g} requests/s: {percentage(within)} of "
+            f"{self._attempt.rate:g} requests/s: {within:.0%} of "
             f"{counted(len(found.severities), 'request')} within the SLO, {decided}."
         )
 

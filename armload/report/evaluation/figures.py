@@ -11,7 +11,6 @@ from armload.core.values import counted
 from armload.report import formatting as words
 from armload.report.drawing import QUIET, Rows, columns_for, interval_band, source
 from armload.report.evaluation.series import BudgetSeries
-from armload.report.evaluation.table import percent
 from armload.report.figures.figure import (
     Figure,
     TimeUnit,
@@ -81,7 +80,7 @@ def _deadline_sentence(shown: Sequence[Answers]) -> str:
     for system in shown:
         last_s = max(max(row) for row in system.latency_s)
         (point,) = by_deadline(system, [last_s])
-        parts.append(f"{system.name}: {percent(point.accuracy.share)} by {words.seconds(last_s)}")
+        parts.append(f"{system.name}: {point.accuracy.share:.1%} by {words.seconds(last_s)}")
     questions = counted(len(shown[0].questions), "question")
     return (
         f"{'; '.join(parts)} from the start of each of {questions}. Bands are 95% confidence "
@@ -147,7 +146,7 @@ def _token_sentence(shown: Sequence[BudgetSeries]) -> str:
         best = max(series.points, key=lambda point: point.correct)
         if best.accuracy is not None:
             tokens = f"{best.mean_tokens:.0f} tokens"
-            parts.append(f"{series.label}: {percent(best.accuracy.share)} with {tokens}")
+            parts.append(f"{series.label}: {best.accuracy.share:.1%} with {tokens}")
             counts.append(best.accuracy.questions)
     same = set(counts[:1]) == set(counts)
     over = counted(counts[0], "question") if same else f"{', '.join(map(str, counts))} questions"

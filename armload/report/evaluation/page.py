@@ -10,14 +10,13 @@ from markupsafe import Markup
 
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
-from armload.core.values import percentage
 from armload.evaluation.record import Evaluation, EvaluationFolder
 from armload.evaluation.results import AccuracyPoint, GradedAttempt, points_of
 from armload.report import formatting as words
 from armload.report.evaluation.answers import AnswerRow, OtherGrade, answer_rows, grader_rows
 from armload.report.evaluation.figures import deadline_figure, token_figure
 from armload.report.evaluation.series import BudgetSeries, EvaluationView, SeriesGroup
-from armload.report.evaluation.table import accuracy_table, between, notes, percent
+from armload.report.evaluation.table import accuracy_table, between, notes
 from armload.report.figures.figure import Figure
 from armload.report.layout import Column, Details, Entry, Table
 from armload.report.pages import (
@@ -235,10 +234,10 @@ def _entries(label: str, point: AccuracyPoint) -> tuple[Entry, ...]:
     accuracy = Entry(text=words.UNKNOWN)
     if point.accuracy is not None:
         share = point.accuracy.share
-        accuracy = Entry(text=percent(share), number=share, range=between(point.accuracy.interval))
+        accuracy = Entry(text=f"{share:.1%}", number=share, range=between(point.accuracy.interval))
     boxed = Entry(text=words.UNKNOWN)
     if point.budget is not None:
-        boxed = Entry(text=percentage(point.boxed_share), number=point.boxed_share)
+        boxed = Entry(text=f"{point.boxed_share:.0%}", number=point.boxed_share)
     return (
         Entry(text=label),
         Entry(

@@ -10,16 +10,11 @@ from rich.text import Text
 
 from armload.analysis.accuracy import Accuracy
 from armload.analysis.statistics import Interval
-from armload.core.values import counted, percentage
+from armload.core.values import counted
 from armload.evaluation.results import AccuracyPoint, GradedAttempt, doubts_in
 from armload.report import formatting as words
 from armload.report.evaluation.series import BudgetSeries, EvaluationView
 from armload.report.layout import Column, Prose, Table
-
-
-def percent(share: float) -> str:
-    """Write a share with one decimal."""
-    return percentage(share, digits=1)
 
 
 def between(interval: Interval) -> str:
@@ -119,8 +114,8 @@ def accuracy_table(series: BudgetSeries) -> Table:
             *share_entries(point.accuracy),
             *(
                 (
-                    percentage(point.boxed_share),
-                    percentage(finished),
+                    f"{point.boxed_share:.0%}",
+                    f"{finished:.0%}",
                     f"{point.mean_tokens:.0f}",
                     words.seconds(point.mean_s),
                 )
@@ -162,4 +157,4 @@ def share_entries(accuracy: Accuracy | None) -> tuple[Text, str]:
     """Write a share of right answers, and its interval."""
     if accuracy is None:
         return Text(words.UNKNOWN, style="bold"), words.UNKNOWN
-    return Text(percent(accuracy.share), style="bold"), between(accuracy.interval)
+    return Text(f"{accuracy.share:.1%}", style="bold"), between(accuracy.interval)

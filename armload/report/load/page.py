@@ -15,7 +15,7 @@ from armload.analysis.wording.loads import why_slow
 from armload.analysis.wording.users import about_users
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
-from armload.core.values import counted, percentage
+from armload.core.values import counted
 from armload.report import formatting as words
 from armload.report.layout import Column, Details, Entry, Table
 from armload.report.load.loaded import LoadView, doubts_about
@@ -280,7 +280,7 @@ def board_facts(board: Telemetry) -> list[tuple[str, str]]:
     if board.slots is not None and board.busy_slots is not None:
         slots = f"{board.busy_slots:.1f} of {board.slots} on average"
         if board.all_busy_share is not None:
-            slots += f", all {percentage(board.all_busy_share)} of the time"
+            slots += f", all {board.all_busy_share:.0%} of the time"
     step = ""
     if board.decode_step_s is not None and board.sequences_per_step is not None:
         step = f"{words.seconds(board.decode_step_s)} (median), {board.sequences_per_step:.1f} "
@@ -304,4 +304,4 @@ def board_facts(board: Telemetry) -> list[tuple[str, str]]:
 
 
 def _share_of_time(share: float | None) -> str:
-    return "" if share is None else f"{percentage(share)} of the steps' time"
+    return "" if share is None else f"{share:.0%} of the steps' time"

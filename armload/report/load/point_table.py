@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from armload.analysis.load.metrics import Metrics
 from armload.analysis.load.quantiles import SHOWN, Quantile, percentile_name
-from armload.core.values import percentage
 from armload.report import formatting as words
 from armload.report.layout import Column, Entry, Table
 from armload.report.load.loaded import LoadView
@@ -54,7 +53,7 @@ def point_table(loaded: LoadView) -> Table:
             Entry(text=f"{metrics.ok} / {metrics.requests}", number=metrics.ok),
             Entry(text=f"{metrics.independent:.0f}", number=metrics.independent),
             *(of_users[column](metrics) for column in of_users),
-            *([Entry(text=percentage(share), number=share)] if has_objectives else []),
+            *([Entry(text=f"{share:.0%}", number=share)] if has_objectives else []),
             Entry(text=words.rate(metrics.requests_per_s), number=metrics.requests_per_s),
             Entry(text=words.rate(tokens_per_s), number=tokens_per_s),
             *(
@@ -102,7 +101,7 @@ def _cached(metrics: Metrics) -> Entry:
     reuse = metrics.prompt_reuse
     if reuse is None:
         return Entry(text=words.UNKNOWN)
-    return Entry(text=percentage(reuse.hit_rate), number=reuse.hit_rate)
+    return Entry(text=f"{reuse.hit_rate:.0%}", number=reuse.hit_rate)
 
 
 def _time(found: Quantile | None) -> Entry:

@@ -15,7 +15,7 @@ from armload.analysis.load.records import Load
 from armload.analysis.wording.energies import power
 from armload.analysis.wording.loads import why_slow
 from armload.analysis.wording.users import about_users, no_steady_state
-from armload.core.values import counted, percentage
+from armload.core.values import counted
 from armload.report import formatting as words
 from armload.report.layout import Column, Prose, Table
 from armload.report.load.loaded import LoadView, doubts_about
@@ -227,7 +227,7 @@ def _goodput(metrics: Metrics) -> Text:
     found = metrics.goodput
     if found is None:
         return Text(words.UNKNOWN)
-    return Text(f"{words.rate(found.requests_per_s)} ({percentage(found.share)})", "bold")
+    return Text(f"{words.rate(found.requests_per_s)} ({found.share:.0%})", "bold")
 
 
 def _number(metrics: Metrics) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from armload.core.values import counted, percentage
+from armload.core.values import counted
 from armload.report import formatting as words
 from armload.report.drawing import COLOURS, QUIET, Rows, guide, source
 from armload.report.figures.figure import DOUBTFUL_COLOUR, DOUBTFUL_SHAPE, Figure, drawn
@@ -225,7 +225,7 @@ def _setting_rows(view: TuningView, candidates: Sequence[Candidate]) -> Rows:
             "kl": "not measured" if each.quality.kl_mean is None else f"{each.quality.kl_mean:.4f}",
             "accuracy": "not measured"
             if each.quality.accuracy is None
-            else percentage(each.quality.accuracy, digits=1),
+            else f"{each.quality.accuracy:.1%}",
         }
         for each in candidates
         if each.estimate is not None

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from armload.analysis.wording.figures import three_figures
-from armload.core.values import counted, percentage
+from armload.core.values import counted
 from armload.report import formatting as words
 from armload.report.layout import Column, Entry, Prose, Table
 from armload.report.tuning.figures import front_of
@@ -138,14 +138,12 @@ def _quality(candidate: Candidate) -> tuple[Entry, Entry, Entry]:
     quality = candidate.quality
     text = {True: "the same", False: "other", None: words.UNKNOWN}[quality.same_text]
     kl, share = quality.kl_mean, quality.accuracy
-    surely = (
-        f"at least {percentage(quality.accuracy_low, digits=1)}" if quality.accuracy_low else ""
-    )
+    surely = f"at least {quality.accuracy_low:.1%}" if quality.accuracy_low else ""
     return (
         Entry(text=text),
         Entry(text=words.UNKNOWN if kl is None else f"{kl:.4f}", number=kl),
         Entry(
-            text=words.UNKNOWN if share is None else percentage(share, digits=1),
+            text=words.UNKNOWN if share is None else f"{share:.1%}",
             number=share,
             range=surely,
         ),

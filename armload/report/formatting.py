@@ -75,8 +75,8 @@ def all_weights(count: int, active: int) -> str:
 
 
 def minute(time_utc: str) -> str:
-    """Write a time to the minute: ``2026-11-21 02:15 UTC``."""
-    return f"{time_utc[:16].replace('T', ' ')} UTC"
+    """Write a time to the minute, in UTC: ``2026-11-21 02:15``."""
+    return time_utc[:16].replace("T", " ")
 
 
 def joules(value: float | None) -> str:

@@ -120,7 +120,7 @@ def list_table(runs: Sequence[Run]) -> Table:
     for run in runs:
         table.add(
             Text(run.id[-4:], style="bold"),
-            run.started_utc[:16].replace("T", " "),
+            words.minute(run.started_utc),
             run.board.name,
             f"{run_words.what_ran(run)}{_threads(run)}",
             Text(words.rate(run.summary.decode_tps), style="bold"),

@@ -126,5 +126,5 @@ def sentence(found: Agreement) -> str:
         f"{found.close} of {counted(len(found.prompts), 'prompt')} close to {found.reference} "
         f"(atol {found.atol:g}, rtol {found.rtol:g}); largest difference "
         f"{found.max_difference:.3g}; KL divergence mean {found.kl_mean:.3g}, 99th percentile "
-        f"{found.kl_p99:.3g} nats; same top token at {100 * found.top1_share:.2f}% of positions."
+        f"{found.kl_p99:.3g} nats; same top token at {found.top1_share:.2%} of positions."
     )

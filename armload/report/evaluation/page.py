@@ -78,7 +78,7 @@ def evaluation_page(evaluated: EvaluationFolder, view: EvaluationView, grader: s
     return Page(
         headline=headline(evaluation, view.points),
         header=(
-            *paragraphs(f"{about}{words.minute(evaluation.started_utc)}.", style="soft"),
+            *paragraphs(f"{about}{words.minute(evaluation.started_utc)} UTC.", style="soft"),
             *paragraphs(*(each for group in view.groups for each in group.statements)),
             *paragraphs(*notes(view.points)),
         ),

@@ -65,7 +65,7 @@ def load_page(loaded: LoadView) -> Page:
     load = loaded.load
     kind = {"closed": "closed-loop", "trace": "replayed"}.get(load.arrivals, load.arrivals)
     count = sum(len(point.observed.records) for point in loaded.points)
-    about = f"{kind} requests, {count} in all. {words.minute(load.started_utc)}."
+    about = f"{kind} requests, {count} in all. {words.minute(load.started_utc)} UTC."
     users = tuple(
         f"{point.label}: {each}"
         for point in loaded.points

@@ -68,7 +68,7 @@ def loads_table(loads: Sequence[LoadFolder]) -> Table:
     for load in (kept.load for kept in loads):
         table.add(
             Text(load.id[-4:], style="bold"),
-            load.started_utc[:16].replace("T", " "),
+            words.minute(load.started_utc),
             load.board or urlsplit(load.url).netloc,
             load.model,
             _paces(load),

@@ -65,7 +65,7 @@ def tuning_page(view: TuningView, folder: Path) -> Page:
     trials = counted(len(view.steps), "trial")
     figures = (progress_figure(view), effects_figure(view), front_figure(view))
     size = counted(tuning.space.size, "configuration")
-    about = f"{trials} of {size}. {words.minute(tuning.started_utc)}."
+    about = f"{trials} of {size}. {words.minute(tuning.started_utc)} UTC."
     found = (result.sentence, result.ended) if result else (_so_far(view),)
     violation = result.violation if result else None
     violated = [violation_words(tuning, violation)] if violation else []

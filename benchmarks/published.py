@@ -27,7 +27,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from armload.analysis.roofline import CORES, FITTED, KERNELS, Fitted, Times, TokenWork, forecast
+from armload.analysis.kernels import CORES, KERNELS
+from armload.analysis.roofline import FITTED, Fitted, Times, TokenWork, forecast
 from armload.boards.hardware import Hardware, load_hardware
 from armload.boards.specs import CpuCluster, DeclaredSpecs
 from armload.core.workspace import data_names

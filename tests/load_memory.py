@@ -13,7 +13,7 @@ import sys
 
 from armload.analysis.load.records import Objectives
 from armload.core.progress import Silent
-from armload.report.load.loaded import loaded_of
+from armload.report.load.loaded import LoadView
 from armload.serving.arrivals import Arrivals
 from armload.serving.dialects.dialect import CompletionRequest
 from armload.serving.dialects.llama_server import LlamaServer
@@ -34,7 +34,7 @@ def main() -> None:
     )
     kept = loading.run([LoadLevel(concurrency=CLIENTS)], StopCondition(requests=int(requests)))
     sent_bytes = _peak_bytes()
-    (point,) = loaded_of(kept).points
+    (point,) = LoadView.of(kept).points
     found = {
         "ok": point.assessed.metrics.ok,
         "sent_bytes": sent_bytes,

@@ -8,13 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from armload.analysis.load.evidence import Evidence
 from armload.analysis.load.queue_model import SaturatedRun
-from armload.analysis.load.rate_search import (
-    Attempt,
-    Evidence,
-    RateSearch,
-    probed_per_client,
-)
+from armload.analysis.load.rate_search import Attempt, RateSearch, probed_per_client
 from armload.analysis.load.records import RateVerdict
 from armload.analysis.load.steady import ServedTimes, steady, waits_in
 from armload.analysis.statistics import Interval

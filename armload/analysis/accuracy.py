@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from armload.analysis.statistics import CONFIDENCE, Interval
+from armload.analysis.statistics import Interval, Z
 from armload.core.values import Value
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ DRAWS = 2000
 """Resamples of a bootstrap."""
 
 _SEED = 20260101
-_DEVIATIONS = NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / 2)
 
 
 class Accuracy(Value):
@@ -65,7 +63,7 @@ def accuracy_of(correct: Sequence[bool]) -> Accuracy:
     return Accuracy(correct=count, questions=questions, interval=wilson(count, questions))
 
 
-def wilson(correct: float, questions: float, deviations: float = _DEVIATIONS) -> Interval:
+def wilson(correct: float, questions: float, deviations: float = Z) -> Interval:
     """Return the score interval of a share (Wilson 1927), for at least one question.
 
     It stays within 0 and 1 and holds for few questions, too, unlike the usual standard error.
@@ -148,12 +146,3 @@ def drawn_counts(questions: int) -> npt.NDArray[np.float64]:
     even = np.full(questions, 1 / questions)
     drawn = np.random.default_rng(_SEED).multinomial(questions, even, DRAWS)
     return drawn.astype(float)
-
-
-def percentiles(figures: npt.NDArray[np.float64]) -> Interval:
-    """Return the interval that holds the middle 95% of the resamples' figures."""
-    import numpy as np
-
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(figures, [tail, 1 - tail])
-    return Interval(low=float(low), high=float(high))

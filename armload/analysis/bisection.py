@@ -2,7 +2,7 @@
 
 A speed is judged by pairs of runs that follow on one another, in an order drawn by lot, so that a
 board that warms up, or whatever else changes with time, favours neither. Only the sign of a pair's
-difference counts, and the confidence sequence of ``repeats.rank`` says how many signs are enough:
+difference counts, and a confidence sequence says how many signs are enough:
 no assumption about the noise is needed, and one may look after every pair.
 """
 
@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Literal, Protocol
 
-from armload.analysis.repeats import rank
+from armload.analysis.confidence_sequence import decide, ratio_of_pairs
 from armload.analysis.statistics import CONFIDENCE, Ratio
 from armload.core.errors import InconclusiveError, UsageError
-from armload.core.values import Value, percentage
+from armload.core.values import Value
 
 MOST_PAIRS = 80
 """Of one decision."""
@@ -155,36 +155,6 @@ def search(
     return _Search(wanted, history, measure, random.Random(seed), said).run()  # noqa: S311 - no secret
 
 
-def decide(shifts: Sequence[float], error: float) -> Literal["above", "below"] | None:
-    """Return on which side of 0 the median lies; none where that is not known yet.
-
-    Args:
-        error: the probability that one of all answers to a growing list is wrong.
-    """
-    # Of the two ends of an interval, only one can lie on the wrong side.
-    place = rank(len(shifts), 2 * error)
-    if place == 0:
-        return None
-    ranked = sorted(shifts)
-    if ranked[place - 1] > 0:
-        return "above"
-    return "below" if ranked[-place] < 0 else None
-
-
-def ratio_of_pairs(pairs: Sequence[tuple[float, float]]) -> Ratio:
-    """Return how many times as long the second of each pair takes, at any time that one stops."""
-    logs = sorted(math.log(b / a) for a, b in pairs)
-    place = rank(len(logs))
-    low, high = (logs[place - 1], logs[-place]) if place else (-math.inf, math.inf)
-    middle = math.exp(median(logs))
-    return Ratio(
-        ratio=middle,
-        low=math.exp(low),
-        high=math.exp(high) if place else math.inf,
-        unit="runs" if place else "none",
-    )
-
-
 class _Search:
     def __init__(
         self,
@@ -291,7 +261,7 @@ class _Search:
                 "Exchange --good and --bad.",
             )
         raise EndsError(
-            f"The bad commit is not slower than the good one by {percentage(wanted.slower)}: it "
+            f"The bad commit is not slower than the good one by {wanted.slower:.0%}: it "
             f"takes {ratio.ratio:.3f} times as long (95% CI {ratio.low:.3f} to {ratio.high:.3f}).",
             "Use the board, model and options with which you saw it, or a smaller --slower.",
         )
@@ -299,7 +269,7 @@ class _Search:
     def _undecided(self) -> InconclusiveError:
         return InconclusiveError(
             f"{len(self._endpoints)} pairs of runs do not tell whether the bad commit is slower "
-            f"than the good one by {percentage(self._wanted.slower)}.",
+            f"than the good one by {self._wanted.slower:.0%}.",
             "Stop other programs on the board, use longer runs (-n) or another --slower, and "
             "repeat the command.",
         )

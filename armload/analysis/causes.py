@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from armload.analysis.columns import ANY, LOWER_FREQUENCY, Cores, storage_rate, storage_s
 from armload.analysis.summary import generating
@@ -23,13 +23,7 @@ if TYPE_CHECKING:
 
 Cause = Literal["paging", "throttling", "contention", "context growth", "unexplained"]
 
-CAUSES: tuple[Cause, ...] = (
-    "paging",
-    "throttling",
-    "contention",
-    "context growth",
-    "unexplained",
-)
+CAUSES: tuple[Cause, ...] = get_args(Cause)
 
 NEIGHBOURS = 7
 """On each side."""

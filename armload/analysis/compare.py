@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from armload.analysis.comparison_findings import (
     ComparisonFigures,
+    ComparisonFinding,
     DegenerateOutput,
     Differs,
     EnergyMixed,
@@ -21,6 +22,7 @@ from armload.analysis.comparison_findings import (
     Remark,
     SideLabel,
     TooFewRuns,
+    differing_facts,
 )
 from armload.analysis.pairing import (
     MatchedWork,
@@ -36,8 +38,8 @@ from armload.analysis.pairing import (
 from armload.analysis.sanity import departure
 from armload.analysis.statistics import (
     FEWEST_RUNS,
-    Difference,
     Ratio,
+    RatioFinding,
     ratio_of_runs,
     ratio_of_tokens,
     runs_to_see,
@@ -47,8 +49,6 @@ from armload.analysis.wording import comparisons as wording
 from armload.boards.power import EnergyBasis
 from armload.core.values import Value
 from armload.engines.measurement import Measurement, Method, Work
-
-ComparisonFinding = Literal["faster", "slower", "no difference", "not comparable"]
 
 _SEES_SHARE = 0.03
 
@@ -87,7 +87,7 @@ class Measured(Value):
     a_s: float
     b_s: float
     ratio: Ratio
-    finding: Difference
+    finding: RatioFinding
 
 
 class Comparison(Value):
@@ -224,8 +224,7 @@ def _notes(
         notes.append(ModelUnverified(a=a.work.model, b=b.work.model))
     notes += _boards(one, other, measured)
     notes += _method_differences(a.way, b.way)
-    if a.way.engine != b.way.engine:
-        notes.append(Differs(name="programs", a=a.way.engine, b=b.way.engine))
+    notes += differing_facts([("programs", a.way.engine, b.way.engine)])
     if measured and measured[0].ratio.unit != "runs":
         notes.append(TooFewRuns(needed_runs=FEWEST_RUNS))
     notes += _energies(one, other)
@@ -290,12 +289,13 @@ def _energy(group: WorkGroup) -> _SideEnergy | None:
 
 
 def _method_differences(a: Method, b: Method) -> list[Differs]:
-    fields: tuple[tuple[str, int | bool | str | None, int | bool | str | None], ...] = (
-        ("threads", a.threads, b.threads),
-        ("weights repacked", a.repacked, b.repacked),
-        ("options", a.options, b.options),
+    return differing_facts(
+        [
+            ("threads", a.threads, b.threads),
+            ("weights repacked", a.repacked, b.repacked),
+            ("options", a.options, b.options),
+        ]
     )
-    return [Differs(name=name, a=one, b=other) for name, one, other in fields if one != other]
 
 
 def _runs_needed(one: WorkGroup, other: WorkGroup, shared: list[Measure]) -> int | None:

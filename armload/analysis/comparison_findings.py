@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
 from armload.analysis.load.findings import LoadFigures
 from armload.analysis.sanity import Departure
+from armload.analysis.statistics import RatioFinding
 from armload.boards.power import EnergyBasis
 from armload.core.values import Value
 
 SideLabel = Literal["A", "B"]
+
+ComparisonFinding = Literal[RatioFinding, "not comparable"]
 
 
 class OfBothSides(Value):
@@ -38,6 +42,22 @@ class SettingDiffers(OfBothSides):
     """A setting; none where a side has the default."""
 
     kind: Literal["setting differs"] = "setting differs"
+
+
+def differing_facts(facts: Iterable[tuple[str, JsonValue, JsonValue]]) -> list[Differs]:
+    """Return those of some facts, each with its name, that the sides do not share."""
+    return [Differs(name=name, a=a, b=b) for name, a, b in facts if a != b]
+
+
+def differing_settings(
+    a: Mapping[str, JsonValue], b: Mapping[str, JsonValue]
+) -> list[SettingDiffers]:
+    """Return the settings of two sides, by their names, that are not the same."""
+    return [
+        SettingDiffers(name=name.replace("_", " "), a=a.get(name), b=b.get(name))
+        for name in dict.fromkeys((*a, *b))
+        if a.get(name) != b.get(name)
+    ]
 
 
 class OnlyOneSide(OfOneSide):

@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from armload.analysis.background import BackgroundProcess
 from armload.analysis.clocks import MeasuredClock
-from armload.analysis.conditions_log import BackgroundProcess
 from armload.analysis.sanity import Departure, TextFault
 from armload.analysis.throttling import ThrottleEvent
 from armload.core.values import Value

@@ -270,8 +270,7 @@ def load_time(
     """
     own = first.load_s
     if storages[0] is not None:
-        cold = storages[0].time_s(weights_bytes)
-        own = Expected(value=own.value + cold.value, low=own.low, high=own.high + cold.high)
+        own += storages[0].cold_time_s(weights_bytes)
     servers = list(zip(spread.shares, storages, strict=True))
     divided = len(spread.shares) if spread.split == "tensor" else 1
     large = [size for size in sizes.divided_tensors if size / divided > CACHED_FROM_BYTES]

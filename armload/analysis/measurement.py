@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
+from armload.analysis.engine_options import context_tokens, kv_type, other_words
 from armload.analysis.equal_boards import equalities
 from armload.analysis.repeats import is_disturbed
 from armload.analysis.run import Run
@@ -12,55 +12,27 @@ from armload.analysis.sanity import doubts_about_text
 from armload.analysis.summary import prompting, token_times
 from armload.analysis.wording.findings import text_fault
 from armload.core.options import declared_options
-from armload.engines.llama_cpp import REPACK_OPTIONS, repacked
+from armload.engines.llama_cpp import repacked
 from armload.engines.measurement import Measurement, Method, Work
 from armload.engines.plan import Plan
-
-_KV_OPTIONS = {
-    "-ctk": "K",
-    "--cache-type-k": "K",
-    "-ctv": "V",
-    "--cache-type-v": "V",
-}
-_CONTEXT_OPTIONS = ("-c", "--ctx-size")
-_DEFAULT_KV_TYPE = "f16"
 
 
 def measurement_of(run: Run) -> Measurement:
     """Return what a comparison needs of a run."""
-    plan = run.plan
-    if plan is None:
-        return _of_a_watched_program(run)
+    work, way = _watched(run) if run.plan is None else _planned(run, run.plan)
     times = tuple(token_times(run.steps))
-    prompt_tokens = sum(step.prompt_tokens for step in prompting(run.steps))
+    is_text_known = bool(run.text) or not (run.is_excerpt or run.plan is None)
     return Measurement(
         name=run.id,
-        work=Work(
-            model=run.model.name,
-            model_sha256=run.model.sha256,
-            board=run.board.name,
-            prompt=None if run.is_excerpt and not plan.prompt else plan.prompt,
-            prompt_tokens=prompt_tokens or None,
-            output_tokens=plan.n_predict,
-            context_tokens=_context(run.command) or plan.context_tokens,
-            kv_type="/".join(plan.kv_types) if plan.kv_types else _kv_type(plan.extra),
-            sampling=f"temperature {plan.temperature:g}, seed {plan.seed}"
-            + (", may end" if plan.stop_at_end else ""),
-        ),
-        way=Method(
-            engine=f"{run.binary.program} of {run.binary.source}, {run.binary.compiler}, "
-            f"build {run.binary.build_id}",
-            threads=run.trace.threads if run.trace else plan.threads,
-            repacked=repacked(run.command),
-            options=" ".join([*_options(plan, run), *_other_words(plan.extra)]),
-        ),
+        work=work,
+        way=way,
         equalities=equalities(run),
         ttft_s=_positive(run.summary.ttft_s),
         prefill_tps=_positive(run.summary.prefill_tps),
         decode_tps=_positive(run.summary.decode_tps),
         token_s=times if min(times, default=0.0) > 0 else (),
         max_rss_bytes=run.memory.max_rss_bytes if run.memory else None,
-        text=None if _lacks_text(run) else run.text,
+        text=run.text if is_text_known else None,
         garbage=_garbage(run),
         doubts=run.verdict.reasons,
         is_disturbed=is_disturbed(run),
@@ -70,41 +42,49 @@ def measurement_of(run: Run) -> Measurement:
     )
 
 
+def _planned(run: Run, plan: Plan) -> tuple[Work, Method]:
+    prompt_tokens = sum(step.prompt_tokens for step in prompting(run.steps))
+    work = Work(
+        model=run.model.name,
+        model_sha256=run.model.sha256,
+        board=run.board.name,
+        prompt=None if run.is_excerpt and not plan.prompt else plan.prompt,
+        prompt_tokens=prompt_tokens or None,
+        output_tokens=plan.n_predict,
+        context_tokens=context_tokens(run.command) or plan.context_tokens,
+        kv_type="/".join(plan.kv_types) if plan.kv_types else kv_type(plan.extra),
+        sampling=f"temperature {plan.temperature:g}, seed {plan.seed}"
+        + (", may end" if plan.stop_at_end else ""),
+    )
+    way = Method(
+        engine=f"{run.binary.program} of {run.binary.source}, {run.binary.compiler}, "
+        f"build {run.binary.build_id}",
+        threads=run.trace.threads if run.trace else plan.threads,
+        repacked=repacked(run.command),
+        options=" ".join([*_options(plan, run), *other_words(plan.extra)]),
+    )
+    return work, way
+
+
+def _watched(run: Run) -> tuple[Work, Method]:
+    work = Work(
+        model=run.model.name or None,
+        model_sha256=run.model.sha256,
+        model_format="GGUF" if run.model.name.endswith(".gguf") else "other",
+        board=run.board.name,
+        prompt_tokens=run.summary.prefill_tokens,
+        output_tokens=run.summary.decode_tokens,
+    )
+    way = Method(
+        engine=f"{run.binary.program} {run.binary.sha256[:12]}".rstrip(),
+        options=" ".join(run.watched.words[1:]) if run.watched else "",
+    )
+    return work, way
+
+
 def _predicted_s(run: Run) -> float | None:
     found = run.prediction
     return found.token_s.value if found and found.token_s else None
-
-
-def _of_a_watched_program(run: Run) -> Measurement:
-    summary = run.summary
-    watched = run.watched
-    return Measurement(
-        name=run.id,
-        work=Work(
-            model=run.model.name or None,
-            model_sha256=run.model.sha256,
-            model_format="GGUF" if run.model.name.endswith(".gguf") else "other",
-            board=run.board.name,
-            prompt_tokens=summary.prefill_tokens,
-            output_tokens=summary.decode_tokens,
-        ),
-        way=Method(
-            engine=f"{run.binary.program} {run.binary.sha256[:12]}".rstrip(),
-            options=" ".join(watched.words[1:]) if watched else "",
-        ),
-        equalities=equalities(run),
-        ttft_s=_positive(summary.ttft_s),
-        prefill_tps=_positive(summary.prefill_tps),
-        decode_tps=_positive(summary.decode_tps),
-        token_s=tuple(token_times(run.steps)),
-        max_rss_bytes=run.memory.max_rss_bytes if run.memory else None,
-        text=run.text or None,
-        garbage=_garbage(run),
-        doubts=run.verdict.reasons,
-        is_disturbed=is_disturbed(run),
-        joules_per_token=run.energy.joules_per_token if run.energy else None,
-        energy_basis=run.energy.basis if run.energy else None,
-    )
 
 
 _COMPARED_APART = frozenset(
@@ -143,39 +123,3 @@ def _garbage(run: Run) -> str:
 
 def _lacks_text(run: Run) -> bool:
     return run.is_excerpt and not run.text
-
-
-def _split(words: tuple[str, ...]) -> list[str]:
-    return [part for word in words for part in (word.split("=", 1) if word[:1] == "-" else [word])]
-
-
-def _value(words: tuple[str, ...], options: tuple[str, ...]) -> str | None:
-    parts = _split(words)
-    found = None
-    for word, value in pairwise(parts):
-        if word in options:
-            found = value
-    return found
-
-
-def _context(command: tuple[str, ...]) -> int | None:
-    value = _value(command, _CONTEXT_OPTIONS)
-    return int(value) if value is not None and value.isdigit() else None
-
-
-def _kv_type(extra: tuple[str, ...]) -> str:
-    halves = []
-    for half in ("K", "V"):
-        options = tuple(option for option, its in _KV_OPTIONS.items() if its == half)
-        halves.append(_value(extra, options) or _DEFAULT_KV_TYPE)
-    return "/".join(halves)
-
-
-def _other_words(extra: tuple[str, ...]) -> list[str]:
-    left, parts = [], iter(_split(extra))
-    for part in parts:
-        if part in _KV_OPTIONS or part in _CONTEXT_OPTIONS:
-            next(parts, None)
-        elif part not in REPACK_OPTIONS:
-            left.append(part)
-    return left

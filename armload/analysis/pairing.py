@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from armload.analysis.comparison_findings import Differs, SideLabel
+from armload.analysis.comparison_findings import Differs, SideLabel, differing_facts
 from armload.core.errors import UsageError
 from armload.engines.measurement import Measurement, Work
 from armload.engines.plan import short_prompt
@@ -81,7 +81,7 @@ def seconds_of(each: Measurement, measure: Measure) -> float | None:
 def differences(one: Measurement, other: Measurement, measure: Measure) -> list[Differs]:
     """Return what makes the two workloads differ; a value that one side lacks is not compared."""
     a, b = one.work, other.work
-    found = []
+    found: list[Differs] = []
     if can_be_checked(a, b) and a.model_sha256 != b.model_sha256:
         names = a.model, b.model
         if a.model == b.model:
@@ -98,12 +98,7 @@ def differences(one: Measurement, other: Measurement, measure: Measure) -> list[
         fields.append(("output tokens (n_predict)", a.output_tokens, b.output_tokens))
     else:
         fields.append(("prompt tokens", a.prompt_tokens, b.prompt_tokens))
-    found += [
-        Differs(name=name, a=left, b=right)
-        for name, left, right in fields
-        if left is not None and right is not None and left != right
-    ]
-    return found
+    return found + differing_facts(each for each in fields if None not in each)
 
 
 def called_equal(one: Measurement, other: Measurement) -> str:

@@ -49,9 +49,6 @@ DECLARED_RATE_DOUBT = 0.15
 SIMILAR_SLOTS = 0.1
 """Difference in the share of experts that stay within which a measured hit rate still holds."""
 
-COLD_READS = 1.0
-"""Times that loading reads the file where its pages are not in memory yet."""
-
 
 class Rate(Value):
     """What storage or memory gives.
@@ -66,6 +63,10 @@ class Rate(Value):
     def time_s(self, size_bytes: float) -> Expected:
         doubt = STORAGE_RATE_DOUBT if self.kind == "measured" else DECLARED_RATE_DOUBT
         return Expected.within(size_bytes / self.bytes_per_s, doubt)
+
+    def cold_time_s(self, size_bytes: float) -> Expected:
+        """Expect what may as well lie in memory, and then takes no time."""
+        return self.time_s(size_bytes).model_copy(update={"low": 0.0})
 
 
 class MeasuredHits(Value):
@@ -184,8 +185,7 @@ def _resident(
         return found
     load = compute.load_s
     if gives.storage is not None:
-        cold = gives.storage.time_s(COLD_READS * need.weights_bytes)
-        load = Expected(value=load.value + cold.value, low=load.low, high=load.high + cold.high)
+        load += gives.storage.cold_time_s(need.weights_bytes)
     bottleneck: Bottleneck = "unknown" if compute.source == "roofline" else "compute"
     if compute.is_memory_bound is not None:
         bottleneck = "memory bandwidth" if compute.is_memory_bound else "compute"

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
 from statistics import median
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from armload.analysis.confidence_sequence import FEWEST_FIGURES, interval_of_figures
 from armload.analysis.findings import TooFewRepeats, WideSpreadOfRepeats
 from armload.analysis.run import Run, Verdict
 from armload.analysis.speed_doubts import MEDIAN_WITHIN
-from armload.analysis.statistics import CONFIDENCE, Interval
+from armload.analysis.statistics import Interval
 from armload.analysis.wording.findings import valid_with_repeats, verdict
 from armload.core.values import Value
 from armload.engines.plan import DEFAULT_PRECISION, DEFAULT_PRECISION_TIME_S
 
-_SPENDS_FROM = 2
 _DISTURBED_IN_A_ROW = 3
 DISTURBANCES = frozenset(("throttled", "under-voltage", "contended", "unsteady", "swapped"))
 """Findings on what slowed a run down from outside."""
@@ -120,55 +119,6 @@ Stop = Annotated[
 """Why no further run is made."""
 
 
-def rank(runs: int, error: float = 1 - CONFIDENCE) -> int:
-    """Return which figure from below and from above bounds the median after so many runs.
-
-    0 means that there is no interval yet. The number of figures below the true median is a
-    random walk with equal steps, whatever their distribution. Each rank is the largest for which
-    the probability that the walk has left any interval up to here stays within what may be spent
-    up to here, the error times (1 - 2 / runs). So the intervals of all numbers of runs hold
-    together, and one may stop at any of them: a confidence sequence for the median (Darling and
-    Robbins 1967), with error spending (Lan and DeMets 1983), computed exactly instead of by an
-    inequality.
-    """
-    return _ranks(error).after(runs)
-
-
-@cache
-def _ranks(error: float) -> _Ranks:
-    return _Ranks(error)
-
-
-class _Ranks:
-    """The ranks for one error, each computed once, from those before it."""
-
-    def __init__(self, error: float) -> None:
-        self._error = error
-        self._ranks = [0]
-        # The probability of each number of figures below the median, never outside.
-        self._walks = [1.0]
-
-    def after(self, runs: int) -> int:
-        while len(self._ranks) <= runs:
-            self._extend(len(self._ranks))
-        return self._ranks[runs]
-
-    def _extend(self, count: int) -> None:
-        one_more = zip([0.0, *self._walks], [*self._walks, 0.0], strict=True)
-        walks = [(one + other) / 2 for one, other in one_more]
-        spent = self._error * max(0.0, 1 - _SPENDS_FROM / count)
-        chosen = next(
-            place
-            for place in range(min(self._ranks[-1] + 1, count // 2), -1, -1)
-            if place == 0 or 1 - math.fsum(walks[place : count - place + 1]) <= spent
-        )
-        self._ranks.append(chosen)
-        self._walks = [
-            chance if chosen <= below <= count - chosen else 0.0
-            for below, chance in enumerate(walks)
-        ]
-
-
 def known(runs: Sequence[Run]) -> Known | None:
     """Return what runs of one combination say together; none where none counts.
 
@@ -179,15 +129,6 @@ def known(runs: Sequence[Run]) -> Known | None:
     if not figures:
         return None
     return Known(runs=len(figures), p50_s=median(figures), interval_s=interval_of_figures(figures))
-
-
-def interval_of_figures(figures: Sequence[float]) -> Interval | None:
-    """Return the interval of the median over runs; none for fewer than 6."""
-    place = rank(len(figures))
-    if place == 0:
-        return None
-    ranked = sorted(figures)
-    return Interval(low=ranked[place - 1], high=ranked[-place])
 
 
 def counts(run: Run) -> bool:
@@ -230,10 +171,10 @@ def stop(
 def middle(runs: Sequence[Run]) -> Run:
     """Return the representative run: the median nearest to that of all runs that count.
 
-    Where none counts it is the last one.
+    Where none counts, or the last one did not end well, it is the last one.
     """
     found = known(runs)
-    if found is None:
+    if found is None or runs[-1].exit.status != 0:
         return runs[-1]
     counting = [run for run in runs if counts(run)]
     return min(
@@ -309,7 +250,3 @@ def _out_of_time(
 
 def _names(run: Run) -> set[str]:
     return {finding.name for finding in run.verdict.findings}
-
-
-FEWEST_FIGURES = next(count for count in range(1, 100) if rank(count))
-"""Of fewer runs there is no interval."""

@@ -1,9 +1,8 @@
 """A token's time from facts alone: instructions of the kernels, and bandwidth of the memory.
 
 A thread needs its share of the kernels' vector instructions and waits for its own reads; all
-threads together wait for the memory. The counts of instructions are those of llama.cpp's kernels
-(2026-10, gcc 12, ``-O3 -mcpu=cortex-a76``); what remains is fitted to published speeds by
-``benchmarks/published.py``, which prints ``FITTED``.
+threads together wait for the memory. What the tables of ``kernels.py`` leave open is fitted to
+published speeds by ``benchmarks/published.py``, which prints ``FITTED``.
 """
 
 from __future__ import annotations
@@ -11,9 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from statistics import NormalDist
-from typing import NamedTuple
 
 from armload.analysis.compute import Compute
+from armload.analysis.kernels import (
+    KERNELS,
+    PLAIN_GENERATION,
+    REPACKED,
+    UNKNOWN_CORE,
+    Core,
+    core_of,
+    known_core,
+    vectors_per_weight,
+)
 from armload.boards.specs import CpuCluster, DeclaredSpecs
 from armload.core.values import Value
 from armload.engines.prediction import Expected
@@ -28,114 +36,6 @@ LOAD_S = 1.0
 LOAD_DOUBT = 2.0
 
 
-class Kernel(NamedTuple):
-    """Vector instructions per weight of a type, with ``sdot``.
-
-    Attributes:
-        bits: per weight.
-        plain: of a dot product with the weights as they lie in the file.
-        repacked: of a token, with rows interleaved when the model is loaded.
-        prompt: of a prompt's token, the same; ``matrix_prompt`` with ``smmla``.
-    """
-
-    bits: float
-    plain: float
-    repacked: float | None = None
-    prompt: float | None = None
-    matrix_prompt: float | None = None
-
-
-KERNELS = {
-    "F32": Kernel(32, 0.5),
-    "F16": Kernel(16, 0.25),
-    "BF16": Kernel(16, 0.5),
-    "Q4_0": Kernel(4.5, 0.41, 0.18, 0.10, 0.08),
-    "Q4_1": Kernel(5, 0.45),
-    "Q5_0": Kernel(5.5, 0.54),
-    "Q5_1": Kernel(6, 0.62),
-    "Q8_0": Kernel(8.5, 0.28, 0.12, 0.11, 0.08),
-    "Q2_K": Kernel(2.625, 0.50),
-    "Q3_K": Kernel(3.4375, 0.56),
-    "Q4_K": Kernel(4.5, 0.28, 0.20, 0.15, 0.12),
-    "Q5_K": Kernel(5.5, 0.49, 0.38, 0.20, 0.17),
-    "Q6_K": Kernel(6.5625, 0.60, 0.41, 0.20, 0.18),
-    "IQ1_S": Kernel(1.5625, 0.65),
-    "IQ1_M": Kernel(1.75, 0.80),
-    "IQ2_XXS": Kernel(2.0625, 0.54),
-    "IQ2_XS": Kernel(2.3125, 0.54),
-    "IQ2_S": Kernel(2.5625, 0.82),
-    "IQ3_XXS": Kernel(3.0625, 0.74),
-    "IQ3_S": Kernel(3.4375, 1.11),
-    "IQ4_NL": Kernel(4.5, 0.42, 0.25, 0.14, 0.11),
-    "IQ4_XS": Kernel(4.25, 0.30),
-    "MXFP4": Kernel(4.25, 0.42, 0.25, 0.14, 0.11),
-    "TQ1_0": Kernel(1.6875, 0.40),
-    "TQ2_0": Kernel(2.0625, 0.22),
-}
-UNKNOWN_KERNEL = Kernel(4.5, 0.50)
-REPACKED = frozenset(name for name, kernel in KERNELS.items() if kernel.repacked)
-
-WITHOUT_SDOT = 0.25
-"""Further instructions per weight where ``smull`` and ``sadalp`` do the work of ``sdot``."""
-
-
-class Core(NamedTuple):
-    """What decides a core's speed here.
-
-    Attributes:
-        vectors_per_cycle: instructions on 128 bits that it starts.
-        generation: whether cores of its kind have ``sdot``, and ``smmla``.
-        on_mesh: a server's, whose memory serves many: what one core copies says nothing of it.
-    """
-
-    vectors_per_cycle: float
-    generation: int
-    on_mesh: bool = False
-
-
-PLAIN_GENERATION, DOT_GENERATION, MATRIX_GENERATION = range(3)
-
-# Arm's software optimisation guides; of others, what has been published about their pipelines.
-CORES = {
-    "Cortex-A35": Core(0.5, PLAIN_GENERATION),
-    "Cortex-A53": Core(0.5, PLAIN_GENERATION),
-    "Cortex-A57": Core(2, PLAIN_GENERATION),
-    "Cortex-A72": Core(2, PLAIN_GENERATION),
-    "Cortex-A73": Core(2, PLAIN_GENERATION),
-    "Cortex-A55": Core(1, DOT_GENERATION),
-    "Cortex-A75": Core(2, DOT_GENERATION),
-    "Cortex-A76": Core(2, DOT_GENERATION),
-    "Cortex-A77": Core(2, DOT_GENERATION),
-    "Cortex-A78": Core(2, DOT_GENERATION),
-    "Cortex-A78AE": Core(2, DOT_GENERATION),
-    "Cortex-A78C": Core(2, DOT_GENERATION),
-    "Cortex-X1": Core(4, DOT_GENERATION),
-    "Cortex-X1C": Core(4, DOT_GENERATION),
-    "Carmel": Core(2, PLAIN_GENERATION),
-    "Neoverse-N1": Core(2, DOT_GENERATION, on_mesh=True),
-    "TaiShan-v110": Core(2, DOT_GENERATION, on_mesh=True),
-    "Firestorm": Core(4, DOT_GENERATION),
-    "Icestorm": Core(2, DOT_GENERATION),
-    "Cortex-A510": Core(1, MATRIX_GENERATION),
-    "Cortex-A520": Core(1, MATRIX_GENERATION),
-    "Cortex-A710": Core(2, MATRIX_GENERATION),
-    "Cortex-A715": Core(2, MATRIX_GENERATION),
-    "Cortex-A720": Core(2, MATRIX_GENERATION),
-    "Cortex-A725": Core(2, MATRIX_GENERATION),
-    "Cortex-X2": Core(4, MATRIX_GENERATION),
-    "Cortex-X3": Core(4, MATRIX_GENERATION),
-    "Cortex-X4": Core(4, MATRIX_GENERATION),
-    "Cortex-X925": Core(6, MATRIX_GENERATION),
-    "Neoverse-N2": Core(2, MATRIX_GENERATION, on_mesh=True),
-    "Neoverse-N3": Core(2, MATRIX_GENERATION, on_mesh=True),
-    "Neoverse-V1": Core(4, MATRIX_GENERATION, on_mesh=True),
-    "Neoverse-V2": Core(4, MATRIX_GENERATION, on_mesh=True),
-    "Neoverse-V3": Core(4, MATRIX_GENERATION, on_mesh=True),
-    "Ampere-1": Core(2, MATRIX_GENERATION, on_mesh=True),
-    "Ampere-1a": Core(2, MATRIX_GENERATION, on_mesh=True),
-    "Oryon": Core(4, MATRIX_GENERATION),
-}
-UNKNOWN_CORE = Core(2, DOT_GENERATION)
 UNKNOWN_MHZ = 2000
 
 CORE_READ_OF_COPY = 1.5
@@ -304,10 +204,10 @@ def forecast(
     if pace is not None:
         token_s += BARRIERS_PER_LAYER * work.layers * BARRIER_S_PER_THREAD * pace[1]
         prompt_s = _prompt_s(work, pace, repacked, fitted)
-        known_core = _known_core(pace[0].name) and pace[0].max_mhz
-        if not known_core:
+        is_known = known_core(pace[0].name) and pace[0].max_mhz
+        if not is_known:
             doubt = math.hypot(doubt, fitted.doubts["unknown"])
-        prompt = _within(prompt_s, fitted.doubts["prompt" if known_core else "unknown"])
+        prompt = _within(prompt_s, fitted.doubts["prompt" if is_known else "unknown"])
     return Times(
         token_s=_within(token_s, doubt),
         prompt_token_s=prompt,
@@ -344,17 +244,8 @@ def _within(value: float, doubt: float) -> Expected:
     return Expected.within(value, math.exp(_QUANTILE * doubt) - 1)
 
 
-def _known_core(name: str) -> Core | None:
-    # Apple's have names such as Firestorm-M1-Pro.
-    return CORES.get(name) or CORES.get(name.partition("-")[0])
-
-
-def _core(cluster: CpuCluster) -> Core:
-    return _known_core(cluster.name) or UNKNOWN_CORE
-
-
 def _vectors_per_s(cluster: CpuCluster) -> float:
-    core = _core(cluster)
+    core = core_of(cluster)
     return cluster.cores * core.vectors_per_cycle * (cluster.max_mhz or UNKNOWN_MHZ) * 1e6
 
 
@@ -364,19 +255,10 @@ def _instructions(
     """Return the vector instructions of a token, or of a token of a prompt."""
     larger = work.larger_share()
     per_weight = sum(
-        share * _per_weight(name, core, is_repacked=name in repacked, is_prompt=is_prompt)
+        share * vectors_per_weight(name, core, is_repacked=name in repacked, is_prompt=is_prompt)
         for name, share in ((work.type_name, 1 - larger), ("Q6_K", larger))
     )
     return per_weight * work.weights
-
-
-def _per_weight(type_name: str, core: Core, *, is_repacked: bool, is_prompt: bool) -> float:
-    kernel = KERNELS.get(type_name, UNKNOWN_KERNEL)
-    if core.generation == PLAIN_GENERATION:
-        return kernel.plain + WITHOUT_SDOT
-    by_generation = kernel.matrix_prompt if core.generation == MATRIX_GENERATION else kernel.prompt
-    repacked = by_generation if is_prompt else kernel.repacked
-    return repacked if is_repacked and repacked else kernel.plain
 
 
 def _cores_s(
@@ -387,8 +269,8 @@ def _cores_s(
     fitted: Fitted,
 ) -> float:
     cluster, threads = pace
-    instructions = fitted.instructions * _instructions(work, _core(cluster), repacked)
-    one_s = instructions / _one_core(cluster)
+    instructions = fitted.instructions * _instructions(work, core_of(cluster), repacked)
+    one_s = instructions / _onecore_of(cluster)
     reads = facts.memory_core_bytes_per_s
     if reads is None and facts.memory_copy_bytes_per_s:
         reads = round(CORE_READ_OF_COPY * facts.memory_copy_bytes_per_s)
@@ -401,12 +283,12 @@ def _prompt_s(
     work: TokenWork, pace: tuple[CpuCluster, int], repacked: Collection[str], fitted: Fitted
 ) -> float:
     cluster, threads = pace
-    instructions = _instructions(work, _core(cluster), repacked, is_prompt=True)
-    one_s = fitted.prompt_instructions * instructions / _one_core(cluster)
+    instructions = _instructions(work, core_of(cluster), repacked, is_prompt=True)
+    one_s = fitted.prompt_instructions * instructions / _onecore_of(cluster)
     return one_s / math.pow(threads, fitted.thread_exponent)
 
 
-def _one_core(cluster: CpuCluster) -> float:
+def _onecore_of(cluster: CpuCluster) -> float:
     return _vectors_per_s(cluster) / cluster.cores
 
 
@@ -416,7 +298,7 @@ def _bandwidth(facts: DeclaredSpecs, fitted: Fitted) -> tuple[float, str] | None
         return fitted.of_measured * facts.memory_bytes_per_s, "all cores"
     peak, copy = facts.memory_peak_bytes_per_s, facts.memory_copy_bytes_per_s
     best = fastest(facts.clusters)
-    core = _core(best) if best else UNKNOWN_CORE
+    core = core_of(best) if best else UNKNOWN_CORE
     if copy and not core.on_mesh:
         is_older = core.generation == PLAIN_GENERATION or core.vectors_per_cycle <= 1
         copied = 2 * fitted.of_copy[0 if is_older else 1] * copy

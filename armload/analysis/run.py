@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from pydantic import JsonValue
 
+from armload.analysis.background import BackgroundProcess
 from armload.analysis.clocks import MeasuredClock
-from armload.analysis.conditions_log import BackgroundProcess, Cache, Swapped
+from armload.analysis.conditions_log import Cache, Swapped
 from armload.analysis.energy import Energy
 from armload.analysis.findings import Figures, FindingName
 from armload.analysis.limit_figures import LimitCause, LimitFigures

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
+from armload.analysis.background import BackgroundProcess, busiest
 from armload.analysis.columns import (
     Cores,
     busy_share,
@@ -14,7 +15,7 @@ from armload.analysis.columns import (
     switches_per_token,
     without_storage,
 )
-from armload.analysis.conditions_log import Around, BackgroundProcess, busiest
+from armload.analysis.conditions_log import Around
 from armload.analysis.findings import (
     Contended,
     Figures,

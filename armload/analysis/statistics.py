@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 CONFIDENCE = 0.95
 """Of every interval."""
 
+TAIL = (1 - CONFIDENCE) / 2
+"""Probability that the true value lies below an interval, or above it."""
+
+Z = NormalDist().inv_cdf(1 - TAIL)
+"""Standard deviations on each side of the mean that hold 95% of a normal distribution."""
+
 FEWEST_TOKENS = 8
 """The spread of fewer cannot be estimated."""
 
@@ -54,8 +60,17 @@ class Interval(Value):
     low: float
     high: float
 
+    @property
+    def middle(self) -> float:
+        return (self.low + self.high) / 2
 
-Difference = Literal["faster", "slower", "no difference"]
+    @property
+    def relative_error(self) -> float:
+        """Half of its width, as a share of its middle."""
+        return (self.high - self.low) / (self.high + self.low)
+
+
+RatioFinding = Literal["faster", "slower", "no difference"]
 
 
 class Ratio(Value):
@@ -76,11 +91,19 @@ class Ratio(Value):
     unit: Literal["runs", "tokens", "requests", "none"]
 
     @property
-    def finding(self) -> Difference:
+    def finding(self) -> RatioFinding:
         """What the interval says of B."""
         if self.low > 1:
             return "slower"
         return "faster" if self.high < 1 else "no difference"
+
+
+def percentile_interval(drawn: Floats, tail: float = TAIL) -> Interval:
+    """Return the interval of resampled figures, without a tail on each side."""
+    import numpy as np
+
+    low, high = np.quantile(drawn, [tail, 1 - tail])
+    return Interval(low=float(low), high=float(high))
 
 
 def median_interval(times: Sequence[float]) -> Interval | None:
@@ -98,11 +121,9 @@ def median_interval(times: Sequence[float]) -> Interval | None:
     middle = float(np.median(samples))
     samples = _condensed(samples)
     flat = samples - _trend(samples)
-    drawn = np.median(flat[_blocks(len(flat))], axis=1)
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(drawn, [tail, 1 - tail])
+    found = percentile_interval(np.median(flat[_blocks(len(flat))], axis=1))
     shift = middle - float(np.median(flat))
-    return Interval(low=float(low) + shift, high=float(high) + shift)
+    return Interval(low=found.low + shift, high=found.high + shift)
 
 
 def interval_of_runs(figures: Sequence[float]) -> Interval | None:
@@ -112,18 +133,13 @@ def interval_of_runs(figures: Sequence[float]) -> Interval | None:
     if len(figures) < FEWEST_RUNS:
         return None
     drawn = _drawn_medians(np.asarray(figures, dtype=float), np.random.default_rng(_SEED))
-    tail = _expanded_tail(len(figures))
-    low, high = np.quantile(drawn, [tail, 1 - tail])
-    return Interval(low=float(low), high=float(high))
+    return percentile_interval(drawn, _expanded_tail(len(figures)))
 
 
 def runs_to_know(figures: Sequence[float], share: float) -> int:
     """Return about how many runs it takes to know their median within a share of it."""
     found = interval_of_runs(figures)
-    if found is None:
-        return FEWEST_RUNS
-    half = (found.high - found.low) / (found.high + found.low)
-    return max(len(figures), math.ceil(len(figures) * (half / share) ** 2))
+    return FEWEST_RUNS if found is None else _count_to_know(len(figures), found, share)
 
 
 def ratio_of_runs(a: Sequence[float], b: Sequence[float]) -> Ratio:
@@ -141,9 +157,8 @@ def ratio_of_runs(a: Sequence[float], b: Sequence[float]) -> Ratio:
         return Ratio(ratio=ratio, low=ratio / allowance, high=ratio * allowance, unit="none")
     generator = np.random.default_rng(_SEED)
     drawn = _drawn_medians(other, generator) / _drawn_medians(one, generator)
-    tail = _expanded_tail(min(len(a), len(b)))
-    low, high = np.quantile(drawn, [tail, 1 - tail])
-    return Ratio(ratio=ratio, low=float(low), high=float(high), unit="runs")
+    found = percentile_interval(drawn, _expanded_tail(min(len(a), len(b))))
+    return Ratio(ratio=ratio, low=found.low, high=found.high, unit="runs")
 
 
 def ratio_of_tokens(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> Ratio:
@@ -180,13 +195,11 @@ def ratio_of_tokens(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) 
         return Ratio(ratio=of_runs.ratio, low=low, high=high, unit=unit)
     one, other = _condensed(one), _condensed(other)
     positions = _blocks(one.shape[1])
-    drawn = _medians_at(other, positions) / _medians_at(one, positions)
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(drawn, [tail, 1 - tail])
+    found = percentile_interval(_medians_at(other, positions) / _medians_at(one, positions))
     return Ratio(
         ratio=of_runs.ratio,
-        low=float(low) / allowance,
-        high=float(high) * allowance,
+        low=found.low / allowance,
+        high=found.high * allowance,
         unit="tokens",
     )
 
@@ -215,18 +228,18 @@ def runs_to_see(share: float, spread: float) -> int:
         share: the difference, 0.03 for 3%.
         spread: of repeated runs, as ``spread_of`` gives it.
     """
-    normal = NormalDist()
-    width = normal.inv_cdf(1 - (1 - CONFIDENCE) / 2) + normal.inv_cdf(_DETECTION)
+    width = Z + NormalDist().inv_cdf(_DETECTION)
     return max(FEWEST_RUNS, math.ceil(math.pi * (spread * width / math.log1p(share)) ** 2))
 
 
 def tokens_to_know(times: Sequence[float], share: float) -> int:
     """Return about how many tokens it takes to know their median within a share of it."""
     found = median_interval(times)
-    if found is None:
-        return FEWEST_TOKENS
-    half = (found.high - found.low) / (found.high + found.low)
-    return max(len(times), math.ceil(len(times) * (half / share) ** 2))
+    return FEWEST_TOKENS if found is None else _count_to_know(len(times), found, share)
+
+
+def _count_to_know(count: int, found: Interval, share: float) -> int:
+    return max(count, math.ceil(count * (found.relative_error / share) ** 2))
 
 
 def long_run_variance(samples: Sequence[float] | Floats, cosines: int = COSINES) -> float:
@@ -279,7 +292,7 @@ def _t_central(angle: float, degrees: int) -> float:
 def _expanded_tail(runs: int) -> float:
     # A bootstrap of few samples is too narrow: it lacks Student's t and n / (n - 1). Hesterberg,
     # "What Teachers Should Know About the Bootstrap" (2015), section 4.3, puts them back so.
-    t = t_quantile(1 - (1 - CONFIDENCE) / 2, runs - 1)
+    t = t_quantile(1 - TAIL, runs - 1)
     return NormalDist().cdf(-math.sqrt(runs / (runs - 1)) * t)
 
 

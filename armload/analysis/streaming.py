@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from statistics import median
 from typing import Literal
 
+from armload.analysis.engine_options import context_tokens
 from armload.analysis.findings import LockedBytes, StreamedBytes
 from armload.analysis.summary import generating
 from armload.core.values import Value
@@ -111,9 +111,6 @@ def notes_about_weights(
     return tuple(notes)
 
 
-_CONTEXT_OPTIONS = ("-c", "--ctx-size")
-
-
 class ResidentParts(Value):
     """Resident memory at the end of a step; the parts sum up to ``Step.rss_bytes``.
 
@@ -164,13 +161,8 @@ def weights_at(header: Trace, step: Step) -> Weights:
 
 def kv_cache_bytes(job: Job) -> int | None:
     """Return the size of the KV cache; none where context or model is not known."""
-    words = job.command
-    contexts = [
-        value
-        for option, value in pairwise(words)
-        if option in _CONTEXT_OPTIONS and value.isdecimal()
-    ]
+    context = context_tokens(job.command)
     memory = job.model.context_memory
-    if job.plan is None or memory is None or not contexts:
+    if job.plan is None or memory is None or context is None:
         return None
-    return memory.size_bytes(int(contexts[-1]), kv_shares=job.plan.kv_shares)
+    return memory.size_bytes(context, kv_shares=job.plan.kv_shares)

@@ -21,9 +21,8 @@ from armload.analysis.accuracy import (
     difference_of,
     drawn_counts,
     mcnemar,
-    percentiles,
 )
-from armload.analysis.statistics import CONFIDENCE, Interval
+from armload.analysis.statistics import CONFIDENCE, Interval, percentile_interval
 from armload.core.errors import UsageError
 from armload.core.values import Value
 
@@ -271,7 +270,7 @@ def crossover(a: Answers, b: Answers) -> Crossover:
         before=before.name,
         after=after.name,
         deadline_s=float(deadlines[found.position[0]]),
-        interval=percentiles(deadlines[drawn.position[shown]]) if shown.any() else None,
+        interval=percentile_interval(deadlines[drawn.position[shown]]) if shown.any() else None,
         share=float(shown.mean()),
         questions=len(each),
     )

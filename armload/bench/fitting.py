@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from armload.analysis.wording.predictions import (
     FittedModel,
@@ -14,24 +12,18 @@ from armload.analysis.wording.predictions import (
     recommendation,
     shortlist,
 )
+from armload.bench.outlined import OutlinedModel, outlined_models
 from armload.boards.board import is_group, load_board
 from armload.boards.group import load_group
 from armload.boards.hardware import ChosenHardware, all_hardware, load_hardware
-from armload.conversion.quantising import quantised_for
 from armload.core.errors import BoardError, ConnectError, UsageError
 from armload.core.progress import Progress
-from armload.core.shell import join
 from armload.core.values import Value
 from armload.engines.completion import PROGRAM, settings_of
 from armload.engines.llama_cpp import WHOLE_LAYERS_ONLY, check_architecture
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
-from armload.models.find import header_of, is_runnable
-from armload.models.gguf import read_outline
-from armload.models.model import Model, check_generates
-from armload.models.outline import listed_models
-from armload.models.quant_mix import foreseen
-from armload.models.whole_header import WholeHeader, whole_header
+from armload.models.model import Model
 from armload.runs.forecast_members import DeclaredMember, reached_members
 from armload.runs.group_forecast import GroupForecaster
 from armload.runs.links import measured_links
@@ -49,33 +41,6 @@ PATIENCE_S = 5.0
 
 EVERY = "all"
 """In place of names of hardware: the whole catalogue."""
-
-
-class _Outlined(NamedTuple):
-    """A model by its header.
-
-    Attributes:
-        reference: what it is called.
-        model: its facts.
-        header: the whole of it; none for models that are only listed.
-        file_type: that it would be quantised to first; empty for the model as it is.
-    """
-
-    reference: str
-    model: Model
-    header: WholeHeader | None
-    file_type: str = ""
-
-    @property
-    def name(self) -> str:
-        return f"{self.reference} {self.file_type}".rstrip()
-
-    def command(self, board: str, found: Prediction) -> str:
-        """Return what runs it; empty where it cannot run, or armload knows no file of it."""
-        if found.verdict == "cannot run" or not is_runnable(self.reference):
-            return ""
-        kind = ("--type", self.file_type) if self.file_type else ()
-        return join(("armload", "bench", "--board", board, "--model", self.reference, *kind))
 
 
 class Fit(Value):
@@ -132,9 +97,9 @@ def fit(
         ArmloadError: a model's header cannot be read, or the engine cannot be built.
     """
     if is_group(request.board):
-        return fit_group(request, model_names, plan, progress, file_types=file_types)
+        return _fit_group(request, model_names, plan, progress, file_types=file_types)
     board = load_board(request.board)
-    outlined = _all_outlined(request, model_names, file_types, progress)
+    outlined = outlined_models(request, model_names, file_types, progress)
     unreachable = ""
     try:
         with reach.open(
@@ -143,33 +108,26 @@ def fit(
             # Unlike a run, a prediction can do without the board.
             answers_within_s=PATIENCE_S,
         ) as there:
-            models = _predicted(
-                board.name,
-                outlined,
-                lambda model, header: (
-                    _predicted_there(there, model, header, plan)
-                    if header
-                    else predict_without_runs(there.where, model, plan)
-                ),
-            )
+            models = [
+                each.on_board(board.name, _predicted_there(there, each, plan)) for each in outlined
+            ]
     except ConnectError as error:
         unreachable = _said_unreachable(error, (board.name,), progress)
-        models = _predicted(
-            board.name,
-            outlined,
-            lambda model, _: predict_from_facts(board.facts, model, plan),
-        )
+        models = [
+            each.on_board(board.name, predict_from_facts(board.facts, each.model, plan))
+            for each in outlined
+        ]
     if not model_names:
-        models = tuple(sorted(models, key=_slowest_last))
+        models.sort(key=_slowest_last)
     return Fit(
         board=board.name,
         unreachable=unreachable,
-        models=models,
+        models=tuple(models),
         recommendation=recommendation(board.name, models),
     )
 
 
-def fit_group(
+def _fit_group(
     request: Request,
     model_names: Sequence[str],
     plan: Plan,
@@ -189,7 +147,7 @@ def fit_group(
             f"{request.board} is a group of boards, for which --model is needed, without --type.",
             "Name models as files, or on the hub.",
         )
-    outlined = _all_outlined(request, model_names, (), progress)
+    outlined = outlined_models(request, model_names, (), progress)
     group, unreachable = load_group(request.board), ""
     try:
         with (
@@ -234,20 +192,17 @@ def _said_unreachable(error: ConnectError, boards: Sequence[str], progress: Prog
     return error.message
 
 
-def _on_group(board: str, outlined: _Outlined, forecaster: GroupForecaster) -> FittedModel:
-    name, model = outlined.name, outlined.model
+def _on_group(board: str, outlined: OutlinedModel, forecaster: GroupForecaster) -> FittedModel:
     try:
         found = forecaster.divided("layer")
     except (BoardError, UsageError) as error:
-        prediction = forecaster.predict(None)
-        sentence = f"{name} cannot run on {board}: {error.message} {error.remedy}"
-        return fitted(name, board, model, prediction).model_copy(update={"sentence": sentence})
-    parts = ", ".join(f"{share.board} {share.layers}" for share in found.shares)
-    prediction = forecaster.predict(found)
-    one = fitted(name, board, model, prediction)
-    said = f"{one.sentence} Layers: {parts}.{_with_tensor(forecaster, model)}"
-    command = outlined.command(board, prediction)
-    return one.model_copy(update={"sentence": said, "command": command})
+        one = outlined.on_board(board, forecaster.predict(None))
+        said = f"{outlined.name} cannot run on {board}: {error.message} {error.remedy}"
+    else:
+        one = outlined.on_board(board, forecaster.predict(found))
+        parts = ", ".join(f"{share.board} {share.layers}" for share in found.shares)
+        said = f"{one.sentence} Layers: {parts}.{_with_tensor(forecaster, outlined.model)}"
+    return one.model_copy(update={"sentence": said})
 
 
 def _with_tensor(forecaster: GroupForecaster, model: Model) -> str:
@@ -282,7 +237,7 @@ def fit_hardware(
     """
     chosen = _chosen(hardware_names)
     check_compares(len(chosen), model_names)
-    outlined = _all_outlined(request, model_names, file_types, progress)
+    outlined = outlined_models(request, model_names, file_types, progress)
     boards = []
     with progress.step("Predicting", total=len(chosen), unit="boards") as step:
         for done, each in enumerate(chosen):
@@ -327,11 +282,13 @@ def _chosen(names: Sequence[str]) -> list[ChosenHardware]:
 
 
 def _fit_one(
-    chosen: ChosenHardware, outlined: Sequence[_Outlined], plan: Plan, *, is_listing: bool
+    chosen: ChosenHardware, outlined: Sequence[OutlinedModel], plan: Plan, *, is_listing: bool
 ) -> Fit:
     models = tuple(
         fitted(
-            each.name, chosen.name, each.model, predict_from_facts(chosen.specs, each.model, plan)
+            *(each.name, chosen.name, each.model),
+            predict_from_facts(chosen.specs, each.model, plan),
+            family=each.family,
         )
         for each in outlined
     )
@@ -340,53 +297,13 @@ def _fit_one(
     return Fit(board=chosen.name, models=models, recommendation=recommendation(chosen.name, models))
 
 
-def _all_outlined(
-    request: Request, model_names: Sequence[str], file_types: Sequence[str], progress: Progress
-) -> list[_Outlined]:
-    if model_names:
-        return [
-            each for name in model_names for each in _outlined(request, name, file_types, progress)
-        ]
-    return [_Outlined(name, model, None) for name, model, _ in listed_models(tuple(file_types))]
-
-
-def _outlined(
-    request: Request, name: str, file_types: Sequence[str], progress: Progress
-) -> Iterator[_Outlined]:
-    path = header_of(name, progress)
-    model, header = read_outline(path)
-    check_generates(model)
-    if not file_types:
-        yield _Outlined(name, model, whole_header(path))
-    for each in file_types:
-        if later := foreseen(model, header, each):
-            yield _Outlined(name, later[0], whole_header(path, later[1]), each)
-        else:
-            (made,) = quantised_for(request, [name], [each], progress)
-            yield _Outlined(name, read_outline(Path(made))[0], whole_header(Path(made)), each)
-
-
-def _predicted_there(
-    board: EngineBoard, model: Model, header: WholeHeader, plan: Plan
-) -> Prediction:
-    check_architecture(board.where.binaries[PROGRAM], model)
-    return board.predict(model, header, plan)
+def _predicted_there(board: EngineBoard, outlined: OutlinedModel, plan: Plan) -> Prediction:
+    if outlined.header is None:
+        return predict_without_runs(board.where, outlined.model, plan)
+    check_architecture(board.where.binaries[PROGRAM], outlined.model)
+    return board.predict(outlined.model, outlined.header, plan)
 
 
 def _slowest_last(model: FittedModel) -> float:
     token_s = model.prediction.token_s
     return token_s.value if token_s else math.inf
-
-
-def _predicted(
-    board_name: str,
-    outlined: Sequence[_Outlined],
-    predict: Callable[[Model, WholeHeader | None], Prediction],
-) -> tuple[FittedModel, ...]:
-    found = []
-    for each in outlined:
-        prediction = predict(each.model, each.header)
-        one = fitted(each.name, board_name, each.model, prediction)
-        command = each.command(board_name, prediction)
-        found.append(one.model_copy(update={"command": command}))
-    return tuple(found)

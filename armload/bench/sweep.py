@@ -210,7 +210,6 @@ def resume_or_begin(sweep: Sweep, progress: Progress, *, new: bool) -> SweepFold
     Args:
         new: begin it in any case.
     """
-    # Older runs are not repeats of new ones.
     since = time_of_id(datetime.now(UTC) - OLDEST_TO_GROW) if sweep.precision else ""
     return SweepFolder.resume_or_begin(sweep, progress, new=new, since=since)
 

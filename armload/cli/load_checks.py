@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from armload.analysis.load.records import read_objectives
-from armload.cli.verbs.load import LoadOptions
+from armload.cli.load_options import LoadOptions
 from armload.core.errors import UsageError
 from armload.engines.service_plan import ServiceSettings
 from armload.runs.request import EngineSource, Metering, Waiting

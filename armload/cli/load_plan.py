@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from armload.analysis.load.records import Stage
-from armload.cli.verbs.load import DURATION_S, LoadOptions
+from armload.cli.load_options import DURATION_S, LoadOptions
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.values import counted

@@ -65,10 +65,10 @@ def _key_in(path: Path) -> str:
     require_file(path, "file of an API key", "Give another one with --api-key-file.")
     try:
         text = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        if isinstance(error, OSError):
-            raise unreadable(path, error) from error
+    except UnicodeDecodeError:
         text = ""
+    except OSError as error:
+        raise unreadable(path, error) from error
     if not text or not text.isascii() or len(text.split()) != 1:
         raise UsageError(f"{path}: must contain only an API key.")
     return text

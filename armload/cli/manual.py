@@ -28,7 +28,7 @@ def manual() -> Mapping[str, str]:
 
 
 def _program_page() -> str:
-    verbs = [(name, _sentences(namespace[name])[0]) for name in namespace.task_names]
+    verbs = [(name, namespace[name].about) for name in namespace.task_names]
     return _page(
         "armload",
         "run language models on ARM boards, and time every token",

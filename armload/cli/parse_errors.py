@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from invoke.exceptions import Exit, ParseError
 
+from armload.cli.error_output import failed
 from armload.cli.streams import promise_document
 from armload.core.errors import UsageError
 from armload.core.validation_messages import did_you_mean
@@ -22,8 +23,6 @@ def shown(error: ParseError, words: Sequence[str], verbs: Iterable[str]) -> Exit
         words: the command line.
         verbs: every one that there is.
     """
-    from armload.cli.verb import failed
-
     verb = f"{error.context.name} " if error.context and error.context.name else ""
     promise_document(wanted=bool(_JSON.intersection(words)))
     said = _in_our_words(str(error), verb)

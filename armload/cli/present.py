@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from armload.analysis.repeats import Precision
+from armload.analysis.repeats import Precision, middle
 from armload.analysis.run import Run
 from armload.bench.options import Options
 from armload.bench.single import bench, bench_until_known
@@ -22,15 +22,8 @@ from armload.core.values import counted
 from armload.core.workspace import runs_folder
 from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
-from armload.report.layout import Prose, whole
-from armload.report.sweep import (
-    CellResult,
-    SweepLines,
-    cell_results,
-    notes,
-    sweep_table,
-    swept_cells,
-)
+from armload.report.layout import whole
+from armload.report.sweep import CellResult, SweepLines, cell_results, sweep_view, swept_cells
 from armload.runs.reach import CONNECTED, Reach
 from armload.runs.request import Request
 
@@ -72,7 +65,6 @@ def repeat_and_present(
     Raises:
         RunError: the last did not end well; what it left is kept and shown all the same.
     """
-    from armload.analysis.repeats import middle
     from armload.report.repeats import RepeatedRun, progress_line, together, together_json
 
     progress = terminal.progress()
@@ -87,8 +79,7 @@ def repeat_and_present(
         reach=reach,
         report=report,
     )
-    last = runs[-1]
-    run = middle(runs) if last.exit.status == 0 else last
+    run = middle(runs)
     combined = together_json(journal.sweep, runs, wanted, stop)
     document = RepeatedRun(**dict(run), combined=combined)
     present(run, runs_folder() / run.id, as_json=as_json, document=document)
@@ -106,7 +97,6 @@ def demonstrate(request: Request, model_name: str, plan: Plan, wanted: Precision
     Raises:
         RunError: the last did not end well; what it left is kept and shown all the same.
     """
-    from armload.analysis.repeats import middle
     from armload.report.demo import SpokenText, demo_view
     from armload.report.repeats import progress_line
     from armload.report.run_page import write_report
@@ -128,8 +118,7 @@ def demonstrate(request: Request, model_name: str, plan: Plan, wanted: Precision
         report=report,
         heard=spoken if streams else None,
     )
-    last = runs[-1]
-    run = middle(runs) if last.exit.status == 0 else last
+    run = middle(runs)
     folder = runs_folder() / run.id
     page, _ = write_report(run, folder)
     terminal.show(demo_view(runs, run, page, stop, program=terminal.program()))
@@ -258,9 +247,7 @@ def show_sweep(journal: SweepFolder, *, as_json: bool) -> list[CellResult]:
     if as_json:
         show_document(swept_cells(journal.sweep, results))
         return results
-    terminal.show(sweep_table(results))
-    for note in notes(results):
-        terminal.show(Prose(note, style="dim"))
+    terminal.show(sweep_view(results))
     terminal.show(whole(f"sweep    {journal.folder}"))
     program = terminal.program()
     terminal.show(whole(f"page     {program} report {journal.sweep.id}"))

@@ -11,18 +11,18 @@ from armload.bench.single import bench_until_known
 from armload.bench.sweep import SweepFolder
 from armload.bench.sweeping import combinations, run_sweep
 from armload.cli import terminal
+from armload.cli.error_output import end_if_failed
 from armload.cli.present import SweepProgress, need_a_run, show_sweep
 from armload.cli.streams import show_document
-from armload.cli.verb import end_if_failed
 from armload.core.errors import ArmloadError
 from armload.core.progress import Labelled, Progress
 from armload.engines.job import SweepPoint
 from armload.fleet.shared_sweep import check_equal, share_sweep
 from armload.fleet.threads import on_each
-from armload.report.layout import Prose, whole
+from armload.report.layout import whole
 from armload.report.repeats import progress_line
 from armload.report.side_by_side import results_on_boards, swept_boards
-from armload.report.sweep import notes, sweep_table
+from armload.report.sweep import sweep_view
 from armload.runs.reach import Reach
 from armload.runs.request import Request
 
@@ -82,9 +82,7 @@ def bench_on_each_and_present(
     if as_json:
         show_document(swept_boards(journals, errors, results))
     elif results:
-        terminal.show(sweep_table(results))
-        for note in notes(results):
-            terminal.show(Prose(note, style="dim"))
+        terminal.show(sweep_view(results))
         for journal in journals.values():
             terminal.show(whole(f"sweep    {journal.folder}"))
         ids = " ".join(journal.sweep.id for journal in journals.values())

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from armload.analysis.accuracy import accuracy_of
 from armload.cli import terminal
+from armload.cli.error_output import end_if_failed
 from armload.cli.streams import show_document
-from armload.cli.verb import end_if_failed
 from armload.core.errors import DifferentError, RunError, UsageError
 from armload.core.progress import Progress
 from armload.core.values import counted
@@ -37,11 +37,11 @@ from armload.report.evaluation.document import (
     sentence,
 )
 from armload.report.evaluation.page import evaluation_page
-from armload.report.evaluation.series import standing_of, way_words
-from armload.report.evaluation.table import between, evaluation_view, percent
+from armload.report.evaluation.series import EvaluationView, way_words
+from armload.report.evaluation.table import between, evaluation_view
 from armload.report.layout import whole
 from armload.report.pages import write_page
-from armload.runs.reach import CONNECTED, Reach
+from armload.runs.reach import Reach
 from armload.runs.request import Request
 
 
@@ -49,7 +49,7 @@ def evaluate_and_present(
     request: Request,
     asked: EvaluationRequest,
     settings: ScorerSettings,
-    reach: Reach = CONNECTED,
+    reach: Reach,
     *,
     as_json: bool,
 ) -> None:
@@ -132,13 +132,13 @@ def _note(evaluated: EvaluationFolder) -> Note:
     def note(part: int, answers: Sequence[Answer]) -> str:
         known, asked = graded[part], evaluation.parts[part]
         for answer in answers:
-            right = is_right(answer, questions[answer.id], asked, evaluation.grader)
-            if right is not None:
-                known[answer.id] = right
+            is_correct = is_right(answer, questions[answer.id], asked, evaluation.grader)
+            if is_correct is not None:
+                known[answer.id] = is_correct
         if not known:
             return ""
         accuracy = accuracy_of(list(known.values()))
-        return f"{percent(accuracy.share)} right ({between(accuracy.interval)})"
+        return f"{accuracy.share:.1%} correct ({between(accuracy.interval)})"
 
     return note
 
@@ -165,14 +165,14 @@ def _present_accuracy(
     as_json: bool,
     differing: tuple[Disagreement, ...] = (),
 ) -> None:
-    standing = standing_of(points)
-    page = write_page(evaluation_page(evaluated, standing, grader), evaluated.folder)
+    view = EvaluationView.of(points)
+    page = write_page(evaluation_page(evaluated, view, grader), evaluated.folder)
     if as_json:
         show_document(EvaluationDocument.of(evaluated, points, grader, differing))
         return
-    terminal.show(evaluation_view(standing))
+    terminal.show(evaluation_view(view))
     terminal.show("")
-    for statement in (each for group in standing.groups for each in group.statements):
+    for statement in (each for group in view.groups for each in group.statements):
         terminal.show(statement)
     terminal.show(whole(f"evaluation  {evaluated.folder}"))
     terminal.show(whole(f"page        {page}"))
@@ -183,7 +183,7 @@ def _show_disagreements(differing: Sequence[Disagreement], graders: Sequence[str
     terminal.show(f"{' and '.join(graders)} disagree on {counted(len(differing), 'answer')}.")
     for each in differing:
         found = [
-            f"{name}: {'right' if grade.correct else 'wrong'} "
+            f"{name}: {'correct' if grade.correct else 'wrong'} "
             f"({grade.failure or grade.extracted or 'nothing found'})"
             for name, grade in zip(graders, (each.a, each.b), strict=True)
         ]
@@ -200,7 +200,7 @@ def logits_and_present(
     request: Request,
     asked: EvaluationRequest,
     settings: ScorerSettings,
-    reach: Reach = CONNECTED,
+    reach: Reach,
     *,
     reference: str,
     must_be_close: bool,
@@ -261,7 +261,7 @@ def harness_and_present(
     request: Request,
     asked: EvaluationRequest,
     settings: ScorerSettings,
-    reach: Reach = CONNECTED,
+    reach: Reach,
     *,
     as_json: bool,
 ) -> None:

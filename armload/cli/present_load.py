@@ -9,7 +9,7 @@ from armload.cli import terminal
 from armload.cli.streams import show_document
 from armload.core.errors import InterruptionError
 from armload.report.layout import whole
-from armload.report.load.loaded import LoadDocument, LoadView, loaded_of
+from armload.report.load.loaded import LoadDocument, LoadView
 from armload.report.load.page import load_page
 from armload.report.load.table import load_view
 from armload.report.pages import write_page
@@ -67,7 +67,7 @@ def present(kept: LoadFolder, files: Sequence[Path] = (), *, as_json: bool) -> N
     Raises:
         DataError: a record was modified.
     """
-    loaded = loaded_of(kept)
+    loaded = LoadView.of(kept)
     page = _written(loaded, kept.folder) if loaded.points else None
     if as_json:
         show_document(LoadDocument.of(loaded))

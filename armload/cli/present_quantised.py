@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from armload.analysis.wording.predictions import FittedModel
 from armload.bench.fitting import fit
 from armload.cli import terminal
 from armload.cli.streams import show_document
@@ -21,7 +22,7 @@ from armload.models.file_types import UNQUANTISED, check_importance
 from armload.models.find import model_called
 from armload.models.gguf import read_outline
 from armload.models.model import Model
-from armload.report.models import QuantisedModel, QuantisedModels, quantised_view
+from armload.report.quantised import QuantisedModel, QuantisedModels, quantised_view
 from armload.runs.request import Request
 
 _PROMPT_TOKENS = 128
@@ -63,8 +64,8 @@ def quantise_and_present(
         allow_requantize=allow_requantize,
     )
     paths = [each.path for each in found]
-    strays = _divergences(request, base, paths, progress, is_asked=kld)
-    expected = {}
+    known = _divergences(request, base, paths, progress, is_asked=kld)
+    expected: dict[Path, FittedModel] = {}
     if board:
         there = request.model_copy(update={"board": board})
         plan = Plan(prompt_tokens=min(_PROMPT_TOKENS, base.context_length // 2))
@@ -77,12 +78,7 @@ def quantise_and_present(
         base_bytes_per_token=base.bytes_per_token,
         board=board,
         models=tuple(
-            _described(each, output).model_copy(
-                update={
-                    "divergence": strays.get(each.path),
-                    "expected": expected.get(each.path),
-                }
-            )
+            _described(each, output, known.get(each.path), expected.get(each.path))
             for each in found
         ),
     )
@@ -95,7 +91,12 @@ def quantise_and_present(
         terminal.show(quantised_view(document))
 
 
-def _described(each: Quantised, output: Path | None) -> QuantisedModel:
+def _described(
+    each: Quantised,
+    output: Path | None,
+    divergence: Divergence | None,
+    expected: FittedModel | None,
+) -> QuantisedModel:
     model, _ = read_outline(each.path)
     path = output / each.path.name if output else each.path
     return QuantisedModel(
@@ -109,6 +110,8 @@ def _described(each: Quantised, output: Path | None) -> QuantisedModel:
         made_on=each.made.board,
         was_there=each.was_there,
         fallbacks=each.made.fallbacks,
+        divergence=divergence,
+        expected=expected,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from armload.boards.forward import listening_on
 from armload.cli import terminal
@@ -21,10 +20,6 @@ from armload.serving.monitor import RETURNS_WITHIN_S
 from armload.serving.service import Service
 from armload.serving.starting import served
 from armload.serving.tokenizer import ServiceApi
-
-if TYPE_CHECKING:
-    from armload.serving.front.llm_serving import DataForm
-
 
 _LOOK_EVERY_S = 1.0
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from armload.analysis.load.records import read_objectives
 from armload.bench.options import Options
 from armload.cli import terminal
+from armload.cli.error_output import end_if_failed
 from armload.cli.streams import show_document
-from armload.cli.verb import end_if_failed
 from armload.cli.verbs.tune import TuneOptions
 from armload.core.errors import UsageError
 from armload.core.options import MOST
@@ -25,18 +25,18 @@ from armload.report.pages import write_page
 from armload.report.tuning.page import tuning_page
 from armload.report.tuning.side_by_side import TunedBoard, tunings_view
 from armload.report.tuning.table import settings_view
-from armload.report.tuning.told import told_of
+from armload.report.tuning.view import TuningView
 from armload.runs.request import Request
 from armload.serving.workload import read_lengths
 from armload.tuning.estimating import SearchStanding
 from armload.tuning.outcome_words import cost_words, violation_words
 from armload.tuning.reach import TuningReach
 from armload.tuning.record import TuningEntry, TuningFolder
+from armload.tuning.request import TunedLoad, TuningRequest, work_of
 from armload.tuning.settings import words_of
 from armload.tuning.space import Setting
 from armload.tuning.tune import tune
 from armload.tuning.wanted import SERVED, Constraints, LeastAccuracy
-from armload.tuning.wish import TunedLoad, TuningRequest, work_of
 
 _QUESTIONS = 100
 _LOAD = ("rate", "duration", "requests", "data", "slo", "timeout")
@@ -160,7 +160,7 @@ def _least_accuracy(text: str, data: str) -> LeastAccuracy:
 def tune_and_present(
     request: Request,
     boards: Sequence[str],
-    wish: TuningRequest,
+    goal: TuningRequest,
     reach: TuningReach,
     *,
     output: Path | None,
@@ -179,14 +179,14 @@ def tune_and_present(
             if done:
                 trials = counted(done, "trial")
                 own.say(f"Resuming {tuned.tuning.id} after {trials}. (--new starts over.)")
-            size = counted(tuned.tuning.space.size, "setting")
+            size = counted(tuned.tuning.space.size, "configuration")
             own.say(f"The search space has {size}. Trials are kept in {tuned.folder}.")
 
         def report(entry: TuningEntry, standing: SearchStanding) -> None:
-            own.say(trial_line(wish, entry, standing))
+            own.say(trial_line(goal, entry, standing))
 
         theirs = request.model_copy(update={"board": board})
-        return tune(theirs, wish, own, output=output, reach=reach, begun=begun, report=report)
+        return tune(theirs, goal, own, output=output, reach=reach, begun=begun, report=report)
 
     outcomes = on_each(boards, tuned, terminal.progress())
     found = [one.result for one in outcomes if one.result is not None]
@@ -195,9 +195,9 @@ def tune_and_present(
     elif as_json:
         show_document(ValueList[TunedBoard](tuple(map(_tuned_board, outcomes))))
     elif found:
-        told = [told_of(each) for each in found]
-        terminal.show(tunings_view(told))
-        for view, each in zip(told, found, strict=True):
+        views = [TuningView.of(each) for each in found]
+        terminal.show(tunings_view(views))
+        for view, each in zip(views, found, strict=True):
             page = write_page(tuning_page(view, each.folder), each.folder)
             terminal.show(whole(f"page    {page}"))
     end_if_failed({one.board: one.error for one in outcomes})
@@ -216,10 +216,10 @@ def show_tuning(tuned: TuningFolder, *, as_json: bool) -> None:
     if as_json:
         show_document(tuned.document())
         return
-    told = told_of(tuned)
-    result = told.result
-    if told.steps:
-        terminal.show(settings_view(told))
+    view = TuningView.of(tuned)
+    result = view.result
+    if view.steps:
+        terminal.show(settings_view(view))
         terminal.show("")
     if result is None:
         terminal.show(
@@ -231,15 +231,15 @@ def show_tuning(tuned: TuningFolder, *, as_json: bool) -> None:
         terminal.show(violation_words(tuned.tuning, result.violation))
     terminal.show(whole(f"plan    {result.plan}"))
     terminal.show(whole(f"tuning  {tuned.folder}"))
-    terminal.show(whole(f"page    {write_page(tuning_page(told, tuned.folder), tuned.folder)}"))
+    terminal.show(whole(f"page    {write_page(tuning_page(view, tuned.folder), tuned.folder)}"))
 
 
-def trial_line(wish: TuningRequest, entry: TuningEntry, standing: SearchStanding) -> str:
+def trial_line(goal: TuningRequest, entry: TuningEntry, standing: SearchStanding) -> str:
     """Write a line on a trial."""
     outcome, setting = entry.outcome, entry.trial.setting
     words = words_of(setting, Setting(choices=dict.fromkeys(setting.choices)), {})
-    figure = cost_words(wish.objective, outcome.cost) if outcome.cost else ""
+    figure = cost_words(goal.objective, outcome.cost) if outcome.cost else ""
     ended = "" if outcome.status == "measured" else f"{outcome.status}: {outcome.reason}"
-    best = f"best: {cost_words(wish.objective, standing.leader.cost)}" if standing.leader else ""
-    told = "; ".join(each for each in (figure, ended, best) if each)
-    return f"Trial {entry.trial.number + 1}, {words}: {told}"
+    best = f"best: {cost_words(goal.objective, standing.leader.cost)}" if standing.leader else ""
+    said = "; ".join(each for each in (figure, ended, best) if each)
+    return f"Trial {entry.trial.number + 1}, {words}: {said}"

@@ -12,10 +12,11 @@ from invoke.program import Program
 
 from armload import __version__
 from armload.cli.configuration import VERBS
+from armload.cli.error_output import disk_error, failed
 from armload.cli.help import columns, grouped, prose, shown
 from armload.cli.main import interruptible
 from armload.cli.streams import discard_output
-from armload.cli.verb import add_verb, disk_error, failed
+from armload.cli.verb import add_verb
 from armload.cli.verbs import (
     bench,
     bisect,
@@ -106,7 +107,7 @@ class _Armload(Program):
         print("Usage: armload VERB [--options]\n       armload VERB --help\n")
         print(f"{prose(ABOUT)}\n")
         self.task_list_opener()
-        self.print_columns(self._verbs())
+        self.print_columns([(name, namespace[name].about) for name in namespace.task_names])
         print("Options:\n")
         self.print_columns([_HELP, ("-V, --version", "show the version")])
         print(prose(EXIT_STATUSES))
@@ -136,12 +137,6 @@ class _Armload(Program):
         for heading, pairs in lists.items():
             print(f"{heading}:\n")
             print(columns(pairs, widest=widest))
-
-    def _verbs(self) -> list[tuple[str, str | None]]:
-        return [
-            (name, (task.__doc__ or "").split("\n")[0])
-            for name, task in ((name, namespace[name]) for name in namespace.task_names)
-        ]
 
 
 def run() -> None:

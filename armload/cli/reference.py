@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from inspect import getdoc
 from pathlib import Path
 
 from armload.cli.completion.declared import table_text
 from armload.cli.completion.table import TABLE
-from armload.cli.help import grouped
+from armload.cli.help import grouped, shown
 from armload.cli.program import namespace
 from armload.cli.verb import Verb
 from armload.core.options import Declared, declared_options
@@ -32,8 +31,7 @@ def reference() -> str:
 
 def _section(name: str) -> str:
     verb: Verb = namespace[name]
-    about = (getdoc(verb) or "").partition("\n")[0]
-    lines = [f"## {name}", "", about, ""]
+    lines = [f"## {name}", "", verb.about, ""]
     options = list(declared_options(verb.options))
     arguments = [each for each in options if each.option.is_argument]
     if arguments:
@@ -44,9 +42,7 @@ def _section(name: str) -> str:
 
 
 def _typed(option: Declared) -> str:
-    letter = option.letter
-    word = f"`{f'-{letter}, ' if letter else ''}--{option.name} {option.value}".rstrip() + "`"
-    return word.replace("|", "\\|")
+    return f"`{shown(option).strip()}`".replace("|", "\\|")
 
 
 def _table(heading: str, rows: Sequence[tuple[str, Declared]]) -> list[str]:

@@ -1,11 +1,10 @@
-"""A verb: its options, and how an error or an interruption is shown."""
+"""A verb: its options, and how it ends."""
 
 from __future__ import annotations
 
-import errno
 import sys
-import traceback
 from collections.abc import Callable, Mapping
+from inspect import getdoc
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,35 +14,16 @@ from invoke.parser.argument import Argument
 from invoke.tasks import Task
 
 from armload.cli.configuration import Default, defaults_of, typed_with_defaults
+from armload.cli.error_output import failed, internal_error, show_error, system_error
 from armload.cli.positional import read_positional_arguments
-from armload.cli.streams import (
-    STANDARD_OUTPUT,
-    discard_output,
-    is_document_owed,
-    promise_document,
-    show_document,
-)
-from armload.core.errors import (
-    ArmloadError,
-    ConnectError,
-    DiskError,
-    InterruptionError,
-    LocalMemoryError,
-    UsageError,
-)
-from armload.core.files import READ_REMEDY, is_about_network, is_refusal
+from armload.cli.streams import STANDARD_OUTPUT, discard_output, promise_document
+from armload.core.errors import ArmloadError, ConnectError, InterruptionError, UsageError
 from armload.core.options import Declared, OptionGroup, declared_options
 
 Options = TypeVar("Options", bound=OptionGroup)
 Result = TypeVar("Result")
 
 read_positional_arguments()
-
-_PLACES = (
-    "Builds and downloads are stored in the folder ARMLOAD_CACHE, runs below the current folder."
-)
-_NO_MORE = {errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE}
-_ELSEWHERE = "Check that location, or use another one."
 
 
 class Verb(Task[Any]):
@@ -61,14 +41,16 @@ class Verb(Task[Any]):
         super().__init__(body, name=name or None)
         self.options = options
         self.full_name = self.name
-        self.positional = tuple(
-            each.field for each in declared_options(options) if each.option.is_argument
-        )
 
     def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:
         """Return what the verb takes, with a default for everything, as Invoke wants it."""
         del ignore_unknown_help
         return [_argument(each) for each in declared_options(self.options)]
+
+    @property
+    def about(self) -> str:
+        """The first line of its help."""
+        return (getdoc(self) or "").partition("\n")[0]
 
     def usage(self) -> list[str]:
         """Return its positional arguments as help shows them: ``FILE``, ``[RUN...]``."""
@@ -202,61 +184,6 @@ def _is_utf_8(text: str) -> bool:
     return True
 
 
-def failed(error: ArmloadError) -> Exit:
-    """Show an error, as the document too that is still owed, and return what ends the program."""
-    _show_owed_document(error)
-    show_error(error.message, error.remedy)
-    return Exit(code=error.exit_status)
-
-
-def _show_owed_document(error: ArmloadError) -> None:
-    if not is_document_owed():
-        return
-    from armload.report.failure import FailedDocument, Failure
-
-    try:
-        show_document(FailedDocument(error=Failure.of(error)))
-        sys.stdout.flush()
-    except OSError:  # standard error and the exit status still tell it
-        discard_output()
-
-
-def system_error(error: OSError) -> ArmloadError:
-    """Say what the operating system refused: a file, the network, or a further process."""
-    if is_about_network(error):
-        return ConnectError(
-            f"The network connection failed: {error.strerror or error}.",
-            "Check the address and the network, then repeat the command.",
-        )
-    if error.errno in _NO_MORE:
-        return LocalMemoryError(
-            f"This machine has no more memory, processes or open files: {error.strerror}.",
-            "Close other programs, or raise the limit (ulimit -a shows them).",
-        )
-    return disk_error(error)
-
-
-def disk_error(error: OSError) -> DiskError:
-    """Say what this machine could not read or write; a faulty standard output is given up."""
-    is_output = error.filename == STANDARD_OUTPUT
-    where = error.filename or "this machine"
-    remedy = _ELSEWHERE
-    if is_refusal(error) and not is_output:
-        is_denied = error.errno == errno.EACCES
-        what = READ_REMEDY if is_denied else "Free disk space, or correct the permissions there."
-        remedy = f"{what} {_PLACES}"
-    if is_output:  # the interpreter must not try to write the rest of it there
-        discard_output()
-    return DiskError(f"{where}: {error.strerror or error}.", remedy)
-
-
-def internal_error(error: Exception) -> ArmloadError:
-    """Print where a defect of ours shows, and say what it is."""
-    traceback.print_exception(error)
-    what = " ".join(traceback.format_exception_only(error)[-1].split())
-    return ArmloadError(f"Internal error: {what}", "Please report it with the lines above.")
-
-
 def with_password(work: Callable[[], Result]) -> Result:
     """Do work that logs in to boards; again where one of them needs a password that is given now.
 
@@ -287,36 +214,6 @@ def _password_is_given(error: ConnectError) -> bool:
     except EOFError:
         return False
     return True
-
-
-def show_error(message: str, remedy: str = "") -> None:
-    """Tell a person what is wrong, and what to do now."""
-    from rich.text import Text
-
-    from armload.cli.terminal import say
-    from armload.report.layout import Prose
-
-    say(Prose(Text.assemble(("error:", "bold red"), " ", message)))
-    if remedy:
-        say(remedy)
-
-
-def end_if_failed(boards: Mapping[str, ArmloadError | None]) -> None:
-    """Show why work failed on some of several boards, where it did.
-
-    Raises:
-        Exit: it did; with the status of the first of them.
-    """
-    errors = {name: error for name, error in boards.items() if error is not None}
-    if not errors:
-        return
-    first = next(iter(errors.values()))
-    _show_owed_document(first)
-    for name, error in errors.items():
-        begins = "" if error.message.startswith(name) else f"{name}: "
-        show_error(f"{begins}{error.message}", error.remedy)
-    show_error(f"{len(errors)} of {len(boards)} boards failed: {', '.join(errors)}.")
-    raise Exit(code=first.exit_status)
 
 
 class VerbGroup(Collection):

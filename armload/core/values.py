@@ -164,11 +164,6 @@ def visible(text: str) -> str:
     return _STEERING.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def percentage(share: float, *, digits: int = 0) -> str:
-    """Write a share of one in percent: ``97%``."""
-    return f"{100 * share:.{digits}f}%"
-
-
 def format_duration(seconds: float) -> str:
     """Write a time with two figures, or more in front of the point: ``6 s``, ``2.9 min``."""
     for unit, scale in (("h", 3600), ("min", 60)):

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from armload.analysis.run import Run
-from armload.core.errors import ArmloadError
-from armload.core.progress import Progress, Silent
+from armload.core.errors import ArmloadError, BoardError
+from armload.core.progress import Progress
 from armload.core.values import counted, format_duration
 from armload.engines.answers import Answer, read_answers
-from armload.engines.prediction import Prediction
 from armload.engines.scorer import ANSWERS, SCORER, Scoring
 from armload.evaluation.items import items_of, write_items
 from armload.evaluation.preparing import PreparedEvaluation
@@ -23,15 +22,13 @@ from armload.evaluation.scorer_run import TimedScoring, ask_all, next_point, run
 from armload.evaluation.scorer_settings import ScorerSettings
 from armload.runs import store
 from armload.runs.assemble import read_job
-from armload.runs.predicting import predict_beforehand, predictor_of
-from armload.runs.reach import EngineBoard, Reach
+from armload.runs.reach import CONNECTED, EngineBoard, Reach
 from armload.runs.request import Request
-from armload.runs.session import ReachedBoard, Session, leased_boards
-from armload.runs.spreading import spread_over
+from armload.runs.session import ReachedBoard
 
 
 def say_duration(
-    where: ReachedBoard,
+    board: EngineBoard,
     asked: Sequence[tuple[Scoring, int]],
     max_time_s: float | None,
     progress: Progress,
@@ -46,26 +43,19 @@ def say_duration(
     count = sum(engine.plan.items_count for engine, _ in asked)
     questions, verb = counted(count, "question"), "takes" if count == 1 else "take"
     most_tokens = max(max_tokens for _, max_tokens in asked)
-    times = [_longest(where, engine, max_tokens, progress) for engine, max_tokens in asked]
-    known = [time for time in times if time is not None]
     longest = f"{questions} of up to {most_tokens} tokens" if most_tokens else questions
-    condition = " if all answers are that long" if most_tokens else ""
-    if len(known) == len(times):
-        about = "at least" if any(time.is_bound for time in known) else "about"
-        time_s = sum(time.s for time in known)
-        said = f"{longest} {verb} {about} {format_duration(time_s)}{condition}."
-    elif max_time_s is None:
-        why = (
-            f"the file of board {where.board.name} does not state"
-            if where.group is None
-            else f"the files of the members of {where.board.name} do not all state"
-        )
-        said = (
-            f"The time for {longest} cannot be estimated: {why} the CPU's speed (facts: clusters "
-            "with max_mhz)."
-        )
+    try:
+        times = [_longest(board, engine, max_tokens) for engine, max_tokens in asked]
+    except ArmloadError as error:
+        said = f"The time for {longest} cannot be estimated: {error.message}"
+        if max_time_s is not None:
+            said = f"To answer: {longest}."
     else:
-        said = f"To answer: {longest}."
+        about = "at least" if any(time.is_bound for time in times) else "about"
+        condition = " if all answers are that long" if most_tokens else ""
+        said = (
+            f"{longest} {verb} {about} {format_duration(sum(time.s for time in times))}{condition}."
+        )
     limit = "" if max_time_s is None else f" --max-time stops after {format_duration(max_time_s)}."
     progress.say(said + limit)
 
@@ -75,31 +65,27 @@ class _Time(NamedTuple):
     is_bound: bool  # by what the board can do at most: nothing was timed there
 
 
-def _longest(
-    where: ReachedBoard, engine: Scoring, max_tokens: int, progress: Progress
-) -> _Time | None:
-    scoring = engine.plan
-    try:
-        prediction = _predicted(where, engine, progress)
-    except ArmloadError:  # its run will be refused, with the reason
-        return None
+def _longest(board: EngineBoard, engine: Scoring, max_tokens: int) -> _Time:
+    """Return the time of a part whose answers are as long as they may be.
+
+    Raises:
+        ArmloadError: nothing can be predicted, or the run will be refused.
+    """
+    scoring, where = engine.plan, board.where
+    prediction = board.predict_beforehand(engine)
     if prediction is None or prediction.token_s is None or prediction.ttft_s is None:
-        return None
+        why = (
+            f"the file of board {where.board.name} does not state"
+            if where.group is None
+            else f"the files of the members of {where.board.name} do not all state"
+        )
+        raise BoardError(f"{why} the CPU's speed (facts: clusters with max_mhz).")
     load_s = prediction.load_s.value if prediction.load_s else 0.0
     prompt_s = max(0.0, prediction.ttft_s.value - load_s)
     # As where reading the weights decides; computing is not shared by the items of a pass.
     token_s = prediction.token_s.value / scoring.parallel
     time_s = load_s + scoring.items_count * (prompt_s + max_tokens * token_s)
     return _Time(time_s, is_bound=prediction.compute == "roofline")
-
-
-def _predicted(where: ReachedBoard, engine: Scoring, progress: Progress) -> Prediction | None:
-    model, plan, need = engine.model, engine.continuation, engine.memory
-    if not isinstance(where, Session) or where.group is None:
-        return predict_beforehand(where, model, plan, where.found, need, Silent())
-    with leased_boards(where, progress):  # what is measured for it is kept for the run
-        divided = spread_over(where, engine, progress)
-    return predictor_of(where, model, plan, Silent())(where.found, need, divided)
 
 
 ABOUT_ANSWERS = ("exit", "output")
@@ -143,7 +129,7 @@ def evaluate_on(
             for number, part in enumerate(evaluated.evaluation.parts)
             if (missing := _shared(evaluated, number, share))
         ]
-        say_duration(board.where, asked, settings.max_time_s, progress)
+        say_duration(board, asked, settings.max_time_s, progress)
         evaluate_there(board, prepared, settings, progress, new=request.new, share=share, note=note)
 
 

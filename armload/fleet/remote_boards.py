@@ -13,7 +13,7 @@ from armload.boards.board import load_board
 from armload.boards.probe import Probe
 from armload.core.errors import ConnectError
 from armload.core.ids import fingerprint_of
-from armload.core.progress import Progress
+from armload.core.progress import Progress, Silent
 from armload.core.workspace import runs_folder
 from armload.engines.completion import PROGRAM
 from armload.engines.engine import Settings
@@ -45,6 +45,7 @@ from armload.runs.fetch import Pulled, judge_fetched
 from armload.runs.hits import measured_hits
 from armload.runs.pipeline import Heard
 from armload.runs.placing import Deployed
+from armload.runs.predicting import predict_beforehand
 from armload.runs.reach import BoardEngine
 from armload.runs.request import EngineSource, Request
 from armload.runs.selection import RunSelection
@@ -170,6 +171,12 @@ class RemoteBoard:
             sent, files = sent_forecast(binary, model, header, path, plan, hits)
             work = ForecastWork(order=self._order, forecast=sent)
             return self._tasks.do(self._name, work, files, self._progress, TaskOutcome[Prediction])
+
+    def predict_beforehand(self, engine: BoardEngine) -> Prediction | None:
+        where = self.where
+        return predict_beforehand(
+            *(where, engine.model, engine.continuation, where.found, engine.memory, Silent())
+        )
 
     def load(self, model: Model, one: TrialLoad, place: SweepPoint) -> LoadFolder:
         sent, files = sent_load(self.where.binaries[SERVER], model, one)

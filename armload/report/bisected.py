@@ -9,9 +9,9 @@ from armload.analysis.bisection import Found, JudgedCommit
 from armload.analysis.run import Run
 from armload.analysis.statistics import Ratio
 from armload.build.history import CommitTitle
-from armload.core.values import counted, percentage
+from armload.core.values import counted
 from armload.fleet.bisect import Bisection, Metric
-from armload.report import formatting as words
+from armload.report import run_words
 from armload.report.comparison import change, span
 from armload.report.layout import Details, Prose, whole
 
@@ -101,8 +101,7 @@ def _remarks(found: Found) -> list[str]:
     remarks = []
     if found.error is not None:
         remarks.append(
-            "The probability that a decision of this search is wrong is at most "
-            f"{percentage(found.error)}."
+            f"The probability that a decision of this search is wrong is at most {found.error:.0%}."
         )
     if not found.is_confirmed:
         remarks.append(
@@ -138,7 +137,7 @@ def issue_text(header: Bisection, run: Run | None) -> str:
     if found.error is not None:
         lines[-1] = (
             "Found by armload bisect: alternating runs, probability of a wrong decision at most "
-            f"{percentage(found.error)}."
+            f"{found.error:.0%}."
         )
     return "\n".join(lines)
 
@@ -155,8 +154,8 @@ def _machine(run: Run) -> list[str]:
     return [
         f"- machine: {', '.join(filter(None, known))}",
         f"- built for {binary.target} with {binary.compiler}",
-        f"- model: {words.model_name(run)}",
-        f"- command: {words.command(run)}",
+        f"- model: {run_words.model_name(run)}",
+        f"- command: {run_words.command(run)}",
     ]
 
 

@@ -10,6 +10,7 @@ from rich.text import Text
 from armload.build.cached import CachedBuild
 from armload.core.cache import CacheKind, Decision, Fate, items_of
 from armload.core.values import Value, format_bytes
+from armload.report import formatting as words
 from armload.report.layout import Column, Table
 
 _STYLES = {"finished": "green", "under way": "cyan", "unfinished": "yellow", "unreadable": "red"}
@@ -57,7 +58,7 @@ def builds_table(builds: Sequence[CachedBuild]) -> Table:
             Text(build.build_id, style="bold"),
             build.programs[0].target if build.programs else "-",
             format_bytes(build.size_bytes),
-            build.when_utc[:16].replace("T", " "),
+            words.minute(build.when_utc),
             Text.assemble(state, ": ", programs_there) if programs_there else state,
         )
     return table

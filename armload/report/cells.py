@@ -12,6 +12,7 @@ from typing import Literal
 
 from armload.analysis import statistics
 from armload.analysis.equal_boards import unequal_boards
+from armload.analysis.limit_figures import LimitCause
 from armload.analysis.measurement import measurement_of
 from armload.analysis.repeats import counts
 from armload.analysis.run import Run
@@ -29,7 +30,6 @@ from armload.report.settings import BOARD, THREADS, Settings, labels, settings_o
 
 Quantile = Literal["p50", "p90", "p99", "max"]
 State = Literal["valid", "partly valid", "not valid", "failed"]
-LimitCause = Literal["storage", "memory bandwidth", "compute", "unknown"]
 
 
 KNOWN_WITHIN = 0.05

@@ -11,7 +11,6 @@ from armload.analysis.compare import Comparison, Measured, Side
 from armload.analysis.comparison_findings import Remark
 from armload.analysis.statistics import Ratio
 from armload.analysis.wording.comparisons import not_comparable
-from armload.core.values import percentage
 from armload.report import formatting as words
 from armload.report.layout import Column, Details, Prose, Table
 
@@ -31,7 +30,7 @@ def change(ratio: float, *, much: str = "long", more: str = "longer") -> str:
     """
     if ratio >= TIMES_FROM or ratio <= 1 / TIMES_FROM:
         return f"{ratio:.3g} times as {much}"
-    return f"{percentage(abs(ratio - 1), digits=1)} {more if ratio >= 1 else 'less'}"
+    return f"{abs(ratio - 1):.1%} {more if ratio >= 1 else 'less'}"
 
 
 def span(low: float, high: float, *, much: str = "long", more: str = "longer") -> str:
@@ -39,7 +38,7 @@ def span(low: float, high: float, *, much: str = "long", more: str = "longer") -
     if high >= TIMES_FROM or low <= 1 / TIMES_FROM:
         return f"{low:.3g} to {high:.3g} times as {much}"
     if (low >= 1) == (high >= 1):
-        small, large = sorted(percentage(abs(ratio - 1), digits=1) for ratio in (low, high))
+        small, large = sorted(f"{abs(ratio - 1):.1%}" for ratio in (low, high))
         return f"{small} to {large} {more if low >= 1 else 'less'}"
     return f"{change(low, much=much, more=more)} to {change(high, much=much, more=more)}"
 

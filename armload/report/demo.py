@@ -12,6 +12,7 @@ from armload.analysis.repeats import Stop, known
 from armload.analysis.run import Run
 from armload.analysis.wording.repeats import stopped
 from armload.report import formatting as words
+from armload.report import run_words
 from armload.report.layout import Details, Prose, whole
 
 _LINE = 76
@@ -32,14 +33,13 @@ class SpokenText:
 
     def __call__(self, text: str) -> None:
         """Say the lines of the text that are full."""
-        lines = self._lines(text)[:-1]
-        for line in lines[self._said :]:
-            self._say(line)
-        self._said = max(self._said, len(lines))
+        self._say_lines(self._lines(text)[:-1])
 
     def end(self, text: str) -> None:
         """Say the rest of the text, once."""
-        lines = self._lines(text)
+        self._say_lines(self._lines(text))
+
+    def _say_lines(self, lines: Sequence[str]) -> None:
         for line in lines[self._said :]:
             self._say(line)
         self._said = max(self._said, len(lines))
@@ -74,8 +74,8 @@ def demo_view(
             else ""
         )
         speed = (
-            f"{words.model_name(middle)} takes {words.seconds(found.p50_s)} per token (median) on "
-            f"{middle.board.name}{between}: {1 / found.p50_s:.3g} tokens per second."
+            f"{run_words.model_name(middle)} takes {words.seconds(found.p50_s)} per token (median) "
+            f"on {middle.board.name}{between}: {1 / found.p50_s:.3g} tokens per second."
         )
     commands = {
         f"{program} show latest": "every figure of the last run",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
@@ -62,7 +61,7 @@ def listing_view(fit: Fit, *, program: str = "armload") -> Group:
 
 
 def _where_files_are(models: Sequence[FittedModel]) -> list[RenderableType]:
-    known = dict.fromkeys(each.model.partition(":")[0] for each in models if each.command)
+    known = dict.fromkeys(each.family for each in models if each.command)
     if not known:
         return []
     return [
@@ -100,7 +99,7 @@ def models_table(models: Sequence[FittedModel]) -> Table:
         table.add(
             Text(each.model, style="bold"),
             all_weights(each.parameters, each.active_parameters),
-            Text(found.verdict, style=_STYLES[found.verdict]),
+            _verdict(found),
             format_bytes(found.memory.wanted_bytes) if found.memory else UNKNOWN,
             _about(found.token_s),
             _about(found.ttft_s),
@@ -133,10 +132,10 @@ def boards_view(found: BoardsFit, heading: str = "board", *, program: str = "arm
         table.add(
             Text(name, style="bold"),
             each.model,
-            Text(expected.verdict, style=_STYLES[expected.verdict]),
-            per_token(time) if time else UNKNOWN,
+            _verdict(expected),
+            _time(time),
             f"{1 / time.value:.3g}" if time else UNKNOWN,
-            per_token(expected.ttft_s) if expected.ttft_s else UNKNOWN,
+            _time(expected.ttft_s),
             limit_of(expected) if time else UNKNOWN,
         )
     return _with_notes([table], [each for _, each in rows], found.recommendation)
@@ -157,17 +156,13 @@ def _general_notes(models: Sequence[FittedModel]) -> Iterator[str]:
                 yield found.sentence
 
 
-_TYPE = re.compile(r"[: ][A-Z]\w*$", re.ASCII)
-"""What a model's name ends with in a list that has several types of it."""
-
-
 def _notes_on_rows(models: Sequence[FittedModel]) -> Iterator[str]:
     """Yield one sentence for all file types of a model."""
     sizes: dict[str, set[int]] = {}
     for each in models:
         parts = each.prediction.memory
         if parts is not None and parts.row_table_bytes:
-            sizes.setdefault(_TYPE.sub("", each.model), set()).add(parts.row_table_bytes)
+            sizes.setdefault(each.family, set()).add(parts.row_table_bytes)
     for name, found in sizes.items():
         ends = dict.fromkeys(map(format_bytes, (min(found), max(found))))
         yield note("read by row", subject=name, reason=" to ".join(ends)).sentence
@@ -178,8 +173,16 @@ _MEMORY = (
 )
 
 
+def _time(time: Expected | None) -> str:
+    return per_token(time) if time else UNKNOWN
+
+
 def _about(time: Expected | None) -> str:
-    return per_token(time).partition(" (")[0] if time else UNKNOWN
+    return _time(time).partition(" (")[0]
+
+
+def _verdict(found: Prediction) -> Text:
+    return Text(found.verdict, style=_STYLES[found.verdict])
 
 
 def _times(fit: Fit) -> Table:
@@ -195,10 +198,10 @@ def _times(fit: Fit) -> Table:
         found = each.prediction
         table.add(
             Text(each.model, style="bold"),
-            Text(found.verdict, style=_STYLES[found.verdict]),
-            per_token(found.token_s) if found.token_s else UNKNOWN,
-            per_token(found.ttft_s) if found.ttft_s else UNKNOWN,
-            per_token(found.load_s) if found.load_s else UNKNOWN,
+            _verdict(found),
+            _time(found.token_s),
+            _time(found.ttft_s),
+            _time(found.load_s),
             limit_of(found) if found.token_s else UNKNOWN,
         )
     return table

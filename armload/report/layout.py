@@ -31,9 +31,9 @@ _UNBROKEN = re.compile(
 """What stays on one line: a word, a number with its unit, a command as far as its options go."""
 
 
-def whole(text: str, style: str = "") -> Text:
+def whole(text: str) -> Text:
     """Return what is never broken, though it may hold blanks, such as a path."""
-    return Text(text, style=style, no_wrap=True, overflow="ignore")
+    return Text(text, no_wrap=True, overflow="ignore")
 
 
 def wrapped(text: Text, width: int) -> list[Text]:

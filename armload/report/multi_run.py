@@ -14,6 +14,7 @@ from armload.core.ids import time_of_id
 from armload.core.progress import Progress
 from armload.core.workspace import reports_folder
 from armload.report import formatting as words
+from armload.report import run_words
 from armload.report.cell_table import cell_table
 from armload.report.cells import Cell, as_fast_as, boards_of, cells_of, fastest, unequal
 from armload.report.figures.distribution import distribution
@@ -96,7 +97,7 @@ def runs_page(cells: Sequence[Cell], *, warm_ups: int = 0) -> Page:
     best = fastest(cells)
     limited = best.typical if best else None
     where = f"{best.label}: " if best and len(cells) > 1 else ""
-    times = dict.fromkeys(words.started(run) for run in (runs[0], runs[-1]))
+    times = dict.fromkeys(run_words.started(run) for run in (runs[0], runs[-1]))
     found = doubts(cells)
     sections = [
         *map(figure_section, figures_of(cells)),
@@ -122,14 +123,14 @@ def runs_page(cells: Sequence[Cell], *, warm_ups: int = 0) -> Page:
                 *(rivals(cells), *gains({cell.label: cell for cell in cells}), *unequal(cells)),
                 counted(cells, warm_ups),
             ),
-            *paragraphs(*dict.fromkeys(words.board_line(run) for run in runs), style="soft"),
+            *paragraphs(*dict.fromkeys(run_words.board_line(run) for run in runs), style="soft"),
             *paragraphs(" to ".join(times), style="soft"),
             verdict(verdict_line(cells), is_valid=all(run.verdict.valid for run in runs)),
         ),
         lead=(
             Notice(
                 lines=(f"{where}{limited.limit.sentence}",),
-                advice=words.advice(limited),
+                advice=run_words.advice(limited),
                 about=limited.limit.cause,
             ),
         )
@@ -181,7 +182,7 @@ def _without_a_rate(cells: Sequence[Cell]) -> str:
     """Summarize valid runs without a rate, such as those of programs that report none."""
     valid = [run for cell in cells for run in cell.valid]
     if len(cells) == len(valid) == 1:
-        return words.headline(valid[0])
+        return run_words.headline(valid[0])
     boards = boards_of(cells)
     where = f"on {boards[0]}" if len(boards) == 1 else f"on {len(boards)} boards"
     return f"{len(valid)} valid runs {where}, none with tokens per second"
@@ -202,16 +203,15 @@ def counted(cells: Sequence[Cell], warm_ups: int = 0) -> str:
     models = {run.model.sha256 or subject(run): run for run in (cell.runs[0] for cell in cells)}
     if len(models) == 1:
         run = next(iter(models.values()))
-        named = words.model_line(run) or words.binary_line(run)
+        named = run_words.model_line(run) or run_words.binary_line(run)
     elif len(models) <= MOST_NAMED:
         named = ", ".join(map(subject, models.values()))
     else:
-        named = f"{len(models)} models on {len(boards_of(cells))} board"
-        named += "" if len(boards_of(cells)) == 1 else "s"
-    runs = sum(len(cell.runs) for cell in cells)
-    settings = f" of {len(cells)} settings" if len(cells) > 1 else ""
-    aside = f", {warm_ups} warm-ups left out" if warm_ups else ""
-    return f"{runs} run{'' if runs == 1 else 's'}{settings}{aside}: {named}"
+        named = f"{len(models)} models on {words.counted(len(boards_of(cells)), 'board')}"
+    runs = words.counted(sum(len(cell.runs) for cell in cells), "run")
+    settings = f" of {len(cells)} configurations" if len(cells) > 1 else ""
+    aside = f", {words.counted(warm_ups, 'warm-up')} left out" if warm_ups else ""
+    return f"{runs}{settings}{aside}: {named}"
 
 
 def verdict_line(cells: Sequence[Cell]) -> str:
@@ -261,9 +261,9 @@ def doubts(cells: Sequence[Cell]) -> list[Doubt]:
 
 def _ran(runs: Sequence[Run]) -> list[tuple[str, str]]:
     kinds = (
-        ("board", words.board_line),
-        ("model", words.model_line),
-        ("binary", words.binary_line),
+        ("board", run_words.board_line),
+        ("model", run_words.model_line),
+        ("binary", run_words.binary_line),
     )
     return [
         (label, line)

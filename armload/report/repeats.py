@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from armload.analysis.repeats import FEWEST_FIGURES, Known, Precision, Stop, counts, known
+from armload.analysis.confidence_sequence import FEWEST_FIGURES
+from armload.analysis.repeats import Known, Precision, Stop, counts, known
 from armload.analysis.run import Run
 from armload.analysis.wording.repeats import stopped
 from armload.bench.sweep import Sweep

@@ -15,6 +15,7 @@ from armload.core.files import write_whole
 from armload.deploy.layout import PROGRAM_FOLDER
 from armload.engines.trace import Step
 from armload.report import formatting as words
+from armload.report import run_words
 from armload.report.board_state import clocks_line, clusters_line, sensors_line, throttling_line
 from armload.report.cells import cells_of
 from armload.report.drawing import png
@@ -87,7 +88,7 @@ def run_page(run: Run, raw_files: Sequence[str] = ()) -> Page:
         Section(title="Generated text", blocks=_text(run)),
         Section(title="Conditions on the board", blocks=_conditions(run)),
         Section(title="What ran", blocks=(_what_ran(run),)),
-        Section(title="Command", blocks=(html("<pre>{}</pre>", words.command(run)),)),
+        Section(title="Command", blocks=(html("<pre>{}</pre>", run_words.command(run)),)),
     ]
     if raw_files:
         links = (html('<a href="./{}">{}</a>', quote(name), name) for name in raw_files)
@@ -95,10 +96,10 @@ def run_page(run: Run, raw_files: Sequence[str] = ()) -> Page:
     valid = run.verdict.valid
     doubts = f"Do not rely on these figures. {' '.join(run.verdict.reasons)}"
     return Page(
-        headline=words.headline(run),
+        headline=run_words.headline(run),
         header=(
-            *paragraphs(words.model_line(run)),
-            *paragraphs(f"{words.board_line(run)}, {words.started(run)}", style="soft"),
+            *paragraphs(run_words.model_line(run)),
+            *paragraphs(f"{run_words.board_line(run)}, {run_words.started(run)}", style="soft"),
             verdict("This run is valid." if valid else doubts, is_valid=valid),
         ),
         lead=_lead(run),
@@ -123,7 +124,9 @@ def _lead(run: Run) -> tuple[Block, ...]:
     if run.steps or run.summary.decode_tps:
         blocks.append(_figures(run))
         limit = run.limit
-        blocks.append(Notice(lines=(limit.sentence,), advice=words.advice(run), about=limit.cause))
+        blocks.append(
+            Notice(lines=(limit.sentence,), advice=run_words.advice(run), about=limit.cause)
+        )
     if speculation := speculation_line(run):
         blocks += paragraphs(f"{speculation}.", *gain_lines(run))
     blocks += paragraphs(*run.notes, style="soft")
@@ -150,7 +153,7 @@ def _figures(run: Run) -> Markup:
 
 def _slowest(run: Run) -> list[Section]:
     """Return a table of the slowest tokens, below what is said of all; nothing without a token."""
-    slow = words.slow_tokens(run)
+    slow = run_words.slow_tokens(run)
     said = [*paragraphs(f"Slow tokens: {slow}." if slow else "", style="soft")]
     numbered: list[tuple[int, Step]] = []
     number = 1
@@ -158,7 +161,7 @@ def _slowest(run: Run) -> list[Section]:
         number += step.output_tokens
         numbered.append((number, step))
     numbered.sort(key=lambda each: each[1].duration_s / each[1].output_tokens, reverse=True)
-    slowest, causes = numbered[:SLOWEST_SHOWN], words.causes_of(run)
+    slowest, causes = numbered[:SLOWEST_SHOWN], run_words.causes_of(run)
     if not slowest:
         return []
     headings = ["output token", "time", "read from storage", "major faults", "CPU / wall time"]
@@ -186,7 +189,7 @@ def _slowest(run: Run) -> list[Section]:
 def _text(run: Run) -> tuple[Block, ...]:
     prompt = html('<span class="prompt">{}</span>', run.plan.prompt) if run.plan else ""
     quoted = html("<blockquote>{}{}</blockquote>", prompt, run.text)
-    return (quoted, *paragraphs(words.reference_line(run), style="soft"))
+    return (quoted, *paragraphs(run_words.reference_line(run), style="soft"))
 
 
 def _conditions(run: Run) -> tuple[Block, ...]:
@@ -225,9 +228,9 @@ def _conditions(run: Run) -> tuple[Block, ...]:
     table.add("kernel", *(each.kernel for each in found))
     swapped, board = run.swapped, run.board
     meanwhile = [
-        ("conditions set", words.setting_line(run)),
+        ("conditions set", run_words.setting_line(run)),
         ("measured frequencies", clocks_line(run.clocks)),
-        ("background processes", words.background_line(run)),
+        ("background processes", run_words.background_line(run)),
         ("swapped during the run", _swapped_line(swapped)),
         ("memory bandwidth", words.known_rate(board.memory_bytes_per_s, board.memory_rate)),
         (
@@ -263,22 +266,22 @@ def _what_ran(run: Run) -> Details:
     rows = [
         ("run", run.id),
         ("ended", run.exit.meaning),
-        ("total time", words.in_all(run)),
-        ("time per token", words.median_range(run)),
-        ("predicted", words.prediction_line(run)),
+        ("total time", run_words.in_all(run)),
+        ("time per token", run_words.median_range(run)),
+        ("predicted", run_words.prediction_line(run)),
         ("peak memory", resident),
-        ("energy", words.energy_line(run)),
-        ("board", words.board_line(run)),
+        ("energy", run_words.energy_line(run)),
+        ("board", run_words.board_line(run)),
         *(
             ("" if number else "members", line)
-            for number, line in enumerate(words.member_lines(run))
+            for number, line in enumerate(run_words.member_lines(run))
         ),
         ("cores", f"{run.board.cores}{decoding}"),
         ("CPU features", " ".join(run.board.cpu_features) or words.UNKNOWN),
-        ("binary", words.binary_line(run)),
+        ("binary", run_words.binary_line(run)),
         ("binary's SHA-256", binary.sha256),
         ("engine", binary.engine_commit),
-        ("model", words.model_line(run)),
+        ("model", run_words.model_line(run)),
         ("model's SHA-256", model.sha256),
         ("weights per token", "" if read is None else words.size(read)),
         ("weights", weights_line(run)),

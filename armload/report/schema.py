@@ -38,8 +38,8 @@ from armload.report.exchange.document import FORMAT as RESULTS_FORMAT
 from armload.report.exchange.document import Results
 from armload.report.failure import DeployedBoard, FailedDocument, FetchedBoard, FetchedRuns
 from armload.report.load.loaded import LoadDocument
-from armload.report.models import QuantisedModels
 from armload.report.pages import Report
+from armload.report.quantised import QuantisedModels
 from armload.report.repeats import RepeatedRun
 from armload.report.services import ServedModel
 from armload.report.side_by_side import SweptBoards

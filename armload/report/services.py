@@ -10,6 +10,7 @@ from rich.text import Text
 
 from armload.core.values import Value, counted
 from armload.engines.service_plan import ServingPlan
+from armload.report import formatting as words
 from armload.report.layout import Column, Details, Table, whole
 from armload.serving.listing import RunningService
 from armload.serving.service import Service
@@ -100,7 +101,7 @@ def services_view(services: Sequence[RunningService], boards: Sequence[str]) -> 
             service.board,
             service.model,
             _slots(service.plan),
-            service.started_utc[:16].replace("T", " "),
+            words.minute(service.started_utc),
             "by serve.stop" if service.is_detached else "with its command",
             whole(service.run),
         )

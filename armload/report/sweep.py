@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
+from rich.console import Group
 from rich.text import Text
 
 from armload.analysis.run import Finding, Run
@@ -16,7 +17,7 @@ from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
 from armload.report import formatting as words
 from armload.report.cells import Cell, Estimate, Quantile, cells_of, fastest, unequal
-from armload.report.layout import Column, Table
+from armload.report.layout import Column, Prose, Table
 from armload.report.multi_run import rivals
 from armload.report.settings import (
     BOARD,
@@ -217,6 +218,11 @@ def notes(results: Sequence[CellResult]) -> list[str]:
     by_name = {_in_a_line(each.name): each.cell for each in results if each.cell is not None}
     cells = list(by_name.values())
     return [*doubts, *filter(None, [rivals(cells)]), *gains(by_name), *unequal(cells)]
+
+
+def sweep_view(results: Sequence[CellResult]) -> Group:
+    """Lay out a sweep with what there is to say of it."""
+    return Group(sweep_table(results), *(Prose(note, style="dim") for note in notes(results)))
 
 
 class SweptCell(Value):

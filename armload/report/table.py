@@ -15,6 +15,7 @@ from armload.analysis.run import Run
 from armload.analysis.summary import generating
 from armload.engines.trace import Weights
 from armload.report import formatting as words
+from armload.report import run_words
 from armload.report.layout import Column, Details, Prose, Table, whole
 from armload.report.speculation import gain_lines, speculation_line
 
@@ -93,7 +94,7 @@ def run_table(run: Run) -> Group:
     """Lay out one run: what ran where, its figures, and what limited it."""
     if not run.steps and run.summary.decode_tps is None:
         return Group(_details(run))
-    limit = Text.assemble(run.limit.sentence, " ", (words.advice(run), "bold"))
+    limit = Text.assemble(run.limit.sentence, " ", (run_words.advice(run), "bold"))
     return Group(_details(run), Text(""), _figures(run), Text(""), Prose(limit))
 
 
@@ -119,9 +120,9 @@ def list_table(runs: Sequence[Run]) -> Table:
     for run in runs:
         table.add(
             Text(run.id[-4:], style="bold"),
-            run.started_utc[:16].replace("T", " "),
+            words.minute(run.started_utc),
             run.board.name,
-            f"{words.what_ran(run)}{_threads(run)}",
+            f"{run_words.what_ran(run)}{_threads(run)}",
             Text(words.rate(run.summary.decode_tps), style="bold"),
             words.rate(run.summary.prefill_tps),
             words.seconds(run.summary.token_s.p50 if run.summary.token_s else None),
@@ -143,21 +144,21 @@ def _details(run: Run) -> Details:
     rows: list[tuple[str, str | Text]] = [
         ("run", whole(run.id)),
         ("imported", _IMPORTED if run.is_excerpt else ""),
-        ("board", words.board_line(run)),
-        ("members", "\n".join(words.member_lines(run))),
-        ("model", words.model_line(run)),
+        ("board", run_words.board_line(run)),
+        ("members", "\n".join(run_words.member_lines(run))),
+        ("model", run_words.model_line(run)),
         ("weights", weights_line(run)),
-        ("binary", words.binary_line(run)),
-        ("result", words.result_line(run)),
-        ("total", words.in_all(run)),
-        ("per token", words.median_range(run)),
-        ("predicted", words.prediction_line(run)),
-        ("slow", words.slow_tokens(run)),
-        ("energy", words.energy_line(run)),
-        ("conditions set", words.setting_line(run)),
-        ("background processes", words.background_line(run)),
+        ("binary", run_words.binary_line(run)),
+        ("result", run_words.result_line(run)),
+        ("total", run_words.in_all(run)),
+        ("per token", run_words.median_range(run)),
+        ("predicted", run_words.prediction_line(run)),
+        ("slow", run_words.slow_tokens(run)),
+        ("energy", run_words.energy_line(run)),
+        ("conditions set", run_words.setting_line(run)),
+        ("background processes", run_words.background_line(run)),
         ("speculation", "\n".join(filter(None, (speculation_line(run), *gain_lines(run))))),
-        ("text", words.reference_line(run)),
+        ("text", run_words.reference_line(run)),
         ("note", "\n".join(run.notes)),
     ]
     ended = Text(run.exit.meaning, style="" if run.exit.status == 0 else "red")
@@ -188,4 +189,4 @@ def _figures(run: Run) -> Table:
 def _verdict(run: Run, *, short: bool) -> Text:
     if run.verdict.valid:
         return Text("valid", style="green")
-    return Text("not valid" if short else words.verdict_line(run), style="red")
+    return Text("not valid" if short else run_words.verdict_line(run), style="red")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from armload.analysis.background import read_background_processes
 from armload.analysis.clocks import read_clocks
 from armload.analysis.conditions_log import (
     Around,
     read_after,
-    read_background_processes,
     read_cache,
     read_governor,
     read_swapped,

@@ -25,7 +25,8 @@ from armload.runs.hits import measured_hits
 from armload.runs.pipeline import Heard, execute
 from armload.runs.predicting import predict_there, predictor_of
 from armload.runs.request import Request
-from armload.runs.session import ReachedBoard, Session, session
+from armload.runs.session import ReachedBoard, Session, leased_boards, session
+from armload.runs.spreading import spread_over
 
 BoardEngine = Completion | Scoring
 """What runs to its end by itself, with a model."""
@@ -68,6 +69,13 @@ class EngineBoard(Protocol):
         """Predict a run after timing what the model computes; errors as for ``predict_there``.
 
         The completion program is among those that were asked for.
+        """
+
+    def predict_beforehand(self, engine: BoardEngine) -> Prediction | None:
+        """Predict one continuation as ``run`` does before it copies the model; nothing is said.
+
+        Raises:
+            ArmloadError: it cannot run, or a member of its group does not answer.
         """
 
 
@@ -149,6 +157,14 @@ class ConnectedBoard:
     def predict(self, model: Model, header: WholeHeader, plan: Plan) -> Prediction:
         hits = measured_hits(self.where.board.name, model)
         return predict_there(self.where, model, header, plan, self._progress, hits=hits)
+
+    def predict_beforehand(self, engine: BoardEngine) -> Prediction | None:
+        where, divided = self.where, None
+        if where.group is not None:
+            with leased_boards(where, self._progress):  # what is measured is kept for the run
+                divided = spread_over(where, engine, self._progress)
+        predict = predictor_of(where, engine.model, engine.continuation, Silent())
+        return predict(where.found, engine.memory, divided)
 
 
 class ConnectedBoards(Generic[OpenedBoard]):

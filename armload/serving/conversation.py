@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from armload.analysis.load.records import Outcome, RequestRecord
+from armload.analysis.load.request_columns import has_filled
 from armload.serving.client import Client
 from armload.serving.dialects.dialect import ChatMessage, CompletionRequest
 
@@ -128,6 +129,6 @@ def _outgrown(record: RequestRecord, turn: int, context_tokens: int | None) -> d
     is_refused = record.outcome in ("http", "server-error") and _TOO_LONG.search(record.error)
     if turn and is_refused:
         return {"outcome": "context-full"}
-    if record.outcome == "ok" and record.has_filled(context_tokens):
+    if record.outcome == "ok" and has_filled(record, context_tokens):
         return {"outcome": "context-full", "error": "the answer filled the context of its slot"}
     return {}

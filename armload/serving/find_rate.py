@@ -9,23 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from armload.analysis.load.evidence import Evidence, evidence_of, saturated
 from armload.analysis.load.findings import ClientLate, ClientLimited
 from armload.analysis.load.metrics import Metrics, metrics_of
 from armload.analysis.load.queue_model import SaturatedRun
 from armload.analysis.load.rate_search import (
     BUDGET_SERVICE_TIMES,
     Attempt,
-    Evidence,
     RateSearch,
-    evidence_of,
     probed_per_client,
-    saturated,
 )
 from armload.analysis.load.records import Objectives, RateVerdict, RequestRecord
 from armload.analysis.load.request_columns import RequestColumns
 from armload.core.errors import RunError
 from armload.core.progress import Progress
-from armload.core.values import counted, format_duration, percentage
+from armload.core.values import counted, format_duration
 from armload.serving.load_runner import LoadRunner, NothingSucceededError
 from armload.serving.loads import LoadFolder
 from armload.serving.target import LoadLevel, StopCondition
@@ -174,7 +172,7 @@ class RateJudge:
         within = sum(each <= 1 for each in found.severities) / len(found.severities)
         decided = self.verdict or "not decided yet"
         self._progress.say(
-            f"{self._attempt.rate:g} requests/s: {percentage(within)} of "
+            f"{self._attempt.rate:g} requests/s: {within:.0%} of "
             f"{counted(len(found.severities), 'request')} within the SLO, {decided}."
         )
 
@@ -203,7 +201,7 @@ def _probe(
     loop = run(clients, _FIRST_PER_CLIENT)
     while slots is None and clients < _MOST_CLIENTS:
         more = run(2 * clients, _FIRST_PER_CLIENT)
-        if more.middle_per_s < _MORE_FROM * loop.middle_per_s:
+        if more.per_s.middle < _MORE_FROM * loop.per_s.middle:
             break
         clients, loop = 2 * clients, more
     budget_s = max_time_s or BUDGET_SERVICE_TIMES * loop.service_s
@@ -211,7 +209,7 @@ def _probe(
     if per_client > _FIRST_PER_CLIENT:
         loop = run(clients, per_client)
     progress.say(
-        f"{counted(clients, 'client')} at a time: {loop.middle_per_s:.3g} requests/s "
+        f"{counted(clients, 'client')} at a time: {loop.per_s.middle:.3g} requests/s "
         f"({loop.per_s.low:.3g} to {loop.per_s.high:.3g}, 95% confidence) with all slots busy, "
         f"{loop.service_s:.2g} s each. No rate above that is stable. The search takes up to "
         f"{format_duration(max(0.0, budget_s - spent_s))}."

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from armload.analysis.load.live import SlidingWindow
 from armload.analysis.load.records import ENDED_BY_THE_USER, Outcome, RequestRecord
+from armload.analysis.load.request_columns import failure
 from armload.analysis.wording.live import live_rows
 from armload.core.errors import (
     BoardError,
@@ -179,7 +180,7 @@ class PointRunner:
         self._keep(record)
         if record.outcome == "ok" or record.outcome in ENDED_BY_THE_USER:
             return
-        self._failed[record.failure] += 1
+        self._failed[failure(record)] += 1
         if self._failed.total() == self._extent.failures:
             kinds = ", ".join(f"{count} {kind}" for kind, count in self._failed.most_common())
             raise TooManyFailedError(

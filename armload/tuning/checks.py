@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from armload.analysis.accuracy import wilson
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
-from armload.engines.answers import Answer
 from armload.evaluation.evaluating import evaluate_there
 from armload.evaluation.logits.agreement import agreement
 from armload.evaluation.logits.computing import logits_items
@@ -122,7 +121,7 @@ class RightAnswers:
             evaluate_there(
                 *(self._board, prepared, settings, self._progress),
                 new=False,
-                note=_no_note,
+                note=lambda *_: "",
             )
         prepared.evaluated.note_shown()
         accuracy = points_of(prepared.evaluated)[-1].accuracy
@@ -163,8 +162,3 @@ def _settings(setting: Setting, defaults: Setting) -> ScorerSettings:
     return ScorerSettings.model_validate(
         {_FIELDS[name]: choice for name, choice in choices.items()}
     )
-
-
-def _no_note(part: int, answers: Sequence[Answer]) -> str:
-    del part, answers
-    return ""

@@ -8,16 +8,18 @@ from typing import Literal
 
 from armload.analysis.comparison_findings import (
     ComparisonFigures,
+    ComparisonFinding,
     ConstraintsDiffer,
     Differs,
     Disturbed,
     NotInterleaved,
     Remark,
-    SettingDiffers,
     SideLabel,
     SpacesDiffer,
+    differing_facts,
+    differing_settings,
 )
-from armload.analysis.statistics import Difference, Ratio, ratio_of_runs
+from armload.analysis.statistics import Ratio, RatioFinding, ratio_of_runs
 from armload.analysis.wording import comparisons as wording
 from armload.analysis.wording.energies import basis as basis_words
 from armload.core.errors import UsageError
@@ -70,7 +72,7 @@ class MeasuredSetting(Value):
     a_runs: int
     b_runs: int
     ratio: Ratio
-    finding: Difference
+    finding: RatioFinding
 
 
 class DifferentChoice(Value):
@@ -101,7 +103,7 @@ class TuningComparison(Value):
 
     a: TunedSide
     b: TunedSide
-    finding: Literal["faster", "slower", "no difference", "not comparable"]
+    finding: ComparisonFinding
     measured: tuple[MeasuredSetting, ...]
     choices: tuple[DifferentChoice, ...]
     differences: tuple[Remark, ...] = ()
@@ -227,12 +229,7 @@ def _choices(winners: Sequence[Setting], defaults: Sequence[Setting]) -> list[Di
 
 def _differences(a: Tuning, b: Tuning) -> list[ComparisonFigures]:
     found: list[ComparisonFigures] = [
-        Differs(name=name, a=one, b=other)
-        for name, one, other in (
-            ("board", a.board, b.board),
-            ("objective", a.objective, b.objective),
-        )
-        if one != other
+        *differing_facts([("board", a.board, b.board), ("objective", a.objective, b.objective)])
     ]
     if a.model_sha256 != b.model_sha256:
         found.append(Differs(name="model", a=_named(a, b), b=_named(b, a)))
@@ -245,13 +242,9 @@ def _differences(a: Tuning, b: Tuning) -> list[ComparisonFigures]:
             )
         )
     if a.objective == b.objective:
-        found += [
-            SettingDiffers(name=name.replace("_", " "), a=a.work.get(name), b=b.work.get(name))
-            for name in dict.fromkeys((*a.work, *b.work))
-            if a.work.get(name) != b.work.get(name)
-        ]
-        if a.objective in SERVED and a.seed != b.seed:
-            found.append(Differs(name="seed of the load", a=a.seed, b=b.seed))
+        found += differing_settings(a.work, b.work)
+        if a.objective in SERVED:
+            found += differing_facts([("seed of the load", a.seed, b.seed)])
     return found
 
 
@@ -261,9 +254,7 @@ def _named(tuning: Tuning, other: Tuning) -> str:
 
 
 def _notes(a: Tuning, b: Tuning) -> list[ComparisonFigures]:
-    found: list[ComparisonFigures] = []
-    if a.engine != b.engine:
-        found.append(Differs(name="engines", a=a.engine, b=b.engine))
+    found: list[ComparisonFigures] = [*differing_facts([("engines", a.engine, b.engine)])]
     if a.constraints != b.constraints:
         found.append(ConstraintsDiffer())
     if options := _searched_otherwise(_offered(a), _offered(b)):

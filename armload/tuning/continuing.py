@@ -22,7 +22,7 @@ from armload.engines.prediction import Prediction
 from armload.models.model import Model
 from armload.runs.interruption import starts_anew
 from armload.runs.reach import EngineBoard
-from armload.tuning.foreseeing import Foreseeing
+from armload.tuning.feasibility import SettingPredictor
 from armload.tuning.settings import options_of
 from armload.tuning.space import Feasibility, Setting
 from armload.tuning.trial import Outcome, TrialAttempt
@@ -69,7 +69,7 @@ class Continuations:
         self._new = starts_anew(new=new)
         usual = self._plan(Setting(choices={}), self.rungs - 1)
         self._prompt = whole_plan(usual, model).prompt
-        self._foreseeing = Foreseeing(board.where, model, usual, most_rss_bytes=most_rss_bytes)
+        self._predictor = SettingPredictor(board.where, model, usual, most_rss_bytes=most_rss_bytes)
 
     @cached_property
     def rungs(self) -> int:
@@ -80,7 +80,7 @@ class Continuations:
         """Say what ``fit`` expects of a setting."""
         plan = self._plan(setting, self.rungs - 1)
         need = memory_need(plan, self._model)
-        return self._foreseeing.prior(plan, need, cost=self._expected_cost)
+        return self._predictor.feasibility(plan, need, cost=self._expected_cost)
 
     def measure(self, setting: Setting, rung: int, place: SweepPoint) -> TrialAttempt:
         """Run a model with a setting once.

@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from statistics import median
 
 from armload.analysis.statistics import Ratio
+from armload.analysis.wording.figures import three_figures
 from armload.tuning.estimating import ChoiceEstimate
 from armload.tuning.record import Confirmation, Tuning, Violation
 from armload.tuning.settings import words_of
 from armload.tuning.wanted import AIMS, Objective
-
-_IN_FULL_FROM = 999.5
-"""What would be written as 1e+03."""
 
 
 def cost_words(objective: Objective, cost: float) -> str:
@@ -79,8 +77,3 @@ def gain_words(objective: Objective, gain: Ratio) -> str:
 def times_words(ratio: float) -> str:
     """Write a ratio: ``1.34``, ``18.3``, ``187``."""
     return f"{ratio:.2f}" if ratio < 10 else three_figures(ratio)
-
-
-def three_figures(value: float) -> str:
-    """Write a positive number with three figures, a large one in full: ``0.0123``, ``2,346``."""
-    return f"{value:,.0f}" if value >= _IN_FULL_FROM else f"{value:.3g}"

@@ -19,7 +19,7 @@ from armload.core.errors import (
 from armload.core.values import format_bytes
 from armload.tuning.record import Quality
 from armload.tuning.settings import keeps_text, scored
-from armload.tuning.space import Choice, Setting
+from armload.tuning.space import Key, Setting
 from armload.tuning.trial import Outcome, TrialAttempt
 
 
@@ -65,7 +65,7 @@ class Judge:
         self._most_rss_bytes = most_rss_bytes
         self._checks = tuple(checks)
         self._text: str | None = None
-        self._known: dict[tuple[tuple[str, Choice], ...], tuple[Quality, str]] = {}
+        self._known: dict[Key, tuple[Quality, str]] = {}
 
     def take_reference(self, setting: Setting, text: str | None) -> None:
         """Take in what a setting wrote: the longest text of the defaults is the reference."""
@@ -141,8 +141,9 @@ class Judge:
                 return quality, reason
         return quality, ""
 
-    def _key(self, setting: Setting) -> tuple[tuple[str, Choice], ...]:
-        return tuple(sorted(scored(setting, self._defaults).items()))
+    def _key(self, setting: Setting) -> Key:
+        """The same for settings that compute alike; empty for what computes as the defaults do."""
+        return Setting(choices=scored(setting, self._defaults)).key
 
 
 def _violating(outcome: Outcome, reason: str) -> Outcome:

@@ -20,16 +20,13 @@ from armload.tuning.estimating import (
     Ended,
     SearchStanding,
     Tried,
-    chance,
-    drawn_from,
     estimates_of,
     leader_of,
-    proposed,
     rivals_of,
-    spread,
 )
+from armload.tuning.proposing import proposed, random_setting, random_wanted, spread
 from armload.tuning.record import Violation
-from armload.tuning.space import Choice, Feasibility, Setting, Space
+from armload.tuning.space import Feasibility, Key, Setting, Space
 from armload.tuning.trial import Outcome, Trial
 
 MOST_OF_ONE = 8
@@ -45,8 +42,6 @@ _GUESSES = 5
 _GUESSED_FROM = 64
 _NEW_FOR_EACH_RACED = 3
 _WORSE_THAN_ALL = 1.0
-
-Key = tuple[tuple[str, Choice], ...]
 
 
 class Search:
@@ -177,9 +172,9 @@ class Search:
         seed = f"{self._seed} {number}"
         if number <= self._by_chance:
             wanted = filter(self._is_wanted, spread(self.space, self._by_chance, f"{self._seed}"))
-            return next(wanted, None) or chance(self.space, self._is_wanted, seed)
+            return next(wanted, None) or random_wanted(self.space, self._is_wanted, seed)
         if number % _CHANCE_EVERY == 0:
-            return chance(self.space, self._is_wanted, seed)
+            return random_wanted(self.space, self._is_wanted, seed)
         return proposed(self.space, self._known(), self._is_wanted, seed)
 
     @property
@@ -189,10 +184,10 @@ class Search:
 
     def _guessed(self) -> Setting | None:
         generator = random.Random(f"{self._seed}")  # noqa: S311 - no secret
-        drawn = [drawn_from(self.space, generator) for _ in range(_GUESSED_FROM)]
+        drawn = [random_setting(self.space, generator) for _ in range(_GUESSED_FROM)]
         fit = [each for each in drawn if self._is_wanted(each)]
         if not fit:
-            return chance(self.space, self._is_wanted, f"{self._seed}")
+            return random_wanted(self.space, self._is_wanted, f"{self._seed}")
         return min(fit, key=lambda each: self._expectation(each).cost or math.inf)
 
     def _is_wanted(self, setting: Setting) -> bool:

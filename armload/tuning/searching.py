@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from statistics import median
 
 from armload.analysis.statistics import Interval, interval_of_runs
@@ -23,7 +22,7 @@ from armload.tuning.quality import Judge, Judged
 from armload.tuning.record import Confirmation, Quality, Result, TuningEntry, TuningFolder
 from armload.tuning.search import Search
 from armload.tuning.settings import words_of
-from armload.tuning.space import Setting
+from armload.tuning.space import Key, Setting
 from armload.tuning.trial import Measurer, Outcome, Trial
 from armload.tuning.wanted import AIMS
 
@@ -72,7 +71,7 @@ class Searching:
         self._core_sets = core_sets
         self._report = report
         self._defaults = tuned.tuning.space.defaults
-        self._cells: dict[object, int] = {}
+        self._cells: dict[Key, int] = {}
         self._has_longest_reference = False
 
     def run(self) -> Result:
@@ -216,7 +215,7 @@ class Searching:
         if entry.trial.setting.key == self._defaults.key:
             for run in entry.outcome.evidence:
                 with contextlib.suppress(ArmloadError):  # it was deleted meanwhile, or is no run
-                    self._take_reference(entry.trial, store.load(_run_folder(run)).text)
+                    self._take_reference(entry.trial, store.load(runs_folder() / run).text)
 
     def _place(self, setting: Setting, number: int) -> SweepPoint:
         cell = self._cells.setdefault(setting.key, len(self._cells))
@@ -272,7 +271,3 @@ class Searching:
                 self._tuned.tuning, leader, confirmation, self._default_cost(), self._core_sets
             ),
         )
-
-
-def _run_folder(run: str) -> Path:
-    return runs_folder() / run

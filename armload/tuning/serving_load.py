@@ -29,12 +29,12 @@ from armload.serving.starting import one_request, served_there
 from armload.serving.target import LoadLevel, StopCondition
 from armload.serving.tokenizer import ServiceApi
 from armload.serving.workload import read_lengths, workload_of
-from armload.tuning.foreseeing import Foreseeing
+from armload.tuning.feasibility import SettingPredictor
 from armload.tuning.reach import TuningBoard
+from armload.tuning.request import DIALECT, TunedLoad
 from armload.tuning.settings import options_of
 from armload.tuning.space import Feasibility, Setting
 from armload.tuning.trial import Outcome, Status, TrialAttempt
-from armload.tuning.wish import DIALECT, TunedLoad
 
 _SHARES = (1 / 4, 1)
 """Of the requests, on each rung."""
@@ -118,7 +118,7 @@ class ServiceLoads:
         self._seed = seed
         self._count = _count(requests, seed)
         usual = one_request(plan_for(model, ServingPlan()))
-        self._foreseeing = Foreseeing(board.where, model, usual, most_rss_bytes=most_rss_bytes)
+        self._predictor = SettingPredictor(board.where, model, usual, most_rss_bytes=most_rss_bytes)
 
     def prior(self, setting: Setting) -> Feasibility:
         """Say what ``fit`` expects of the memory that a setting takes."""
@@ -134,7 +134,7 @@ class ServiceLoads:
                 "micro_batch_tokens": plan.micro_batch_tokens,
             }
         )
-        return self._foreseeing.prior(one, serving_need(plan, self._model))
+        return self._predictor.feasibility(one, serving_need(plan, self._model))
 
     def measure(self, setting: Setting, rung: int, place: SweepPoint) -> TrialAttempt:
         """Serve a model with a setting, and put it under load."""

@@ -29,6 +29,10 @@ Choice = str | int | float | bool | None
 """A value of an option; none leaves it to the engine."""
 
 
+Key = tuple[tuple[str, Choice], ...]
+"""The same for equal settings, whatever the order of their choices."""
+
+
 class Setting(Value):
     """One combination of choices.
 
@@ -39,8 +43,8 @@ class Setting(Value):
     choices: dict[str, Choice]
 
     @property
-    def key(self) -> tuple[tuple[str, Choice], ...]:
-        """The same for equal settings, whatever the order of their choices."""
+    def key(self) -> Key:
+        """What tells it from other settings."""
         return tuple(sorted(self.choices.items()))
 
 

@@ -9,11 +9,11 @@ from armload.boards.board import load_board
 from armload.boards.power import EnergyBasis, place_of
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
-from armload.engines.completion import PROGRAM, memory_need
+from armload.engines.completion import memory_need
 from armload.engines.llama_cpp import NO_REPACK, offers
 from armload.engines.plan import NGRAM
 from armload.engines.scorer import SCORER
-from armload.engines.server import SERVER, plan_for, serving_need
+from armload.engines.server import plan_for, serving_need
 from armload.engines.speculation import SPECULATING_PROGRAM
 from armload.engines.weights import BoardMemory, are_streamed
 from armload.models.find import model_called
@@ -34,20 +34,20 @@ from armload.tuning.continuing import Continuations
 from armload.tuning.quality import Check, Judge
 from armload.tuning.reach import ConnectedTuningBoard, TuningBoard, TuningReach
 from armload.tuning.record import Tuning, TuningFolder, new_tuning
+from armload.tuning.request import TuningRequest
 from armload.tuning.search import Search
 from armload.tuning.searching import Report, Searching
 from armload.tuning.serving_load import ServiceLoads
 from armload.tuning.settings import check_path, default_path, write_plan
 from armload.tuning.space import Setting, Space
 from armload.tuning.trial import Measurer
-from armload.tuning.wish import TuningRequest
 
 _CONNECTED = ConnectedBoards(ConnectedTuningBoard)
 
 
 def tune(
     request: Request,
-    wish: TuningRequest,
+    goal: TuningRequest,
     progress: Progress,
     *,
     output: Path | None,
@@ -74,41 +74,41 @@ def tune(
             resumes from there.
         KeyboardInterrupt: likewise.
     """
-    wish.check()
+    goal.check()
     board = load_board(request.board)
-    if wish.objective == "energy" and board.power is None:
+    if goal.objective == "energy" and board.power is None:
         raise UsageError(
             f"{board.name} has no power meter, which --for energy needs.",
             f"Name one under 'power' in boards/{board.name}.yaml.",
         )
-    model = model_called(wish.model, progress)
-    wish = wish.for_model(model.context_length)
+    model = model_called(goal.model, progress)
+    goal = goal.for_model(model.context_length)
     path = output or default_path(board.name, model.name)
     check_path(path)
-    with reach.open(request, _programs(wish), progress) as there:
+    with reach.open(request, _programs(goal), progress) as there:
         where = there.where
-        space = space_of(wish.objective, offer_of(where, model, wish), wish.narrowing)
-        measurer = _measurer(there, model, wish, progress)
-        require_feasible(space, measurer.prior, str(wish.narrowing or ""))
-        tuning = _described(where, model, wish, space)
+        space = space_of(goal.objective, offer_of(where, model, goal), goal.narrowing)
+        measurer = _measurer(there, model, goal, progress)
+        require_feasible(space, measurer.prior, str(goal.narrowing or ""))
+        tuning = _described(where, model, goal, space)
         tuned = TuningFolder.resume_or_begin(tuning, progress, new=request.new)
         with tuned.locked(progress):
             begun(tuned)
             judge = Judge(
                 space.defaults,
-                most_rss_bytes=wish.constraints.max_rss_bytes,
-                checks=_checks(there, model, wish, space.defaults, progress),
+                most_rss_bytes=goal.constraints.max_rss_bytes,
+                checks=_checks(there, model, goal, space.defaults, progress),
             )
             search = Search(
                 space,
-                seed=wish.seed,
-                most_trials=wish.max_trials,
+                seed=goal.seed,
+                most_trials=goal.max_trials,
                 rungs=measurer.rungs,
                 prior=measurer.prior,
             )
             result = Searching(
                 *(tuned, measurer, judge, search, progress),
-                max_time_s=wish.max_time_s,
+                max_time_s=goal.max_time_s,
                 core_sets=core_sets(where.found.conditions.clusters),
                 report=report,
             ).run()
@@ -118,51 +118,51 @@ def tune(
     return tuned
 
 
-def _programs(wish: TuningRequest) -> tuple[str, ...]:
-    programs = [SERVER if wish.requests is not None else PROGRAM]
-    if "speculate" in SEARCHED[wish.objective]:
-        narrowed = listed(wish.narrowing, wish.objective) if wish.narrowing else {}
+def _programs(goal: TuningRequest) -> tuple[str, ...]:
+    programs = [goal.program]
+    if "speculate" in SEARCHED[goal.objective]:
+        narrowed = listed(goal.narrowing, goal.objective) if goal.narrowing else {}
         if any(narrowed.get("speculate") or (NGRAM,)):
             programs.append(SPECULATING_PROGRAM)
-    if wish.constraints.max_kld is not None or wish.constraints.min_accuracy is not None:
+    if goal.constraints.max_kld is not None or goal.constraints.min_accuracy is not None:
         programs.append(SCORER)
     return tuple(programs)
 
 
 def _measurer(
-    board: TuningBoard, model: Model, wish: TuningRequest, progress: Progress
+    board: TuningBoard, model: Model, goal: TuningRequest, progress: Progress
 ) -> Measurer:
-    most = wish.constraints.max_rss_bytes
-    if wish.requests is not None:
-        return ServiceLoads(board, model, wish.requests, wish.seed, most_rss_bytes=most)
+    most = goal.constraints.max_rss_bytes
+    if goal.requests is not None:
+        return ServiceLoads(board, model, goal.requests, goal.seed, most_rss_bytes=most)
     return Continuations(
-        *(board, model, wish.objective, wish.work, progress),
+        *(board, model, goal.objective, goal.work, progress),
         most_rss_bytes=most,
         new=board.where.request.new,
     )
 
 
 def _checks(
-    board: EngineBoard, model: Model, wish: TuningRequest, defaults: Setting, progress: Progress
+    board: EngineBoard, model: Model, goal: TuningRequest, defaults: Setting, progress: Progress
 ) -> list[Check]:
     checks: list[Check] = []
-    constraints = wish.constraints
+    constraints = goal.constraints
     if constraints.max_kld is not None:
-        most, prompts = constraints.max_kld, wish.kld_prompts
+        most, prompts = constraints.max_kld, goal.kld_prompts
         checks.append(DivergenceCheck(board, model, defaults, prompts, most, progress))
     if constraints.min_accuracy is not None:
         wanted = constraints.min_accuracy
-        checks.append(RightAnswers(board, wish.model, defaults, wanted, progress))
+        checks.append(RightAnswers(board, goal.model, defaults, wanted, progress))
     return checks
 
 
-def offer_of(where: ReachedBoard, model: Model, wish: TuningRequest) -> AvailableChoices:
+def offer_of(where: ReachedBoard, model: Model, goal: TuningRequest) -> AvailableChoices:
     """Return what board, model and program offer a search to choose from."""
     now = where.found.conditions
-    program = where.binaries[SERVER if wish.requests is not None else PROGRAM].path
+    program = where.binaries[goal.program].path
     prompt_tokens = 0
-    if wish.requests is None:
-        (plan,) = wish.work.plans()
+    if goal.requests is None:
+        (plan,) = goal.work.plans()
         is_streamed = are_streamed(plan, program, memory_need(plan, model), now)
         prompt_tokens = plan.prompt_tokens or len(plan.prompt.encode())
     else:
@@ -179,22 +179,22 @@ def offer_of(where: ReachedBoard, model: Model, wish: TuningRequest) -> Availabl
     )
 
 
-def _described(where: ReachedBoard, model: Model, wish: TuningRequest, space: Space) -> Tuning:
-    binary = where.binaries[SERVER if wish.requests is not None else PROGRAM]
+def _described(where: ReachedBoard, model: Model, goal: TuningRequest, space: Space) -> Tuning:
+    binary = where.binaries[goal.program]
     return new_tuning(
         board=where.main_board.name,
         model=model.name,
         model_sha256=model.sha256,
-        model_reference=wish.model,
+        model_reference=goal.model,
         engine=f"{binary.program} of {binary.source}",
         binary_sha256=binary.sha256,
-        objective=wish.objective,
-        work=wish.described(),
-        constraints=wish.constraints,
+        objective=goal.objective,
+        work=goal.described(),
+        constraints=goal.constraints,
         space=space,
-        seed=wish.seed,
-        texts_sha256=wish.texts_sha256(),
-        energy_basis=_basis(where) if wish.objective == "energy" else None,
+        seed=goal.seed,
+        texts_sha256=goal.texts_sha256(),
+        energy_basis=_basis(where) if goal.objective == "energy" else None,
     )
 
 

@@ -12,7 +12,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from armload.analysis.conditions_log import read_background_processes, read_swapped
+from armload.analysis.background import read_background_processes
+from armload.analysis.conditions_log import read_swapped
 from armload.boards.board import Board
 from armload.boards.folder import mount_of
 from armload.boards.host import Host
@@ -75,7 +76,7 @@ def test_a_neighbour_with_an_awkward_name_is_named_and_the_run_is_not(
         words = ("sh", "-c", f"'{ourselves}' -c '{busy}'; sleep 1")
         local = ran(host, board.workdir, tmp_path / "run", *words)
     background_processes = read_background_processes(local)
-    monkeypatch.setattr("armload.analysis.conditions_log.MOST_NAMED", 1000)  # others may be busier
+    monkeypatch.setattr("armload.analysis.background.MOST_NAMED", 1000)  # others may be busier
     every = read_background_processes(local)
     assert background_processes is not None
     assert every is not None
@@ -93,7 +94,7 @@ def test_a_neighbour_that_a_loader_runs_is_called_by_its_own_name(
     loader = next(Path("/lib64").glob("ld-*"), None)
     if loader is None:
         pytest.skip("this machine's programs have no loader in /lib64")
-    monkeypatch.setattr("armload.analysis.conditions_log.MOST_NAMED", 1000)  # others may be busier
+    monkeypatch.setattr("armload.analysis.background.MOST_NAMED", 1000)  # others may be busier
     with neighbour(tmp_path, "a neighbour", str(loader), "--library-path", "/nowhere"):
         local = ran(host, board.workdir, tmp_path / "run", "sleep", "1")
     found = {each.name for each in read_background_processes(local) or ()}

@@ -124,7 +124,7 @@ def test_two_models_are_asked_graded_and_compared(ann: Person) -> None:
     assert whole["correct"] > short["correct"]
     assert whole["mean_tokens"] > short["mean_tokens"]
     (page,) = ann.folder.glob("evaluations/*/report.html")
-    assert "right: word-problems-Q8_0, wrong: word-problems-Q2_K" in page.read_text()
+    assert "correct: word-problems-Q8_0, wrong: word-problems-Q2_K" in page.read_text()
 
     traded = json.loads(ann.types("tradeoff", "latest", "--deadline", "0.1", "--json").stdout)
     assert [each["a"]["name"] for each in traded] == ["word-problems-Q8_0"]

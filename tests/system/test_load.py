@@ -16,7 +16,7 @@ import pytest
 from armload.analysis.load.parts import Accounting
 from armload.analysis.load.records import RequestRecord
 from armload.engines.trace import read_trace
-from armload.report.load.loaded import loaded_of
+from armload.report.load.loaded import LoadView
 from armload.serving.loads import LoadFolder
 from tests.faults import listener, small_disk, without_connection
 from tests.memory_groups import fill_until_gone, limited_group, moved
@@ -32,7 +32,12 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.build
 
-COVERED = ["armload/serving", "armload/cli/verbs/load.py", "armload/engines/server.py"]
+COVERED = [
+    "armload/serving",
+    "armload/cli/load_options.py",
+    "armload/cli/verbs/load.py",
+    "armload/engines/server.py",
+]
 SERVICE = (
     *("--model", "word-problems:Q8_0", "--threads", "1"),
     *("--slots", "2", "--context", "256"),
@@ -132,7 +137,7 @@ def test_a_server_at_its_limit_is_said_to_let_requests_queue(ann: Person) -> Non
     assert max(point["slow"], key=point["slow"].get) == "queued"
     assert found["capacity"]["rate"] is None
     assert "200 requests/s" in found["capacity"]["sentence"]
-    loaded = loaded_of(latest(ann))
+    loaded = LoadView.of(latest(ann))
     (only,) = loaded.points
     for record in only.observed.counted:
         account = Accounting(only.observed).of(record)

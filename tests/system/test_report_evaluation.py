@@ -12,7 +12,7 @@ from armload.evaluation.results import points_of
 from armload.evaluation.sides import find_sides
 from armload.evaluation.tradeoff import trade
 from armload.report.evaluation.page import evaluation_page
-from armload.report.evaluation.series import standing_of
+from armload.report.evaluation.series import EvaluationView
 from armload.report.evaluation.tradeoff import write_tradeoff_page
 from armload.report.pages import write_page
 from tests.system.browser import PROGRAM, Tab, assert_drawn
@@ -29,7 +29,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]
         sides = find_sides(made.evaluation.id, "")
         yield {
             "evaluation": write_page(
-                evaluation_page(made, standing_of(points_of(made)), "boxed"), made.folder
+                evaluation_page(made, EvaluationView.of(points_of(made)), "boxed"), made.folder
             ).absolute(),
             "tradeoff": write_tradeoff_page(sides, trade(*sides, deadlines_s=[0.7])).absolute(),
         }

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from armload.report.load.loaded import loaded_of
+from armload.report.load.loaded import LoadView
 from armload.report.load.page import load_page
 from armload.report.pages import write_page
 from tests.system.browser import PROGRAM, Tab, assert_drawn
@@ -23,7 +23,7 @@ FIGURES = ("latency", "goodput", "timeline", "parts", "distribution")
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("loads") / "20261123T070822Z-load-kitchen-2303"
-    loaded = loaded_of(keep(points(Simulated()), folder))
+    loaded = LoadView.of(keep(points(Simulated()), folder))
     return write_page(load_page(loaded), folder)
 
 
@@ -39,7 +39,7 @@ def test_a_metered_load_of_few_requests_is_drawn_without_a_complaint(
     tmp_path: Path, tab: Tab
 ) -> None:
     few = Simulated().serve([Asked(at_s=2.0 * n) for n in range(8)], rate=0.5)
-    loaded = loaded_of(keep([metered(few)], tmp_path / "20261123T070822Z-load-kitchen-2304"))
+    loaded = LoadView.of(keep([metered(few)], tmp_path / "20261123T070822Z-load-kitchen-2304"))
     assert loaded.points[0].assessed.energy is not None
     latencies = loaded.points[0].assessed.metrics.from_scheduled.e2e
     assert latencies is not None

@@ -70,9 +70,7 @@ def read_by_the_board(person: Person) -> int:
     return 512 * int(sectors)
 
 
-@pytest.mark.exhaustive(
-    covers=["armload/analysis/conditions_log.py", "armload/boards/conditions.py"]
-)
+@pytest.mark.exhaustive(covers=["armload/analysis/background.py", "armload/boards/conditions.py"])
 def test_a_busy_neighbour_is_named(person: Person) -> None:
     program = f"'/data/local/tmp/{NEIGHBOUR}'"
     person.on_board(

@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from armload.boards.virtual.process import free_port
-from armload.report.load.loaded import loaded_of
+from armload.report.load.loaded import LoadView
 from armload.serving.loads import LoadFolder
 from tests.person import Person
 from tests.system.serving import Serving, is_whole, serving
@@ -79,7 +79,7 @@ def test_a_load_in_that_dialect_is_answered_and_its_records_agree(
     (point,) = document["points"]
     assert (point["metrics"]["ok"], point["metrics"]["failed"]) == (12, {})
     (folder,) = (ann.folder / "loads").iterdir()
-    (kept,) = loaded_of(LoadFolder.read(folder)).points
+    (kept,) = LoadView.of(LoadFolder.read(folder)).points
     assert all(1 <= (record.generated_tokens or 0) <= 6 for record in kept.observed.records)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from armload.analysis.repeats import FEWEST_FIGURES
+from armload.analysis.confidence_sequence import FEWEST_FIGURES
 from armload.core.values import counted
 from tests.outside_data import STORIES, needs_stories
 from tests.person import Person

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from armload.analysis.background import BackgroundProcess
 from armload.analysis.clocks import MeasuredClock
-from armload.analysis.conditions_log import BackgroundProcess
 from armload.analysis.findings import (
     Contended,
     DegenerateText,

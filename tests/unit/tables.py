@@ -26,7 +26,7 @@ from armload.report.boards import boards_table, contents_table, probe_table
 from armload.report.cache import builds_table, kinds_table
 from armload.report.comparison import comparison_view
 from armload.report.fitted import fit_view
-from armload.report.models import anatomy_table
+from armload.report.model_summary import summary_table
 from armload.report.sweep import cell_results, sweep_table
 from armload.report.table import list_table, run_table
 from tests.unit.runs import failed_run, quick_run, storage_run
@@ -196,7 +196,7 @@ def every_table() -> dict[str, RenderableType]:
         "build --list": builds_table(builds),
         "clean": _kinds(),
         "fit": fit_view(three_models()),
-        "model.inspect": anatomy_table(_anatomy()),
+        "model.inspect": summary_table(_anatomy()),
         "inspect": _inspection(),
         "bench, two models": _sweep(),
         "bench, threads": _threads(),

@@ -6,15 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from armload.analysis.conditions_log import (
-    FILE_NAME,
-    MOST_NAMED,
-    Swapped,
-    read_background_processes,
-    read_cache,
-    read_governor,
-    read_swapped,
-)
+from armload.analysis.background import FILE_NAME, MOST_NAMED, read_background_processes
+from armload.analysis.conditions_log import Swapped, read_cache, read_governor, read_swapped
 
 WRAPPER = 500
 

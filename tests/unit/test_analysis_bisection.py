@@ -15,10 +15,9 @@ from armload.analysis.bisection import (
     Found,
     JudgedCommit,
     Sample,
-    decide,
-    ratio_of_pairs,
     search,
 )
+from armload.analysis.confidence_sequence import decide, ratio_of_pairs
 from armload.core.errors import InconclusiveError
 from tests.simulated_bisection import COMMITS, Commits, Line, recorded_times_s, searched
 

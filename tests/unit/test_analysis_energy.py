@@ -13,9 +13,9 @@ from armload.analysis.run import Run
 from armload.boards.power import PowerReading
 from armload.engines.trace import Step
 from armload.report.figures.power import DECODE, PREFILL, power_over_tokens
-from armload.report.formatting import energy_line
 from armload.report.pages import render
 from armload.report.run_page import run_page
+from armload.report.run_words import energy_line
 from tests.unit.runs import quick_run
 
 UPTIME_S = 5000.0

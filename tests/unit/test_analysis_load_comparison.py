@@ -15,7 +15,7 @@ from armload.analysis.load.comparison import LoadComparison, compare_loads
 from armload.analysis.load.telemetry import ObservedPoint
 from armload.cli.verbs.compare import _Judged, _surely_slower
 from armload.report.load.comparison import sentence
-from armload.report.load.loaded import loaded_of
+from armload.report.load.loaded import LoadView
 from armload.serving.loads import LoadFolder
 from tests import command_line
 from tests.unit.served_loads import keep, points
@@ -31,7 +31,7 @@ def kept(folder: Path, server: Simulated, **changed: object) -> LoadFolder:
 
 
 def compared(a: LoadFolder, b: LoadFolder) -> list[LoadComparison]:
-    one, other = loaded_of(a), loaded_of(b)
+    one, other = LoadView.of(a), LoadView.of(b)
     return compare_loads(
         one.load,
         [(point.observed, point.assessed) for point in one.points],

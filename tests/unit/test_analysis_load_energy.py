@@ -15,7 +15,7 @@ from armload.analysis.load.telemetry import ObservedPoint
 from armload.boards.power import PowerReading
 from armload.cli import terminal
 from armload.report.formatting import joules as joules_words
-from armload.report.load.loaded import loaded_of
+from armload.report.load.loaded import LoadView
 from armload.report.load.page import load_page
 from armload.report.load.table import load_view, remarks
 from armload.report.pages import render
@@ -113,7 +113,7 @@ def test_a_point_without_a_meter_or_without_requests_has_none() -> None:
 def test_table_and_page_have_the_energy_of_each_point(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    loaded = loaded_of(keep([metered(OBSERVED)], tmp_path / "a", objectives=None))
+    loaded = LoadView.of(keep([metered(OBSERVED)], tmp_path / "a", objectives=None))
     energy = loaded.points[0].assessed.energy
     assert energy == energy_at(metered(OBSERVED))
     assert energy.joules_per_request is not None
@@ -130,7 +130,7 @@ def test_table_and_page_have_the_energy_of_each_point(
 
 def test_energy_that_is_not_valid_is_said_and_has_no_figure(tmp_path: Path) -> None:
     stuck = metered(OBSERVED, lambda _: 4.2)
-    loaded = loaded_of(keep([stuck], tmp_path / "a", objectives=None))
+    loaded = LoadView.of(keep([stuck], tmp_path / "a", objectives=None))
     assert "At 0.5/s, energy not valid: the meter reported a constant 4.2 W (shelly at " in (
         " ".join(remarks(loaded.points[0].assessed))
     )

@@ -23,7 +23,7 @@ from armload.engines.prediction import Expected, Prediction, Sequences
 from armload.engines.weights import BoardMemory
 from armload.models.context_memory import ContextMemory, KvCache
 from armload.models.model import Model
-from armload.report.formatting import prediction_line
+from armload.report.run_words import prediction_line
 from armload.runs.predicting import on_board
 from tests.unit.runs import quick_run
 from tests.unit.samples import model

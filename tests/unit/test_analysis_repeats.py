@@ -11,15 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from armload.analysis.confidence_sequence import interval_of_figures, rank
 from armload.analysis.findings import FindingName
 from armload.analysis.repeats import (
     Precision,
     PrecisionReached,
-    interval_of_figures,
     judged_together,
     known,
     middle,
-    rank,
     stop,
 )
 from armload.analysis.run import Run, Summary, TokenTimes, Verdict

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from armload.analysis.roofline import FITTED, KERNELS, Times, TokenWork, forecast, threads_on
+from armload.analysis.kernels import KERNELS
+from armload.analysis.roofline import FITTED, Times, TokenWork, forecast, threads_on
 from armload.boards.hardware import load_hardware
 from armload.boards.specs import CpuCluster, DeclaredSpecs
 

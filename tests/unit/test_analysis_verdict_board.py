@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from armload.analysis.conditions_log import Around, BackgroundProcess, Cache, Swapped
+from armload.analysis.background import BackgroundProcess
+from armload.analysis.conditions_log import Around, Cache, Swapped
 from armload.analysis.findings import (
     Contended,
     Figures,

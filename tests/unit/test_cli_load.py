@@ -23,8 +23,9 @@ from invoke.exceptions import Exit
 
 from armload.analysis.load.records import Load, LoadPoint
 from armload.boards.virtual.process import free_port
+from armload.cli.load_options import LoadOptions
 from armload.cli.load_plan import extent_of, is_sized
-from armload.cli.verbs.load import LoadOptions, load
+from armload.cli.verbs.load import load
 from armload.cli.verbs.serve import serve
 from armload.core.errors import RunError
 from armload.core.files import write_whole

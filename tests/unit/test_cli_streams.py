@@ -16,7 +16,8 @@ import pytest
 
 from armload.boards import ssh_route
 from armload.boards.failures import LoginRefusedError
-from armload.cli.verb import _password_is_given, system_error
+from armload.cli.error_output import system_error
+from armload.cli.verb import _password_is_given
 from tests.command_line import BIN, before_others, interrupted_at
 from tests.unit.builds import unfinished_build
 

@@ -12,12 +12,14 @@ import pytest
 from armload.boards.board import load_board
 from armload.boards.group import Group
 from armload.boards.probe import probe
+from armload.core.errors import ConnectError
 from armload.core.progress import ProgressStep, Silent
 from armload.engines.scorer import SCORER, Scoring, ScoringPlan
 from armload.engines.spread import LinkRates
 from armload.evaluation.evaluating import say_duration
 from armload.models.find import model_called
 from armload.runs import spreading
+from armload.runs.reach import ConnectedBoard
 from armload.runs.request import Request
 from armload.runs.session import Connection, Session
 from tests.person import MEASURED
@@ -74,8 +76,9 @@ def said_by(
     model = model_called("word-problems:Q2_K", Silent())
     engine = Scoring(plan, binary(folder / SCORER), model, folder / "items.jsonl")
     said = Said()
-    say_duration(where, [(engine, tokens)] * parts, None, said)
-    say_duration(where, [(engine, tokens)] * parts, 120, said)
+    board = ConnectedBoard(where, said)
+    say_duration(board, [(engine, tokens)] * parts, None, said)
+    say_duration(board, [(engine, tokens)] * parts, 120, said)
     without, limited = said.sentences
     assert limited.endswith(" --max-time stops after 2 min.")
     return without
@@ -139,4 +142,16 @@ def test_a_member_of_unknown_speed_makes_the_time_of_its_group_unknown(
     assert said_by(group_of(tmp_path, ""), tmp_path) == (
         "The time for 200 questions of up to 160 tokens cannot be estimated: the files of "
         "the members of both do not all state the CPU's speed (facts: clusters with max_mhz)."
+    )
+
+
+def test_a_forecast_that_fails_says_what_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(*_: object) -> None:
+        raise ConnectError("there does not answer.")
+
+    monkeypatch.setattr(spreading, "measured_links", unreachable)
+    assert said_by(group_of(tmp_path, FAST), tmp_path) == (
+        "The time for 200 questions of up to 160 tokens cannot be estimated: there does not answer."
     )

@@ -16,6 +16,7 @@ from armload.evaluation.logits.rows import Logits, logits_of_files, logits_of_ru
 from armload.evaluation.preparing import EvaluationRequest
 from armload.evaluation.scorer_run import ItemAnswers, note_earlier
 from armload.evaluation.scorer_settings import ScorerSettings
+from armload.runs.reach import CONNECTED
 from armload.runs.request import Request
 from tests.unit.samples import model
 
@@ -157,7 +158,7 @@ def test_a_prompt_that_failed_on_both_sides_is_not_close(
 
     def compare(*, must_be_close: bool) -> None:
         present_evaluation.logits_and_present(
-            *(Request(board="here"), asked, ScorerSettings()),
+            *(Request(board="here"), asked, ScorerSettings(), CONNECTED),
             reference=str(run),
             must_be_close=must_be_close,
             as_json=True,

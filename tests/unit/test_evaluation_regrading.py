@@ -42,8 +42,8 @@ def test_an_answer_on_which_graders_disagree_is_listed_once_with_who_gave_it_to_
     shown = " ".join(capsys.readouterr().out.split())
     assert "qwen and boxed disagree on 1 answer." in shown
     assert (
-        "question 2 to b, prompt steps, not told the budget, budget 4, 10, expected 4: qwen: right "
-        "(4); boxed: wrong (nothing found): …4"
+        "question 2 to b, prompt steps, not told the budget, budget 4, 10, expected 4: qwen: "
+        "correct (4); boxed: wrong (nothing found): …4"
     ) in shown
     regrade_and_present("latest", ("qwen", "boxed"), as_json=True)
     (listed,) = json.loads(capsys.readouterr().out)["disagreements"]

@@ -19,7 +19,7 @@ from armload.evaluation.question import Question
 from armload.evaluation.record import AnswerSource, EvaluationFolder
 from armload.evaluation.results import points_of
 from armload.report.evaluation.page import evaluation_page
-from armload.report.evaluation.series import standing_of
+from armload.report.evaluation.series import EvaluationView
 from armload.report.evaluation.table import notes
 from armload.report.pages import render
 from armload.runs import store
@@ -76,7 +76,7 @@ def test_an_answer_that_the_context_ended_is_told_apart() -> None:
     assert (
         "context was full: 1 answer, for example the one to question 1 after 7 of 10 tokens" in said
     )
-    text = render(evaluation_page(again, standing_of(points), "boxed"))
+    text = render(evaluation_page(again, EvaluationView.of(points), "boxed"))
     assert said in text
     assert ", ended because the context was full</p>" in text
 
@@ -99,7 +99,7 @@ def test_answers_that_the_grader_could_not_judge_are_counted_with_the_reason(
     assert [point.model_dump()["ungraded"] for point in points] == [0, 0, 0, 1]
     (said,) = notes(points)
     assert f"1 answer could not be graded, for example the one to question 3: {reason}." in said
-    text = render(evaluation_page(made, standing_of(points), "math_verify"))
+    text = render(evaluation_page(made, EvaluationView.of(points), "math_verify"))
     assert said in text
     assert f"math_verify: wrong ({reason}), qwen: wrong (nothing found)" in text
 

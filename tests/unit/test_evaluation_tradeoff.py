@@ -20,7 +20,7 @@ from armload.evaluation.sides import TradeoffSide, find_sides
 from armload.evaluation.tradeoff import trade
 from armload.report.evaluation.figures import token_figure
 from armload.report.evaluation.page import evaluation_page
-from armload.report.evaluation.series import standing_of
+from armload.report.evaluation.series import EvaluationView
 from armload.report.evaluation.table import notes
 from armload.report.evaluation.tradeoff import energy_lines, tradeoff_view, write_tradeoff_page
 from armload.report.pages import render
@@ -235,21 +235,21 @@ def test_times_of_an_invalid_run_are_called_so_and_the_answers_own_are_not_judge
 
 def test_the_page_has_every_answer_and_says_who_is_right_alone() -> None:
     made = evaluated(fails=False)
-    text = render(evaluation_page(made, standing_of(points_of(made)), "boxed"))
+    text = render(evaluation_page(made, EvaluationView.of(points_of(made)), "boxed"))
     for words in ("Accuracy against time", "Accuracy against tokens", "What is 3 + 3?"):
         assert words in text
     assert "<h1>sums: 4 questions, 2 models</h1>" in text
-    assert "right: a, wrong: b (2)" in text
+    assert "correct: a, wrong: b (2)" in text
     assert "I do not know" in text
 
 
 def test_each_way_of_asking_has_its_own_figures_with_its_own_crossover() -> None:
     made = evaluated(fails=False, ways=4)
-    standing = standing_of(points_of(made))
-    assert [len(group.series) for group in standing.groups] == [2, 2, 2, 2]
-    assert all(group.crossover for group in standing.groups)
-    assert [line.label for line in standing.groups[3].series] == ["a", "b"]
-    text = render(evaluation_page(made, standing, "boxed"))
+    view = EvaluationView.of(points_of(made))
+    assert [len(group.series) for group in view.groups] == [2, 2, 2, 2]
+    assert all(group.crossover for group in view.groups)
+    assert [line.label for line in view.groups[3].series] == ["a", "b"]
+    text = render(evaluation_page(made, view, "boxed"))
     for prompt in ("steps", "prompt2", "prompt3", "prompt4"):
         way = f"Prompt {prompt}, not told the budget"
         assert f"<h2>Accuracy against time: {way}</h2>" in text
@@ -259,31 +259,31 @@ def test_each_way_of_asking_has_its_own_figures_with_its_own_crossover() -> None
 
 def test_ways_of_asking_one_model_are_drawn_together_however_many_there_are() -> None:
     made = evaluated(ways=8)
-    standing = standing_of([each for each in points_of(made) if each.model == "a.gguf"])
-    assert [len(group.series) for group in standing.groups] == [7, 1]
-    labels = {line.label for group in standing.groups for line in group.series}
+    view = EvaluationView.of([each for each in points_of(made) if each.model == "a.gguf"])
+    assert [len(group.series) for group in view.groups] == [7, 1]
+    labels = {line.label for group in view.groups for line in group.series}
     assert labels == {"prompt steps", *(f"prompt prompt{number}" for number in range(2, 9))}
-    text = render(evaluation_page(made, standing, "boxed"))
+    text = render(evaluation_page(made, view, "boxed"))
     assert text.count("<h2>Accuracy against time</h2>") == 2
 
 
 def test_a_line_that_lacks_answers_at_a_budget_does_not_hide_the_others() -> None:
     points = points_of(evaluated(fails=False))
     points[-1] = points[-1].model_copy(update={"attempts": ()})
-    (group,) = standing_of(points).groups
+    (group,) = EvaluationView.of(points).groups
     assert [line.label for line in group.series] == ["a"]
 
 
 def test_a_figure_says_over_how_many_questions_each_line_is() -> None:
-    (group,) = standing_of(points_of(evaluated())).groups
+    (group,) = EvaluationView.of(points_of(evaluated())).groups
     assert "(mean over 4, 3 questions)" in token_figure(group.series).sentence
-    (group,) = standing_of(points_of(evaluated(fails=False))).groups
+    (group,) = EvaluationView.of(points_of(evaluated(fails=False))).groups
     assert "(mean over 4 questions)" in token_figure(group.series).sentence
 
 
 def test_a_page_names_questions_without_an_answer() -> None:
     made = evaluated()
-    text = render(evaluation_page(made, standing_of(points_of(made)), "boxed"))
+    text = render(evaluation_page(made, EvaluationView.of(points_of(made)), "boxed"))
     assert "1 question without an answer, such as question 4: the prompt is too long." in text
 
 
@@ -292,9 +292,9 @@ def test_graders_are_compared_on_the_page() -> None:
     (made.folder / "answers-1.jsonl").unlink()
     made = EvaluationFolder.read(made.folder)
     made.add(1, [answer("1", "It is \\boxed{2}"), answer("2", "It is 4."), answer("3", "It is 5.")])
-    text = render(evaluation_page(made, standing_of(points_of(made)), "boxed"))
+    text = render(evaluation_page(made, EvaluationView.of(points_of(made)), "boxed"))
     assert "graders disagree (1)" in text
-    assert "boxed: wrong (nothing found), qwen: right (4), number: right (4)" in text
+    assert "boxed: wrong (nothing found), qwen: correct (4), number: correct (4)" in text
     assert "number 4/4 0 2/3 1" in Page(text).shown
 
 

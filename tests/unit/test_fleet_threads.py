@@ -17,8 +17,8 @@ import pytest
 from invoke.context import Context
 from invoke.exceptions import Exit
 
+from armload.cli.error_output import end_if_failed
 from armload.cli.streams import promise_document
-from armload.cli.verb import end_if_failed
 from armload.cli.verbs.serve import ListOptions, list_services
 from armload.core.errors import ArmloadError, BoardError, BusyError, ConnectError, RunError
 from armload.core.progress import Progress, Silent

@@ -19,7 +19,7 @@ from armload.models.model import Model
 from armload.models.model_summary import ModelSummary
 from armload.models.shape import load_shape
 from armload.models.synth import synthesise_like
-from armload.report.models import anatomy_table
+from armload.report.model_summary import summary_table
 from tests.command_line import run
 
 
@@ -69,7 +69,7 @@ def _written(
 
 def _shown(anatomy: ModelSummary) -> str:
     console = Console(width=120, file=io.StringIO())
-    console.print(anatomy_table(anatomy))
+    console.print(summary_table(anatomy))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 

@@ -24,7 +24,7 @@ from armload.models.outline import (
 )
 from armload.models.shape import load_shape
 from armload.models.whole_header import encoded, whole_header
-from armload.report.models import anatomy_table
+from armload.report.model_summary import summary_table
 
 NAMES = data_names(OUTLINES)
 
@@ -158,7 +158,7 @@ def test_per_layer_embeddings_count_by_row() -> None:
 )
 def test_an_inspection_says_what_a_token_s_figures_count(name: str, words: tuple[str, ...]) -> None:
     console = Console(width=200, file=StringIO())
-    console.print(anatomy_table(read_anatomy(header_of(f"like:{name}:Q8_0", Silent()))))
+    console.print(summary_table(read_anatomy(header_of(f"like:{name}:Q8_0", Silent()))))
     assert isinstance(console.file, StringIO)
     for each in words:
         assert each in console.file.getvalue()

@@ -7,7 +7,8 @@ from io import StringIO
 import pytest
 from rich.console import Console, RenderableType
 
-from armload.analysis.conditions_log import BackgroundProcess, Swapped
+from armload.analysis.background import BackgroundProcess
+from armload.analysis.conditions_log import Swapped
 from armload.analysis.measurement import measurement_of
 from armload.analysis.run import Run
 from armload.boards.board import load_board
@@ -17,7 +18,7 @@ from armload.boards.sensors import Sensor
 from armload.boards.specs import DeclaredSpecs
 from armload.deploy.rates import Missing
 from armload.engines.plan import Plan
-from armload.report import formatting as words
+from armload.report import run_words
 from armload.report.boards import probe_table
 from armload.report.pages import render
 from armload.report.run_page import run_page
@@ -116,16 +117,16 @@ def test_a_run_of_which_little_is_known_has_a_page_too() -> None:
 )
 def test_what_a_cold_run_did_is_said(cache: str | None, said: str) -> None:
     run = quick_run().model_copy(update={"cache": cache})
-    assert words.setting_line(run).startswith(said)
-    assert bool(words.setting_line(run)) == bool(said)
+    assert run_words.setting_line(run).startswith(said)
+    assert bool(run_words.setting_line(run)) == bool(said)
 
 
 def test_a_run_whose_weights_were_not_repacked_says_why() -> None:
     run = planned(quick_run(), extra=())
     short = run.model_copy(update={"command": (*run.command, "--no-repack")})
-    assert "too little free memory" in words.setting_line(short)
+    assert "too little free memory" in run_words.setting_line(short)
     asked = planned(short, extra=("-nr",))
-    assert words.setting_line(asked) == "weights not repacked"
+    assert run_words.setting_line(asked) == "weights not repacked"
     assert "weights not repacked" in render(run_page(short))
 
 

@@ -27,7 +27,7 @@ def test_an_evaluation_is_reported_as_runs_are(
     assert document["headline"] in page.read_text()
     assert len(document["table"]) == 2 * len(BUDGETS)
     assert {Path(figure["png"]).parent for figure in document["figures"]} == {page.parent}
-    assert {"right", "boxed"} <= document["table"][0].keys()
+    assert {"correct", "boxed"} <= document["table"][0].keys()
     names = [Path(figure["png"]).name for figure in document["figures"]]
     assert names == ["accuracy-seconds.png", "accuracy-tokens.png"]
 

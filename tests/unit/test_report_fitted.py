@@ -80,7 +80,8 @@ def test_per_layer_embeddings_are_noted_once_for_all_types_of_a_model() -> None:
     for name, size_bytes in {"a:Q4_0": 10**9, "a:Q8_0": 2 * 10**9, "b:Q8_0": 3 * 10**9}.items():
         of_rows = need((8 * 10**9, 10**9)).model_copy(update={"row_table_bytes": size_bytes})
         found = predicted(of_rows, gives(), computing(1.9))
-        models.append(fitted(name, "dayu200", _of_size(8 * 10**9), found))
+        family = name.partition(":")[0]
+        models.append(fitted(name, "dayu200", _of_size(8 * 10**9), found, family=family))
     text = " ".join(printed(listing_view(fit.model_copy(update={"models": models}))).split())
     assert text.count("per-layer embeddings") == 2
     assert "1.0 GB to 2.0 GB of a are per-layer embeddings." in text
@@ -91,11 +92,11 @@ def test_below_the_table_stands_a_command_that_runs_a_model() -> None:
     fit = three_models()
     commands = ("armload bench --board b --model one:Q4_0", "", "")
     models = tuple(
-        each.model_copy(update={"command": command})
+        each.model_copy(update={"command": command, "family": "one"})
         for each, command in zip(fit.models, commands, strict=True)
     )
     text = printed(listing_view(fit.model_copy(update={"models": models}), program="bin/armload"))
     assert "Recommended: small.gguf" in text
     assert text.count("bin/armload bench --board b --model one:Q4_0") == 1, "the only one with one"
-    assert "armload can download like." in text
+    assert "armload can download one." in text
     assert "bench" not in printed(listing_view(fit))

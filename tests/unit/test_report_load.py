@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from armload.core.errors import DataError, UsageError
-from armload.report.load.loaded import LoadDocument, LoadView, loaded_of
+from armload.report.load.loaded import LoadDocument, LoadView
 from armload.report.load.page import load_page, write_load_report
+from armload.report.load.point_table import point_table
 from armload.report.load.requests import means
-from armload.report.load.table import point_table, remarks
+from armload.report.load.table import remarks
 from armload.report.pages import Report, render
 from armload.serving.loads import LoadFolder
 from tests.unit.pages import HOSTILE, Page
@@ -31,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def loaded(folder: Path) -> LoadView:
-    return loaded_of(keep(points(SERVER), folder))
+    return LoadView.of(keep(points(SERVER), folder))
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +109,7 @@ def test_the_timeline_shows_no_queue_that_is_not_known(tmp_path: Path) -> None:
         for record in records_of(observed)
         if (sent_s := record.scheduled_s + 0.3)
     ]
-    loaded = loaded_of(keep([replace(observed, records=tuple(records))], tmp_path / "a"))
+    loaded = LoadView.of(keep([replace(observed, records=tuple(records))], tmp_path / "a"))
     (timeline,) = [each for each in load_page(loaded).figures if each.name == "timeline"]
     rows = timeline.specification["datasets"]["requests"]
     lasts = {
@@ -140,7 +141,7 @@ def test_its_json_holds_telemetry_causes_and_capacity(loaded: LoadView) -> None:
 
 
 def test_without_objectives_the_page_says_what_made_requests_slow(tmp_path: Path) -> None:
-    loaded = loaded_of(keep(points(SERVER), tmp_path / "a", objectives=None))
+    loaded = LoadView.of(keep(points(SERVER), tmp_path / "a", objectives=None))
     page = Page(render(load_page(loaded))).shown
     assert "answered at most" in page
     assert "Those that took more than twice the time" in page
@@ -152,14 +153,14 @@ def test_a_service_that_is_known_by_its_address_alone_has_a_page(tmp_path: Path)
     for path in kept.folder.iterdir():
         if path.name.startswith(("trace", "board", "service")):
             path.unlink()
-    loaded = loaded_of(kept)
+    loaded = LoadView.of(kept)
     page = Page(render(load_page(loaded))).shown
     assert "requests queue" in page
     assert "decode step" not in page
 
 
 def test_one_request_at_one_rate_has_a_page(tmp_path: Path) -> None:
-    loaded = loaded_of(keep([Simulated().serve([Asked(at_s=0.0)], rate=0.1)], tmp_path / "a"))
+    loaded = LoadView.of(keep([Simulated().serve([Asked(at_s=0.0)], rate=0.1)], tmp_path / "a"))
     assert "may or may not sustain 0.1 requests/s" in Page(render(load_page(loaded))).shown
 
 
@@ -170,7 +171,7 @@ def test_a_load_of_which_every_request_failed_has_a_page(tmp_path: Path) -> None
         for record in records_of(observed)
     )
     kept = keep([type(observed)(**{**vars(observed), "records": failed})], tmp_path / "a")
-    loaded = loaded_of(kept)
+    loaded = LoadView.of(kept)
     page = Page(render(load_page(loaded))).shown
     assert "10 requests failed (10 dropped)" in page
     assert "does not sustain 1 request/s" in page
@@ -180,23 +181,23 @@ def test_a_load_that_was_stopped_before_its_first_request_has_no_report(tmp_path
     kept = keep([Simulated().serve([Asked(at_s=0.0)], rate=1)], tmp_path / "a")
     kept.entries_file(0).write_bytes(b"")
     with pytest.raises(UsageError, match="has no requests"):
-        write_load_report(loaded_of(kept), tmp_path / "report")
+        write_load_report(LoadView.of(kept), tmp_path / "report")
 
 
 def test_what_was_modified_is_refused_with_its_place(tmp_path: Path) -> None:
     kept = keep([Simulated().serve([Asked(at_s=0.0)], rate=1)], tmp_path / "a")
     kept.board_file(0).write_text('{"at_s": "late"}\n')
     with pytest.raises(DataError, match=r"board-0\.jsonl.*at_s"):
-        loaded_of(kept)
+        LoadView.of(kept)
     kept.board_file(0).unlink()
     (kept.folder / "service.json").write_text("{}")
     with pytest.raises(DataError, match=r"service\.json"):
-        loaded_of(kept)
+        LoadView.of(kept)
 
 
 def test_text_from_a_service_stays_text(tmp_path: Path) -> None:
     kept = keep(points(SERVER, (0.5,)), tmp_path / "a", board=HOSTILE, model=HOSTILE)
-    loaded = loaded_of(kept)
+    loaded = LoadView.of(kept)
     parsed = Page(render(load_page(loaded)))
     assert parsed.tags.count("script") == 2
     assert "img" not in parsed.tags
@@ -209,6 +210,6 @@ def test_the_slo_is_shown_as_it_was_given(loaded: LoadView) -> None:
 
 def test_a_schedule_that_came_out_faster_than_asked_is_said(tmp_path: Path) -> None:
     asked = [Asked(at_s=number / 2) for number in range(20)]
-    loaded = loaded_of(keep([SERVER.serve(asked, rate=1)], tmp_path / "load"))
+    loaded = LoadView.of(keep([SERVER.serve(asked, rate=1)], tmp_path / "load"))
     *_, said = remarks(loaded.points[0].assessed)
     assert "At 1/s: by chance, the 20 requests came at 2/s." in said

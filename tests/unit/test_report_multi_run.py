@@ -169,7 +169,7 @@ def test_valid_runs_without_a_rate_are_counted(tmp_path: Path) -> None:
     runs = [of_a_program(tmp_path / name, name) for name in ("echo", "ls")]
     board = runs[0].board.name
     assert headline(cells_of(runs)) == f"2 valid runs on {board}, none with tokens per second"
-    assert counted(cells_of(runs)) == "2 runs of 2 settings: echo, ls"
+    assert counted(cells_of(runs)) == "2 runs of 2 configurations: echo, ls"
     assert new_folder(runs).name.endswith("-2-programs")
     assert headline(cells_of([*runs, quick_run()])).startswith("14.8 tokens per second")
 

@@ -21,8 +21,8 @@ from armload.report.figures.over_time import (
     PROMPT,
     token_chart,
 )
-from armload.report.formatting import headline
 from armload.report.run_page import write_report
+from armload.report.run_words import headline
 from tests.unit.pages import HOSTILE, Page
 from tests.unit.runs import failed_run, quick_run, storage_run
 

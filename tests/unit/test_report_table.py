@@ -11,6 +11,7 @@ from rich.console import Console, RenderableType
 
 from armload.build.binary import FeatureUse
 from armload.report import formatting as words
+from armload.report import run_words
 from armload.report.binaries import binaries_table
 from armload.report.table import list_table, run_table
 from tests.unit.runs import failed_run, quick_run, storage_run
@@ -85,10 +86,10 @@ def test_a_program_that_came_with_a_release_says_so_wherever_it_is_shown(width: 
     assert "armload 0.1.0" in _shown(binaries_table([came]), width=width)
     run = quick_run()
     ran = run.binary.model_copy(update={"prebuilt_in": "armload 0.1.0"})
-    assert words.binary_line(run.model_copy(update={"binary": ran})).endswith(
+    assert run_words.binary_line(run.model_copy(update={"binary": ran})).endswith(
         f"build {run.binary.build_id}, prebuilt in armload 0.1.0)"
     )
-    assert "prebuilt" not in words.binary_line(run)
+    assert "prebuilt" not in run_words.binary_line(run)
 
 
 @pytest.mark.parametrize(
@@ -168,6 +169,6 @@ def test_a_duration_has_the_unit_that_suits_it(lasted_s: float, text: str) -> No
 def test_one_token_is_not_several() -> None:
     run = quick_run()
     one = run.summary.model_copy(update={"prefill_tokens": 1, "decode_tokens": 1})
-    said = words.in_all(run.model_copy(update={"summary": one}))
+    said = run_words.in_all(run.model_copy(update={"summary": one}))
     assert "prefill 1 token in" in said
     assert "decode 1 token in" in said

@@ -16,7 +16,7 @@ from armload.report.tuning.effects import effects_of
 from armload.report.tuning.figures import front_of
 from armload.report.tuning.page import write_tuning_report
 from armload.report.tuning.table import settings_table, settings_view
-from armload.report.tuning.told import TuningView, told_of
+from armload.report.tuning.view import TuningView
 from armload.tuning.record import Result, TuningFolder, Violation
 from tests import command_line
 from tests.unit.kept_tunings import SPACE, entry, kept, setting
@@ -63,14 +63,14 @@ def tuned(folder: Path) -> TuningFolder:
 
 
 @pytest.fixture(scope="module")
-def told(tuned: TuningFolder) -> TuningView:
-    return told_of(tuned)
+def view(tuned: TuningFolder) -> TuningView:
+    return TuningView.of(tuned)
 
 
 @pytest.fixture
-def report(told: TuningView, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
+def report(view: TuningView, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
     monkeypatch.chdir(folder)
-    return write_tuning_report(told)
+    return write_tuning_report(view)
 
 
 def test_the_page_holds_the_result_and_every_figure_with_its_sentence(report: Report) -> None:
@@ -89,9 +89,9 @@ def test_the_page_holds_the_result_and_every_figure_with_its_sentence(report: Re
         assert picture.png.read_bytes().startswith(b"\x89PNG")
 
 
-def test_every_setting_is_a_row_with_what_became_of_it(told: TuningView, report: Report) -> None:
+def test_every_setting_is_a_row_with_what_became_of_it(view: TuningView, report: Report) -> None:
     assert Page(report.page.read_text()).rows == 7
-    table = settings_table(told)
+    table = settings_table(view)
     headings = [column.heading for column in table.columns]
     assert len(set(headings)) == len(headings), "they are the keys of the JSON document"
     verdicts = [row["verdict"] for row in report.table]
@@ -107,28 +107,28 @@ def test_trials_link_to_their_runs_as_far_as_those_are_there(report: Report) -> 
     assert "20261123T120002Z-kitchen-m-gone" in page.shown
 
 
-def test_the_leader_is_who_led_after_each_trial(told: TuningView) -> None:
-    leaders = [step.leader.setting if step.leader else None for step in told.steps]
+def test_the_leader_is_who_led_after_each_trial(view: TuningView) -> None:
+    leaders = [step.leader.setting if step.leader else None for step in view.steps]
     assert leaders[:3] == [SPACE.defaults, setting(4), setting(4)]
     assert leaders[-1] == setting(4), "a setting that violates never leads"
 
 
-def test_an_effect_is_that_of_the_choice_alone(told: TuningView) -> None:
-    effects = {(each.parameter, each.choice): each.slower for each in effects_of(told)}
+def test_an_effect_is_that_of_the_choice_alone(view: TuningView) -> None:
+    effects = {(each.parameter, each.choice): each.slower for each in effects_of(view)}
     # One thread costs 0.8 and 1.0 where four cost 0.205 and 0.25: some four times as much.
     assert effects["threads", "4"] == 1.0
     assert effects["threads", "1"] == pytest.approx(4.0, rel=0.15)
     assert ("threads", "2") not in effects, "nothing was measured with it"
 
 
-def test_the_front_holds_what_nothing_beats_in_speed_memory_and_quality(told: TuningView) -> None:
-    assert [each.setting for each in front_of(told)] == [setting(4), setting(4, "q8_0")]
+def test_the_front_holds_what_nothing_beats_in_speed_memory_and_quality(view: TuningView) -> None:
+    assert [each.setting for each in front_of(view)] == [setting(4), setting(4, "q8_0")]
 
 
 def test_an_objective_without_memory_has_no_such_figure(tmp_path: Path) -> None:
     entries = tuple(each.model_copy(update={"max_rss_bytes": None}) for each in ENTRIES)
-    told = told_of(kept(tmp_path, entries, objective="total-time"))
-    report = write_tuning_report(told, tmp_path / "out")
+    view = TuningView.of(kept(tmp_path, entries, objective="total-time"))
+    report = write_tuning_report(view, tmp_path / "out")
     assert [picture.name for picture in report.figures] == ["best-so-far", "effects"]
     text = Page(report.page.read_text()).shown
     assert "The search is incomplete. Best so far: 0.205 s with 4 threads." in text
@@ -136,7 +136,7 @@ def test_an_objective_without_memory_has_no_such_figure(tmp_path: Path) -> None:
 
 def test_a_search_in_which_nothing_worked_has_a_page(tmp_path: Path) -> None:
     failed = (entry(0, SPACE.defaults, None, status="failed", reason="exit 1", rss=None),)
-    report = write_tuning_report(told_of(kept(tmp_path, failed)), tmp_path / "out")
+    report = write_tuning_report(TuningView.of(kept(tmp_path, failed)), tmp_path / "out")
     assert report.figures == ()
     text = Page(report.page.read_text()).shown
     assert "Every configuration has failed so far." in text
@@ -145,24 +145,26 @@ def test_a_search_in_which_nothing_worked_has_a_page(tmp_path: Path) -> None:
 
 def test_a_search_without_trials_has_no_report(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no trials yet"):
-        write_tuning_report(told_of(kept(tmp_path, ())), tmp_path / "out")
+        write_tuning_report(TuningView.of(kept(tmp_path, ())), tmp_path / "out")
 
 
 def test_nothing_that_a_board_says_becomes_part_of_the_page(tmp_path: Path) -> None:
     hostile = entry(1, setting(1, HOSTILE), 0.3, status="violates", reason=HOSTILE, run=HOSTILE)
-    report = write_tuning_report(told_of(kept(tmp_path, (ENTRIES[0], hostile))), tmp_path / "out")
+    report = write_tuning_report(
+        TuningView.of(kept(tmp_path, (ENTRIES[0], hostile))), tmp_path / "out"
+    )
     page = Page(report.page.read_text())
     assert "img" not in page.tags
     assert HOSTILE in "".join(page.words)
 
 
-def test_the_terminal_shows_the_fastest_and_counts_the_others(told: TuningView) -> None:
+def test_the_terminal_shows_the_fastest_and_counts_the_others(view: TuningView) -> None:
     console = Console(width=100, record=True, file=StringIO())
-    console.print(settings_view(told))
+    console.print(settings_view(view))
     lines = console.export_text().splitlines()
     assert lines[1].startswith("4 threads ")
     assert any(line.startswith("the defaults ") for line in lines)
-    assert lines[-1] == "Not shown: 1 violating a constraint, 1 failed of 7 settings."
+    assert lines[-1] == "Not shown: 1 violating a constraint, 1 failed of 7 configurations."
 
 
 def test_show_and_report_take_a_tuning_by_its_id(folder: Path, tuned: TuningFolder) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from armload.analysis.load.evidence import Evidence, evidence_of
 from armload.analysis.load.queue_model import SaturatedRun
-from armload.analysis.load.rate_search import Evidence, RateSearch, evidence_of
+from armload.analysis.load.rate_search import RateSearch
 from armload.analysis.load.records import Objectives, RequestRecord
 from armload.analysis.statistics import Interval
 from armload.core.journal import write_lines

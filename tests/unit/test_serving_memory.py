@@ -18,8 +18,8 @@ from armload.analysis.load.records import (
     RequestRecord,
     ServerTimings,
 )
-from armload.analysis.load.request_columns import MOST_GAPS, RequestColumns
-from armload.report.load.loaded import loaded_of
+from armload.analysis.load.request_columns import MOST_GAPS, RequestColumns, failure, has_filled
+from armload.report.load.loaded import LoadView
 from armload.serving.loads import LoadFolder
 from tests.stub_service import stub_service
 
@@ -84,7 +84,7 @@ def figures_bytes(kept: LoadFolder) -> int:
     """What the figures of a load take of memory at most."""
     tracemalloc.start()
     try:
-        (point,) = loaded_of(kept).points
+        (point,) = LoadView.of(kept).points
         assert point.assessed.metrics.ok == kept.load.points[0].requests
         return tracemalloc.get_traced_memory()[1]
     finally:
@@ -116,8 +116,8 @@ def test_columns_say_what_the_records_say() -> None:
     names = (
         *("number", "is_warmup", "conversation", "turn", "turns", "scheduled_s", "begun_s"),
         *("held_s", "sent_s", "header_s", "first_chunk_s", "end_s", "outcome", "status"),
-        *("failure", "generated_tokens", "cached_tokens", "new_prompt_tokens", "received_tokens"),
-        *("dimensions", "ignored_lines", "is_timed", "is_cut_off"),
+        *("generated_tokens", "cached_tokens", "new_prompt_tokens", "received_tokens"),
+        *("dimensions", "ignored_lines", "is_timed", "is_cut_off", "is_truncated"),
     )
     columns = RequestColumns(every).sort()
     every.sort(key=lambda each: each.number)
@@ -126,8 +126,9 @@ def test_columns_say_what_the_records_say() -> None:
         assert {name: getattr(one, name) for name in names} == {
             name: getattr(whole, name) for name in names
         }
-        assert one.has_filled(20) == whole.has_filled(20)
-        assert one.has_filled(None) == whole.has_filled(None)
+        assert failure(one) == failure(whole)
+        for context_tokens in (20, None):
+            assert has_filled(one, context_tokens) == has_filled(whole, context_tokens)
         expected = list(whole.gaps_s()) if whole.outcome == "ok" else []
         assert list(one.gaps_s()) == expected
     assert columns[1].number == columns[1:3][0].number == 1

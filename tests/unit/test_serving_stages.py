@@ -17,7 +17,7 @@ from armload.analysis.load.comparison import compare_loads
 from armload.analysis.load.records import Objectives
 from armload.core.errors import RunError, UsageError
 from armload.core.progress import Progress, ProgressStep, Silent
-from armload.report.load.loaded import loaded_of
+from armload.report.load.loaded import LoadView
 from armload.report.load.page import load_page
 from armload.report.load.table import load_view
 from armload.report.pages import render
@@ -150,7 +150,7 @@ def test_each_stage_has_its_own_requests_and_figures_in_order_of_time() -> None:
     assert not any(point.is_under_way for point in points)
     assert len({point.began_client_s for point in points}) == 1
     assert kept.requests(1)[0].scheduled_s == pytest.approx(0.5)
-    loaded = loaded_of(kept)
+    loaded = LoadView.of(kept)
     assert [point.assessed.metrics.ok for point in loaded.points] == [17, 5, 20]
     assert [point.label for point in loaded.points] == [
         "40 requests/s (0 to 0.5 s)",
@@ -172,7 +172,7 @@ def test_each_stage_has_its_own_requests_and_figures_in_order_of_time() -> None:
 def test_a_page_and_a_table_of_stages_say_why_there_are_no_intervals() -> None:
     with stub_service() as service:
         kept = staged(target(service.url), "40:0.5", "10-40:0.5")
-    loaded = loaded_of(kept)
+    loaded = LoadView.of(kept)
     console = Console(width=200, file=StringIO())
     console.print(load_view(loaded))
     assert isinstance(console.file, StringIO)
@@ -187,7 +187,7 @@ def test_stages_are_compared_with_the_same_stage_alone() -> None:
         one = staged(target(service.url), "40:0.5", "20:0.5", "40:0.5")
         other = staged(target(service.url), "40:0.5", "20:0.5", "40:0.5")
     sides = [
-        (kept.load, [(point.observed, point.assessed) for point in loaded_of(kept).points])
+        (kept.load, [(point.observed, point.assessed) for point in LoadView.of(kept).points])
         for kept in (one, other)
     ]
     found = compare_loads(*sides[0], *sides[1])
@@ -222,7 +222,7 @@ def test_what_a_server_says_of_itself_belongs_to_the_stage_of_its_time() -> None
         times = [sample.at_client_s - began_s for sample in kept.server_samples(number)]
         assert times
         assert all(from_s <= time_s < to_s for time_s in times)
-    (_, second) = loaded_of(kept).points
+    (_, second) = LoadView.of(kept).points
     names = [each.name for each in second.assessed.server]
     assert "llamacpp:requests_processing" in names
 

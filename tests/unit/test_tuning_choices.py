@@ -20,13 +20,13 @@ from armload.engines.server import SERVER
 from armload.runs.session import Session
 from armload.tuning.choices import SEARCHED, AvailableChoices, core_sets, require_feasible, space_of
 from armload.tuning.continuing import outcome_of, require_samples
-from armload.tuning.foreseeing import contradiction
+from armload.tuning.feasibility import contradiction
 from armload.tuning.outcome_words import cost_words
+from armload.tuning.request import TunedLoad, TuningRequest
 from armload.tuning.settings import differing, keeps_text, options_of, scored, words_of
 from armload.tuning.space import Choice, Feasibility, Setting, Space
 from armload.tuning.tune import offer_of
 from armload.tuning.wanted import Objective
-from armload.tuning.wish import TunedLoad, TuningRequest
 from tests.unit.findings import finding
 from tests.unit.runs import failed_run, quick_run
 from tests.unit.samples import binary, conditions, model
@@ -136,8 +136,8 @@ def test_a_service_whose_weights_are_streamed_is_offered_parts_of_them(
     program.write_bytes(b"\x7fELF\0ARMLOAD_WEIGHTS\0--no-repack\0")
     found = site().found.model_copy(update={"conditions": conditions(available=available)})
     where = cast("Session", SimpleNamespace(found=found, binaries={SERVER: binary(program)}))
-    wish = TuningRequest(model="m", objective="rate", requests=TunedLoad(requests=40))
-    offered = offer_of(where, model(), wish)
+    goal = TuningRequest(model="m", objective="rate", requests=TunedLoad(requests=40))
+    offered = offer_of(where, model(), goal)
     assert (offered.streamed_bytes is not None) == is_streamed
     assert ("resident" in choices(space_of("rate", offered, None))) == is_streamed
 

@@ -14,10 +14,10 @@ from armload.core.errors import UsageError
 from armload.engines.service_plan import ServingPlan
 from armload.serving.planning import serving_plan, serving_plan_of
 from armload.tuning.record import Result
+from armload.tuning.request import TunedLoad, work_of
 from armload.tuning.settings import check_path, default_path, write_plan
 from armload.tuning.space import Choice, Setting
 from armload.tuning.wanted import Objective
-from armload.tuning.wish import TunedLoad, work_of
 from tests.unit.tunings import BEST, SPACE, tuned
 
 

@@ -22,14 +22,14 @@ from armload.core.progress import Silent
 from armload.engines.job import SweepPoint
 from armload.report.pages import render
 from armload.report.tuning.page import tuning_page
-from armload.report.tuning.told import told_of
+from armload.report.tuning.view import TuningView
 from armload.tuning.confirming import MOST_PAIRS, runs_compared
 from armload.tuning.outcome_words import cost_words
 from armload.tuning.quality import Check, Judge
 from armload.tuning.record import Quality, TuningEntry, TuningFolder
-from armload.tuning.search import Key, Search
+from armload.tuning.search import Search
 from armload.tuning.searching import Searching
-from armload.tuning.space import Feasibility, Setting
+from armload.tuning.space import Feasibility, Key, Setting
 from armload.tuning.trial import Outcome, TrialAttempt
 from tests.unit.tunings import BEST, SPACE, TRAP, tuned
 
@@ -141,7 +141,7 @@ def test_what_takes_less_energy_wins_as_more_efficient() -> None:
     assert result.winner == BEST
     assert "× the default efficiency (95% CI " in result.sentence  # noqa: RUF001
     assert result.sentence.endswith("J/token.")
-    page = render(tuning_page(told_of(kept), kept.folder))
+    page = render(tuning_page(TuningView.of(kept), kept.folder))
     assert "tuned for energy per generated token" in page
     assert "at the wall, idle power included" in page
     other = searching(tuned(objective="energy"), Board()).run()

@@ -9,8 +9,8 @@ import pytest
 
 from armload.analysis.load.records import Objectives, RequestRecord
 from armload.engines.service_plan import ServingPlan
+from armload.tuning.request import TunedLoad
 from armload.tuning.serving_load import outcome_of, too_short
-from armload.tuning.wish import TunedLoad
 from tests.unit.served_loads import keep, points
 from tests.unit.simulated_server import Simulated, records_of
 

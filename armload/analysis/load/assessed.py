@@ -186,6 +186,13 @@ class AssessedPoint(Value):
         return max(found, key=lambda cause: self.slow[cause], default=None)
 
     @property
+    def joules(self) -> tuple[float | None, float | None]:
+        """Of a successful request, and of an output token, as far as they are known."""
+        if self.energy is None:
+            return None, None
+        return self.energy.joules_per_request, self.energy.joules_per_token
+
+    @property
     def label(self) -> str:
         if self.stage is not None:
             return f"{self.stage.rates} requests/s ({self.stage.span})"

@@ -9,26 +9,26 @@ from typing import Literal
 
 from armload.analysis.comparison_findings import (
     ComparisonFigures,
-    Differs,
     DoubtfulLoad,
     FailedRequests,
     NothingInCommon,
     Remark,
     RequestsDiffer,
-    SettingDiffers,
     SideLabel,
+    differing_facts,
+    differing_settings,
 )
 from armload.analysis.load.assessed import AssessedPoint
 from armload.analysis.load.latency import e2e_s, tpot_s, ttft_s
-from armload.analysis.load.records import Load, Stage
+from armload.analysis.load.records import Load, LoadPoint, Stage
 from armload.analysis.load.request_columns import EndedRequest
 from armload.analysis.load.telemetry import ObservedPoint
 from armload.analysis.statistics import (
-    CONFIDENCE,
     COSINES,
     RUN_TO_RUN,
-    Difference,
+    TAIL,
     Ratio,
+    RatioFinding,
     long_run_variance,
     t_quantile,
 )
@@ -56,7 +56,7 @@ REPEATS = 5
 FEWEST_INDEPENDENT = 40.0
 """Observations of one load each; of fewer, its own requests do not show how sure it is."""
 
-LoadDifference = Difference | Literal["inconclusive"]
+LatencyFinding = Literal[RatioFinding, "inconclusive"]
 
 
 class MeasuredLatency(Value):
@@ -77,7 +77,7 @@ class MeasuredLatency(Value):
     ratio: Ratio
     error: float
     degrees: int
-    finding: LoadDifference
+    finding: LatencyFinding
 
     def low_at(self, level: float) -> float:
         """Return what the ratio is below with a probability."""
@@ -91,6 +91,7 @@ class LoadComparison(Value):
 
     Attributes:
         a, b: the loads' ids.
+        label: of the point; empty where the loads have none in common.
         rate, concurrency, stage: of the point.
         requests: that both answered.
         repeats: of the point, on the side that has fewer.
@@ -105,13 +106,14 @@ class LoadComparison(Value):
 
     a: str
     b: str
+    label: str = ""
     rate: float | None = None
     concurrency: int | None = None
     stage: Stage | None = None
     requests: int = 0
     repeats: int = 1
     independent: float = 0.0
-    finding: LoadDifference | Literal["not comparable"]
+    finding: Literal[LatencyFinding, "not comparable"]
     measured: tuple[MeasuredLatency, ...] = ()
     differences: tuple[Remark, ...] = ()
     notes: tuple[Remark, ...] = ()
@@ -170,10 +172,11 @@ def _compared(
     against = _differences(a, b)
     if not measured:
         against.append(NothingInCommon(what="answered request"))
-    point = ones[0][0].point
+    point = ones[0][1]
     return LoadComparison(
         a=a.id,
         b=b.id,
+        label=point.label,
         rate=point.rate,
         concurrency=point.concurrency,
         stage=point.stage,
@@ -185,13 +188,11 @@ def _compared(
         differences=wording.differences(against),
         notes=wording.remarks(_notes(a, b)),
         doubts=wording.remarks(
-            [doubt for (_, one), (_, other) in both for doubt in _doubts_of_both(one, other)]
+            doubt
+            for (_, one), (_, other) in both
+            for doubt in (*_doubts("A", one), *_doubts("B", other))
         ),
     )
-
-
-def _doubts_of_both(one: AssessedPoint, other: AssessedPoint) -> list[ComparisonFigures]:
-    return [*_doubts("A", one), *_doubts("B", other)]
 
 
 def _answered_by_both(
@@ -265,7 +266,7 @@ def ratio_of_repeats(
         error, degrees = math.sqrt(spread / len(logs)), COSINES
         unit = "requests"
     ratio = math.exp(fmean(logs))
-    low, high = _bounds(ratio, error, degrees, (1 - CONFIDENCE) / 2, unit)
+    low, high = _bounds(ratio, error, degrees, TAIL, unit)
     return Ratio(ratio=ratio, low=low, high=high, unit=unit), error, degrees
 
 
@@ -283,19 +284,18 @@ def _positive(seconds: float) -> float:
 
 
 def _differences(a: Load, b: Load) -> list[ComparisonFigures]:
-    fields = (
-        ("requests", a.requests_from, b.requests_from),
-        ("arrivals", a.arrivals, b.arrivals),
-        ("seed", a.seed, b.seed),
-        ("--max-concurrency", _caps(a), _caps(b)),
+    found = differing_facts(
+        [
+            ("requests", a.requests_from, b.requests_from),
+            ("arrivals", a.arrivals, b.arrivals),
+            ("seed", a.seed, b.seed),
+            ("--max-concurrency", _caps(a), _caps(b)),
+        ]
     )
-    found: list[ComparisonFigures] = [
-        Differs(name=name, a=one, b=other) for name, one, other in fields if one != other
-    ]
-    is_same_plan = [_plan(point) for point in a.points] == [_plan(point) for point in b.points]
+    is_same_plan = list(map(_plan, a.points)) == list(map(_plan, b.points))
     if not found and is_same_plan and a.requests_sha256 != b.requests_sha256:
-        found.append(RequestsDiffer())
-    return found
+        return [RequestsDiffer()]
+    return [*found]
 
 
 def _caps(load: Load) -> str:
@@ -303,25 +303,20 @@ def _caps(load: Load) -> str:
     return ", ".join("none" if each is None else str(each) for each in caps)
 
 
-def _plan(point: object) -> tuple[object, ...]:
-    names = ("rate", "concurrency", "duration_s", "requests")
-    return tuple(getattr(point, name) for name in names)
+def _plan(point: LoadPoint) -> tuple[float | None, int | None, float | None, int]:
+    return point.rate, point.concurrency, point.duration_s, point.requests
 
 
 def _notes(a: Load, b: Load) -> list[ComparisonFigures]:
-    fields = (
-        ("models", a.model, b.model),
-        ("boards", a.board, b.board),
-        ("dialects", a.dialect, b.dialect),
-    )
-    found: list[ComparisonFigures] = [
-        Differs(name=name, a=one, b=other) for name, one, other in fields if one != other
-    ]
-    one, other = a.service or {}, b.service or {}
-    return found + [
-        SettingDiffers(name=name.replace("_", " "), a=one.get(name), b=other.get(name))
-        for name in sorted({*one, *other})
-        if one.get(name) != other.get(name)
+    return [
+        *differing_facts(
+            [
+                ("models", a.model, b.model),
+                ("boards", a.board, b.board),
+                ("dialects", a.dialect, b.dialect),
+            ]
+        ),
+        *differing_settings(a.service or {}, b.service or {}),
     ]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from armload.analysis.load.latency import tpot_s, ttft_s
 from armload.analysis.load.records import ENDED_BY_THE_USER, RequestRecord
+from armload.analysis.load.request_columns import failure
 from armload.analysis.load.server_metrics import ServerSample
 from armload.core.values import Value
 
@@ -67,7 +68,7 @@ class SlidingWindow:
         """Take a request that ended."""
         self._ended.append(record)
         if record.outcome != "ok" and record.outcome not in ENDED_BY_THE_USER:
-            self._failed[record.failure] += 1
+            self._failed[failure(record)] += 1
 
     def server(self, sample: ServerSample) -> None:
         """Take a scrape."""

@@ -11,22 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from armload.analysis.load import latency
-from armload.analysis.load.findings import (
-    AnswersCutOff,
-    Cancelled,
-    ClientLate,
-    ClientLimited,
-    Incomplete,
-    LinesIgnored,
-    LoadFigures,
-    LoadFinding,
-    NoneSucceeded,
-    ServiceEnded,
-    TokensUncounted,
-)
+from armload.analysis.load.doubts import about_answers, about_client, about_requests
+from armload.analysis.load.findings import Cancelled, Incomplete, LoadFinding
 from armload.analysis.load.quantiles import Distribution, QueueWaits, distribution, share_interval
 from armload.analysis.load.records import LoadPoint, Objectives, RateVerdict
-from armload.analysis.load.request_columns import EndedRequest
+from armload.analysis.load.request_columns import EndedRequest, failure
 from armload.analysis.load.steady import SteadyState, judged, steady_state, waits_in
 from armload.analysis.load.users import (
     Abandoned,
@@ -40,12 +29,6 @@ from armload.analysis.load.users import (
 from armload.analysis.statistics import Interval
 from armload.analysis.wording.loads import doubt
 from armload.core.values import Value
-
-MOST_LATENESS_S = 0.010
-"""What a client may be late for 99% of its requests without a doubt about the figures..."""
-
-MOST_LATENESS_SHARE = 0.05
-"""...or as a share of the median time from sending to the first token, where that is more."""
 
 
 class Latencies(Value):
@@ -171,7 +154,7 @@ def metrics_of(
     """
     measured = [record for record in records if not record.is_warmup]
     ok = [record for record in measured if record.outcome == "ok"]
-    failed = Counter(record.failure for record in measured if record.outcome != "ok")
+    failed = Counter(failure(record) for record in measured if record.outcome != "ok")
     unknown = max(0, point.requests - len(records))
     duration_s = _span(measured, lambda record: record.scheduled_s)
     if slots is not None and point.max_concurrency is not None:
@@ -209,21 +192,11 @@ def metrics_of(
         sent_s,
     )
     e2e_from_sent = summary(ok, lambda record: _since_sent(record, record.end_s), sent_s)
-    cancelled = sum(record.outcome == "cancelled" for record in records)
-    cut_short = point.is_under_way or unknown > 0 or cancelled > 0
-    doubts = _about_lateness(lateness, (ttft_from_sent or e2e_from_sent) if ok else None)
-    if limited := failed["client-limit"]:
-        doubts.append(ClientLimited(limited=limited, requests=len(measured)))
-    if point.service_ended:
-        doubts.append(ServiceEnded(reason=point.service_ended))
-    if cut_short:
-        doubts.append(
-            Cancelled(cancelled=cancelled, requests=point.requests)
-            if cancelled
-            else Incomplete(recorded=len(records), requests=point.requests)
-        )
-    cut_off = [record for record in ok if record.is_cut_off]
-    doubts += _about_answers(ok, cut_off, context_tokens, objectives)
+    doubts = [
+        *about_client(lateness, (ttft_from_sent or e2e_from_sent) if ok else None),
+        *about_requests(point, records, measured),
+        *about_answers(ok, context_tokens, objectives),
+    ]
     output = _sum(ok, lambda record: record.generated_tokens)
     prompts = _sum(ok, lambda record: record.prompt_tokens)
     if abandoned is not None:
@@ -234,7 +207,7 @@ def metrics_of(
         requests=len(measured),
         ok=len(ok),
         failed={**failed, **({"unknown": unknown} if unknown else {})},
-        cut_off=len(cut_off),
+        cut_off=sum(record.is_cut_off for record in ok),
         duration_s=duration_s,
         total_s=_span(records, lambda record: record.begun_s),
         offered_per_s=_offered(point, measured) if held is None else None,
@@ -245,10 +218,7 @@ def metrics_of(
         prompt_tokens=prompts,
         output_tokens=output,
         from_scheduled=Latencies(e2e=summary(ok, latency.e2e_s, scheduled_s), ttft=ttft),
-        from_sent=Latencies(
-            e2e=e2e_from_sent,
-            ttft=ttft_from_sent,
-        ),
+        from_sent=Latencies(e2e=e2e_from_sent, ttft=ttft_from_sent),
         tpot=summary(ok, latency.tpot_s),
         itl=distribution(
             array("d", (gap for record in ok for gap in record.gaps_s())),
@@ -275,49 +245,14 @@ def metrics_of(
         conversations=held,
         abandoned=abandoned,
         prompt_reuse=prompt_reuse(ok),
-        cut_short=cut_short,
+        cut_short=any(isinstance(each, Cancelled | Incomplete) for each in doubts),
         valid=not doubts,
         findings=tuple(LoadFinding(figures=each, sentence=doubt(each)) for each in doubts),
     )
 
 
-def _about_answers(
-    ok: Sequence[EndedRequest],
-    cut_off: Sequence[EndedRequest],
-    context_tokens: int | None,
-    objectives: Objectives | None,
-) -> list[LoadFigures]:
-    doubts: list[LoadFigures] = []
-    if cut_off:
-        filled = sum(record.has_filled(context_tokens) for record in cut_off)
-        doubts.append(AnswersCutOff(cut_off=len(cut_off), filled=filled, answers=len(ok)))
-    if ignored := [record.ignored_lines for record in ok if record.ignored_lines]:
-        doubts.append(LinesIgnored(lines=sum(ignored), answers=len(ignored)))
-    uncounted = sum(record.generated_tokens is None for record in ok)
-    if objectives is not None and objectives.tpot_s is not None and uncounted:
-        doubts.append(TokensUncounted(uncounted=uncounted, answers=len(ok)))
-    return doubts
-
-
 def _was_left(record: EndedRequest) -> bool:
     return record.outcome == "abandoned" and record.first_chunk_s is not None
-
-
-def _about_lateness(
-    lateness: Distribution | None, answer: Distribution | None
-) -> list[LoadFigures]:
-    """Compare lateness with the time from sending to the first token, or to an embedding."""
-    if answer is None:
-        return [NoneSucceeded()]
-    allowed_s = _most_lateness_s(answer)
-    if lateness is None or lateness.p99.value_s <= allowed_s:
-        return []
-    return [ClientLate(late_s=lateness.p99.value_s, allowed_s=allowed_s)]
-
-
-def _most_lateness_s(ttft: Distribution | None) -> float:
-    typical_s = 0.0 if ttft is None else ttft.p50.value_s
-    return max(MOST_LATENESS_S, MOST_LATENESS_SHARE * typical_s)
 
 
 def _goodput(

@@ -9,13 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from armload.analysis.accuracy import wilson
-from armload.analysis.statistics import (
-    CONFIDENCE,
-    COSINES,
-    Interval,
-    long_run_variance,
-    t_quantile,
-)
+from armload.analysis.statistics import COSINES, TAIL, Interval, long_run_variance, t_quantile
 from armload.core.values import Value
 
 if TYPE_CHECKING:
@@ -262,7 +256,7 @@ def share_interval(holds: Sequence[bool], independent: float) -> Interval | None
     if variance > 0:
         worth = min(float(count), count * variance / max(long_run_variance(holds), 1e-12))
     worth = max(1.0, min(float(count), worth))
-    return wilson(share * worth, worth, t_quantile((1 + CONFIDENCE) / 2, COSINES))
+    return wilson(share * worth, worth, t_quantile(1 - TAIL, COSINES))
 
 
 class _Series:
@@ -278,10 +272,9 @@ class _Series:
 
     def quantile(self, share: float) -> Quantile:
         found = _Tail(self, share)
-        level = (1 - CONFIDENCE) / 2
         if not found.is_enough:
             return Quantile(value_s=found.value, low_s=None, high_s=None)
-        return Quantile(value_s=found.value, low_s=found.low(level), high_s=found.high(level))
+        return Quantile(value_s=found.value, low_s=found.low(TAIL), high_s=found.high(TAIL))
 
 
 class _Tail:

@@ -68,13 +68,9 @@ class SaturatedRun(Value):
     margins_s: tuple[float, ...]
 
     @property
-    def middle_per_s(self) -> float:
-        return (self.per_s.low + self.per_s.high) / 2
-
-    @property
     def service_s(self) -> float:
         """How long a request takes while all slots are busy."""
-        return self.clients / self.middle_per_s
+        return self.clients / self.per_s.middle
 
 
 class Counted(Value):
@@ -110,7 +106,7 @@ class QueueModel:
                 cases.
             before: requests at higher rates, which count as well.
         """
-        doubt = 1 - _PER_S_DOUBT * _relative(self._per_s)
+        doubt = 1 - _PER_S_DOUBT * self._per_s.relative_error
         # A low rate has few requests, so that it may not be shown although a higher one is.
         for step in range(_LOADS):
             load = _MOST_LOAD - step * (_MOST_LOAD - _LEAST_LOAD) / (_LOADS - 1)
@@ -227,19 +223,14 @@ class QueueModel:
     @property
     def per_s(self) -> float:
         """Requests/s while all slots are busy."""
-        return (self._per_s.low + self._per_s.high) / 2
-
-
-def _relative(found: Interval) -> float:
-    return (found.high - found.low) / (found.high + found.low)
+        return self._per_s.middle
 
 
 def _both(one: Interval, other: Interval) -> Interval:
     """Return what two independent intervals of the same figure show together."""
-    errors = [max(_relative(each), 1e-6) for each in (one, other)]
+    errors = [max(each.relative_error, 1e-6) for each in (one, other)]
     weights = [1 / error**2 for error in errors]
-    middles = [(each.low + each.high) / 2 for each in (one, other)]
-    middle = sum(map(operator.mul, weights, middles)) / sum(weights)
+    middle = sum(map(operator.mul, weights, (one.middle, other.middle))) / sum(weights)
     error = 1 / math.sqrt(sum(weights))
     return Interval(low=middle * (1 - error), high=middle * (1 + error))
 

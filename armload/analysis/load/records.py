@@ -96,7 +96,6 @@ ENDED_BY_THE_USER = frozenset(("abandoned", "context-full", "cancelled"))
 """Outcomes that are no faults of the service."""
 
 
-_FIRST_ERROR = 400
 _AT_A_LIMIT = frozenset(("length", "limit"))
 """Finish reasons of an answer that a number of tokens has ended, as OpenAI and llama-server name
 it."""
@@ -229,16 +228,6 @@ class RequestRecord(Value):
         last = self.chunks[-1][1] if self.chunks else None
         return len(self.chunks) if last is None else last
 
-    def has_filled(self, context_tokens: int | None) -> bool:
-        """Return whether prompt and answer are known to have filled the context of a slot."""
-        is_full = fills(self.prompt_tokens, self.generated_tokens, context_tokens)
-        return self.is_cut_off and (self.is_truncated or is_full)
-
-    @property
-    def failure(self) -> str:
-        """The outcome, with the status of HTTP where that was an error."""
-        return failure_of(self.outcome, self.status)
-
     @property
     def is_cut_off(self) -> bool:
         """The server ended the answer before its limit for want of room, not at its end."""
@@ -247,19 +236,6 @@ class RequestRecord(Value):
             and None not in (self.generated_tokens, self.limit_tokens)
             and (self.generated_tokens or 0) < (self.limit_tokens or 0)
         )
-
-
-def failure_of(outcome: Outcome, status: int | None) -> str:
-    """Return an outcome, with the status of HTTP where that was an error."""
-    if outcome in ("http", "server-error") and (status or 0) >= _FIRST_ERROR:
-        return f"{outcome} {status}"
-    return outcome
-
-
-def fills(prompt: int | None, generated: int | None, context_tokens: int | None) -> bool:
-    """Return whether the tokens of a prompt and its answer fill the context of a slot."""
-    tokens = (prompt or 0) + (generated or 0)
-    return context_tokens is not None and tokens >= context_tokens - 1
 
 
 RateVerdict = Literal["sustained", "not sustained", "undecided"]

@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, Protocol, Self, TypeVar, get_args, overload
 
-from armload.analysis.load.records import Outcome, RequestRecord, failure_of, fills
+from armload.analysis.load.records import Outcome, RequestRecord
 
 Known = TypeVar("Known", covariant=True)
 
@@ -19,6 +19,7 @@ MOST_GAPS = 1 << 20
 """Inter-token latencies that are kept: of more, those of every second, fourth, ... request are."""
 
 _OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+_FIRST_ERROR = 400
 _UNKNOWN = -1
 _MOST_COUNT = (1 << 63) - 1
 
@@ -62,8 +63,6 @@ class EndedRequest(Protocol):
     @property
     def status(self) -> int | None: ...
     @property
-    def failure(self) -> str: ...
-    @property
     def prompt_tokens(self) -> int | None: ...
     @property
     def generated_tokens(self) -> int | None: ...
@@ -81,10 +80,25 @@ class EndedRequest(Protocol):
     def is_timed(self) -> bool: ...
     @property
     def is_cut_off(self) -> bool: ...
-
-    def has_filled(self, context_tokens: int | None) -> bool: ...
+    @property
+    def is_truncated(self) -> bool: ...
 
     def gaps_s(self) -> Iterable[float]: ...
+
+
+def failure(request: EndedRequest) -> str:
+    """Return the outcome, with the status of HTTP where that was an error."""
+    if request.outcome in ("http", "server-error") and (request.status or 0) >= _FIRST_ERROR:
+        return f"{request.outcome} {request.status}"
+    return request.outcome
+
+
+def has_filled(request: EndedRequest, context_tokens: int | None) -> bool:
+    """Return whether prompt and answer are known to have filled the context of a slot."""
+    if not request.is_cut_off:
+        return False
+    tokens = (request.prompt_tokens or 0) + (request.generated_tokens or 0)
+    return request.is_truncated or (context_tokens is not None and tokens >= context_tokens - 1)
 
 
 class RequestColumns(Sequence[EndedRequest]):
@@ -208,14 +222,6 @@ class _Row:
     @property
     def outcome(self) -> Outcome:
         return _OUTCOMES[self.of.outcomes[self.place]]
-
-    @property
-    def failure(self) -> str:
-        return failure_of(self.outcome, self.status)
-
-    def has_filled(self, context_tokens: int | None) -> bool:
-        is_full = fills(self.prompt_tokens, self.generated_tokens, context_tokens)
-        return self.is_cut_off and (self.is_truncated or is_full)
 
     def gaps_s(self) -> Iterable[float]:
         first = self.of.gaps_from[self.place]

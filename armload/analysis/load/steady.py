@@ -15,7 +15,7 @@ from armload.analysis.load.latency import queue_s
 from armload.analysis.load.quantiles import QueueWaits, highest, lowest, share_interval
 from armload.analysis.load.records import LoadPoint, RateVerdict
 from armload.analysis.load.request_columns import EndedRequest
-from armload.analysis.statistics import CONFIDENCE, Interval, long_run_variance
+from armload.analysis.statistics import TAIL, Interval, long_run_variance
 from armload.core.values import Value
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def judged(
     independent: float,
     stability: Stability | None,
     waits: QueueWaits | None = None,
-    level: float = (1 - CONFIDENCE) / 2,
+    level: float = TAIL,
 ) -> RateVerdict:
     """Say whether a rate is sustained, with a probability of error.
 
@@ -125,7 +125,7 @@ def judged(
         return "not sustained"
     if highest(severities, SUSTAINED_FROM, independent, level, waits) <= 1:
         return "sustained"
-    if lowest(severities, SUSTAINED_FROM, independent, (1 - CONFIDENCE) / 2, waits) > 1:
+    if lowest(severities, SUSTAINED_FROM, independent, TAIL, waits) > 1:
         return "not sustained"
     # Few observations are enough where hardly any request was within the objectives.
     share = share_interval([each <= 1 for each in severities], independent)
@@ -320,7 +320,7 @@ def _cautious_load(
 ) -> float:
     load = rate * service_s * (1 + DEVIATIONS * math.sqrt(spread / count)) / slots
     if most_per_s is not None:
-        load = max(load, 2 * rate / (most_per_s.low + most_per_s.high))
+        load = max(load, rate / most_per_s.middle)
     return load
 
 

@@ -33,7 +33,6 @@ from armload.analysis.equal_boards import UnequalBoards
 from armload.analysis.wording import energies
 from armload.analysis.wording.findings import departure
 from armload.analysis.wording.loads import doubt
-from armload.core.values import percentage
 
 
 def differences(found: Iterable[ComparisonFigures]) -> tuple[Remark, ...]:
@@ -51,7 +50,7 @@ def unequal(found: UnequalBoards) -> str:
     return (
         f"{found.slowest} and {found.fastest} are declared identical ({found.called}), but "
         f"{found.slowest} takes {found.ratio:.3g} times as long per token. Repeats on one board "
-        f"differ by {percentage(found.repeats_ratio - 1, digits=1)}."
+        f"differ by {found.repeats_ratio - 1:.1%}."
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from armload.analysis.conditions_log import BackgroundProcess
+from armload.analysis.background import BackgroundProcess
 from armload.analysis.findings import (
     Contended,
     DegenerateText,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from armload.analysis.load.live import LiveFigures, MiddleAndSlow
-from armload.analysis.wording.loads import duration
+from armload.analysis.wording.figures import seconds
 from armload.core.values import counted
 
 
@@ -44,4 +44,4 @@ def _slots(found: LiveFigures, slots: int | None) -> str:
 
 
 def _latency(found: MiddleAndSlow | None) -> str:
-    return "" if found is None else f"p50 {duration(found.p50_s)}, p95 {duration(found.p95_s)}"
+    return "" if found is None else f"p50 {seconds(found.p50_s)}, p95 {seconds(found.p95_s)}"

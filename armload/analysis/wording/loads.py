@@ -16,7 +16,8 @@ from armload.analysis.load.findings import (
     ServiceEnded,
     TokensUncounted,
 )
-from armload.core.values import counted, format_bytes, percentage
+from armload.analysis.wording.figures import seconds
+from armload.core.values import counted, format_bytes
 
 if TYPE_CHECKING:
     from armload.analysis.load.assessed import AssessedPoint, Cause
@@ -176,7 +177,7 @@ def held_back(metrics: Metrics) -> str:
         return ""
     return (
         f"{metrics.held.count:,} of {counted(metrics.requests, 'request')} waited for "
-        f"--max-concurrency, up to {duration(metrics.held.max_s)}. Latencies count from the "
+        f"--max-concurrency, up to {seconds(metrics.held.max_s)}. Latencies count from the "
         "scheduled time, and include that wait."
     )
 
@@ -190,7 +191,7 @@ def why_slow(point: AssessedPoint) -> str:
 def _share(point: AssessedPoint) -> str:
     found = point.metrics.goodput
     assert found is not None  # noqa: S101 - points without objectives have no capacity
-    return f"{percentage(found.share)} of {counted(point.metrics.requests, 'request')}"
+    return f"{found.share:.0%} of {counted(point.metrics.requests, 'request')}"
 
 
 def _reason(point: AssessedPoint, cause: Cause) -> str:
@@ -208,20 +209,18 @@ def _reason(point: AssessedPoint, cause: Cause) -> str:
     }[cause]
     facts = []
     if cause == "queued" and board.slots and board.all_busy_share is not None:
-        facts.append(f"{_slots(board.slots)} busy {percentage(board.all_busy_share)} of the time")
+        facts.append(f"{_slots(board.slots)} busy {board.all_busy_share:.0%} of the time")
     if cause == "blocked by a prompt" and board.prompt_share is not None:
-        facts.append(
-            f"steps with prompts took {percentage(board.prompt_share)} of the server's time"
-        )
+        facts.append(f"steps with prompts took {board.prompt_share:.0%} of the server's time")
     if cause == "throttling" and board.throttled_share is not None:
         hottest = f", at up to {board.celsius_max:.0f} °C" if board.celsius_max else ""
         facts.append(
-            f"{percentage(board.throttled_share)} of the time they ran below their highest "
+            f"{board.throttled_share:.0%} of the time they ran below their highest "
             f"frequency{hottest}"
         )
     if cause == "paging" and board.storage_share is not None:
         read = f", reading {format_bytes(board.read_bytes)}" if board.read_bytes else ""
-        facts.append(f"{percentage(board.storage_share)} of the steps' time{read}")
+        facts.append(f"{board.storage_share:.0%} of the steps' time{read}")
     if cause in ("queued", "shared steps", "own length"):
         facts += _decode_facts(point)
     return f"{said}: {', and '.join(facts)}" if facts else said
@@ -243,13 +242,6 @@ def _slots(count: int) -> str:
     if count == 2:
         return "both slots were"
     return f"all {_NUMBERS[count] if count < len(_NUMBERS) else count} slots were"
-
-
-def duration(seconds: float) -> str:
-    """Write a time with three figures, in milliseconds below one second."""
-    if seconds >= 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
 
 
 def _sentence(words: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from armload.analysis.limit import ROOM_TO_STAY
+from armload.analysis.wording.figures import three_figures
 from armload.analysis.wording.splits import limited_by
 from armload.core.values import Value, counted, format_bytes
 from armload.engines.prediction import Bottleneck, Expected, HitRate, Prediction
@@ -21,6 +22,7 @@ class FittedModel(Value):
 
     Attributes:
         model: as a person called it.
+        family: the same without its file type, where a list has several types of it.
         size_bytes: of its file.
         parameters: number of weights.
         active_parameters: number of those that one token uses.
@@ -30,6 +32,7 @@ class FittedModel(Value):
     """
 
     model: str
+    family: str
     size_bytes: int
     parameters: int
     active_parameters: int
@@ -38,14 +41,19 @@ class FittedModel(Value):
     command: str = ""
 
 
-def fitted(name: str, board: str, model: Model, found: Prediction) -> FittedModel:
+def fitted(
+    name: str, board: str, model: Model, found: Prediction, *, family: str = "", command: str = ""
+) -> FittedModel:
+    """Describe a model; the family is its name where none is given."""
     return FittedModel(
         model=name,
+        family=family or name,
         size_bytes=model.size_bytes,
         parameters=model.parameters,
         active_parameters=model.active_parameters,
         prediction=found,
         sentence=sentence(name, board, found),
+        command=command,
     )
 
 
@@ -169,12 +177,8 @@ def shortlist(model: str, boards: Sequence[tuple[str, FittedModel]]) -> str:
 def per_token(time: Expected) -> str:
     """Write a time with its interval: its value, then its bounds in brackets."""
     unit, scale = ("s", 1.0) if time.value >= 1 else ("ms", 1000.0)
-    value, low, high = (_figure(each * scale) for each in (time.value, time.low, time.high))
+    value, low, high = (three_figures(each * scale) for each in (time.value, time.low, time.high))
     return f"{value} {unit} ({low}\u2013{high})"
-
-
-def _figure(value: float) -> str:
-    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
 
 
 def refusal(name: str, board: str, found: Prediction, within: str = "") -> str:
@@ -238,7 +242,7 @@ def _slower(best: FittedModel, others: Sequence[FittedModel]) -> str:
     if not timed or not best.prediction.token_s:
         return ""
     times = _token_s(min(timed, key=_token_s)) / _token_s(best)
-    return f" The others read from storage and take {_figure(times)} times as long or longer."
+    return f" The others read from storage and take {three_figures(times)} times as long or longer."
 
 
 def _token_s(each: FittedModel) -> float:

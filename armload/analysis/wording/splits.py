@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from armload.analysis.wording.figures import seconds
 from armload.engines.prediction import GroupForecast, PartTime
 from armload.engines.spread import Split
 
@@ -23,8 +24,8 @@ def chosen_between(
     if len(times_s) < 2:
         return f"--split auto takes {best}: the members' speed is unknown."
     return (
-        f"--split auto takes {best}: about {_time(times_s[best])} per token, against "
-        f"{_time(times_s[other])} with {other}."
+        f"--split auto takes {best}: about {seconds(times_s[best])} per token, against "
+        f"{seconds(times_s[other])} with {other}."
     )
 
 
@@ -36,7 +37,3 @@ def part_name(part: PartTime) -> str:
 def limited_by(found: GroupForecast) -> str:
     """Say what takes most of a token."""
     return part_name(found.longest)
-
-
-def _time(time_s: float) -> str:
-    return f"{time_s:.3g} s" if time_s >= 1 else f"{time_s * 1000:.3g} ms"

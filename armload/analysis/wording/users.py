@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from armload.core.values import counted, percentage
+from armload.core.values import counted
 
 if TYPE_CHECKING:
     from armload.analysis.load.metrics import Metrics
@@ -29,7 +29,7 @@ def about_users(metrics: Metrics) -> list[str]:
     reuse = metrics.prompt_reuse
     if reuse is not None and (reuse.cached_tokens or metrics.conversations):
         said.append(
-            f"{percentage(reuse.hit_rate)} of the prompt tokens came from the server's cache "
+            f"{reuse.hit_rate:.0%} of the prompt tokens came from the server's cache "
             f"({reuse.cached_tokens:,} of {reuse.prompt_tokens:,})."
         )
     return said

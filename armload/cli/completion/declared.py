@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from inspect import getdoc
 from typing import Literal, get_args, get_origin
 
 from armload.boards.hardware import all_hardware
@@ -15,7 +14,7 @@ from armload.cli.help import grouped
 from armload.cli.program import namespace
 from armload.cli.verb import Verb
 from armload.conversion.checkpoints.forms import GGUF_BITS, MNN_BITS
-from armload.core.options import LETTERS, Declared, declared_options
+from armload.core.options import Declared, declared_options
 from armload.engines.plan import DRAFT, KV_TYPES, MTP, NGRAM, NO_SPECULATION
 from armload.evaluation.grading.registry import GRADERS
 from armload.models.file_types import TENSOR_TYPES
@@ -123,7 +122,7 @@ def _entry(name: str, verb: Verb) -> VerbEntry:
     declared = list(declared_options(verb.options))
     options = [each for each in declared if not each.option.is_argument]
     return VerbEntry(
-        about=(getdoc(verb) or "").partition("\n")[0],
+        about=verb.about,
         arguments=[_parameter(name, each) for each in declared if each.option.is_argument],
         options=[_parameter(name, each) for group in grouped(options).values() for each in group],
     )
@@ -131,12 +130,11 @@ def _entry(name: str, verb: Verb) -> VerbEntry:
 
 def _parameter(verb: str, declared: Declared) -> CompletedOption:
     keys = (f"{verb} {declared.shown}", declared.shown)
-    letter = LETTERS.get(declared.name)
     listed = next((_CHOICES[key] for key in keys if key in _CHOICES), ())
     takes = next((_TAKEN[key] for key in (*keys, declared.value) if key in _TAKEN), "")
     return CompletedOption(
         name=declared.shown,
-        letter=f"-{letter}" if letter and not declared.option.is_argument else "",
+        letter=f"-{declared.letter}" if declared.letter else "",
         about=declared.about,
         takes="switch" if declared.is_switch else takes,
         choices=[*_literals(declared.info.annotation), *listed],

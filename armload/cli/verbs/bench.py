@@ -10,8 +10,9 @@ from invoke.exceptions import Exit
 from pydantic import model_validator
 
 from armload.bench.options import MODEL, Listed, Options
+from armload.cli.error_output import end_if_failed, show_error
 from armload.cli.options import BOARDS, OnBoards, OneBoard, OnGateways, OutputOptions, models_in
-from armload.cli.verb import end_if_failed, show_error, verb
+from armload.cli.verb import verb
 from armload.core.errors import UsageError
 from armload.core.options import Option, Seconds, Share
 from armload.engines.plan import (
@@ -119,6 +120,8 @@ def bench(options: BenchOptions) -> None:
     from armload.bench.options import read_options
     from armload.boards.naming import boards_called
     from armload.cli import terminal
+    from armload.cli.present import bench_and_present, repeat_and_present, sweep_and_present
+    from armload.cli.present_boards import bench_on_each_and_present, share_and_present
     from armload.fleet.reach import boards_reached
     from armload.runs import store
     from armload.runs.request import Request
@@ -158,8 +161,6 @@ def bench(options: BenchOptions) -> None:
         models = models_in(request, plan.models, plan.type)
         plan = plan.model_copy(update={"model": models, "type": ()})
         if len(boards) > 1:
-            from armload.cli.present_boards import bench_on_each_and_present, share_and_present
-
             if options.share:
                 share_and_present(*(request, boards, plan, reach), as_json=as_json, reference=known)
             else:
@@ -169,22 +170,16 @@ def bench(options: BenchOptions) -> None:
                     reference=known,
                 )
         elif is_repeated:
-            from armload.cli.present import repeat_and_present
-
             repeat_and_present(
                 *(request, plan.models[0], plans[0], wanted, reach),
                 as_json=as_json,
                 reference=known,
             )
         elif is_single:
-            from armload.cli.present import bench_and_present
-
             bench_and_present(
                 *(request, plan.models[0], plans[0], reach), as_json=as_json, reference=known
             )
         else:
-            from armload.cli.present import sweep_and_present
-
             sweep_and_present(request, plan, reach, as_json=as_json, reference=known)
 
 

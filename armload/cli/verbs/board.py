@@ -174,12 +174,8 @@ def add(options: AddOptions) -> None:
         terminal.say(line)
 
 
-class HardwareOptions(OutputOptions):
-    """The catalogue of hardware."""
-
-
-@verb(HardwareOptions)
-def hardware(options: HardwareOptions) -> None:
+@verb(OutputOptions)
+def hardware(options: OutputOptions) -> None:
     """List the hardware catalogue: names for fit --hardware and for board files.
 
     --json also gives the source of each figure.

@@ -118,10 +118,10 @@ def _loads(a: str, b: str, *, as_json: bool) -> list[_Judged]:
     from armload.cli.streams import show_document
     from armload.core.values import ValueList
     from armload.report.load.comparison import load_comparison_view, sentence
-    from armload.report.load.loaded import loaded_of
+    from armload.report.load.loaded import LoadView
     from armload.serving.loads import LoadFolder
 
-    one, other = loaded_of(LoadFolder.find(a)), loaded_of(LoadFolder.find(b))
+    one, other = LoadView.of(LoadFolder.find(a)), LoadView.of(LoadFolder.find(b))
     compared = compare_loads(
         one.load,
         [(point.observed, point.assessed) for point in one.points],
@@ -198,11 +198,11 @@ def _constant(low: float, _level: float) -> float:
 
 def _surely_slower(compared: Sequence[_Judged], allowed: float) -> list[_Judged]:
     """Return those that are slower, with one probability of error for all (Holm, 1979)."""
-    from armload.analysis.statistics import CONFIDENCE
+    from armload.analysis.statistics import TAIL
 
     left, slower = list(compared), list[_Judged]()
     while left:
-        level = (1 - CONFIDENCE) / 2 / len(left)
+        level = TAIL / len(left)
         found = [each for each in left if each.low_at(level) > 1 + allowed]
         if not found:
             break

@@ -145,7 +145,12 @@ def evaluate(options: EvalOptions) -> None:
     """
     from armload.boards.naming import boards_called
     from armload.cli import terminal
-    from armload.cli.present_evaluation import evaluate_and_present, regrade_and_present
+    from armload.cli.present_evaluation import (
+        evaluate_and_present,
+        harness_and_present,
+        logits_and_present,
+        regrade_and_present,
+    )
     from armload.evaluation.preparing import EvaluationRequest
     from armload.evaluation.scorer_settings import ScorerSettings
     from armload.fleet.reach import boards_reached
@@ -208,20 +213,15 @@ def evaluate(options: EvalOptions) -> None:
     with boards_reached(options.scheduler, boards, terminal.progress()) as reach:
         if has_questions:
             evaluate_and_present(request, asked, settings, reach, as_json=options.as_json)
-            return
-        if options.task.startswith(_HARNESS):
-            from armload.cli.present_evaluation import harness_and_present
-
+        elif options.task.startswith(_HARNESS):
             harness_and_present(request, asked, settings, reach, as_json=options.as_json)
-            return
-        from armload.cli.present_evaluation import logits_and_present
-
-        logits_and_present(
-            *(request, asked, settings, reach),
-            reference=options.reference,
-            must_be_close=options.fail_unless_close,
-            as_json=options.as_json,
-        )
+        else:
+            logits_and_present(
+                *(request, asked, settings, reach),
+                reference=options.reference,
+                must_be_close=options.fail_unless_close,
+                as_json=options.as_json,
+            )
 
 
 class TradeoffOptions(OutputOptions):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from armload.bench.options import MODEL
+from armload.cli.error_output import end_if_failed
 from armload.cli.options import FileTypes, OnBoards, OnGateways, OutputOptions
-from armload.cli.verb import end_if_failed, verb
+from armload.cli.verb import verb
 from armload.core.options import Names, Option
 from armload.engines.plan import Computation, PromptTokens
 from armload.runs.request import EngineSource, Waiting

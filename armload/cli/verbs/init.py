@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 from armload.bench.options import MODEL
+from armload.cli.error_output import show_error
 from armload.cli.new_board import HOST_HELP, NewBoardOptions, add_board, added_sentence
 from armload.cli.options import OutputOptions
-from armload.cli.verb import show_error, verb, with_password
+from armload.cli.verb import verb, with_password
 from armload.core.errors import ArmloadError, ConnectError, InterruptionError, UsageError
 from armload.core.options import Option, declared_options
 from armload.runs.request import Waiting

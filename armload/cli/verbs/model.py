@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from invoke.collection import Collection
 
+from armload.cli.load_options import RandomSeed
 from armload.cli.options import OutputOptions
 from armload.cli.verb import verb
-from armload.cli.verbs.load import RandomSeed
 from armload.cli.verbs.quantize import quantize
 from armload.core.options import Option
 
@@ -132,14 +132,14 @@ def inspect(options: InspectOptions) -> None:
     from armload.models.find import resolve
     from armload.models.gguf import read_anatomy
     from armload.models.header import check_whole
-    from armload.report.models import anatomy_table
+    from armload.report.model_summary import summary_table
 
     progress = terminal.progress()
     anatomy = read_anatomy(resolve(options.file, progress), progress)
     if options.as_json:
         show_document(anatomy)
     else:
-        terminal.show(anatomy_table(anatomy))
+        terminal.show(summary_table(anatomy))
     check_whole(anatomy.path, anatomy.size_bytes, anatomy.whole_bytes)
 
 

@@ -9,10 +9,10 @@ from armload.cli.options import FileTypes, OutputOptions
 from armload.cli.verb import verb
 from armload.core.errors import UsageError
 from armload.core.options import Option
-from armload.runs.request import Request, Waiting
+from armload.runs.request import Request, SourceRef, Waiting
 
 
-class QuantizeOptions(Waiting, OutputOptions):
+class QuantizeOptions(Waiting, SourceRef, OutputOptions):
     """A model, the file types that are made of it, and what is found out about them."""
 
     heading = "Quantisation"
@@ -46,22 +46,6 @@ class QuantizeOptions(Waiting, OutputOptions):
         str,
         Option(
             "quantise on that board and fetch the result", "BOARD", "this machine", heading="Build"
-        ),
-    ] = ""
-    source: Annotated[
-        str,
-        Option(
-            "file in toolchains/sources/, llama.cpp folder, or git address",
-            usual="pinned release",
-            heading="Build",
-        ),
-    ] = ""
-    ref: Annotated[
-        str,
-        Option(
-            "branch, tag or commit, if the source is a git repository",
-            usual="its default branch",
-            heading="Build",
         ),
     ] = ""
     output: Annotated[
@@ -107,7 +91,6 @@ def quantize(options: QuantizeOptions) -> None:
 
 
 def _folder(text: str) -> Path:
-
     path = Path(text).expanduser()
     if not path.is_dir():
         raise UsageError(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from armload.cli.error_output import end_if_failed
 from armload.cli.options import (
     A_BOARD,
     OnBoard,
@@ -20,7 +21,7 @@ from armload.cli.options import (
     one_board,
 )
 from armload.cli.streams import show_document
-from armload.cli.verb import VerbGroup, end_if_failed, verb
+from armload.cli.verb import VerbGroup, verb
 from armload.core.errors import UsageError
 from armload.core.options import Option
 from armload.engines.service_plan import ServingPlan
@@ -74,12 +75,12 @@ class ServeOptions(ServingPlan, OneModel, Resuming, Waiting, EngineSource, Outpu
 
     @model_validator(mode="after")
     def _is_reached_in_one_way(self) -> Self:
-        for option, noun in (("front", "front"), ("port", "port")):
+        for option in ("front", "port"):
             if self.detach and getattr(self, option):
                 raise UsageError(
-                    f"--detach cannot be combined with --{option}: the {noun} exists only while "
+                    f"--detach cannot be combined with --{option}: the {option} exists only while "
                     "this command runs.",
-                    f"Detach the service first, then add the {noun} with another armload serve.",
+                    f"Detach the service first, then add the {option} with another armload serve.",
                 )
         return self
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from armload.analysis.run import Run
-    from armload.report.pages import Report
 
 Listed = TypeVar("Listed")
 
@@ -180,48 +179,44 @@ def report(options: ReportOptions) -> None:
     from armload.analysis.repeats import judged_together
     from armload.cli import terminal
     from armload.cli.options import output_folder
+    from armload.cli.streams import show_document
     from armload.core.errors import UsageError
     from armload.evaluation.record import EvaluationFolder
     from armload.report.evaluation.page import write_evaluation_report
     from armload.report.exchange.leaderboard import read_folders, write_leaderboard
-    from armload.report.load.loaded import loaded_of
+    from armload.report.load.loaded import LoadView
     from armload.report.load.page import write_load_report
     from armload.report.multi_run import new_folder, write_runs_report
     from armload.report.tuning.page import write_tuning_report
-    from armload.report.tuning.told import told_of
+    from armload.report.tuning.view import TuningView
     from armload.serving.loads import LoadFolder
     from armload.tuning.record import TuningFolder
 
-    place = output_folder(options.output) if options.output else None
+    place, progress = output_folder(options.output) if options.output else None, terminal.progress()
+    only = options.runs[0] if len(options.runs) == 1 else ""
     if options.leaderboard:
         options.refuse_filter("--leaderboard")
         if not options.runs:
             raise UsageError("RUNS is missing.", "Example: armload report results/ --leaderboard")
-        documents = read_folders([*map(Path, options.runs)], terminal.progress())
-        _show(write_leaderboard(documents, place), as_json=options.as_json)
+        written = write_leaderboard(read_folders([*map(Path, options.runs)], progress), place)
+    elif only and EvaluationFolder.kind.is_meant(only):
+        options.refuse_filter(only)
+        written = write_evaluation_report(EvaluationFolder.find(only), place, progress)
+    elif only and LoadFolder.kind.is_meant(only):
+        options.refuse_filter(only)
+        written = write_load_report(LoadView.of(LoadFolder.find(only)), place, progress)
+    elif only and TuningFolder.kind.is_meant(only):
+        options.refuse_filter(only)
+        written = write_tuning_report(TuningView.of(TuningFolder.find(only)), place, progress)
+    else:
+        found = judged_together(_runs_named(options))
+        written = write_runs_report(found, place or new_folder(found), progress)
+    if options.as_json:
+        show_document(written)
         return
-    kinds = (EvaluationFolder.kind, LoadFolder.kind, TuningFolder.kind)
-    if len(options.runs) == 1 and any(kind.is_meant(options.runs[0]) for kind in kinds):
-        options.refuse_filter(options.runs[0])
-    if len(options.runs) == 1 and EvaluationFolder.kind.is_meant(options.runs[0]):
-        evaluated = EvaluationFolder.find(options.runs[0])
-        _show(
-            write_evaluation_report(evaluated, place, terminal.progress()), as_json=options.as_json
-        )
-        return
-    if len(options.runs) == 1 and LoadFolder.kind.is_meant(options.runs[0]):
-        written = write_load_report(
-            loaded_of(LoadFolder.find(options.runs[0])), place, terminal.progress()
-        )
-        _show(written, as_json=options.as_json)
-        return
-    if len(options.runs) == 1 and TuningFolder.kind.is_meant(options.runs[0]):
-        told = told_of(TuningFolder.find(options.runs[0]))
-        _show(write_tuning_report(told, place, terminal.progress()), as_json=options.as_json)
-        return
-    found = judged_together(_runs_named(options))
-    written = write_runs_report(found, place or new_folder(found), terminal.progress())
-    _show(written, as_json=options.as_json)
+    terminal.show(f"{written.headline}\n  {written.page}")
+    for figure in written.figures:
+        terminal.show(f"{figure.title}: {figure.sentence}\n  {figure.png}")
 
 
 def _runs_named(options: ReportOptions) -> list[Run]:
@@ -253,15 +248,3 @@ def _runs_named(options: ReportOptions) -> list[Run]:
     for each in unreadable:
         terminal.progress().say(f"skipped: {each}")
     return found
-
-
-def _show(written: Report, *, as_json: bool) -> None:
-    from armload.cli import terminal
-    from armload.cli.streams import show_document
-
-    if as_json:
-        show_document(written)
-        return
-    terminal.show(f"{written.headline}\n  {written.page}")
-    for figure in written.figures:
-        terminal.show(f"{figure.title}: {figure.sentence}\n  {figure.png}")

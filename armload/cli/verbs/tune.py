@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from armload.bench.options import MODEL
+from armload.cli.load_options import Rate, RequestCount, RequestOptions
 from armload.cli.options import OnBoards, OnGateways, OutputOptions
 from armload.cli.verb import verb
-from armload.cli.verbs.load import Rate, RequestCount, RequestOptions
 from armload.core.errors import UsageError
 from armload.core.options import MOST, Duration, Option
 from armload.core.values import ByteCount
@@ -150,11 +150,11 @@ def tune(options: TuneOptions) -> None:
     from armload.evaluation.logits.computing import read_prompts
     from armload.fleet.reach import boards_reached
     from armload.runs.request import Request
-    from armload.tuning.wish import TuningRequest
+    from armload.tuning.request import TuningRequest
 
     if options.for_ != "energy":
         options.refuse(Metering.model_fields, f"--for {options.for_}", "Use --for energy.")
-    wish = TuningRequest(
+    goal = TuningRequest(
         model=options.model,
         objective=options.for_,
         narrowing=options.space,
@@ -174,7 +174,7 @@ def tune(options: TuneOptions) -> None:
         )
     with boards_reached(options.scheduler, boards, terminal.progress()) as reach:
         tune_and_present(
-            *(options.part(Request), boards, wish, reach),
+            *(options.part(Request), boards, goal, reach),
             output=output_file(options.output) if options.output else None,
             as_json=options.as_json,
         )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from armload.core.values import Value, counted, percentage
+from armload.core.values import Value, counted
 from armload.evaluation.disagreements import Disagreement
 from armload.evaluation.harness.evaluating import HarnessResult
 from armload.evaluation.logits.agreement import Agreement
@@ -109,7 +109,7 @@ def agreement_view(found: Agreement) -> Group:
             str(each.positions),
             Text("yes", style="green") if each.is_close else Text("no", style="red"),
             f"{each.max_difference:.3g}",
-            percentage(each.top1_share, digits=1),
+            f"{each.top1_share:.1%}",
         )
     lines: list[RenderableType] = [table]
     if len(worst) < len(found.prompts):
@@ -126,5 +126,5 @@ def sentence(found: Agreement) -> str:
         f"{found.close} of {counted(len(found.prompts), 'prompt')} close to {found.reference} "
         f"(atol {found.atol:g}, rtol {found.rtol:g}); largest difference "
         f"{found.max_difference:.3g}; KL divergence mean {found.kl_mean:.3g}, 99th percentile "
-        f"{found.kl_p99:.3g} nats; same top token at {100 * found.top1_share:.2f}% of positions."
+        f"{found.kl_p99:.3g} nats; same top token at {found.top1_share:.2%} of positions."
     )

@@ -11,7 +11,6 @@ from armload.core.values import counted
 from armload.report import formatting as words
 from armload.report.drawing import QUIET, Rows, columns_for, interval_band, source
 from armload.report.evaluation.series import BudgetSeries
-from armload.report.evaluation.table import percent
 from armload.report.figures.figure import (
     Figure,
     TimeUnit,
@@ -34,29 +33,11 @@ def deadline_figure(systems: Sequence[Answers], crossover: Crossover | None) -> 
         systems: at least one, ``MOST_LINES`` at most.
         crossover: of two systems; none where it was not looked for.
     """
-    sentence = _deadline_sentence(systems)
-    return _deadline_drawn(systems, sentence, crossover)
-
-
-def _deadline_sentence(shown: Sequence[Answers]) -> str:
-    parts = []
-    for system in shown:
-        last_s = max(max(row) for row in system.latency_s)
-        (point,) = by_deadline(system, [last_s])
-        parts.append(f"{system.name}: {percent(point.accuracy.share)} by {words.seconds(last_s)}")
-    questions = counted(len(shown[0].questions), "question")
-    return (
-        f"{'; '.join(parts)} from the start of each of {questions}. Bands are 95% confidence "
-        "intervals."
-    )
-
-
-def _deadline_drawn(shown: Sequence[Answers], sentence: str, crossover: Crossover | None) -> Figure:
     import altair as alt
 
-    deadlines = _thinned(deadlines_of(*shown))
+    deadlines = _thinned(deadlines_of(*systems))
     unit = time_unit([deadlines[-1]])
-    labels = [legend_line(system.name) for system in shown]
+    labels = [legend_line(system.name) for system in systems]
     x = alt.X("deadline:Q").title(f"time since the question ({unit.name})").scale(zero=True)
     colour, _ = colour_and_shape("line", labels)
     data = source("deadlines")
@@ -69,12 +50,12 @@ def _deadline_drawn(shown: Sequence[Answers], sentence: str, crossover: Crossove
         tooltip=[
             alt.Tooltip("line:N", title="model"),
             alt.Tooltip("deadline:Q", title=unit.name, format=",.4~g"),
-            alt.Tooltip("accuracy:Q", title="right (%)", format=".1f"),
+            alt.Tooltip("accuracy:Q", title="correct (%)", format=".1f"),
         ],
     )
     layers = [band, line]
     at_s = crossover.deadline_s if crossover and crossover.is_shown else None
-    datasets = {"deadlines": _deadline_rows(shown, deadlines, unit)}
+    datasets = {"deadlines": _deadline_rows(systems, deadlines, unit)}
     if at_s is not None:
         datasets["crossover"] = [{"deadline": at_s * unit.per_s}]
         rule = source("crossover")
@@ -87,10 +68,23 @@ def _deadline_drawn(shown: Sequence[Answers], sentence: str, crossover: Crossove
     return drawn(
         "accuracy-seconds",
         "Accuracy against time",
-        sentence,
+        _deadline_sentence(systems),
         layers,
         datasets,
         legend_columns=columns_for(labels),
+    )
+
+
+def _deadline_sentence(shown: Sequence[Answers]) -> str:
+    parts = []
+    for system in shown:
+        last_s = max(max(row) for row in system.latency_s)
+        (point,) = by_deadline(system, [last_s])
+        parts.append(f"{system.name}: {point.accuracy.share:.1%} by {words.seconds(last_s)}")
+    questions = counted(len(shown[0].questions), "question")
+    return (
+        f"{'; '.join(parts)} from the start of each of {questions}. Bands are 95% confidence "
+        "intervals."
     )
 
 
@@ -118,27 +112,9 @@ def token_figure(series: Sequence[BudgetSeries]) -> Figure:
     Args:
         series: at least one, each with budgets; ``MOST_LINES`` at most.
     """
-    sentence = _token_sentence(series)
-    return _token_drawn(series, sentence)
-
-
-def _token_sentence(shown: Sequence[BudgetSeries]) -> str:
-    parts, counts = [], []
-    for series in shown:
-        best = max(series.points, key=lambda point: point.correct)
-        if best.accuracy is not None:
-            tokens = f"{best.mean_tokens:.0f} tokens"
-            parts.append(f"{series.label}: {percent(best.accuracy.share)} with {tokens}")
-            counts.append(best.accuracy.questions)
-    same = set(counts[:1]) == set(counts)
-    over = counted(counts[0], "question") if same else f"{', '.join(map(str, counts))} questions"
-    return f"{'; '.join(parts)} (mean over {over}). Bands are 95% confidence intervals."
-
-
-def _token_drawn(shown: Sequence[BudgetSeries], sentence: str) -> Figure:
     import altair as alt
 
-    labels = [legend_line(series.label) for series in shown]
+    labels = [legend_line(each.label) for each in series]
     x = alt.X("tokens:Q").title("tokens per answer (mean)").scale(zero=True)
     y = _share_axis("accuracy").scale(domain=[0, 100])
     colour, shape = colour_and_shape("line", labels)
@@ -157,17 +133,30 @@ def _token_drawn(shown: Sequence[BudgetSeries], sentence: str) -> Figure:
     return drawn(
         "accuracy-tokens",
         "Accuracy against tokens",
-        sentence,
+        _token_sentence(series),
         (band, line, marks),
-        {"points": _token_rows(shown)},
+        {"points": _token_rows(series)},
         legend_columns=columns_for(labels),
     )
+
+
+def _token_sentence(shown: Sequence[BudgetSeries]) -> str:
+    parts, counts = [], []
+    for series in shown:
+        best = max(series.points, key=lambda point: point.correct)
+        if best.accuracy is not None:
+            tokens = f"{best.mean_tokens:.0f} tokens"
+            parts.append(f"{series.label}: {best.accuracy.share:.1%} with {tokens}")
+            counts.append(best.accuracy.questions)
+    same = set(counts[:1]) == set(counts)
+    over = counted(counts[0], "question") if same else f"{', '.join(map(str, counts))} questions"
+    return f"{'; '.join(parts)} (mean over {over}). Bands are 95% confidence intervals."
 
 
 def _share_axis(field: str) -> alt.Y:
     import altair as alt
 
-    return alt.Y(f"{field}:Q").title("right answers (%)")
+    return alt.Y(f"{field}:Q").title("correct answers (%)")
 
 
 def _budget_tooltips() -> list[alt.Tooltip]:
@@ -176,7 +165,7 @@ def _budget_tooltips() -> list[alt.Tooltip]:
     return [
         alt.Tooltip("line:N", title="model"),
         alt.Tooltip("budget:Q", title="budget in tokens"),
-        alt.Tooltip("accuracy:Q", title="right (%)", format=".1f"),
+        alt.Tooltip("accuracy:Q", title="correct (%)", format=".1f"),
     ]
 
 

@@ -10,14 +10,13 @@ from markupsafe import Markup
 
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
-from armload.core.values import percentage
 from armload.evaluation.record import Evaluation, EvaluationFolder
 from armload.evaluation.results import AccuracyPoint, GradedAttempt, points_of
 from armload.report import formatting as words
 from armload.report.evaluation.answers import AnswerRow, OtherGrade, answer_rows, grader_rows
 from armload.report.evaluation.figures import deadline_figure, token_figure
-from armload.report.evaluation.series import BudgetSeries, EvaluationView, SeriesGroup, standing_of
-from armload.report.evaluation.table import accuracy_table, between, notes, percent
+from armload.report.evaluation.series import BudgetSeries, EvaluationView, SeriesGroup
+from armload.report.evaluation.table import accuracy_table, between, notes
 from armload.report.figures.figure import Figure
 from armload.report.layout import Column, Details, Entry, Table
 from armload.report.pages import (
@@ -52,22 +51,22 @@ def write_evaluation_report(
     if not any(point.attempts for point in points):
         raise UsageError(f"{evaluation.id} has no answers.", "Repeat its armload eval command.")
     place = report_place(folder, evaluation.id)
-    standing = standing_of(points)
-    page = evaluation_page(evaluated, standing, evaluation.grader)
-    return write_report(page, place, _point_table(standing), progress)
+    view = EvaluationView.of(points)
+    page = evaluation_page(evaluated, view, evaluation.grader)
+    return write_report(page, place, _point_table(view), progress)
 
 
-def evaluation_page(evaluated: EvaluationFolder, standing: EvaluationView, grader: str) -> Page:
+def evaluation_page(evaluated: EvaluationFolder, view: EvaluationView, grader: str) -> Page:
     """Return the page of one evaluation.
 
     Args:
         grader: that judged the answers.
     """
-    evaluation, series = evaluated.evaluation, standing.series
+    evaluation, series = evaluated.evaluation, view.series
     answers = answer_rows(evaluated, series, grader)
     figures = (
         figure
-        for number, group in enumerate(standing.groups, start=1)
+        for number, group in enumerate(view.groups, start=1)
         for figure in _figures(group, number)
     )
     about = f"Graded by {grader}. On {', '.join(evaluation.boards)}, "
@@ -77,11 +76,11 @@ def evaluation_page(evaluated: EvaluationFolder, standing: EvaluationView, grade
         *((part.model, f"SHA-256 {part.model_sha256}") for part in evaluation.parts),
     ]
     return Page(
-        headline=headline(evaluation, standing.points),
+        headline=headline(evaluation, view.points),
         header=(
-            *paragraphs(f"{about}{words.minute(evaluation.started_utc)}.", style="soft"),
-            *paragraphs(*(each for group in standing.groups for each in group.statements)),
-            *paragraphs(*notes(standing.points)),
+            *paragraphs(f"{about}{words.minute(evaluation.started_utc)} UTC.", style="soft"),
+            *paragraphs(*(each for group in view.groups for each in group.statements)),
+            *paragraphs(*notes(view.points)),
         ),
         sections=(
             *map(figure_section, figures),
@@ -129,14 +128,14 @@ def _filters(series: Sequence[BudgetSeries], answers: Sequence[AnswerRow]) -> li
     if len(series) == 2:
         a, b = (line.label for line in series)
         named = {
-            "rw": f"right: {a}, wrong: {b}",
-            "wr": f"wrong: {a}, right: {b}",
-            "rr": "both right",
+            "rw": f"correct: {a}, wrong: {b}",
+            "wr": f"wrong: {a}, correct: {b}",
+            "rr": "both correct",
             "ww": "both wrong",
         }
     else:
         every = len(series)
-        named = {"r" * every: "all right", "w" * every: "all wrong"}
+        named = {"r" * every: "all correct", "w" * every: "all wrong"}
     filters = [(outcome, label, counts[outcome]) for outcome, label in named.items()]
     disputed = sum(row.is_disputed for row in answers)
     return [*filters, ("disputed", "graders disagree", disputed)] if disputed else filters
@@ -159,7 +158,7 @@ def _graders(
         *(
             Column(heading=heading, is_number=True)
             for line in series
-            for heading in (f"right: {line.label}", f"unlike {grader}")
+            for heading in (f"correct: {line.label}", f"unlike {grader}")
         ),
     )
     for row in rows:
@@ -196,7 +195,7 @@ def _answer(attempt: GradedAttempt | None, grades: Sequence[OtherGrade]) -> str:
         return words.UNKNOWN
     found = "no answer found" if attempt.extracted is None else attempt.extracted
     judged = ", ".join(
-        f"{each.grader}: {_right(is_right=each.is_correct)} ({each.reason})" for each in grades
+        f"{each.grader}: {_graded(is_correct=each.is_correct)} ({each.reason})" for each in grades
     )
     ended = ""
     if attempt.is_out_of_context:
@@ -206,26 +205,26 @@ def _answer(attempt: GradedAttempt | None, grades: Sequence[OtherGrade]) -> str:
     return html(
         '<details class="{0}"><summary>{0}: {1}</summary><p class="text">{2}</p>{3}'
         '<p class="soft">{4} tokens, {5}{6}</p></details>',
-        *(_right(is_right=attempt.is_correct), attempt.failure or found, attempt.text),
+        *(_graded(is_correct=attempt.is_correct), attempt.failure or found, attempt.text),
         html('<p class="soft">{}</p>', judged) if judged else Markup(),
         *(attempt.tokens, words.seconds(attempt.seconds), ended),
     )
 
 
-def _right(*, is_right: bool) -> str:
-    return "right" if is_right else "wrong"
+def _graded(*, is_correct: bool) -> str:
+    return "correct" if is_correct else "wrong"
 
 
-def _point_table(standing: EvaluationView) -> Table:
+def _point_table(view: EvaluationView) -> Table:
     table = Table(
         Column(heading="model"),
         Column(heading="budget", unit="tokens", is_number=True),
-        Column(heading="right", unit="of the answered", is_number=True),
+        Column(heading="correct", unit="of the answered", is_number=True),
         Column(heading="accuracy", is_number=True),
         Column(heading="boxed", is_number=True),
         Column(heading="mean time", is_number=True),
     )
-    for line in standing.series:
+    for line in view.series:
         for point in line.points:
             table.add(*_entries(line.label, point))
     return table
@@ -235,10 +234,10 @@ def _entries(label: str, point: AccuracyPoint) -> tuple[Entry, ...]:
     accuracy = Entry(text=words.UNKNOWN)
     if point.accuracy is not None:
         share = point.accuracy.share
-        accuracy = Entry(text=percent(share), number=share, range=between(point.accuracy.interval))
+        accuracy = Entry(text=f"{share:.1%}", number=share, range=between(point.accuracy.interval))
     boxed = Entry(text=words.UNKNOWN)
     if point.budget is not None:
-        boxed = Entry(text=percentage(point.boxed_share), number=point.boxed_share)
+        boxed = Entry(text=f"{point.boxed_share:.0%}", number=point.boxed_share)
     return (
         Entry(text=label),
         Entry(

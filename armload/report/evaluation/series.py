@@ -70,15 +70,15 @@ class EvaluationView:
     series: tuple[BudgetSeries, ...]
     groups: tuple[SeriesGroup, ...]
 
-
-def standing_of(points: Sequence[AccuracyPoint]) -> EvaluationView:
-    """Return what points amount to; each crossover's interval takes half a second."""
-    series = series_of(points)
-    return EvaluationView(
-        points=tuple(points),
-        series=tuple(series),
-        groups=tuple(_groups_of([line for line in series if line.is_generated])),
-    )
+    @classmethod
+    def of(cls, points: Sequence[AccuracyPoint]) -> EvaluationView:
+        """Return what points amount to; each crossover's interval takes half a second."""
+        series = series_of(points)
+        return cls(
+            points=tuple(points),
+            series=tuple(series),
+            groups=tuple(_groups_of([line for line in series if line.is_generated])),
+        )
 
 
 def series_of(points: Sequence[AccuracyPoint]) -> list[BudgetSeries]:

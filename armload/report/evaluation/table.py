@@ -10,16 +10,11 @@ from rich.text import Text
 
 from armload.analysis.accuracy import Accuracy
 from armload.analysis.statistics import Interval
-from armload.core.values import counted, percentage
+from armload.core.values import counted
 from armload.evaluation.results import AccuracyPoint, GradedAttempt, doubts_in
 from armload.report import formatting as words
 from armload.report.evaluation.series import BudgetSeries, EvaluationView
 from armload.report.layout import Column, Prose, Table
-
-
-def percent(share: float) -> str:
-    """Write a share with one decimal."""
-    return percentage(share, digits=1)
 
 
 def between(interval: Interval) -> str:
@@ -27,14 +22,14 @@ def between(interval: Interval) -> str:
     return f"{100 * interval.low:.1f}–{100 * interval.high:.1f}%"  # noqa: RUF001
 
 
-def evaluation_view(standing: EvaluationView) -> Group:
+def evaluation_view(view: EvaluationView) -> Group:
     """Lay out the points, one a line, and notes on questions and times."""
     lines: list[RenderableType] = []
-    for series in standing.series:
+    for series in view.series:
         if lines:
             lines.append(Text(""))
         lines += [Prose(series.label, "bold"), accuracy_table(series)]
-    lines += [Prose(sentence, "yellow") for sentence in notes(standing.points)]
+    lines += [Prose(sentence, "yellow") for sentence in notes(view.points)]
     return Group(*lines)
 
 
@@ -119,8 +114,8 @@ def accuracy_table(series: BudgetSeries) -> Table:
             *share_entries(point.accuracy),
             *(
                 (
-                    percentage(point.boxed_share),
-                    percentage(finished),
+                    f"{point.boxed_share:.0%}",
+                    f"{finished:.0%}",
                     f"{point.mean_tokens:.0f}",
                     words.seconds(point.mean_s),
                 )
@@ -133,7 +128,7 @@ def accuracy_table(series: BudgetSeries) -> Table:
 
 def _choices(series: BudgetSeries) -> Table:
     table = Table(
-        Column(heading="right", is_number=True),
+        Column(heading="correct", is_number=True),
         Column(heading="acc", is_number=True),
         INTERVAL,
         Column(heading="acc_norm", is_number=True),
@@ -152,7 +147,7 @@ def _choices(series: BudgetSeries) -> Table:
 
 INTERVAL = Column(heading="95%\nCI", is_number=True)
 _ACCURACY = (
-    Column(heading="right", is_number=True),
+    Column(heading="correct", is_number=True),
     Column(heading="accuracy", is_number=True),
     INTERVAL,
 )
@@ -162,4 +157,4 @@ def share_entries(accuracy: Accuracy | None) -> tuple[Text, str]:
     """Write a share of right answers, and its interval."""
     if accuracy is None:
         return Text(words.UNKNOWN, style="bold"), words.UNKNOWN
-    return Text(percent(accuracy.share), style="bold"), between(accuracy.interval)
+    return Text(f"{accuracy.share:.1%}", style="bold"), between(accuracy.interval)

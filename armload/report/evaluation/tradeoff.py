@@ -12,7 +12,7 @@ from armload import __version__
 from armload.analysis.tradeoff import Answers, AtDeadline, by_budget
 from armload.analysis.wording.energies import basis
 from armload.core.files import file_name_of, write_whole
-from armload.core.values import counted, percentage
+from armload.core.values import counted
 from armload.core.workspace import reports_folder
 from armload.evaluation.answer_energy import SystemEnergy
 from armload.evaluation.sides import TradeoffSide
@@ -20,7 +20,7 @@ from armload.evaluation.tradeoff import SharedAxis, Tradeoff
 from armload.report import formatting as words
 from armload.report.evaluation.figures import deadline_figure, energy_figure
 from armload.report.evaluation.series import way_heading
-from armload.report.evaluation.table import INTERVAL, between, percent
+from armload.report.evaluation.table import INTERVAL, between
 from armload.report.layout import Column, Details, Prose, Table
 from armload.report.pages import Page, Paragraph, Section, paragraphs, render
 
@@ -79,9 +79,9 @@ def _table(each: Tradeoff) -> Table:
                 system.name,
                 str(point.budget),
                 words.seconds(point.mean_latency_s),
-                percent(point.accuracy.share),
+                f"{point.accuracy.share:.1%}",
                 between(point.accuracy.interval),
-                words.UNKNOWN if boxed is None else percentage(boxed),
+                words.UNKNOWN if boxed is None else f"{boxed:.0%}",
                 *([words.joules(joules[number] if joules else None)] if each.energy else []),
             )
     return table
@@ -109,7 +109,7 @@ def energy_lines(each: Tradeoff) -> list[str]:
             )
             lines.append(
                 f"Energy of {system.name}, {basis(energy.basis)}: {words.joules(best[1])} J per "
-                f"answer (mean) for {percent(best[0].accuracy.share)}."
+                f"answer (mean) for {best[0].accuracy.share:.1%}."
             )
     return lines
 
@@ -118,8 +118,8 @@ def deadline_line(each: Tradeoff, found: AtDeadline) -> str:
     """Say who is right more often at a deadline, and how sure that is."""
     low, high = found.difference.interval.low, found.difference.interval.high
     return (
-        f"After {words.seconds(found.deadline_s)}: {each.a.name} {percent(found.a.share)}, "
-        f"{each.b.name} {percent(found.b.share)}; difference "
+        f"After {words.seconds(found.deadline_s)}: {each.a.name} {found.a.share:.1%}, "
+        f"{each.b.name} {found.b.share:.1%}; difference "
         f"{100 * found.difference.difference:+.1f} points (95% CI {100 * low:+.1f} to "
         f"{100 * high:+.1f}); correct only for {each.a.name}: {found.mcnemar.only_a}, only for "
         f"{each.b.name}: {found.mcnemar.only_b}, p = {found.mcnemar.p_value:.3g} (exact McNemar "
@@ -130,7 +130,7 @@ def deadline_line(each: Tradeoff, found: AtDeadline) -> str:
 def axis_line(axis: SharedAxis) -> str:
     """Say where the slower model is on the axis of the faster one's tokens."""
     pairs = zip(axis.slower_tokens, axis.slower_accuracy, strict=True)
-    placed = ", ".join(f"{percent(share)} at {tokens:.0f}" for tokens, share in pairs)
+    placed = ", ".join(f"{share:.1%} at {tokens:.0f}" for tokens, share in pairs)
     return (
         f"With a constant speed ratio of {axis.ratio:.2f}, the slower model's points on the axis "
         f"of {axis.faster}'s tokens are: {placed}. This ignores prompts and growing contexts."

@@ -7,7 +7,7 @@ from functools import cache, partial
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
-from armload.analysis.conditions_log import BackgroundProcess
+from armload.analysis.background import BackgroundProcess
 from armload.analysis.energy import Energy
 from armload.analysis.findings import Figures
 from armload.analysis.limit import find_limit

@@ -14,7 +14,6 @@ from armload.analysis.streaming import (
     streamed_weights,
     weights_at,
 )
-from armload.core.values import percentage
 from armload.engines.trace import Trace
 from armload.report import formatting as words
 from armload.report.cells import Cell, grouped
@@ -82,7 +81,7 @@ def _sentence(cells: Sequence[Cell]) -> str:
         return (
             f"{sentence}{words.size(peak)}, more than the {words.size(free)} that were free before."
         )
-    share = percentage(peak / free)
+    share = f"{peak / free:.0%}"
     return f"{sentence}{words.size(peak)}, {share} of the {words.size(free)} that were free before."
 
 

@@ -12,6 +12,7 @@ from armload.analysis.run import Run
 from armload.analysis.summary import generating, prompting
 from armload.engines.trace import Step
 from armload.report import formatting as words
+from armload.report import run_words
 from armload.report.cells import Cell, fastest_of_each
 from armload.report.drawing import QUIET, Rows, Specification, chart_of, guide, source
 from armload.report.figures.figure import (
@@ -86,7 +87,7 @@ def over_time(cells: Sequence[Cell]) -> Figure | None:
 
 
 def _sentence(runs: Sequence[tuple[str, Run]]) -> str:
-    slow = {label: words.causes_of(run) for label, run in runs}
+    slow = {label: run_words.causes_of(run) for label, run in runs}
     tokens = sum(len(generating(run.steps)) for _, run in runs)
     count = sum(map(len, slow.values()))
     where = "" if len(runs) == 1 else f" of the {len(runs)} runs shown"
@@ -172,12 +173,12 @@ def token_chart(run: Run) -> Specification:
     line, points = token_marks(base, kinds, x, y)
     layers: list[alt.Chart] = [line, points]
     medians: Rows = []
-    title = words.headline(run)
+    title = run_words.headline(run)
     if run.summary.token_s is not None:
         title += f", median {words.seconds(run.summary.token_s.p50)} per token (dashed)"
         medians.append({"ms": run.summary.token_s.p50 * 1000})
         layers.append(guide(source(MEDIAN), y))
-    subtitle = ", ".join(filter(None, (words.model_name(run), words.started(run))))
+    subtitle = ", ".join(filter(None, (run_words.model_name(run), run_words.started(run))))
     return chart_of(layers, {STEPS: rows, MEDIAN: medians}, title=title, subtitle=subtitle)
 
 
@@ -230,7 +231,7 @@ def kinds_among(rows: Rows) -> list[str]:
 def token_rows(run: Run) -> Rows:
     """Return a row for each step: its token's number, milliseconds, kind and columns."""
     prompt, decode = prompting(run.steps), generating(run.steps)
-    found, cores = words.causes_of(run), words.used_cores(run)
+    found, cores = run_words.causes_of(run), run_words.used_cores(run)
     rows = [
         _step_row(step, number, PROMPT, step.tokens, cores)
         for number, step in enumerate(prompt, 2 - len(prompt))
@@ -238,7 +239,7 @@ def token_rows(run: Run) -> Rows:
     number = 1
     for step in decode:
         number += step.output_tokens
-        usual = FROM_STORAGE if words.reads_storage(step) else IN_MEMORY
+        usual = FROM_STORAGE if step.read_bytes or step.major_faults else IN_MEMORY
         kind = _KIND_OF[found[step.step]] if step.step in found else usual
         rows.append(_step_row(step, number, kind, step.output_tokens, cores))
     return rows

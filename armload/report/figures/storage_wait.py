@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from armload.analysis.latency import Waits, decoding
-from armload.core.values import percentage
 from armload.report import formatting as words
 from armload.report.cells import Cell, fastest_of_each
 from armload.report.drawing import COLOURS, Rows
@@ -61,14 +60,14 @@ def _sentence(shown: Sequence[Labelled]) -> str:
         estimated = "" if most.is_measured else ", estimated from what was read"
         return (
             f"Of {words.seconds(most.token_s)} per token (mean), {words.seconds(most.waited_s)} or "
-            f"{percentage(most.share)} were spent waiting for storage{estimated}."
+            f"{most.share:.0%} were spent waiting for storage{estimated}."
         )
     least_label, least = min(shown, key=lambda each: each[1].share)
     estimates = [label for label, waits in shown if not waits.is_measured]
     estimated = f" Estimated from what was read: {'; '.join(estimates)}." if estimates else ""
     return (
-        f"Waiting for storage took {percentage(least.share)} of the time with {least_label}, "
-        f"{percentage(most.share)} with {label}.{estimated}"
+        f"Waiting for storage took {least.share:.0%} of the time with {least_label}, "
+        f"{most.share:.0%} with {label}.{estimated}"
     )
 
 

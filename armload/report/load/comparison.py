@@ -14,7 +14,7 @@ from armload.report.layout import Table
 
 def sentence(compared: LoadComparison) -> str:
     """Say the finding plainly, with its figures."""
-    where = f"{_pace(compared)}: " if compared.rate or compared.concurrency else ""
+    where = f"{compared.label}: " if compared.label else ""
     if not compared.measured:
         return f"{where}{not_comparable(compared.differences)}"
     first = compared.measured[0]
@@ -52,14 +52,6 @@ def load_comparison_view(compared: LoadComparison) -> Group:
         notes=compared.notes,
         doubts=[each.sentence for each in compared.doubts],
     )
-
-
-def _pace(compared: LoadComparison) -> str:
-    if compared.stage is not None:
-        return f"{compared.stage.rates} requests/s ({compared.stage.span})"
-    if compared.rate is not None:
-        return f"{compared.rate:g} requests/s"
-    return counted(compared.concurrency or 0, "client")
 
 
 def _figures(compared: LoadComparison) -> Table:

@@ -10,6 +10,7 @@ from armload.analysis.load.capacity import FAILED_BY_THE_CLIENT, Capacity, capac
 from armload.analysis.load.parts import Accounting
 from armload.analysis.load.records import ENDED_BY_THE_USER, Load, Objectives
 from armload.analysis.load.telemetry import ObservedPoint
+from armload.analysis.wording.loads import held_back
 from armload.core.values import Value, counted
 from armload.engines.job import Job
 from armload.serving.loads import LoadFolder, observed_points
@@ -57,6 +58,28 @@ class LoadView:
     points: tuple[LoadedPoint, ...]
     capacity: Capacity | None
 
+    @classmethod
+    def of(cls, kept: LoadFolder) -> LoadView:
+        """Compute everything that a load's records say; a point without a record is left out.
+
+        Raises:
+            DataError: a record was modified.
+        """
+        job, objectives = kept.job(), kept.load.objectives
+        points = [
+            _point(each, objectives, job, kept.load.percentiles)
+            for each in observed_points(kept, job)
+            if each.records
+        ]
+        points.sort(key=lambda point: point.pace)
+        return cls(
+            load=kept.load,
+            objectives=objectives,
+            job=job,
+            points=tuple(points),
+            capacity=capacity_of([point.assessed for point in points], kept.load.most_per_s),
+        )
+
     @property
     def is_open(self) -> bool:
         """Whether requests came at a rate, and not from a number of clients."""
@@ -66,6 +89,17 @@ class LoadView:
     def is_staged(self) -> bool:
         """Whether its rate varies, and its points are stages in order of time."""
         return any(point.assessed.stage is not None for point in self.points)
+
+    @property
+    def is_of_embeddings(self) -> bool:
+        """Whether no answer has a first token, or any token."""
+        answered = [each.assessed.metrics for each in self.points if each.assessed.metrics.ok]
+        return bool(answered) and all(metrics.is_of_embeddings for metrics in answered)
+
+    @property
+    def has_energy(self) -> bool:
+        """Whether a power meter was read."""
+        return any(point.assessed.energy for point in self.points)
 
     @property
     def unit(self) -> str:
@@ -81,28 +115,6 @@ class LoadView:
         """
         refuted = self.capacity.refuted if self.capacity else None
         return next((point for point in self.points if point.pace == refuted), self.points[-1])
-
-
-def loaded_of(kept: LoadFolder) -> LoadView:
-    """Compute everything that a load's records say; a point without a record is left out.
-
-    Raises:
-        DataError: a record was modified.
-    """
-    job, objectives = kept.job(), kept.load.objectives
-    points = [
-        _point(each, objectives, job, kept.load.percentiles)
-        for each in observed_points(kept, job)
-        if each.records
-    ]
-    points.sort(key=lambda point: point.pace)
-    return LoadView(
-        load=kept.load,
-        objectives=objectives,
-        job=job,
-        points=tuple(points),
-        capacity=capacity_of([point.assessed for point in points], kept.load.most_per_s),
-    )
 
 
 def _point(
@@ -121,12 +133,18 @@ def _point(
     )
 
 
-def labels(points: Sequence[LoadedPoint]) -> list[str]:
-    """Return the names of points, in order."""
-    return [point.label for point in points]
+def doubts_about(point: AssessedPoint, where: str) -> list[str]:
+    """Say why figures of a point are not valid, what failed, and what was held back."""
+    metrics = point.metrics
+    said = [f"{where}, not valid: {each.sentence}" for each in metrics.findings]
+    if failed := _failures(metrics.failed):
+        said.append(f"{where}: {failed}.")
+    if held := held_back(metrics):
+        said.append(f"{where}: {held}")
+    return said
 
 
-def words_of_failed(failed: Mapping[str, int]) -> str:
+def _failures(failed: Mapping[str, int]) -> str:
     """Say how many requests the service failed, and how; nothing where it failed none."""
     others = FAILED_BY_THE_CLIENT | ENDED_BY_THE_USER
     of_service = {kind: failed[kind] for kind in sorted(failed) if kind not in others}

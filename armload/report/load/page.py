@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from armload.analysis.load.assessed import CAUSES, MOST_SLOW
@@ -11,17 +11,18 @@ from armload.analysis.load.energy import PointEnergy
 from armload.analysis.load.latency import e2e_s, tpot_s, ttft_s
 from armload.analysis.load.telemetry import Telemetry
 from armload.analysis.wording.energies import power
-from armload.analysis.wording.loads import held_back, why_slow
+from armload.analysis.wording.loads import why_slow
 from armload.analysis.wording.users import about_users
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
-from armload.core.values import counted, percentage
+from armload.core.values import counted
 from armload.report import formatting as words
 from armload.report.layout import Column, Details, Entry, Table
-from armload.report.load.loaded import LoadedPoint, LoadView, words_of_failed
+from armload.report.load.loaded import LoadView, doubts_about
+from armload.report.load.point_table import point_table
 from armload.report.load.rates import latency_figure, throughput_figure
 from armload.report.load.requests import KINDS, latency_distribution, parts_figure
-from armload.report.load.table import notes, point_table
+from armload.report.load.table import notes
 from armload.report.load.timeline import timeline
 from armload.report.pages import (
     Block,
@@ -64,7 +65,7 @@ def load_page(loaded: LoadView) -> Page:
     load = loaded.load
     kind = {"closed": "closed-loop", "trace": "replayed"}.get(load.arrivals, load.arrivals)
     count = sum(len(point.observed.records) for point in loaded.points)
-    about = f"{kind} requests, {count} in all. {words.minute(load.started_utc)}."
+    about = f"{kind} requests, {count} in all. {words.minute(load.started_utc)} UTC."
     users = tuple(
         f"{point.label}: {each}"
         for point in loaded.points
@@ -77,7 +78,7 @@ def load_page(loaded: LoadView) -> Page:
         parts_figure(loaded),
         latency_distribution(loaded),
     )
-    found = doubts(loaded.points)
+    found = [each for point in loaded.points for each in doubts_about(point.assessed, point.label)]
     boards, server = tuple(_boards(loaded)), tuple(_server(loaded))
     return Page(
         headline=headline(loaded),
@@ -117,19 +118,6 @@ def headline(loaded: LoadView) -> str:
         return f"{model}{where} {loaded.capacity.headline}"
     best = max(point.assessed.metrics.requests_per_s for point in loaded.points)
     return f"{model}{where} answered at most {words.rate(best)} requests/s"
-
-
-def doubts(points: Sequence[LoadedPoint]) -> list[str]:
-    """Say which figures are not valid, what failed, and what was held back."""
-    said = []
-    for point in points:
-        metrics = point.assessed.metrics
-        said += [f"{point.label}, not valid: {each.sentence}" for each in metrics.findings]
-        if failed := words_of_failed(metrics.failed):
-            said.append(f"{point.label}: {failed}.")
-        if held := held_back(metrics):
-            said.append(f"{point.label}: {held}")
-    return said
 
 
 def _slow(loaded: LoadView) -> Iterator[Block]:
@@ -292,7 +280,7 @@ def board_facts(board: Telemetry) -> list[tuple[str, str]]:
     if board.slots is not None and board.busy_slots is not None:
         slots = f"{board.busy_slots:.1f} of {board.slots} on average"
         if board.all_busy_share is not None:
-            slots += f", all {percentage(board.all_busy_share)} of the time"
+            slots += f", all {board.all_busy_share:.0%} of the time"
     step = ""
     if board.decode_step_s is not None and board.sequences_per_step is not None:
         step = f"{words.seconds(board.decode_step_s)} (median), {board.sequences_per_step:.1f} "
@@ -316,4 +304,4 @@ def board_facts(board: Telemetry) -> list[tuple[str, str]]:
 
 
 def _share_of_time(share: float | None) -> str:
-    return "" if share is None else f"{percentage(share)} of the steps' time"
+    return "" if share is None else f"{share:.0%} of the steps' time"

@@ -18,7 +18,7 @@ from armload.report.figures.figure import (
     in_panels,
     time_unit,
 )
-from armload.report.load.loaded import LoadedPoint, LoadView, labels
+from armload.report.load.loaded import LoadedPoint, LoadView
 from armload.report.load.rates import FIRST, WHOLE
 
 KINDS: dict[str, tuple[str, str]] = {
@@ -96,7 +96,7 @@ def _parts_drawn(loaded: LoadView, found: dict[str, Parts], sentence: str) -> Fi
         .mark_bar()
         .encode(
             alt.X("time:Q").title(f"mean time per request ({unit.name})").axis(format=",.10~g"),
-            alt.Y("point:N").title(None).sort(labels(loaded.points)),
+            alt.Y("point:N").title(None).sort([each.label for each in loaded.points]),
             alt.Color("part:N").title(None).scale(domain=names, range=colours),
             order="order:Q",
             tooltip=["point:N", "part:N", alt.Tooltip("time:Q", format=",.3~g")],
@@ -145,7 +145,7 @@ def _spread_sentence(answered: Sequence[LoadedPoint], shown: Sequence[LoadedPoin
 def _spread_drawn(shown: Sequence[LoadedPoint], sentence: str) -> Figure:
     import altair as alt
 
-    names = labels(shown)
+    names = [each.label for each in shown]
     rows = [row for point in shown for row in _lines(point)]
     values = [row["time"] for row in rows if row["share"] > 0]
     is_wide = min(values) > 0 and max(values) > LOGARITHMIC_FROM * min(values)

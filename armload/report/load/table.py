@@ -1,8 +1,8 @@
-"""The figures of a load, one row for each rate or concurrency, for a terminal and for a page."""
+"""A load, and a list of loads, for a terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from rich.console import Group, RenderableType
@@ -10,20 +10,15 @@ from rich.text import Text
 
 from armload.analysis.load.assessed import AssessedPoint
 from armload.analysis.load.metrics import Metrics
-from armload.analysis.load.quantiles import (
-    FEWEST_INDEPENDENT,
-    SHOWN,
-    Quantile,
-    percentile_name,
-)
+from armload.analysis.load.quantiles import FEWEST_INDEPENDENT, SHOWN, percentile_name
 from armload.analysis.load.records import Load
 from armload.analysis.wording.energies import power
-from armload.analysis.wording.loads import held_back, why_slow
+from armload.analysis.wording.loads import why_slow
 from armload.analysis.wording.users import about_users, no_steady_state
-from armload.core.values import counted, percentage
+from armload.core.values import counted
 from armload.report import formatting as words
-from armload.report.layout import Column, Entry, Prose, Table
-from armload.report.load.loaded import LoadView, words_of_failed
+from armload.report.layout import Column, Prose, Table
+from armload.report.load.loaded import LoadView, doubts_about
 from armload.serving.loads import LoadFolder
 
 _OFFERED_OTHERWISE_FROM = 0.10
@@ -32,10 +27,9 @@ _OFFERED_OTHERWISE_FROM = 0.10
 
 def load_view(loaded: LoadView) -> Group:
     """Lay out the points, what is to be said of single ones, and what the service sustains."""
-    points = [point.assessed for point in loaded.points]
-    lines: list[RenderableType] = [_table(points, loaded.load.percentiles)]
+    lines: list[RenderableType] = [_table(loaded)]
     lines += [Prose(each) for each in notes(loaded)]
-    for point in points:
+    for point in (each.assessed for each in loaded.points):
         lines += [Prose(f"{_where(point)}: {each}") for each in about_users(point.metrics)]
         lines += [Prose(each, "yellow") for each in remarks(point)]
         if point.energy and not point.energy.problem:
@@ -48,7 +42,7 @@ def load_view(loaded: LoadView) -> Group:
 def notes(loaded: LoadView) -> list[str]:
     """Say which figures a load has none of, and why."""
     said = []
-    if are_of_embeddings([point.assessed for point in loaded.points]):
+    if loaded.is_of_embeddings:
         said.append(
             "Embeddings have neither a first token nor a time per token: the time is to the answer."
         )
@@ -74,7 +68,7 @@ def loads_table(loads: Sequence[LoadFolder]) -> Table:
     for load in (kept.load for kept in loads):
         table.add(
             Text(load.id[-4:], style="bold"),
-            load.started_utc[:16].replace("T", " "),
+            words.minute(load.started_utc),
             load.board or urlsplit(load.url).netloc,
             load.model,
             _paces(load),
@@ -131,14 +125,9 @@ def pace(point: AssessedPoint) -> str:
 def remarks(point: AssessedPoint) -> list[str]:
     """Say how requests failed, and why figures are not valid."""
     metrics, where = point.metrics, _where(point)
-    said = []
-    if failed := words_of_failed(metrics.failed):
-        said.append(f"{where}: {failed}.")
-    said += [f"{where}, not valid: {each.sentence}" for each in metrics.findings]
+    said = doubts_about(point, where)
     if point.energy and point.energy.problem:
         said.append(f"{where}, energy {power(point.energy)}.")
-    if waited := held_back(metrics):
-        said.append(f"{where}: {waited}")
     steady = metrics.steady
     if steady is not None and steady.stability == "overloaded":
         said.append(
@@ -169,17 +158,17 @@ def _where(point: AssessedPoint) -> str:
     return f"At {name}" if point.rate is not None else f"With {counted(int(name), 'client')}"
 
 
-def _table(points: Sequence[AssessedPoint], chosen: Sequence[float]) -> Table:
-    has_objectives = any(point.metrics.goodput for point in points)
-    has_energy = any(point.energy for point in points)
-    is_open = any(point.rate is not None for point in points)
-    of_embeddings = are_of_embeddings(points)
+def _table(loaded: LoadView) -> Table:
+    points = [point.assessed for point in loaded.points]
+    has_objectives = loaded.objectives is not None
+    has_energy = loaded.has_energy
+    of_embeddings = loaded.is_of_embeddings
     latencies: Sequence[str] = ("first token", "per token", "end to end")
-    shown = _names(chosen)
+    shown = _names(loaded.load.percentiles)
     if of_embeddings:
         latencies, shown = ("embedding",), shown[-1:]
     table = Table(
-        Column(heading="rate" if is_open else "clients", is_number=True),
+        Column(heading="rate" if loaded.is_open else "clients", is_number=True),
         Column(heading="ok", is_number=True),
         Column(heading="req/s", is_number=True),
         *([Column(heading="goodput\nreq/s", is_number=True)] if has_objectives else []),
@@ -193,28 +182,11 @@ def _table(points: Sequence[AssessedPoint], chosen: Sequence[float]) -> Table:
         *([Column(heading="\ntoken", is_number=True)] if has_energy else []),
     )
     for point in points:
-        energy = (per_request(point), per_token(point)) if has_energy else ()
         table.add(
             *_row(point, shown, has_objectives=has_objectives, of_embeddings=of_embeddings),
-            *(words.joules(each) for each in energy),
+            *(words.joules(each) for each in (point.joules if has_energy else ())),
         )
     return table
-
-
-def per_request(point: AssessedPoint) -> float | None:
-    """Return the joules of a successful request, as far as they are known."""
-    return point.energy.joules_per_request if point.energy else None
-
-
-def per_token(point: AssessedPoint) -> float | None:
-    """Return the joules of an output token, as far as they are known."""
-    return point.energy.joules_per_token if point.energy else None
-
-
-def are_of_embeddings(points: Sequence[AssessedPoint]) -> bool:
-    """Return whether no answer of these points has a first token, or any token."""
-    answered = [point.metrics for point in points if point.metrics.ok]
-    return bool(answered) and all(metrics.is_of_embeddings for metrics in answered)
 
 
 def _names(chosen: Sequence[float]) -> Sequence[Sequence[str]]:
@@ -255,110 +227,10 @@ def _goodput(metrics: Metrics) -> Text:
     found = metrics.goodput
     if found is None:
         return Text(words.UNKNOWN)
-    return Text(f"{words.rate(found.requests_per_s)} ({percentage(found.share)})", "bold")
+    return Text(f"{words.rate(found.requests_per_s)} ({found.share:.0%})", "bold")
 
 
 def _number(metrics: Metrics) -> str:
     if metrics.conversations is not None:
         return counted(metrics.conversations.begun, "conversation")
     return counted(metrics.requests, "request")
-
-
-def point_table(loaded: LoadView) -> Table:
-    """Lay out the points for a page, the lowest rate first; times are from the scheduled time."""
-    has_objectives = loaded.objectives is not None
-    has_energy = any(point.assessed.energy for point in loaded.points)
-    percentiles = [percentile_name(each) for each in loaded.load.percentiles or SHOWN]
-    pace_heading, unit = ("rate", f"{loaded.unit}/s") if loaded.is_open else ("clients", "")
-    of_embeddings = are_of_embeddings([point.assessed for point in loaded.points])
-    latencies = ("embedding",) if of_embeddings else ("first token", "per token", "end to end")
-    of_users = _columns_of_users(loaded)
-    table = Table(
-        Column(heading=pace_heading, unit=unit, is_number=True),
-        Column(heading="answered", unit="of those sent", is_number=True),
-        Column(heading="independent", unit="observations", is_number=True),
-        *of_users,
-        *([Column(heading="within SLO", is_number=True)] if has_objectives else []),
-        Column(heading="throughput", unit="requests/s", is_number=True),
-        Column(heading="input" if of_embeddings else "output", unit="tokens/s", is_number=True),
-        *(
-            Column(heading=f"{latency} {percentile}", is_number=True)
-            for latency in latencies
-            for percentile in percentiles
-        ),
-        *([Column(heading="energy", unit="J/request", is_number=True)] if has_energy else []),
-        *([Column(heading="energy", unit="J/output token", is_number=True)] if has_energy else []),
-        Column(heading="verdict"),
-    )
-    for point in loaded.points:
-        metrics = point.assessed.metrics
-        state = "valid" if metrics.valid else "not valid"
-        found = [metrics.from_scheduled.e2e]
-        tokens_per_s = metrics.prompt_tokens_per_s
-        if not of_embeddings:
-            found[:0] = [metrics.from_scheduled.ttft, metrics.tpot]
-            tokens_per_s = metrics.output_tokens_per_s
-        stage = point.assessed.stage
-        name = f"{stage.rates} ({stage.span})" if stage else f"{point.pace:g}"
-        share = metrics.goodput.share if metrics.goodput else 0.0
-        energy = (per_request(point.assessed), per_token(point.assessed)) if has_energy else ()
-        table.add(
-            Entry(text=name, number=point.pace),
-            Entry(text=f"{metrics.ok} / {metrics.requests}", number=metrics.ok),
-            Entry(text=f"{metrics.independent:.0f}", number=metrics.independent),
-            *(of_users[column](metrics) for column in of_users),
-            *([Entry(text=percentage(share), number=share)] if has_objectives else []),
-            Entry(text=words.rate(metrics.requests_per_s), number=metrics.requests_per_s),
-            Entry(text=words.rate(tokens_per_s), number=tokens_per_s),
-            *(
-                _time(each.percentiles[name] if each else None)
-                for each in found
-                for name in percentiles
-            ),
-            *(Entry(text=words.joules(each), number=each) for each in energy),
-            state,
-            state=state,
-        )
-    return table
-
-
-def _columns_of_users(loaded: LoadView) -> dict[Column, Callable[[Metrics], Entry]]:
-    """Return the columns of what users did at any point."""
-    every = [point.assessed.metrics for point in loaded.points]
-    columns: dict[Column, Callable[[Metrics], Entry]] = {}
-    if any(metrics.conversations for metrics in every):
-        columns[Column(heading="conversations", unit="complete", is_number=True)] = _complete
-    if any(metrics.abandoned for metrics in every):
-        columns[Column(heading="abandoned", unit="requests", is_number=True)] = _abandoned
-    if any(metrics.prompt_reuse and metrics.prompt_reuse.cached_tokens for metrics in every):
-        columns[Column(heading="cached", unit="of prompt tokens", is_number=True)] = _cached
-    return columns
-
-
-def _complete(metrics: Metrics) -> Entry:
-    held = metrics.conversations
-    if held is None:
-        return Entry(text=words.UNKNOWN)
-    complete = held.ended.get("complete", 0)
-    return Entry(text=f"{complete} / {held.begun}", number=complete)
-
-
-def _abandoned(metrics: Metrics) -> Entry:
-    count = metrics.abandoned.requests if metrics.abandoned else 0
-    return Entry(text=str(count), number=count)
-
-
-def _cached(metrics: Metrics) -> Entry:
-    reuse = metrics.prompt_reuse
-    if reuse is None:
-        return Entry(text=words.UNKNOWN)
-    return Entry(text=percentage(reuse.hit_rate), number=reuse.hit_rate)
-
-
-def _time(found: Quantile | None) -> Entry:
-    if found is None:
-        return Entry(text=words.UNKNOWN)
-    interval = ""
-    if found.low_s is not None and found.high_s is not None:
-        interval = f"{words.seconds(found.low_s)} to {words.seconds(found.high_s)}"
-    return Entry(text=words.seconds(found.value_s), number=found.value_s, range=interval)

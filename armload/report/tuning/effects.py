@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from armload.core.values import counted
 from armload.report.drawing import COLOURS, QUIET, WIDTH_PIXELS, source
 from armload.report.figures.figure import Figure, drawn
-from armload.report.tuning.told import Candidate, TuningView
+from armload.report.tuning.view import Candidate, TuningView
 from armload.tuning.wanted import AIMS
 
 NAME, TITLE = "effects", "Effect of each parameter"
@@ -35,15 +35,15 @@ class Effect:
     settings: int
 
 
-def effects_of(told: TuningView) -> list[Effect]:
+def effects_of(view: TuningView) -> list[Effect]:
     """Return the effects of all choices that were measured beside another of their parameter.
 
     The logarithm of a setting's cost is taken as a sum of one term for each of its choices, by
     least squares over all settings that were measured. The parameter that matters most comes
     first.
     """
-    measured = [each for each in told.candidates if each.estimate is not None]
-    names = [each.name for each in told.tuning.space.parameters]
+    measured = [each for each in view.candidates if each.estimate is not None]
+    names = [each.name for each in view.tuning.space.parameters]
     chosen = {name: Counter(_choice(each, name) for each in measured) for name in names}
     varied = {name: counts for name, counts in chosen.items() if len(counts) > 1}
     if not varied:
@@ -65,12 +65,12 @@ def effects_of(told: TuningView) -> list[Effect]:
     return sorted(effects, key=lambda each: (-most[each.parameter], each.parameter, each.slower))
 
 
-def effects_figure(told: TuningView) -> Figure | None:
+def effects_figure(view: TuningView) -> Figure | None:
     """Draw the effects; none where no parameter was varied."""
-    effects = effects_of(told)
+    effects = effects_of(view)
     if not effects:
         return None
-    sentence = _sentence(effects, AIMS[told.tuning.objective].adjective)
+    sentence = _sentence(effects, AIMS[view.tuning.objective].adjective)
     return _drawn(effects, sentence)
 
 
@@ -111,7 +111,7 @@ def _sentence(effects: Sequence[Effect], adjective: str) -> str:
     settings = sum(each.settings for each in effects if each.parameter == names[0])
     return (
         f"{words}. Estimated with an additive model, one term per choice, over "
-        f"{counted(settings, 'setting')}."
+        f"{counted(settings, 'configuration')}."
     )
 
 
@@ -144,7 +144,7 @@ def _drawn(effects: Sequence[Effect], sentence: str) -> Figure:
         tooltip=[
             alt.Tooltip("choice:N", title="choice"),
             alt.Tooltip("slower:Q", title="times the best choice's cost", format=".3f"),
-            alt.Tooltip("settings:Q", title="settings measured"),
+            alt.Tooltip("settings:Q", title="configurations measured"),
         ],
     )
     return drawn(

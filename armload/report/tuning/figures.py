@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from armload.core.values import counted, percentage
+from armload.core.values import counted
 from armload.report import formatting as words
 from armload.report.drawing import COLOURS, QUIET, Rows, guide, source
 from armload.report.figures.figure import DOUBTFUL_COLOUR, DOUBTFUL_SHAPE, Figure, drawn
-from armload.report.tuning.told import Candidate, TuningView
+from armload.report.tuning.view import Candidate, TuningView
 
 if TYPE_CHECKING:
     import altair as alt
@@ -31,25 +31,25 @@ _LOOKS = {
 _MINUTE_S = 60
 
 
-def progress_figure(told: TuningView) -> Figure | None:
+def progress_figure(view: TuningView) -> Figure | None:
     """Draw every trial at its end, and the leader's estimate; none before anything was measured."""
-    if told.leader is None:
+    if view.leader is None:
         return None
-    sentence = _progress_sentence(told)
-    return _progress_drawn(told, sentence)
+    sentence = _progress_sentence(view)
+    return _progress_drawn(view, sentence)
 
 
-def _progress_sentence(told: TuningView) -> str:
+def _progress_sentence(view: TuningView) -> str:
     first = next(
         step
-        for step in told.steps
-        if step.leader and told.leader and step.leader.setting.key == told.leader.setting.key
+        for step in view.steps
+        if step.leader and view.leader and step.leader.setting.key == view.leader.setting.key
     )
-    failed = sum(step.entry.outcome.status == "failed" for step in told.steps)
-    trials = words.counted(len(told.steps), "trial")
-    settings = words.counted(len(told.candidates), "setting")
+    failed = sum(step.entry.outcome.status == "failed" for step in view.steps)
+    trials = words.counted(len(view.steps), "trial")
+    settings = words.counted(len(view.candidates), "configuration")
     parts = [
-        f"{trials} of {settings} in {words.duration(told.steps[-1].entry.ended_s)}.",
+        f"{trials} of {settings} in {words.duration(view.steps[-1].entry.ended_s)}.",
         f"The leader first took the lead after {words.duration(first.entry.ended_s)}.",
         f"{words.counted(failed, 'trial')} failed; not shown." if failed else "",
         "Solid line: the leader; dashed line: the defaults.",
@@ -57,12 +57,12 @@ def _progress_sentence(told: TuningView) -> str:
     return " ".join(filter(None, parts))
 
 
-def _progress_drawn(told: TuningView, sentence: str) -> Figure:
+def _progress_drawn(view: TuningView, sentence: str) -> Figure:
     import altair as alt
 
-    rows, unit_s, unit = _trial_rows(told)
+    rows, unit_s, unit = _trial_rows(view)
     x = alt.X("time:Q").title(f"time ({unit})").scale(zero=True)
-    y = alt.Y("value:Q").title(told.scale.name).scale(zero=True)
+    y = alt.Y("value:Q").title(view.scale.name).scale(zero=True)
     trials = (
         source("trials")
         .mark_point(filled=True, size=50, opacity=0.9)
@@ -72,8 +72,8 @@ def _progress_drawn(told: TuningView, sentence: str) -> Figure:
             *colour_and_shape(rows),
             tooltip=[
                 alt.Tooltip("number:Q", title="trial"),
-                alt.Tooltip("words:N", title="setting"),
-                alt.Tooltip("value:Q", title=told.scale.unit, format=",.4~g"),
+                alt.Tooltip("words:N", title="configuration"),
+                alt.Tooltip("value:Q", title=view.scale.unit, format=",.4~g"),
                 alt.Tooltip("kind:N", title="what"),
             ],
         )
@@ -84,12 +84,12 @@ def _progress_drawn(told: TuningView, sentence: str) -> Figure:
         .encode(x, y)
     )
     layers = [trials, best]
-    datasets = {"trials": rows, "best": _best(told, unit_s)}
-    default = told.candidate(told.tuning.space.defaults)
+    datasets = {"trials": rows, "best": _best(view, unit_s)}
+    default = view.candidate(view.tuning.space.defaults)
     if default is not None and default.estimate is not None:
         rule = source("defaults")
         layers.append(guide(rule, y))
-        datasets["defaults"] = [{"value": told.scale.value(default.estimate.cost)}]
+        datasets["defaults"] = [{"value": view.scale.value(default.estimate.cost)}]
     return drawn(
         "best-so-far",
         "Best so far",
@@ -99,12 +99,12 @@ def _progress_drawn(told: TuningView, sentence: str) -> Figure:
     )
 
 
-def _trial_rows(told: TuningView) -> tuple[Rows, float, str]:
-    unit_s, unit = (1.0, "s") if told.steps[-1].entry.ended_s < 2 * _MINUTE_S else (60.0, "min")
-    named = {each.setting.key: each.words for each in told.candidates}
-    has_lengths = any(step.entry.trial.rung for step in told.steps)
+def _trial_rows(view: TuningView) -> tuple[Rows, float, str]:
+    unit_s, unit = (1.0, "s") if view.steps[-1].entry.ended_s < 2 * _MINUTE_S else (60.0, "min")
+    named = {each.setting.key: each.words for each in view.candidates}
+    has_lengths = any(step.entry.trial.rung for step in view.steps)
     rows = []
-    for step in told.steps:
+    for step in view.steps:
         trial, outcome = step.entry.trial, step.entry.outcome
         if outcome.cost is None:
             continue
@@ -113,7 +113,7 @@ def _trial_rows(told: TuningView) -> tuple[Rows, float, str]:
             {
                 "number": trial.number + 1,
                 "time": step.entry.ended_s / unit_s,
-                "value": told.scale.value(outcome.cost),
+                "value": view.scale.value(outcome.cost),
                 "kind": BROKEN if outcome.status == "violates" else kind,
                 "words": named[trial.setting.key],
             }
@@ -121,21 +121,21 @@ def _trial_rows(told: TuningView) -> tuple[Rows, float, str]:
     return rows, unit_s, unit
 
 
-def _best(told: TuningView, unit_s: float) -> Rows:
+def _best(view: TuningView, unit_s: float) -> Rows:
     return [
-        {"time": step.entry.ended_s / unit_s, "value": told.scale.value(step.leader.cost)}
-        for step in told.steps
+        {"time": step.entry.ended_s / unit_s, "value": view.scale.value(step.leader.cost)}
+        for step in view.steps
         if step.leader is not None
     ]
 
 
-def front_of(told: TuningView) -> list[Candidate]:
+def front_of(view: TuningView) -> list[Candidate]:
     """Return the settings that may win, and that no other is at least as good as in every respect.
 
     What counts is the cost, the peak memory, and the quality: the text of the defaults is better
     than another, and of two that differ the one nearer to the defaults' distribution.
     """
-    able = [each for each in told.able if each.max_rss_bytes is not None]
+    able = [each for each in view.able if each.max_rss_bytes is not None]
     merits = [_merits(each) for each in able]
     return [
         each
@@ -147,18 +147,18 @@ def front_of(told: TuningView) -> list[Candidate]:
     ]
 
 
-def front_figure(told: TuningView) -> Figure | None:
+def front_figure(view: TuningView) -> Figure | None:
     """Draw all settings that were measured; none where no memory was."""
-    shown = [each for each in told.candidates if each.estimate and each.max_rss_bytes is not None]
+    shown = [each for each in view.candidates if each.estimate and each.max_rss_bytes is not None]
     if not shown:
         return None
-    front = front_of(told)
+    front = front_of(view)
     sentence = (
-        f"{counted(len(front), 'setting')} of {len(shown)} {'is' if len(front) == 1 else 'are'} on "
-        f"the Pareto front (ringed): no other is as good in {told.scale.merit}, memory and "
-        "closeness to the output of the defaults."
+        f"{counted(len(front), 'configuration')} of {len(shown)} "
+        f"{'is' if len(front) == 1 else 'are'} on the Pareto front (ringed): no other is as good "
+        f"in {view.scale.merit}, memory and closeness to the output of the defaults."
     )
-    return _front_drawn(told, shown, front, sentence)
+    return _front_drawn(view, shown, front, sentence)
 
 
 def _merits(candidate: Candidate) -> tuple[float, float, float, float]:
@@ -180,14 +180,14 @@ def _kind(candidate: Candidate) -> str:
 
 
 def _front_drawn(
-    told: TuningView, shown: Sequence[Candidate], front: Sequence[Candidate], sentence: str
+    view: TuningView, shown: Sequence[Candidate], front: Sequence[Candidate], sentence: str
 ) -> Figure:
     import altair as alt
 
-    rows = _setting_rows(told, shown)
+    rows = _setting_rows(view, shown)
     data = source("settings")
     x = alt.X("memory:Q").title("peak memory (MB)").scale(zero=False, padding=12)
-    y = alt.Y("value:Q").title(told.scale.name).scale(zero=True)
+    y = alt.Y("value:Q").title(view.scale.name).scale(zero=True)
     rings = (
         source("front")
         .mark_point(filled=False, shape="circle", size=190, color=QUIET, strokeWidth=1.5, opacity=1)
@@ -198,8 +198,8 @@ def _front_drawn(
         y,
         *colour_and_shape(rows),
         tooltip=[
-            alt.Tooltip("words:N", title="setting"),
-            alt.Tooltip("value:Q", title=told.scale.unit, format=",.4~g"),
+            alt.Tooltip("words:N", title="configuration"),
+            alt.Tooltip("value:Q", title=view.scale.unit, format=",.4~g"),
             alt.Tooltip("memory:Q", title="peak memory (MB)", format=",.1f"),
             alt.Tooltip("kind:N", title="output"),
             alt.Tooltip("kl:N", title="KL divergence"),
@@ -208,24 +208,24 @@ def _front_drawn(
     )
     return drawn(
         "pareto",
-        f"{told.scale.merit.capitalize()}, memory and quality",
+        f"{view.scale.merit.capitalize()}, memory and quality",
         sentence,
         (rings, marks),
-        {"settings": rows, "front": _setting_rows(told, front)},
+        {"settings": rows, "front": _setting_rows(view, front)},
     )
 
 
-def _setting_rows(told: TuningView, candidates: Sequence[Candidate]) -> Rows:
+def _setting_rows(view: TuningView, candidates: Sequence[Candidate]) -> Rows:
     return [
         {
             "words": each.words,
-            "value": told.scale.value(each.estimate.cost),
+            "value": view.scale.value(each.estimate.cost),
             "memory": (each.max_rss_bytes or 0) / 1e6,
             "kind": _kind(each),
             "kl": "not measured" if each.quality.kl_mean is None else f"{each.quality.kl_mean:.4f}",
             "accuracy": "not measured"
             if each.quality.accuracy is None
-            else percentage(each.quality.accuracy, digits=1),
+            else f"{each.quality.accuracy:.1%}",
         }
         for each in candidates
         if each.estimate is not None

@@ -32,14 +32,14 @@ from armload.report.pages import (
 from armload.report.tuning.effects import effects_figure
 from armload.report.tuning.figures import front_figure, progress_figure
 from armload.report.tuning.table import settings_table
-from armload.report.tuning.told import TuningView
+from armload.report.tuning.view import TuningView
 from armload.tuning.outcome_words import cost_words, violation_words
 from armload.tuning.settings import words_of
 from armload.tuning.wanted import AIMS, Constraints
 
 
 def write_tuning_report(
-    told: TuningView, folder: Path | None = None, progress: Progress | None = None
+    view: TuningView, folder: Path | None = None, progress: Progress | None = None
 ) -> Report:
     """Write the page and the pictures of a search into a folder.
 
@@ -49,28 +49,29 @@ def write_tuning_report(
     Raises:
         UsageError: there are no trials, or the folder is a file.
     """
-    if not told.steps:
-        raise UsageError(f"{told.tuning.id} has no trials yet.", "Repeat its armload tune command.")
-    place = report_place(folder, told.tuning.id)
-    return write_report(tuning_page(told, place), place, settings_table(told), progress)
+    if not view.steps:
+        raise UsageError(f"{view.tuning.id} has no trials yet.", "Repeat its armload tune command.")
+    place = report_place(folder, view.tuning.id)
+    return write_report(tuning_page(view, place), place, settings_table(view), progress)
 
 
-def tuning_page(told: TuningView, folder: Path) -> Page:
+def tuning_page(view: TuningView, folder: Path) -> Page:
     """Return the page of a search with at least one trial.
 
     Args:
         folder: that the page will lie in, for its links.
     """
-    tuning, result = told.tuning, told.result
-    trials = counted(len(told.steps), "trial")
-    figures = (progress_figure(told), effects_figure(told), front_figure(told))
-    about = f"{trials} of {tuning.space.size} settings. {words.minute(tuning.started_utc)}."
-    found = (result.sentence, result.ended) if result else (_so_far(told),)
+    tuning, result = view.tuning, view.result
+    trials = counted(len(view.steps), "trial")
+    figures = (progress_figure(view), effects_figure(view), front_figure(view))
+    size = counted(tuning.space.size, "configuration")
+    about = f"{trials} of {size}. {words.minute(tuning.started_utc)} UTC."
+    found = (result.sentence, result.ended) if result else (_so_far(view),)
     violation = result.violation if result else None
     violated = [violation_words(tuning, violation)] if violation else []
-    runs = Folded(summary=f"{trials}, with links to what was run", blocks=(_trials(told, folder),))
+    runs = Folded(summary=f"{trials}, with links to what was run", blocks=(_trials(view, folder),))
     return Page(
-        headline=headline(told),
+        headline=headline(view),
         header=tuple(paragraphs(about, style="soft")),
         lead=(
             Notice(lines=found),
@@ -78,36 +79,37 @@ def tuning_page(told: TuningView, folder: Path) -> Page:
         ),
         sections=(
             *(figure_section(figure) for figure in figures if figure),
-            *_winner(told),
+            *_winner(view),
             results_section(
-                "All settings",
-                "Costs are estimated from all trials of a setting, with 95% confidence intervals.",
-                settings_table(told),
+                "All configurations",
+                "Costs are estimated from all trials of a configuration, with 95% confidence "
+                "intervals.",
+                settings_table(view),
             ),
             Section(title="Trials", blocks=(runs,)),
-            Section(title="What was searched", blocks=(Details(_asked(told)),)),
+            Section(title="What was searched", blocks=(Details(_asked(view)),)),
         ),
         version=tuning.armload,
     )
 
 
-def headline(told: TuningView) -> str:
+def headline(view: TuningView) -> str:
     """Say what was searched for what."""
-    tuning = told.tuning
+    tuning = view.tuning
     model = tuning.model.removesuffix(".gguf")
     return f"{model} on {tuning.board}, tuned for {AIMS[tuning.objective].cost}"
 
 
-def _so_far(told: TuningView) -> str:
-    if told.leader is None:
+def _so_far(view: TuningView) -> str:
+    if view.leader is None:
         return "The search is incomplete. Every configuration has failed so far."
-    leader = words_of(told.leader.setting, told.tuning.space.defaults, {})
-    cost = cost_words(told.tuning.objective, told.leader.cost)
+    leader = words_of(view.leader.setting, view.tuning.space.defaults, {})
+    cost = cost_words(view.tuning.objective, view.leader.cost)
     return f"The search is incomplete. Best so far: {cost} with {leader}."
 
 
-def _winner(told: TuningView) -> list[Section]:
-    result, leader = told.result, told.leader
+def _winner(view: TuningView) -> list[Section]:
+    result, leader = view.result, view.leader
     winner = result.winner if result else leader.setting if leader else None
     if winner is None:
         return []
@@ -121,17 +123,17 @@ def _winner(told: TuningView) -> list[Section]:
     return [Section(title=title, blocks=(Details(rows),))]
 
 
-def _trials(told: TuningView, folder: Path) -> Table:
-    headings = ("trial", "setting", "length", "cost", "took", "status", "runs")
+def _trials(view: TuningView, folder: Path) -> Table:
+    headings = ("trial", "configuration", "length", "cost", "took", "status", "runs")
     table = Table(*(Column(heading=heading) for heading in headings))
-    for step in told.steps:
+    for step in view.steps:
         trial, outcome = step.entry.trial, step.entry.outcome
         cost = outcome.cost
         table.add(
             str(trial.number + 1),
-            words_of(trial.setting, told.tuning.space.defaults, {}),
+            words_of(trial.setting, view.tuning.space.defaults, {}),
             str(trial.rung + 1),
-            words.UNKNOWN if cost is None else cost_words(told.tuning.objective, cost),
+            words.UNKNOWN if cost is None else cost_words(view.tuning.objective, cost),
             words.seconds(outcome.took_s),
             f"{outcome.status}{f': {outcome.reason}' if outcome.reason else ''}",
             Markup(" ").join(_link(name, folder) for name in outcome.evidence),
@@ -147,8 +149,8 @@ def _link(name: str, folder: Path) -> Markup:
     return html("{}", name)
 
 
-def _asked(told: TuningView) -> list[tuple[str, str]]:
-    tuning = told.tuning
+def _asked(view: TuningView) -> list[tuple[str, str]]:
+    tuning = view.tuning
     return [
         ("tuning", tuning.id),
         ("board", tuning.board),
@@ -169,13 +171,13 @@ def _asked(told: TuningView) -> list[tuple[str, str]]:
 
 
 def _constraints(constraints: Constraints) -> str:
-    parts = ["sane text"]
+    parts = ["output not degenerate"]
     if constraints.max_kld is not None:
         parts.append(f"KL divergence of at most {constraints.max_kld:g}")
     if constraints.min_accuracy is not None:
         least = constraints.min_accuracy
-        share = f"{100 * least.share:g}%"
-        parts.append(f"surely {share} right of {least.questions} questions of {least.task}")
+        questions = f"{least.questions} questions of {least.task}"
+        parts.append(f"at least {100 * least.share:g}% of {questions} correct (95% confidence)")
     if constraints.max_rss_bytes is not None:
         parts.append(f"memory of at most {format_bytes(constraints.max_rss_bytes)}")
     return ", ".join(parts)

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from armload.analysis.wording.figures import three_figures
 from armload.core.values import Value
 from armload.report import formatting as words
 from armload.report.failure import Failure
 from armload.report.layout import Column, Prose, Table, whole
 from armload.report.tuning.table import interval_words
-from armload.report.tuning.told import TuningView
-from armload.tuning.outcome_words import three_figures
+from armload.report.tuning.view import TuningView
 from armload.tuning.record import TuningDocument
 
 
@@ -31,17 +31,17 @@ class TunedBoard(Value):
     error: Failure | None
 
 
-def tunings_view(told: Sequence[TuningView]) -> Group:
+def tunings_view(views: Sequence[TuningView]) -> Group:
     """Lay out what searches have found, a board a line, and what each is worth."""
     table = Table(
         Column(heading="board", below=""),
-        Column(heading="setting", is_prose=True),
-        Column(heading=told[0].scale.unit, is_number=True),
+        Column(heading="configuration", is_prose=True),
+        Column(heading=views[0].scale.unit, is_number=True),
         Column(heading="95% CI", is_number=True),
         Column(heading="memory", is_number=True),
     )
     lines: list[RenderableType] = [table]
-    for view in told:
+    for view in views:
         if view.result is None:
             continue
         winner = view.candidate(view.result.winner)

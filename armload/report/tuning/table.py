@@ -7,28 +7,28 @@ import math
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from armload.core.values import counted, percentage
+from armload.analysis.wording.figures import three_figures
+from armload.core.values import counted
 from armload.report import formatting as words
 from armload.report.layout import Column, Entry, Prose, Table
 from armload.report.tuning.figures import front_of
-from armload.report.tuning.told import Candidate, TuningView
-from armload.tuning.outcome_words import three_figures
+from armload.report.tuning.view import Candidate, TuningView
 from armload.tuning.space import Choice
 
 MOST_ROWS = 10
 
 
-def settings_view(told: TuningView) -> Group:
+def settings_view(view: TuningView) -> Group:
     """Lay out the fastest settings that may win, and count the others."""
     table = Table(
-        Column(heading="setting", is_prose=True),
-        Column(heading=told.scale.unit, is_number=True),
+        Column(heading="configuration", is_prose=True),
+        Column(heading=view.scale.unit, is_number=True),
         Column(heading="95% CI", is_number=True),
         Column(heading="trials", is_number=True),
         Column(heading="memory", is_number=True),
     )
-    able = [each for each in ordered(told) if each.status == "measured"]
-    defaults = told.tuning.space.defaults.key
+    able = [each for each in ordered(view) if each.status == "measured"]
+    defaults = view.tuning.space.defaults.key
     shown = [
         each
         for number, each in enumerate(able)
@@ -37,38 +37,39 @@ def settings_view(told: TuningView) -> Group:
     for each in shown:
         table.add(
             Text(each.words, style="bold" if each is able[0] else ""),
-            three_figures(told.scale.value(each.estimate.cost)) if each.estimate else words.UNKNOWN,
-            interval_words(told, each),
+            three_figures(view.scale.value(each.estimate.cost)) if each.estimate else words.UNKNOWN,
+            interval_words(view, each),
             str(each.estimate.trials if each.estimate else 0),
             words.size(each.max_rss_bytes),
         )
     lines: list[RenderableType] = [table] if table.rows else []
-    if rest := _rest(told, len(able) - len(shown)):
+    if rest := _rest(view, len(able) - len(shown)):
         lines.append(Prose(rest, "dim"))
     return Group(*lines)
 
 
-def _rest(told: TuningView, slower: int) -> str:
-    violating = sum(each.status == "violates" for each in told.candidates)
-    failed = sum(each.status == "failed" for each in told.candidates)
-    worse = "with more energy" if told.scale.heading == "energy" else "slower"
+def _rest(view: TuningView, slower: int) -> str:
+    violating = sum(each.status == "violates" for each in view.candidates)
+    failed = sum(each.status == "failed" for each in view.candidates)
+    worse = "with more energy" if view.scale.heading == "energy" else "slower"
     parts = [
         f"{slower} {worse}" if slower else "",
         f"{violating} violating a constraint" if violating else "",
         f"{failed} failed" if failed else "",
     ]
     named = ", ".join(filter(None, parts))
-    return f"Not shown: {named} of {counted(len(told.candidates), 'setting')}." if named else ""
+    every = counted(len(view.candidates), "configuration")
+    return f"Not shown: {named} of {every}." if named else ""
 
 
-def settings_table(told: TuningView) -> Table:
+def settings_table(view: TuningView) -> Table:
     """Lay out the settings for a page: the fastest that may win first, those that failed last."""
-    parameters = told.tuning.space.parameters
-    leader = told.leader.setting.key if told.leader else None
-    front = {each.setting.key for each in front_of(told)}
+    parameters = view.tuning.space.parameters
+    leader = view.leader.setting.key if view.leader else None
+    front = {each.setting.key for each in front_of(view)}
     table = Table(
         *(Column(heading=each.name, is_number=_is_number(each.choices)) for each in parameters),
-        Column(heading=told.scale.heading, unit=told.scale.unit, is_number=True),
+        Column(heading=view.scale.heading, unit=view.scale.unit, is_number=True),
         Column(heading="trials", is_number=True),
         Column(heading="memory", unit="at its peak", is_number=True),
         Column(heading="text", unit="beside the defaults'"),
@@ -76,38 +77,38 @@ def settings_table(told: TuningView) -> Table:
         Column(heading="accuracy", unit="and its bound", is_number=True),
         Column(heading="verdict"),
     )
-    for each in ordered(told):
+    for each in ordered(view):
         table.add(
             *(_choice(each.setting.choices.get(name.name)) for name in parameters),
-            _cost(told, each),
-            _trials(told, each),
+            _cost(view, each),
+            _trials(view, each),
             Entry(text=words.size(each.max_rss_bytes), number=each.max_rss_bytes),
             *_quality(each),
-            _verdict(told, each, is_on_front=each.setting.key in front),
+            _verdict(view, each, is_on_front=each.setting.key in front),
             state="failed" if each.status == "failed" else "",
             is_best=each.setting.key == leader,
         )
     return table
 
 
-def ordered(told: TuningView) -> list[Candidate]:
+def ordered(view: TuningView) -> list[Candidate]:
     """Return the settings: the leader, others that may win, then those that cannot."""
     ranks = {"measured": 1, "violates": 2, "failed": 3}
-    leader = told.leader.setting.key if told.leader else None
+    leader = view.leader.setting.key if view.leader else None
 
     def place(each: Candidate) -> tuple[int, float]:
         rank = 0 if each.setting.key == leader else ranks[each.status]
         return rank, each.estimate.cost if each.estimate else math.inf
 
-    return sorted(told.candidates, key=place)
+    return sorted(view.candidates, key=place)
 
 
-def interval_words(told: TuningView, candidate: Candidate) -> str:
+def interval_words(view: TuningView, candidate: Candidate) -> str:
     """Write where the cost lies with 95% confidence; empty for one that was not measured."""
     if candidate.estimate is None:
         return ""
     interval = candidate.estimate.interval
-    low, high = sorted((told.scale.value(interval.low), told.scale.value(interval.high)))
+    low, high = sorted((view.scale.value(interval.low), view.scale.value(interval.high)))
     return f"{three_figures(low)} to {three_figures(high)}"
 
 
@@ -121,15 +122,15 @@ def _choice(choice: Choice) -> Entry:
     return Entry(text=str(choice), number=choice if isinstance(choice, int | float) else None)
 
 
-def _cost(told: TuningView, candidate: Candidate) -> Entry:
+def _cost(view: TuningView, candidate: Candidate) -> Entry:
     if candidate.estimate is None:
         return Entry(text=words.UNKNOWN)
-    value = told.scale.value(candidate.estimate.cost)
-    return Entry(text=three_figures(value), number=value, range=interval_words(told, candidate))
+    value = view.scale.value(candidate.estimate.cost)
+    return Entry(text=three_figures(value), number=value, range=interval_words(view, candidate))
 
 
-def _trials(told: TuningView, candidate: Candidate) -> Entry:
-    count = sum(step.entry.trial.setting.key == candidate.setting.key for step in told.steps)
+def _trials(view: TuningView, candidate: Candidate) -> Entry:
+    count = sum(step.entry.trial.setting.key == candidate.setting.key for step in view.steps)
     return Entry(text=str(count), number=count)
 
 
@@ -137,27 +138,25 @@ def _quality(candidate: Candidate) -> tuple[Entry, Entry, Entry]:
     quality = candidate.quality
     text = {True: "the same", False: "other", None: words.UNKNOWN}[quality.same_text]
     kl, share = quality.kl_mean, quality.accuracy
-    surely = (
-        f"at least {percentage(quality.accuracy_low, digits=1)}" if quality.accuracy_low else ""
-    )
+    surely = f"at least {quality.accuracy_low:.1%}" if quality.accuracy_low else ""
     return (
         Entry(text=text),
         Entry(text=words.UNKNOWN if kl is None else f"{kl:.4f}", number=kl),
         Entry(
-            text=words.UNKNOWN if share is None else percentage(share, digits=1),
+            text=words.UNKNOWN if share is None else f"{share:.1%}",
             number=share,
             range=surely,
         ),
     )
 
 
-def _verdict(told: TuningView, candidate: Candidate, *, is_on_front: bool) -> str:
+def _verdict(view: TuningView, candidate: Candidate, *, is_on_front: bool) -> str:
     if candidate.status != "measured":
         return f"{candidate.status}: {candidate.reason}"
-    winner = told.result.winner.key if told.result else None
+    winner = view.result.winner.key if view.result else None
     notes = [
         "winner" if candidate.setting.key == winner else "",
-        "defaults" if candidate.setting.key == told.tuning.space.defaults.key else "",
+        "defaults" if candidate.setting.key == view.tuning.space.defaults.key else "",
         "Pareto front" if is_on_front else "",
     ]
     return ", ".join(filter(None, notes))

@@ -1,4 +1,4 @@
-"""A search as its trials tell it: every setting, and who led after which trial."""
+"""A search as it is shown: every configuration that was tried, and who led after which trial."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from armload.tuning.estimating import ChoiceEstimate, Tried, estimates_of, leader_of
 from armload.tuning.record import Quality, Result, Tuning, TuningEntry, TuningFolder
 from armload.tuning.settings import words_of
-from armload.tuning.space import Setting
+from armload.tuning.space import Key, Setting
 from armload.tuning.trial import Status
 from armload.tuning.wanted import AIMS
 
@@ -85,6 +85,37 @@ class TuningView:
     steps: tuple[SearchStep, ...]
     result: Result | None
 
+    @classmethod
+    def of(cls, tuned: TuningFolder) -> TuningView:
+        """Return a search that is ready to be shown.
+
+        Raises:
+            DataError, DiskError: as for ``TuningFolder.result``.
+        """
+        tried: dict[Key, Tried] = {}
+        entries: dict[Key, list[TuningEntry]] = {}
+        known: list[ChoiceEstimate] = []
+        steps = []
+        for entry in tuned.entries:
+            setting = entry.trial.setting
+            tried.setdefault(setting.key, Tried(setting=setting, order=len(tried)))
+            tried[setting.key].add(entry.trial, entry.outcome)
+            entries.setdefault(setting.key, []).append(entry)
+            known = estimates_of(tried.values())
+            able = [each for each in known if tried[each.setting.key].may_win]
+            steps.append(SearchStep(entry=entry, leader=leader_of(able)))
+        estimates = {each.setting.key: each for each in known}
+        defaults = tuned.tuning.space.defaults
+        return cls(
+            tuning=tuned.tuning,
+            candidates=tuple(
+                _candidate(each, entries[key], estimates.get(each.setting.key), defaults)
+                for key, each in tried.items()
+            ),
+            steps=tuple(steps),
+            result=tuned.result(),
+        )
+
     @property
     def scale(self) -> Scale:
         """How its costs are shown."""
@@ -111,37 +142,6 @@ class TuningView:
     def candidate(self, setting: Setting) -> Candidate | None:
         """Return what is known of a setting; none where it was not tried."""
         return next((each for each in self.candidates if each.setting.key == setting.key), None)
-
-
-def told_of(tuned: TuningFolder) -> TuningView:
-    """Return a search that is ready to be shown.
-
-    Raises:
-        DataError, DiskError: as for ``TuningFolder.result``.
-    """
-    tried: dict[object, Tried] = {}
-    entries: dict[object, list[TuningEntry]] = {}
-    known: list[ChoiceEstimate] = []
-    steps = []
-    for entry in tuned.entries:
-        setting = entry.trial.setting
-        tried.setdefault(setting.key, Tried(setting=setting, order=len(tried)))
-        tried[setting.key].add(entry.trial, entry.outcome)
-        entries.setdefault(setting.key, []).append(entry)
-        known = estimates_of(tried.values())
-        able = [each for each in known if tried[each.setting.key].may_win]
-        steps.append(SearchStep(entry=entry, leader=leader_of(able)))
-    estimates = {each.setting.key: each for each in known}
-    defaults = tuned.tuning.space.defaults
-    return TuningView(
-        tuning=tuned.tuning,
-        candidates=tuple(
-            _candidate(each, entries[key], estimates.get(each.setting.key), defaults)
-            for key, each in tried.items()
-        ),
-        steps=tuple(steps),
-        result=tuned.result(),
-    )
 
 
 def _candidate(

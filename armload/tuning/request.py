@@ -11,7 +11,9 @@ from armload.bench.options import Options
 from armload.core.errors import UsageError
 from armload.core.files import require_file, unreadable
 from armload.core.values import Value
+from armload.engines.completion import PROGRAM
 from armload.engines.plan import REQUEST_TIMEOUT_S
+from armload.engines.server import SERVER
 from armload.evaluation.data import load_questions
 from armload.evaluation.task import load_task
 from armload.models.hub_reference import PREFIX
@@ -103,6 +105,11 @@ class TuningRequest(Value):
     seed: int = 1
     max_trials: int | None = None
     max_time_s: float | None = None
+
+    @property
+    def program(self) -> str:
+        """The program that is measured."""
+        return PROGRAM if self.requests is None else SERVER
 
     def check(self) -> None:
         """Refuse what cannot be met by any setting, or lacks its data.

@@ -10,8 +10,8 @@ from armload.cli.present_tuning import constraints_of, requests_of, work_typed
 from armload.cli.verbs.tune import TuneOptions
 from armload.core.errors import ArmloadError, DataError, UsageError
 from armload.engines.plan import SEED_PROMPT, Plan
+from armload.tuning.request import TunedLoad, TuningRequest
 from armload.tuning.wanted import Constraints, LeastAccuracy, Objective
-from armload.tuning.wish import TunedLoad, TuningRequest
 
 
 def typed(objective: Objective, **words: str) -> TuneOptions:
@@ -121,35 +121,35 @@ def test_a_constraint_that_makes_no_sense_is_refused(
 
 
 def test_an_accuracy_that_so_few_questions_cannot_show_is_refused() -> None:
-    wish = TuningRequest(
+    goal = TuningRequest(
         model="demo", objective="decode", constraints=constraints(min_accuracy="0.9:gsm8k:20")
     )
     with pytest.raises(UsageError, match="even if all 20 answers are correct") as found:
-        wish.check()
+        goal.check()
     # Wilson's bound for n of n is n / (n + 1.96^2), which is 0.9 from 35 on.
     assert "Use 35 questions or more" in found.value.remedy
     enough = constraints(min_accuracy="0.9:word-problems:35")
-    wish.model_copy(update={"constraints": enough}).check()
+    goal.model_copy(update={"constraints": enough}).check()
 
 
 def test_a_task_without_questions_is_refused_and_an_option_without_its_owner(
     tmp_path: Path,
 ) -> None:
-    wish = TuningRequest(
+    goal = TuningRequest(
         model="demo", objective="decode", constraints=constraints(min_accuracy="0.5:gsm8k:99")
     )
     with pytest.raises(UsageError, match="gsm8k comes without data") as found:
-        wish.check()
+        goal.check()
     assert "--task-data FILE" in found.value.remedy
     given = constraints(min_accuracy="0.5:gsm8k:99", task_data=str(tmp_path / "gsm8k.jsonl"))
     with pytest.raises(UsageError, match="There is no data file") as missing:
-        wish.model_copy(update={"constraints": given}).check()
+        goal.model_copy(update={"constraints": given}).check()
     assert "--task-data" in missing.value.remedy
     (tmp_path / "gsm8k.jsonl").write_text('{"question": "1 + 1?"}\n')
     with pytest.raises(DataError, match="there is no field 'answer'"):
-        wish.model_copy(update={"constraints": given}).check()
+        goal.model_copy(update={"constraints": given}).check()
     (tmp_path / "gsm8k.jsonl").write_text('{"question": "1 + 1?", "answer": "#### 2"}\n')
-    wish.model_copy(update={"constraints": given}).check()
+    goal.model_copy(update={"constraints": given}).check()
     with pytest.raises(UsageError, match="--task-data is an option of --min-accuracy"):
         constraints(task_data="gsm8k.jsonl")
     with pytest.raises(UsageError, match="--kld-prompts is an option of --max-kld"):
@@ -179,29 +179,29 @@ def test_requests_that_no_trial_could_send_are_refused_before_the_first(
 
 
 def test_a_search_space_that_is_not_there_is_named(tmp_path: Path) -> None:
-    wish = TuningRequest(model="demo", objective="decode", narrowing=tmp_path / "spaces.yaml")
+    goal = TuningRequest(model="demo", objective="decode", narrowing=tmp_path / "spaces.yaml")
     with pytest.raises(UsageError, match=r"There is no file of a search space .*spaces\.yaml"):
-        wish.check()
+        goal.check()
 
 
 def test_a_divergence_of_services_needs_texts() -> None:
-    wish = TuningRequest(
+    goal = TuningRequest(
         model="demo",
         objective="rate",
         requests=load("rate", slo="ttft=2s"),
         constraints=constraints(max_kld="0.05"),
     )
     with pytest.raises(UsageError, match="--max-kld with --for rate needs texts") as found:
-        wish.check()
+        goal.check()
     assert "--kld-prompts FILE" in found.value.remedy
-    wish.model_copy(update={"kld_prompts": ("Once",)}).check()
+    goal.model_copy(update={"kld_prompts": ("Once",)}).check()
 
 
 def test_other_texts_make_another_search(tmp_path: Path) -> None:
     asked, questions = tmp_path / "asked.jsonl", tmp_path / "gsm8k.jsonl"
     asked.write_text('{"prompt": "a"}')
     questions.write_text("{}")
-    wish = TuningRequest(
+    goal = TuningRequest(
         model="demo",
         objective="rate",
         requests=load("rate", slo="ttft=2s", data=str(asked)),
@@ -210,13 +210,13 @@ def test_other_texts_make_another_search(tmp_path: Path) -> None:
         ),
         kld_prompts=("Once", "upon"),
     )
-    sums = [wish.texts_sha256()]
-    assert wish.texts_sha256() == sums[0]
-    sums.append(wish.model_copy(update={"kld_prompts": ("Once upon",)}).texts_sha256())
+    sums = [goal.texts_sha256()]
+    assert goal.texts_sha256() == sums[0]
+    sums.append(goal.model_copy(update={"kld_prompts": ("Once upon",)}).texts_sha256())
     asked.write_text('{"prompt": "b"}')
-    sums.append(wish.texts_sha256())
+    sums.append(goal.texts_sha256())
     questions.write_text('{"question": "?"}')
-    sums.append(wish.texts_sha256())
+    sums.append(goal.texts_sha256())
     assert len(set(sums)) == 4
     assert TuningRequest(model="demo", objective="decode").texts_sha256() == ""
 
@@ -238,9 +238,9 @@ def test_each_objective_has_its_own_work() -> None:
 
 
 def test_the_usual_prompt_is_as_long_as_the_model_takes() -> None:
-    wish = TuningRequest(model="demo", objective="prefill", work=work_typed(typed("prefill")))
-    assert wish.for_model(4096).described() == {"prompt_tokens": 512, "n_predict": 1}
-    assert wish.for_model(512).described() == {"prompt_tokens": 504, "n_predict": 1}
+    goal = TuningRequest(model="demo", objective="prefill", work=work_typed(typed("prefill")))
+    assert goal.for_model(4096).described() == {"prompt_tokens": 512, "n_predict": 1}
+    assert goal.for_model(512).described() == {"prompt_tokens": 504, "n_predict": 1}
     asked = typed("prefill", prompt_tokens="600")
     given = TuningRequest(model="demo", objective="prefill", work=work_typed(asked))
     assert given.for_model(512) == given

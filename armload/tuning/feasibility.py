@@ -1,4 +1,4 @@
-"""What ``fit`` expects of a setting before it is tried, so that hopeless ones are not run."""
+"""What ``fit`` predicts of a setting before it is tried, so that hopeless ones are not run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def contradiction(plan: Plan) -> str:
     return ""
 
 
-class Foreseeing:
+class SettingPredictor:
     """Predictions for settings of one model on one board.
 
     Args:
@@ -52,19 +52,19 @@ class Foreseeing:
         self._gives, self._compute = known_there(where, where.found, model, usual)
         self._usual = self._predicted(usual, None)
 
-    def prior(
+    def feasibility(
         self,
         plan: Plan,
         need: MemoryNeed,
         *,
         cost: Callable[[Prediction], float | None] = lambda _: None,
     ) -> Feasibility:
-        """Say what is expected of a setting.
+        """Say what is predicted of a setting.
 
         Args:
             plan: of one continuation with it.
             need: of memory, by all that is continued at a time.
-            cost: what is to be small, of a prediction.
+            cost: what the search minimises, from a prediction.
         """
         if reason := self._impossible(plan, need):
             return Feasibility(hopeless=reason)

@@ -1,0 +1,88 @@
+"""The models that a prediction is asked for, by their headers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from armload.analysis.wording.predictions import FittedModel, fitted
+from armload.conversion.quantising import quantised_for
+from armload.core.progress import Progress
+from armload.core.shell import join
+from armload.engines.prediction import Prediction
+from armload.models.find import header_of, is_runnable
+from armload.models.gguf import read_outline
+from armload.models.model import Model, check_generates
+from armload.models.outline import listed_models
+from armload.models.quant_mix import foreseen
+from armload.models.whole_header import WholeHeader, whole_header
+from armload.runs.request import Request
+
+
+class OutlinedModel(NamedTuple):
+    """A model by its header.
+
+    Attributes:
+        reference: what it is called.
+        model: its facts.
+        header: the whole of it; none for models that are only listed.
+        file_type: that it would be quantised to first; empty for the model as it is.
+    """
+
+    reference: str
+    model: Model
+    header: WholeHeader | None
+    file_type: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.reference} {self.file_type}".rstrip()
+
+    @property
+    def family(self) -> str:
+        """The name without a file type; current models are listed in several."""
+        return self.reference if self.header else self.reference.partition(":")[0]
+
+    def on_board(self, board: str, found: Prediction) -> FittedModel:
+        """Return what a prediction for a board says of it."""
+        command = self._command(board, found)
+        return fitted(self.name, board, self.model, found, family=self.family, command=command)
+
+    def _command(self, board: str, found: Prediction) -> str:
+        """Return what runs it; empty where it cannot run, or armload knows no file of it."""
+        if found.verdict == "cannot run" or not is_runnable(self.reference):
+            return ""
+        kind = ("--type", self.file_type) if self.file_type else ()
+        return join(("armload", "bench", "--board", board, "--model", self.reference, *kind))
+
+
+def outlined_models(
+    request: Request, model_names: Sequence[str], file_types: Sequence[str], progress: Progress
+) -> list[OutlinedModel]:
+    """Return models by their headers; the current ones where none is named.
+
+    Args:
+        model_names, file_types: as for ``fit``.
+    """
+    if model_names:
+        return [
+            each for name in model_names for each in _outlined(request, name, file_types, progress)
+        ]
+    return [OutlinedModel(name, model, None) for name, model, _ in listed_models(tuple(file_types))]
+
+
+def _outlined(
+    request: Request, name: str, file_types: Sequence[str], progress: Progress
+) -> Iterator[OutlinedModel]:
+    path = header_of(name, progress)
+    model, header = read_outline(path)
+    check_generates(model)
+    if not file_types:
+        yield OutlinedModel(name, model, whole_header(path))
+    for each in file_types:
+        if later := foreseen(model, header, each):
+            yield OutlinedModel(name, later[0], whole_header(path, later[1]), each)
+        else:
+            (made,) = quantised_for(request, [name], [each], progress)
+            yield OutlinedModel(name, read_outline(Path(made))[0], whole_header(Path(made)), each)

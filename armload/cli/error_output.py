@@ -1,0 +1,110 @@
+"""How an error reaches a person or a program: in words, as a document, and as an exit status."""
+
+from __future__ import annotations
+
+import errno
+import sys
+import traceback
+from collections.abc import Mapping
+
+from invoke.exceptions import Exit
+
+from armload.cli.streams import (
+    STANDARD_OUTPUT,
+    discard_output,
+    is_document_owed,
+    show_document,
+)
+from armload.core.errors import ArmloadError, ConnectError, DiskError, LocalMemoryError
+from armload.core.files import READ_REMEDY, is_about_network, is_refusal
+
+_PLACES = (
+    "Builds and downloads are stored in the folder ARMLOAD_CACHE, runs below the current folder."
+)
+_NO_MORE = {errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE}
+_ELSEWHERE = "Check that location, or use another one."
+
+
+def failed(error: ArmloadError) -> Exit:
+    """Show an error, as the document too that is still owed, and return what ends the program."""
+    _show_owed_document(error)
+    show_error(error.message, error.remedy)
+    return Exit(code=error.exit_status)
+
+
+def end_if_failed(boards: Mapping[str, ArmloadError | None]) -> None:
+    """Show why work failed on some of several boards, where it did.
+
+    Raises:
+        Exit: it did; with the status of the first of them.
+    """
+    errors = {name: error for name, error in boards.items() if error is not None}
+    if not errors:
+        return
+    first = next(iter(errors.values()))
+    _show_owed_document(first)
+    for name, error in errors.items():
+        begins = "" if error.message.startswith(name) else f"{name}: "
+        show_error(f"{begins}{error.message}", error.remedy)
+    show_error(f"{len(errors)} of {len(boards)} boards failed: {', '.join(errors)}.")
+    raise Exit(code=first.exit_status)
+
+
+def show_error(message: str, remedy: str = "") -> None:
+    """Tell a person what is wrong, and what to do now."""
+    from rich.text import Text
+
+    from armload.cli.terminal import say
+    from armload.report.layout import Prose
+
+    say(Prose(Text.assemble(("error:", "bold red"), " ", message)))
+    if remedy:
+        say(remedy)
+
+
+def _show_owed_document(error: ArmloadError) -> None:
+    if not is_document_owed():
+        return
+    from armload.report.failure import FailedDocument, Failure
+
+    try:
+        show_document(FailedDocument(error=Failure.of(error)))
+        sys.stdout.flush()
+    except OSError:  # standard error and the exit status still tell it
+        discard_output()
+
+
+def system_error(error: OSError) -> ArmloadError:
+    """Say what the operating system refused: a file, the network, or a further process."""
+    if is_about_network(error):
+        return ConnectError(
+            f"The network connection failed: {error.strerror or error}.",
+            "Check the address and the network, then repeat the command.",
+        )
+    if error.errno in _NO_MORE:
+        return LocalMemoryError(
+            f"This machine has no more memory, processes or open files: {error.strerror}.",
+            "Close other programs, or raise the limit (ulimit -a shows them).",
+        )
+    return disk_error(error)
+
+
+def disk_error(error: OSError) -> DiskError:
+    """Say what this machine could not read or write; a faulty standard output is given up."""
+    is_output = error.filename == STANDARD_OUTPUT
+    where = error.filename or "this machine"
+    remedy = _ELSEWHERE
+    if is_refusal(error) and not is_output:
+        is_denied = error.errno == errno.EACCES
+        what = READ_REMEDY if is_denied else "Free disk space, or correct the permissions there."
+        remedy = f"{what} {_PLACES}"
+    if is_output:  # the interpreter must not try to write the rest of it there
+        discard_output()
+    return DiskError(f"{where}: {error.strerror or error}.", remedy)
+
+
+def internal_error(error: Exception) -> ArmloadError:
+    """Print where a defect of ours shows, and say what it is."""
+    traceback.print_exception(error)
+    what = " ".join(traceback.format_exception_only(error)[-1].split())
+    return ArmloadError(f"Internal error: {what}", "Please report it with the lines above.")

@@ -1,0 +1,322 @@
+"""The options of a load: the service, its requests, when they are sent, and by whom."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from armload.bench.options import MODEL, QUANTISED, FileType
+from armload.cli.options import A_BOARD, OneBoard, OutputOptions
+from armload.core.options import MOST, Names, Option, OptionGroup
+from armload.engines.plan import REQUEST_TIMEOUT_S
+from armload.engines.service_plan import ServiceSettings
+from armload.runs.request import EngineSource, Metering, Waiting
+
+DURATION_S = 60.0
+PROMPT_TOKENS = N_PREDICT = "128"
+
+Rate = Annotated[float, Field(ge=1e-6, le=10_000)]
+Clients = Annotated[int, Field(ge=1, le=10_000)]
+Positive = Annotated[float, Field(gt=0, le=MOST)]
+Percentile = Annotated[float, Field(gt=0, lt=100)]
+RequestCount = Annotated[int, Field(ge=1, le=1_000_000)]
+RandomSeed = Annotated[int, Field(ge=0, lt=2**32)]
+
+
+class RequestOptions(OptionGroup):
+    """Requests to a service: how many, in which time, what they ask, and what they may take."""
+
+    heading = "Load"
+
+    duration: Annotated[
+        Positive | None,
+        Option(
+            "how long to send requests, in seconds",
+            "SECONDS",
+            "none with --requests; for --rate, 1,000 times the time of one request, from 60 to "
+            f"600; else {DURATION_S:g}",
+        ),
+    ] = None
+    requests: Annotated[
+        RequestCount | None,
+        Option("maximum number of requests", "N", "as many as fit in --duration"),
+    ] = None
+    slo: Annotated[
+        str,
+        Option(
+            "latency limits for each request, such as ttft=2s,tpot=500ms,e2e=30s",
+            "LIMITS",
+        ),
+    ] = ""
+    timeout: Annotated[
+        Positive, Option("seconds after which a request counts as failed", "SECONDS")
+    ] = REQUEST_TIMEOUT_S
+    seed: Annotated[
+        RandomSeed, Option("seed of arrivals and synthetic requests", "N", heading="Plan")
+    ] = 1
+    data: Annotated[
+        Path | None,
+        Option(
+            "file of requests: JSON lines with prompt or messages, Alpaca's instruction, input and "
+            "output, or ShareGPT's conversations",
+            "FILE",
+            "synthetic requests",
+            heading="Plan",
+        ),
+    ] = None
+    prompt_tokens: Annotated[
+        str,
+        Option(
+            "length of synthetic prompts: 128, uniform:16-128, or lognormal with median and sigma: "
+            "lognormal:100:0.8",
+            "TOKENS",
+            PROMPT_TOKENS,
+            heading="Plan",
+        ),
+    ] = ""
+    n_predict: Annotated[
+        str,
+        Option(
+            "length of synthetic answers, or limit for answers to --data; forms as for "
+            "--prompt-tokens",
+            "N",
+            f"{N_PREDICT}; the data's",
+            heading="Plan",
+        ),
+    ] = ""
+
+
+class UserOptions(OptionGroup):
+    """What the users do that send the requests."""
+
+    heading = "Users"
+
+    turns: Annotated[
+        str,
+        Option(
+            "requests per conversation, each sent after the previous answer and repeating the "
+            "conversation so far: 4, uniform:2-6, lognormal:4:0.5; --rate, --requests and "
+            "--warmup then count conversations",
+            "TURNS",
+            "1",
+        ),
+    ] = ""
+    think_time: Annotated[
+        str,
+        Option(
+            "seconds from an answer to the next turn: 5, uniform:2-10, exponential:5, "
+            "lognormal:5:0.8",
+            "SECONDS",
+            "0",
+        ),
+    ] = ""
+    patience: Annotated[
+        str,
+        Option(
+            "seconds after which a user abandons a request that is not fully answered; forms as "
+            "for --think-time",
+            "SECONDS",
+            "unlimited",
+        ),
+    ] = ""
+    prefix_tokens: Annotated[
+        Annotated[int, Field(ge=1, le=1_000_000)] | None,
+        Option(
+            "length of a prefix that prompts share, such as a system prompt; added to their own "
+            "length",
+            "TOKENS",
+            "none",
+        ),
+    ] = None
+    prefix_share: Annotated[
+        Annotated[float, Field(gt=0, le=1)],
+        Option("share of the requests, or conversations, that begin with that prefix", "SHARE"),
+    ] = 1.0
+
+
+class LoadOptions(
+    ServiceSettings, RequestOptions, UserOptions, Metering, Waiting, EngineSource, OutputOptions
+):
+    """A service, and the load on it."""
+
+    heading = "Load"
+
+    board: Annotated[
+        OneBoard, Option(f"{A_BOARD}; it serves the model", usual="virtual", heading="Board")
+    ] = ""
+    model: Annotated[
+        str,
+        Option(
+            f"{MODEL}; with --url, the name to ask for",
+            "MODEL",
+            "demo; with --url the first that the service lists",
+            heading="Plan",
+        ),
+    ] = ""
+    type: Annotated[FileType | None, QUANTISED] = None
+    url: Annotated[
+        str,
+        Option(
+            "address of a running service instead, such as http://127.0.0.1:8080",
+            heading="Service",
+        ),
+    ] = ""
+    api_key_file: Annotated[
+        Path | None,
+        Option("file with the API key of the service at --url", "FILE", heading="Service"),
+    ] = None
+    dialect: Annotated[
+        str,
+        Option(
+            "openai, openai-chat, openai-embeddings, llama-server or llm-serving",
+            usual="llama-server; with --url openai",
+            heading="Service",
+        ),
+    ] = ""
+    rate: Annotated[
+        tuple[Rate, ...],
+        Option(
+            "requests per second, sent on schedule whether or not earlier ones have been answered",
+            "PER-SECOND",
+            several="commas",
+            heading="Arrivals",
+        ),
+    ] = ()
+    stages: Annotated[
+        Names,
+        Option(
+            "rates that follow one another without a pause: RATE:SECONDS for a step, "
+            "FROM-TO:SECONDS for a ramp; each stage has its own figures",
+            "STAGE",
+            several="commas",
+            heading="Arrivals",
+        ),
+    ] = ()
+    replay: Annotated[
+        Path | None,
+        Option(
+            "trace of Mooncake, BurstGPT or Azure; synthetic requests take their times and "
+            "lengths from it",
+            "FILE",
+            heading="Arrivals",
+        ),
+    ] = None
+    time_scale: Annotated[
+        Positive,
+        Option(
+            "factor on the times of --replay; 10 makes it ten times slower",
+            "FACTOR",
+            heading="Arrivals",
+        ),
+    ] = 1.0
+    length_scale: Annotated[
+        Positive, Option("factor on the lengths of --replay", "FACTOR", heading="Arrivals")
+    ] = 1.0
+    find_rate: Annotated[
+        bool,
+        Option(
+            "find the highest rate that meets --slo for nine of ten requests, with 95% confidence",
+            heading="Arrivals",
+        ),
+    ] = False
+    max_time: Annotated[
+        Positive | None,
+        Option(
+            "seconds after which --find-rate ends, even if undecided",
+            "SECONDS",
+            "3,000 times the time of one request",
+            heading="Arrivals",
+        ),
+    ] = None
+    concurrency: Annotated[
+        tuple[Clients, ...],
+        Option(
+            "clients that each wait for an answer before sending the next request",
+            "CLIENTS",
+            several="commas",
+            heading="Arrivals",
+        ),
+    ] = ()
+    max_concurrency: Annotated[
+        Clients | None,
+        Option(
+            "maximum number of requests in flight, in an open loop; others wait, and their "
+            "latency includes the wait",
+            "N",
+            "no limit",
+            heading="Arrivals",
+        ),
+    ] = None
+    arrivals: Annotated[
+        str,
+        Option(
+            "gaps between requests: poisson, constant, gamma:SHAPE, or seed (those of the test "
+            "client of MindSpore's llm-serving)",
+            "HOW",
+            "poisson",
+            heading="Arrivals",
+        ),
+    ] = ""
+    repeats: Annotated[
+        Annotated[int, Field(ge=1, le=1000)],
+        Option(
+            "times to run each rate, each time on a different schedule; compare needs several", "N"
+        ),
+    ] = 1
+    warmup: Annotated[
+        Annotated[int, Field(ge=0, le=1_000_000)] | None,
+        Option(
+            "number of requests to exclude from the figures at the start of each rate",
+            "N",
+            "those in the first sixth of a rate's time; 0 with --requests, --concurrency, or "
+            "--arrivals seed",
+        ),
+    ] = None
+    abort_on: Annotated[
+        RequestCount | None,
+        Option(
+            "end the load, with status 9, once this many requests at one rate have failed",
+            "FAILURES",
+        ),
+    ] = None
+    json_schema: Annotated[
+        Path | None,
+        Option(
+            "file with a JSON schema that answers must match; others count as failures",
+            "FILE",
+            heading="Plan",
+        ),
+    ] = None
+    extra_body: Annotated[
+        str,
+        Option(
+            "JSON object with more keys for each request, such as sampling parameters",
+            "JSON",
+            heading="Plan",
+        ),
+    ] = ""
+    stop_at_end: Annotated[
+        bool,
+        Option("stop synthetic answers at the model's end-of-text token", heading="Plan"),
+    ] = False
+    percentiles: Annotated[
+        tuple[Percentile, ...],
+        Option(
+            "percentiles of latencies to show",
+            "PERCENT",
+            "50, 90 and 99; 50 and 99 in tables",
+            several="commas",
+            heading="Output",
+        ),
+    ] = ()
+    export: Annotated[
+        Names,
+        Option(
+            "also write vllm, csv or seed (result_X_x.json) into the load's folder",
+            "FORMAT",
+            several="commas",
+            heading="Output",
+        ),
+    ] = ()

@@ -1,0 +1,286 @@
+"""A run in the words that table, chart and page share."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from armload.analysis.causes import CAUSES, Cause, causes
+from armload.analysis.columns import Cores, cores_of
+from armload.analysis.run import Member, Run
+from armload.analysis.summary import generating
+from armload.analysis.wording.energies import power as power_words
+from armload.analysis.wording.findings import departure as departure_sentence
+from armload.analysis.wording.predictions import per_token
+from armload.core.shell import join
+from armload.engines.llama_cpp import repacked
+from armload.report.formatting import counted, joules_per, rate, seconds, size, weights
+
+_SOURCES = {
+    "operations": "computing timed by operation",
+    "roofline": "computing estimated from the board's facts",
+    "unknown": "computing unknown",
+}
+
+
+_TIMES_FROM = 10
+"""Ratio from which a difference is no longer given in percent."""
+
+
+def headline(run: Run) -> str:
+    """Say the run's result in one sentence."""
+    decode_tps = run.summary.decode_tps
+    if decode_tps is None and run.plan is None:
+        wall_s = run.summary.wall_s
+        lasted = "" if wall_s is None else f" for {seconds(wall_s)}"
+        return f"{run.binary.program} ran{lasted} on {run.board.name}"
+    if decode_tps is None:
+        return f"No token was generated on {run.board.name}"
+    if decode_tps < 1:
+        return f"{seconds(1 / decode_tps)} per token (mean) on {run.board.name}"
+    return f"{rate(decode_tps)} tokens per second on {run.board.name}"
+
+
+def advice(run: Run) -> str:
+    """Return what to try next; nothing where the figures are too doubtful to act on."""
+    return run.limit.advice if run.verdict.valid or run.limit.cause == "storage" else ""
+
+
+def started(run: Run) -> str:
+    """Say when the run began: ``2026-11-21 02:15:00 UTC``."""
+    return run.started_utc.replace("T", " ").replace("+00:00", " UTC")
+
+
+def model_name(run: Run) -> str:
+    """Name the model, with its quantisation where that is known."""
+    model = run.model
+    return f"{model.name} ({model.quantisation})" if model.quantisation else model.name
+
+
+def what_ran(run: Run) -> str:
+    """Name the model in few words; for a watched program its name, and its model if it has one."""
+    model = f"{run.model.name} {run.model.quantisation}".rstrip()
+    return ": ".join(filter(None, (run.binary.program, model))) if run.plan is None else model
+
+
+def member_lines(run: Run) -> list[str]:
+    """Say what each member of a group computed, and what passed between it and the first."""
+    if run.spread is None:
+        return []
+    found = {member.board.name: member for member in run.members}
+    lines = []
+    for share in run.spread.shares:
+        parts = [
+            f"{share.board}: {counted(share.layers, 'layer')}",
+            f"{size(share.weights_bytes)} of weights",
+        ]
+        member = found.get(share.board)
+        if member is not None and member.memory is not None:
+            parts.append(f"peak RSS {size(member.memory.max_rss_bytes)}")
+        if member is not None and member.sent_bytes is not None:
+            parts.append(f"received {size(member.sent_bytes)}, sent {size(member.received_bytes)}")
+        if member is not None:
+            parts += _of_samples(member)
+        if (link := run.spread.link_to(share.board)) is not None:
+            parts.append(
+                f"connection: round trip {seconds(link.round_trip_s)}, "
+                f"{size(round(link.to_bytes_per_s))}/s to it and "
+                f"{size(round(link.from_bytes_per_s))}/s from it"
+            )
+        lines.append(", ".join(parts))
+    if run.spread.chosen is not None:
+        lines.append(run.spread.chosen.reason)
+    return lines
+
+
+def _of_samples(member: Member) -> list[str]:
+    warm = [each.celsius for each in member.samples if each.celsius is not None]
+    if not warm and member.after is not None and member.after.celsius is not None:
+        warm = [member.after.celsius]
+    cpu = [f"{seconds(member.samples[-1].cpu_s)} of CPU time"] if member.samples else []
+    return [*cpu, *([f"up to {max(warm):.0f} °C"] if warm else [])]
+
+
+def model_line(run: Run) -> str:
+    """Describe the model; nothing if a watched program has none."""
+    model = run.model
+    known = [
+        model.architecture,
+        model.quantisation,
+        f"{weights(model.parameters)} weights" if model.parameters is not None else "",
+        size(model.size_bytes) if model.size_bytes is not None else "",
+    ]
+    described = ", ".join(each for each in known if each)
+    return f"{model.name} ({described})" if described else model.name
+
+
+def command(run: Run) -> str:
+    """Return the command line, quoted so that a POSIX shell runs the same program again."""
+    return join(run.command)
+
+
+def binary_line(run: Run) -> str:
+    """Describe the program."""
+    binary = run.binary
+    if not binary.build_id:
+        known = [
+            size(binary.size_bytes) if binary.size_bytes is not None else "",
+            f"SHA-256 {binary.sha256[:12]}" if binary.sha256 else "as found on the board",
+        ]
+        return f"{binary.program} (not built by armload: {', '.join(filter(None, known))})"
+    known = [binary.source, binary.compiler, f"build {binary.build_id}"]
+    if binary.prebuilt_in:
+        known.append(f"prebuilt in {binary.prebuilt_in}")
+    return f"{binary.program} for {binary.target} ({', '.join(known)})"
+
+
+def result_line(run: Run) -> str:
+    """Say what an engine without tokens measured; nothing for any other."""
+    return ", ".join(f"{name} {value}" for name, value in (run.result or {}).items())
+
+
+def board_line(run: Run) -> str:
+    """Describe the board."""
+    described = f": {run.board.description}" if run.board.description else ""
+    return f"{run.board.name}{described}"
+
+
+def verdict_line(run: Run) -> str:
+    """Say whether the figures may be believed."""
+    return (
+        "valid"
+        if run.verdict.valid
+        else "not valid: " + " ".join(_whole(reason) for reason in run.verdict.reasons)
+    )
+
+
+def causes_of(run: Run) -> dict[int, Cause]:
+    """Return the cause of each slow token, by the number of its step."""
+    found = causes(
+        run.steps,
+        used_cores(run),
+        storage_read_bytes_per_s=run.board.storage_read_bytes_per_s,
+    )
+    if run.spread is None:
+        return found
+    # The first member's threads also pause for the others.
+    return {step: "unexplained" if each == "contention" else each for step, each in found.items()}
+
+
+def used_cores(run: Run) -> Cores:
+    """Return the cores that a run could use."""
+    return cores_of(run.trace, run.before, run.plan.cpus if run.plan else None)
+
+
+def slow_tokens(run: Run) -> str:
+    """Say how many tokens were slow, and why; nothing where none was."""
+    found = causes_of(run)
+    if not found:
+        return ""
+    counted = Counter(found.values())
+    each = ", ".join(f"{counted[cause]} {cause}" for cause in CAUSES if counted[cause])
+    decoded = len(generating(run.steps))
+    return f"{len(found)} of {decoded}: {each}"
+
+
+def in_all(run: Run) -> str:
+    """Say the sums: prefill is the first token, decode the others."""
+    summary = run.summary
+    if summary.prefill_s is None and summary.decode_s is None:
+        return ""
+    parts = []
+    if summary.prefill_s is not None:
+        tokens = counted(summary.prefill_tokens, "token")
+        parts.append(f"prefill {tokens} in {seconds(summary.prefill_s)}")
+    if summary.decode_s is not None:
+        tokens = counted(summary.decode_tokens, "token")
+        parts.append(f"decode {tokens} in {seconds(summary.decode_s)}")
+    if run.watched is not None:
+        parts.append("as reported by the program")
+    parts.append(f"{seconds(summary.wall_s)} including loading")
+    return ", ".join(parts)
+
+
+def median_range(run: Run) -> str:
+    """Say what the run's median time per token is, and between which bounds its tokens place it.
+
+    The bounds say nothing of another run, so one that is repeated to know the median is shown
+    without them.
+    """
+    times = run.summary.token_s
+    if times is None or times.p50_low is None or times.p50_high is None:
+        return ""
+    if run.place is not None and run.place.precision is not None:
+        return f"{seconds(times.p50)} (median of this run)"
+    low, high = seconds(times.p50_low), seconds(times.p50_high)
+    return f"{seconds(times.p50)}, 95% CI within this run {low} to {high}"
+
+
+def prediction_line(run: Run) -> str:
+    """Say what was expected of the run beside what was measured; nothing without a prediction."""
+    found = run.prediction
+    if found is None or found.token_s is None:
+        return ""
+    is_emulated = any(each.kind == "emulated" for each in found.notes)
+    on = " for the emulated board" if is_emulated else ""
+    how = f"{found.verdict}, {_SOURCES[found.compute]}"
+    expected = f"{per_token(found.token_s)} per token{on} ({how})"
+    times = run.summary.token_s
+    if times is None:
+        return expected
+    ratio = times.p50 / found.token_s.value
+    if ratio >= _TIMES_FROM:
+        difference = f"{ratio:.0f} times as long"
+    else:
+        difference = f"{abs(ratio - 1):.0%} {'more' if ratio > 1 else 'less'}"
+    return f"{expected}; measured {seconds(times.p50)}, {difference}"
+
+
+def background_line(run: Run) -> str:
+    """Say what else used the CPU meanwhile; nothing where nobody did, or it is not known."""
+    return ", ".join(
+        f"{process.name}{' (the kernel)' if process.kernel else ''} {process.share:.0%} of a core"
+        for process in run.background_processes or ()
+    )
+
+
+def energy_line(run: Run) -> str:
+    """Say what the run took from its board's supply; nothing without a meter."""
+    energy = run.energy
+    if energy is None:
+        return ""
+    figures = joules_per(
+        (energy.joules_per_token, "token"), (energy.joules_per_prompt_token, "prompt token")
+    )
+    if not figures and energy.joules is not None:
+        figures = f"{energy.joules:.3g} J"
+    return "; ".join(filter(None, (figures, power_words(energy))))
+
+
+def setting_line(run: Run) -> str:
+    """Say what was changed on the board for the run; nothing where it was left as it was."""
+    cache = {
+        None: "",
+        "dropped": "cold: page cache dropped",
+        "evicted": "cold: model evicted from the page cache",
+        "as found": "not cold: page cache not dropped",
+    }[run.cache]
+    cpus = f"cores {run.plan.cpus}" if run.plan and run.plan.cpus else ""
+    governor = f"governor {run.governor}" if run.governor else ""
+    return ", ".join(part for part in (cpus, governor, cache, _repacking(run)) if part)
+
+
+def _repacking(run: Run) -> str:
+    if run.plan is None or repacked(run.command):
+        return ""
+    if repacked(run.plan.extra):
+        return "weights not repacked: too little free memory for a second copy"
+    return "weights not repacked"
+
+
+def reference_line(run: Run) -> str:
+    """Say how the text compares with a reference's; nothing without one."""
+    return departure_sentence(run.reference) if run.reference else ""
+
+
+def _whole(reason: str) -> str:
+    return f"{reason[:1].upper()}{reason[1:].rstrip('.')}."

@@ -22,7 +22,7 @@ from armload.evaluation.scorer_run import TimedScoring, ask_all, next_point, run
 from armload.evaluation.scorer_settings import ScorerSettings
 from armload.runs import store
 from armload.runs.assemble import read_job
-from armload.runs.reach import CONNECTED, EngineBoard, Reach
+from armload.runs.reach import EngineBoard, Reach
 from armload.runs.request import Request
 from armload.runs.session import ReachedBoard
 

@@ -61,9 +61,9 @@ def measure(
 ) -> tuple[Rates, Missing]:
     """Return what a board gives, after measuring what was not measured in its present boot.
 
-    What was measured while other programs were busy counts only until the next time. It takes a
-    second and a half at most. What cannot be measured is left out: it is no reason to give up a
-    run.
+    What was measured while other programs were busy counts only until the next time. It takes
+    some three seconds, and longer where a file is written first. What cannot be measured is left
+    out: it is no reason to give up a run.
 
     Args:
         found: what it reported, with what was measured before.

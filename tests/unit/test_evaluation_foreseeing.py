@@ -12,7 +12,7 @@ import pytest
 from armload.boards.board import load_board
 from armload.boards.group import Group
 from armload.boards.probe import probe
-from armload.core.errors import ConnectError
+from armload.core.errors import BoardError
 from armload.core.progress import ProgressStep, Silent
 from armload.engines.scorer import SCORER, Scoring, ScoringPlan
 from armload.engines.spread import LinkRates
@@ -148,10 +148,11 @@ def test_a_member_of_unknown_speed_makes_the_time_of_its_group_unknown(
 def test_a_forecast_that_fails_says_what_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unreachable(*_: object) -> None:
-        raise ConnectError("there does not answer.")
+    def failing(*_: object) -> None:
+        raise BoardError("there has no address in the group's network.")
 
-    monkeypatch.setattr(spreading, "measured_links", unreachable)
+    monkeypatch.setattr(spreading, "measured_links", failing)
     assert said_by(group_of(tmp_path, FAST), tmp_path) == (
-        "The time for 200 questions of up to 160 tokens cannot be estimated: there does not answer."
+        "The time for 200 questions of up to 160 tokens cannot be estimated: there has no address "
+        "in the group's network."
     )

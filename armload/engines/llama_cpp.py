@@ -216,15 +216,14 @@ def _micro_batch_words(
     return [] if tokens == usual else ["-ub", str(tokens)]
 
 
-NO_REPACK = "--no-repack"
-_REPACK, _NO_REPACK = ("--repack",), (NO_REPACK, "-nr")
-REPACK_OPTIONS = (*_REPACK, *_NO_REPACK)
+REPACK, NO_REPACK = "--repack", "--no-repack"
+REPACK_OPTIONS = (REPACK, NO_REPACK, "-nr")
 
 
 def repacked(words: Sequence[str]) -> bool:
     """Tell whether a command line let the engine rearrange the weights: the last word counts."""
     repack_words = [word for word in words if word in REPACK_OPTIONS]
-    return not repack_words or repack_words[-1] in _REPACK
+    return not repack_words or repack_words[-1] == REPACK
 
 
 def command(

@@ -18,7 +18,16 @@ from armload.deploy.deployment import deploy
 from armload.deploy.layout import Layout
 from armload.engines.completion import PROGRAM, Completion, settings_of
 from armload.engines.engine import RunContext
-from armload.engines.llama_cpp import NO_REPACK, context_tokens, likely_prompt_tokens, offers
+from armload.engines.llama_cpp import (
+    NO_REPACK,
+    REPACK,
+    REPACK_OPTIONS,
+    context_tokens,
+    if_offered,
+    likely_prompt_tokens,
+    offers,
+    repacked,
+)
 from armload.engines.operations import (
     LIST,
     OPERATIONS_VARIABLE,
@@ -78,7 +87,7 @@ def measured_compute(
     binary = where.binaries[PROGRAM]
     if not offers(binary.path, OPERATIONS_VARIABLE):
         raise BoardError(f"{binary.source} cannot list what a model computes")
-    engine = _engine(binary, model, plan)
+    engine = _engine(where, binary, model, plan)
     program = engine.payload[0]
     deploy(host, board, (program,), progress)
     on_board = program.items(Layout(workdir=board.workdir))
@@ -149,7 +158,7 @@ def known_compute(where: ReachedBoard, model: Model, plan: Plan) -> tuple[Comput
         binary = _timing_program(where)
         if binary is None:
             return None
-        engine = _engine(binary, model, plan)
+        engine = _engine(where, binary, model, plan)
         listed = _list_path(where, binary, engine, whole_header(model.path))
         operations = read_kept(Operations, listed)
         if operations is None:
@@ -187,8 +196,13 @@ def mid_depth(model: Model, plan: Plan) -> float:
     return min(likely_prompt_tokens(plan) + plan.n_predict / 2, context_tokens(plan, model))
 
 
-def _engine(binary: Binary, model: Model, plan: Plan) -> Completion:
-    """Return a run with the same graphs, whatever its texts are."""
+def _engine(where: ReachedBoard, binary: Binary, model: Model, plan: Plan) -> Completion:
+    """Return a run with the same graphs, whatever its texts are.
+
+    Its larger context must not decide whether the engine rearranges the weights.
+    """
+    own = Completion(plan, binary, model).command(_site(where))
+    layout = if_offered(binary.path, REPACK if repacked(own) else NO_REPACK)
     context = USUAL_DEPTH
     while context < context_tokens(plan, model):
         context *= 2
@@ -204,7 +218,7 @@ def _engine(binary: Binary, model: Model, plan: Plan) -> Completion:
         flash_attention=plan.flash_attention,
         weights=plan.weights,
         resident_bytes=plan.resident_bytes,
-        extra=plan.extra,
+        extra=(*plan.extra, *layout),
     )
     return Completion(usual, binary, model)
 
@@ -226,11 +240,8 @@ def _list_path(
 ) -> Path:
     # The layout of weights follows from the CPU's features, the usual number of threads from cores.
     found = where.found
-    command = engine.command(_site(where))
-    identity = [
-        *(engine.plan.model_dump(mode="json"), NO_REPACK in command, binary.build_id),
-        *(found.cpu_features, found.cores),
-    ]
+    plan = engine.plan.model_dump(mode="json")
+    identity = [plan, binary.build_id, found.cpu_features, found.cores]
     return kept_path("operations/list", identity, header.content)
 
 
@@ -241,7 +252,7 @@ def _times_path(where: ReachedBoard, binary: Binary, plan: Plan, operations: Ope
         *(found.cores, found.max_khz, found.cpu_features, found.conditions.memory_total_bytes),
         *(binary.build_id, plan.threads, plan.cpus, operations.timed_bytes),
         # An operation's key says how its weights are laid out.
-        *(word for word in plan.extra if word != NO_REPACK),
+        *(word for word in plan.extra if word not in REPACK_OPTIONS),
     ]
     return kept_path("operations/times", identity)
 

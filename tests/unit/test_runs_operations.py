@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ from armload.boards.probe import probe
 from armload.boards.rates import Rates
 from armload.build.binary import Binary
 from armload.core.progress import Silent
-from armload.engines.completion import PROGRAM
+from armload.engines.completion import PROGRAM, Completion
+from armload.engines.llama_cpp import repacked
 from armload.engines.operations import Timed
+from armload.engines.plan import Plan
 from armload.engines.scorer import SCORER, ScoringPlan
 from armload.models.find import model_called
 from armload.models.whole_header import whole_header
@@ -51,7 +54,7 @@ def keep_times(built: Binary) -> None:
     """Keep what ``fit`` keeps after it has timed all operations."""
     model = model_called("word-problems:Q2_K", Silent())
     where = session_of(built)
-    engine = operations._engine(built, model, PLAN)
+    engine = operations._engine(where, built, model, PLAN)
     listed = operations._list_path(where, built, engine, whole_header(model.path))
     keep(listed, FOUND)
     times = {key: Timed(number=0, time_s=time_s) for key, time_s in TIMES_S.items()}
@@ -76,3 +79,25 @@ def test_a_scorer_knows_what_was_timed_with_the_same_build(tmp_path: Path, other
     if known is not None:
         assert known[0].source == "operations"
         assert known == operations.known_compute(session_of(completion), model, PLAN)
+
+
+def test_weights_are_laid_out_as_in_the_run_itself_whose_context_is_smaller(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / PROGRAM).write_bytes(CONTENT + b"\0--repack\0--no-repack\0")
+    built, model = binary(tmp_path / PROGRAM), model_called("word-problems:Q8_0", Silent())
+    plan = Plan(prompt="x", n_predict=1, context_tokens=32, weights="mapped")
+    where = session_of(built)
+    usual = operations._engine(where, built, model, plan)
+    need_bytes = [
+        2 * model.size_bytes + model.context_memory.size_bytes(tokens)
+        for tokens in (32, usual.plan.context_tokens or 0)
+    ]
+    assert need_bytes[0] < need_bytes[1]
+    for available, is_repacked in ((sum(need_bytes) / 1.6, True), (need_bytes[0], False)):
+        now = where.found.conditions.model_copy(update={"memory_available_bytes": int(available)})
+        found = where.found.model_copy(update={"conditions": now})
+        there = replace(where, found=found)
+        run = Completion(plan, built, model).command(operations._site(there))
+        listed = operations._engine(there, built, model, plan).command(operations._site(there))
+        assert repacked(run) == repacked(listed) == is_repacked

@@ -65,16 +65,20 @@ def new_name(host: str) -> str:
     return next(name for name in itertools.chain([stem], others) if name not in taken)
 
 
-def write_virtual(comment: str) -> Path:
+def write_virtual(comment: str, name: str = VIRTUAL) -> Path:
     """Make this folder a workspace with a virtual board of its own; return the board's file.
 
     Args:
         comment: its first line.
 
     Raises:
+        UsageError: there is a board of that name that is not virtual, or none can be called so.
         DiskError: it cannot be written.
     """
-    path = workspace() / "boards" / f"{VIRTUAL}.yaml"
+    path = workspace() / "boards" / f"{name}.yaml"
+    is_own = path.is_file() and load_board(name).reach.kind == "virtual"
+    if name != VIRTUAL and not is_own:
+        check_new(name)
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         text = f"{comment}# What is not here is as in the board that comes with armload.\n"

@@ -18,9 +18,9 @@ from armload.core.options import Declared, declared_options
 
 _HEAD = """# Options
 
-Every option of every verb, as `armload VERB --help` shows them. A plan file has the same names as
-keys, with `_` in place of `-` ([plan files](sweeps.md#a-plan-file)). This page is made from the
-program by `python docs/regenerate.py`.
+Every option of every verb, as `armload VERB --help` shows them. In a plan file, those that describe
+a run are keys, with `_` in place of `-` ([plan files](sweeps.md#a-plan-file)). This page is made
+from the program by `python docs/regenerate.py`.
 """
 
 

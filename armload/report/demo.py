@@ -98,6 +98,7 @@ def demo_view(
         *([] if interval else [Prose(f"No confidence interval: {stopped(stop)}", "dim")]),
         Text(""),
         Prose(middle.limit.sentence),
+        *([] if middle.verdict.valid else [Prose(f"This run is {run_words.verdict_line(middle)}")]),
         Text(""),
         after,
     )

@@ -23,7 +23,7 @@ from tests.person import Person
 from tests.servers import dropbear, openssh
 from tests.waiting import wait_until
 
-HOST, NAME = "a virtual board, here):", "Name of the board"
+HOST, NAME = "a virtual board on this machine):", "Name of the board"
 KEY, MODEL = "Is it the same? [y/n]", "Model to run"
 CTRL_C, CTRL_D = b"\x03", b"\x04"
 

@@ -344,7 +344,10 @@ def test_the_largest_model_that_stays_in_memory_is_recommended() -> None:
     ]
     said = recommendation("b", models)
     assert said.startswith("Recommended: m (about 900 ms per token), the largest")
-    assert "The others read from storage" in said
+    assert "Models that read from storage take 19.6 times as long or longer." in said
+    slow = predicted(medium, gives(), computing(100.0))
+    slower = [fitted("m", "b", of_size(medium.weights_bytes), slow), models[2]]
+    assert "from storage" not in recommendation("b", slower)
     assert recommendation("b", models[2:]).startswith("Recommended: l")
     refused = predicted(need(kv_bytes=4 * GB), gives(), None)
     assert "None of these" in recommendation("b", [fitted("x", "b", of_size(1), refused)])

@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from armload.analysis.repeats import NothingTimed, PrecisionReached
+from armload.analysis.run import Verdict
 from armload.report.demo import SpokenText, demo_view
 from tests.unit.runs import quick_run
 
@@ -36,6 +37,17 @@ def test_the_end_has_one_figure_one_limit_and_what_to_try(tmp_path: Path) -> Non
     whats = ("every figure", "which models it", "add a board")
     (column,) = {line.index(what) for what in whats for line in text.splitlines() if what in line}
     assert column > 30
+
+
+def test_a_run_that_is_not_valid_is_called_so_with_the_reason(tmp_path: Path) -> None:
+    run = quick_run()
+    console = Console(width=100, record=True, file=io.StringIO())
+    verdict = Verdict(valid=False, reasons=("Other programs used the CPU.",))
+    spoilt = run.model_copy(update={"verdict": verdict})
+    for one in (run, spoilt):
+        console.print(demo_view([one], one, tmp_path / "report.html", PrecisionReached()))
+        text = " ".join(console.export_text().split())
+        assert ("This run is not valid: Other programs used the CPU." in text) == (one is spoilt)
 
 
 def test_a_figure_without_an_interval_says_why(tmp_path: Path) -> None:

@@ -242,7 +242,10 @@ def _slower(best: FittedModel, others: Sequence[FittedModel]) -> str:
     if not timed or not best.prediction.token_s:
         return ""
     times = _token_s(min(timed, key=_token_s)) / _token_s(best)
-    return f" The others read from storage and take {three_figures(times)} times as long or longer."
+    if times < 1:  # a smaller model may be faster although it reads from storage
+        return ""
+    taken = f"{three_figures(times)} times as long or longer"
+    return f" Models that read from storage take {taken}."
 
 
 def _token_s(each: FittedModel) -> float:

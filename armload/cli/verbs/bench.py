@@ -48,7 +48,7 @@ class BenchOptions(Options, OnGateways, Resuming, Metering, Waiting, EngineSourc
     plan: Annotated[
         Path | None,
         Option(
-            "a YAML file whose keys are these options; command-line options override the file",
+            "a YAML file of options that describe the runs; command-line options override the file",
             "FILE",
             heading="Plan",
         ),

@@ -72,13 +72,10 @@ def init(options: InitOptions) -> None:
         with _continued(options):
             board = _added(options)
     else:
-        options.refuse(
-            ("name", "port", "user", "key", "hardware"),
-            "a virtual board",
-            "Give --host too. For a virtual board of another name, see docs/virtual-boards.md.",
-        )
-        _write_virtual()
-        board = load_board(VIRTUAL)
+        name = options.name or VIRTUAL
+        options.refuse(("port", "user", "key", "hardware"), "a virtual board", "Give --host too.")
+        _write_virtual(name)
+        board = load_board(name)
     with _continued(options):
         options = _with_model(options, board)
     request = options.part(Request).model_copy(update={"board": board.name})
@@ -148,7 +145,8 @@ def _with_host(options: InitOptions) -> InitOptions:
         return options
     while True:
         host = _answer(
-            options, "[USER@]HOST of the board's SSH server (Enter: a virtual board, here)"
+            options,
+            "SSH address, [USER@]HOST (Enter: a virtual board on this machine)",
         )
         if not host:
             return options
@@ -203,14 +201,14 @@ def _added(options: InitOptions) -> Board:
     return added.board
 
 
-def _write_virtual() -> None:
+def _write_virtual(name: str) -> None:
     from armload.boards.adding import write_virtual
     from armload.cli import terminal
     from armload.report.input_schema import BOARD
 
-    path = write_virtual(BOARD.comment)
+    path = write_virtual(BOARD.comment, name)
     BOARD.write(path.parent)
-    terminal.say(f"Using a virtual board on this machine; to change it, edit {path}")
+    terminal.say(f"Using a virtual board on this machine; to change its settings, edit {path}")
 
 
 def _with_model(options: InitOptions, board: Board) -> InitOptions:

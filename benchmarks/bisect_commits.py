@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from typed import typed
+from typed import armload, typed
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for the tests' repository
 
@@ -28,7 +28,8 @@ from tests.llama_commits import LlamaRepository
 
 def token_s(folder: Path, how: list[str]) -> float:
     """Return the median time per token of a run of the pinned source."""
-    run: dict[str, Any] = json.loads(typed(folder, "bench", *how, "--repeats", "1", "--new").stdout)
+    words = ("bench", *how, "--repeats", "1", "--new", "--json")
+    run: dict[str, Any] = json.loads(armload(folder, *words))
     return float(run["summary"]["token_s"]["p50"])
 
 
@@ -39,7 +40,7 @@ def search(folder: Path, how: list[str], commits: int, slower: float, seed: int)
     lab = LlamaRepository(folder / f"llama.cpp-{seed}", commits, slow=slow, delay_us=delay_us)
     ends = ("--source", str(lab.folder), "--good", lab.commits[0], "--bad", "main")
     began_s = time.monotonic()
-    done = typed(folder, "bisect", *how, *ends)
+    done = typed(folder, "bisect", *how, *ends, "--json")
     took_min = (time.monotonic() - began_s) / 60
     print(f"{commits} commits, {slower:.0%} ({delay_us} us a token): ", end="")
     if done.returncode:

@@ -65,7 +65,7 @@ def new_name(host: str) -> str:
     return next(name for name in itertools.chain([stem], others) if name not in taken)
 
 
-def write_virtual(comment: str, name: str = VIRTUAL) -> Path:
+def write_virtual(comment: str, name: str) -> Path:
     """Make this folder a workspace with a virtual board of its own; return the board's file.
 
     Args:
@@ -76,10 +76,10 @@ def write_virtual(comment: str, name: str = VIRTUAL) -> Path:
         DiskError: it cannot be written.
     """
     path = workspace() / "boards" / f"{name}.yaml"
-    is_own = path.is_file() and load_board(name).reach.kind == "virtual"
-    if name != VIRTUAL and not is_own:
+    is_there = path.is_file()
+    if name != VIRTUAL and not (is_there and load_board(name).reach.kind == "virtual"):
         check_new(name)
-    if not path.is_file():
+    if not is_there:
         path.parent.mkdir(parents=True, exist_ok=True)
         text = f"{comment}# What is not here is as in the board that comes with armload.\n"
         write_whole(path, f"{text}extends: {VIRTUAL}\n".encode())

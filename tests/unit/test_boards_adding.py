@@ -178,15 +178,15 @@ def test_one_s_own_virtual_board_is_the_shipped_one_until_it_is_edited(
     workspace: Path,
 ) -> None:
     shipped = load_board("virtual")
-    path = write_virtual("# a comment\n")
+    path = write_virtual("# a comment\n", "virtual")
     assert path.read_text().startswith("# a comment\n")
     assert load_board("virtual") == shipped
     path.write_text("extends: virtual\nlabels: [mine]\n")
-    assert write_virtual("") == path
+    assert write_virtual("", "virtual") == path
     kitchen = write_virtual("", "kitchen")
     assert load_board("kitchen").reach.kind == "virtual"
     assert write_virtual("", "kitchen") == kitchen
     with pytest.raises(UsageError, match="already a board named 'dayu200'"):
         write_virtual("", "dayu200")
     assert load_board("virtual").labels == ("mine",)
-    assert write_virtual("").parent == workspace / "boards"
+    assert write_virtual("", "virtual").parent == workspace / "boards"

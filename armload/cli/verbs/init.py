@@ -144,10 +144,7 @@ def _with_host(options: InitOptions) -> InitOptions:
         options.reach()
         return options
     while True:
-        host = _answer(
-            options,
-            "SSH address, [USER@]HOST (Enter: a virtual board on this machine)",
-        )
+        host = _answer(options, "SSH address, [USER@]HOST (Enter: a virtual board on this machine)")
         if not host:
             return options
         options = options.model_copy(update={"host": host})

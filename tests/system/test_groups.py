@@ -262,6 +262,8 @@ def test_members_that_are_reached_by_ssh_write_the_same_and_no_port_stays_open(
     assert other.sent_bytes is not None
     assert other.received_bytes is not None
     assert other.sent_bytes > other.received_bytes > 24 * 512 * 4
+    assert run.spread is not None
+    assert [link.board for link in run.spread.links] == ["second"]
     (port,) = re.findall(r"--rpc 127\.0\.0\.1:(\d+)", " ".join(run.command))
     assert not is_listening(int(port))
     assert not servers(ann)

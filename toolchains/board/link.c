@@ -1,6 +1,7 @@
 /* What the connection from one board to another gives, and the clocks of a board:
  *
- *     link serve ADDRESS     answers one client at a port that it prints
+ *     link serve ADDRESS     answers one client at a port that it prints; one that hangs up
+ *                            without a question does not count
  *     link ask HOST PORT     measures the way to such a server, and prints
  *                            {"round_trip_s":N,"to_bytes_per_s":N,"from_bytes_per_s":N}
  *     link clock             prints {"monotonic_ns":N,"since_boot_ns":N}
@@ -136,15 +137,20 @@ static int serve(const char *host)
     printf("%d\n", ntohs(address.sin_port));
     fflush(stdout);
     alarm(LIMIT_S);
-    const int client = accept(listener, NULL, NULL);
-    if (client < 0)
-        return fail("no client");
-    send_at_once(client);
-    char question;
-    uint64_t wanted;
-    while (get(client, &question, 1) && get(client, &wanted, sizeof wanted)
-           && answer(client, question, wanted))
-        ;
+    /* Whoever forwards this port may first try whether that is permitted. */
+    bool is_asked = false;
+    while (!is_asked) {
+        const int client = accept(listener, NULL, NULL);
+        if (client < 0)
+            return fail("no client");
+        send_at_once(client);
+        char question;
+        uint64_t wanted;
+        while (get(client, &question, 1) && get(client, &wanted, sizeof wanted)
+               && answer(client, question, wanted))
+            is_asked = true;
+        close(client);
+    }
     return 0;
 }
 

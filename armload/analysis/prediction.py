@@ -35,6 +35,10 @@ STREAMING_OVERHEAD = Expected(value=1.03, low=1.0, high=1.10)
 READER_SLOWDOWN = 1.03
 """Of computing, while the thread that reads ahead needs a core that computes."""
 
+SPENT_RESERVE = Expected(value=0.25, low=0.0, high=0.5)
+"""Of the memory that streaming leaves free, what the weights it holds may take after all: they give
+memory back only when less than half of it is left, see ``toolchains/native/armload_reserve.c``."""
+
 REREAD_SHARE = Expected(value=0.96, low=0.9, high=1.0)
 """Of mapped weights that exceed the memory, read again for every token: read in the same order
 each time, a page is evicted before it is needed again."""
@@ -63,6 +67,14 @@ class Rate(Value):
     def time_s(self, size_bytes: float) -> Expected:
         doubt = STORAGE_RATE_DOUBT if self.kind == "measured" else DECLARED_RATE_DOUBT
         return Expected.within(size_bytes / self.bytes_per_s, doubt)
+
+    def time_between(self, size_bytes: int, least_bytes: int, most_bytes: int) -> Expected:
+        """Expect a size between two others."""
+        return Expected(
+            value=self.time_s(size_bytes).value,
+            low=self.time_s(least_bytes).low,
+            high=self.time_s(most_bytes).high,
+        )
 
     def cold_time_s(self, size_bytes: float) -> Expected:
         """Expect what may as well lie in memory, and then takes no time."""
@@ -124,7 +136,7 @@ def predict(
     if gives.memory is None:
         return base
     exceeds = not gives.memory.holds(need)
-    held = _held(need, gives.memory, resident_bytes)
+    held = _held(need, gives.memory, resident_bytes, SPENT_RESERVE.value)
     streams = streaming == "always" or (exceeds and streaming == "if needed")
     streams = streams and not held.leaves_experts_mapped
     parts = MemoryParts(
@@ -151,7 +163,14 @@ def predict(
         }
         return base.model_copy(update=update)
     if streams:
-        return base.model_copy(update=_streamed(need, held, gives, compute, prompt_tokens, hits))
+        return base.model_copy(
+            update=_streamed(
+                *(need, gives.memory, gives, compute),
+                prompt_tokens=prompt_tokens,
+                resident_bytes=resident_bytes,
+                hits=hits,
+            )
+        )
     if not exceeds:
         return base.model_copy(update=_resident(need, gives, compute, prompt_tokens))
     return base.model_copy(update=_mapped(need, gives, compute, prompt_tokens))
@@ -214,8 +233,10 @@ class _Held:
     leaves_experts_mapped: bool = False
 
 
-def _held(need: MemoryNeed, memory: BoardMemory, wanted_bytes: int | None) -> _Held:
-    free = memory.free_bytes - need.own_bytes
+def _held(
+    need: MemoryNeed, memory: BoardMemory, wanted_bytes: int | None, spent_reserve: float
+) -> _Held:
+    free = memory.free_bytes - need.own_bytes + round(spent_reserve * memory.reserve_bytes)
     dense = need.bytes_per_token - need.expert_bytes_per_token
     layer, window = need.expert_layer_bytes, memory.window_bytes
     if not need.expert_bytes or dense + layer > free:
@@ -236,38 +257,82 @@ def _held(need: MemoryNeed, memory: BoardMemory, wanted_bytes: int | None) -> _H
     return _Held(dense_bytes=dense, expert_bytes=round(slots), window_bytes=window)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Reads:
+    """What a token reads of streamed weights.
+
+    Attributes:
+        dense_bytes: ahead of computing.
+        missed_bytes: of experts, while computing waits.
+        expert_share: of the experts, that stay in memory.
+        hit_rate: of the experts that a token uses.
+    """
+
+    dense_bytes: int
+    missed_bytes: int
+    expert_share: float
+    hit_rate: HitRate | None
+
+    @property
+    def all_bytes(self) -> int:
+        return self.dense_bytes + self.missed_bytes
+
+
+def _reads(need: MemoryNeed, held: _Held, measured: MeasuredHits | None) -> _Reads:
+    used = need.expert_bytes_per_token
+    dense_bytes = need.bytes_per_token - used - held.dense_bytes
+    if not need.expert_bytes:
+        return _Reads(dense_bytes=dense_bytes, missed_bytes=0, expert_share=0.0, hit_rate=None)
+    share = held.expert_bytes / need.expert_bytes
+    hits = HitRate(value=share, kind="assumed")
+    if measured is not None and abs(measured.slot_share - share) <= SIMILAR_SLOTS:
+        hits = HitRate(value=measured.hit_rate, kind="measured")
+    return _Reads(
+        dense_bytes=dense_bytes,
+        missed_bytes=round((1 - hits.value) * used),
+        expert_share=share,
+        hit_rate=hits,
+    )
+
+
 def _streamed(
     need: MemoryNeed,
-    held: _Held,
+    memory: BoardMemory,
     gives: BoardGives,
     compute: Compute | None,
+    *,
     prompt_tokens: int,
-    measured: MeasuredHits | None,
+    resident_bytes: int | None,
+    hits: MeasuredHits | None,
 ) -> dict[str, object]:
     """A part of the weights stays in memory; the rest is read ahead of computing.
 
     Experts are read when a token has chosen them, while computing waits; those of a prompt, which
     uses nearly all, ahead of it.
     """
-    used, experts = need.expert_bytes_per_token, need.expert_bytes
-    dense = need.bytes_per_token - used
-    share = held.expert_bytes / experts if experts else 0.0
-    is_measured = measured is not None and abs(measured.slot_share - share) <= SIMILAR_SLOTS
-    hit_rate = measured.hit_rate if measured is not None and is_measured else share
-    missed = round((1 - hit_rate) * used)
-    streamed = dense - held.dense_bytes
-    found: dict[str, object] = {"verdict": "streams", "storage_bytes_per_token": streamed + missed}
-    if experts:
-        kind: Literal["assumed", "measured"] = "measured" if is_measured else "assumed"
-        found["hit_rate"] = HitRate(value=hit_rate, kind=kind)
-    if gives.storage is None:
+
+    def reads(spent_reserve: float) -> _Reads:
+        return _reads(need, _held(need, memory, resident_bytes, spent_reserve), hits)
+
+    read = reads(SPENT_RESERVE.value)
+    found: dict[str, object] = {
+        "verdict": "streams",
+        "storage_bytes_per_token": read.all_bytes,
+        "hit_rate": read.hit_rate,
+    }
+    storage = gives.storage
+    if storage is None:
         return found | {"notes": (*_notes(need, compute), note("storage rate unknown"))}
-    reading, waiting = gives.storage.time_s(streamed), gives.storage.time_s(missed)
+    # The more stays in memory, the less is read.
+    least, most = reads(SPENT_RESERVE.high), reads(SPENT_RESERVE.low)
+    reading = storage.time_between(read.dense_bytes, least.dense_bytes, most.dense_bytes)
+    waiting = storage.time_between(read.missed_bytes, least.missed_bytes, most.missed_bytes)
     computing = compute.token_s * READER_SLOWDOWN if compute else Expected.nothing()
+    used, experts = need.expert_bytes_per_token, need.expert_bytes
     further = -(-prompt_tokens // MICRO_BATCH_TOKENS) - 1
     touched = experts * (1 - (1 - used / experts) ** prompt_tokens) if experts else 0.0
-    again = further * (streamed + (1 - share) * touched)
-    first = gives.storage.time_s(dense + touched + again)
+    again = further * (read.dense_bytes + (1 - read.expert_share) * touched)
+    first = storage.time_s(need.bytes_per_token - used + touched + again)
     prompt = compute.prompt_s(prompt_tokens) * READER_SLOWDOWN if compute else Expected.nothing()
     load = compute.load_s if compute else Expected.nothing()
     token_s = computing.longer(reading) + waiting
@@ -361,4 +426,5 @@ class MemoryCurve(Value):
 
     @property
     def _beside_weights_bytes(self) -> int:
-        return self.need.own_bytes + self._memory(0).reserve_bytes
+        kept_free = (1 - SPENT_RESERVE.value) * self._memory(0).reserve_bytes
+        return self.need.own_bytes + round(kept_free)

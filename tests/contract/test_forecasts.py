@@ -117,7 +117,7 @@ def _asked(folder: Path) -> list[str]:
 
 def test_an_operation_is_timed_by_one_command_and_the_run_uses_it(workspace: Path) -> None:
     times = f"""{TIMES_MATRIX}; echo 'ARMLOAD_TIMED {{"number":1,"time_s":0.0001}}'"""
-    with stub(workspace, times=times) as (where, model):
+    with stub(workspace, times=f"{times}; {times}") as (where, model):
         first, second = _predicted(where, model), _predicted(where, model)
         run = _ran(where, model)
     assert first.compute == second.compute == "operations"
@@ -169,8 +169,8 @@ def test_a_program_that_hangs_when_asked_for_its_memory_delays_the_run_only(
     assert run.exit.status == 0
 
 
-def test_what_one_command_left_untimed_is_timed_by_the_next(workspace: Path) -> None:
+def test_what_one_command_left_untimed_or_timed_once_is_timed_by_the_next(workspace: Path) -> None:
     with stub(workspace) as (where, model):
         assert _predicted(where, model).compute == "operations"
         assert _predicted(where, model).compute == "operations"
-    assert _asked(workspace) == ["list", "25.0 0 1 0 1", "25.0 1 1"]
+    assert _asked(workspace) == ["list", "25.0 0 1 0 1", "25.0 1 0 1 0"]

@@ -97,6 +97,10 @@ CELLS = (
     ),
     Cell(kind="virtual", memory="192MB", rate="60MB", model="like:qwen2.5-0.5b:Q8_0"),
     Cell(kind="virtual", memory="1GB", rate="60MB", model="like:qwen2.5-0.5b:Q4_0"),
+    Cell(kind="virtual", memory="224MB", rate="40MB", model="like:qwen2.5-0.5b:Q4_0"),
+    Cell(kind="virtual", memory="320MB", rate="40MB", model="like:qwen2.5-0.5b:Q8_0"),
+    Cell(kind="virtual", memory="288MB", rate="80MB", model="like:qwen2.5-0.5b:Q4_K_M"),
+    Cell(kind="virtual", memory="512MB", rate="60MB", model="like:qwen3-0.6b:Q8_0"),
 )
 
 BOARDS = {

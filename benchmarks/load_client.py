@@ -75,9 +75,9 @@ def load(port: int, rate: float, requests: int, tokens: int) -> tuple[list[Reque
     target = LoadTarget(
         url=f"http://127.0.0.1:{port}", api_key="", model="stub", dialect=LlamaServer()
     )
-    ask = CompletionRequest(prompt="Once upon a time", max_tokens=tokens)
+    request = CompletionRequest(prompt="Once upon a time", max_tokens=tokens)
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
-        loading = LoadRunner(target, Listed([ask], "stub"), Arrivals(), 1, Silent())
+        loading = LoadRunner(target, Listed([request], "stub"), Arrivals(), 1, Silent())
         kept = loading.run([LoadLevel(rate=rate)], StopCondition(requests=requests))
         peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return kept.requests(0), peak_kib

@@ -122,7 +122,7 @@ def searched(grid: Grid, objective: str, seed: int, budget: int) -> tuple[Settin
     while (trial := search.ask()) is not None:
         search.tell(trial, replay.outcome(trial))
         trials += 1
-    leader = search.standing.leader
+    leader = search.state.leader
     assert leader is not None
     return leader.setting, trials, (time.perf_counter() - start) / trials
 

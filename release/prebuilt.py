@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from armload.boards.board import load_board
 from armload.build.builder import build, is_compiled
 from armload.build.helper import helper
-from armload.build.prebuilt import carry_helper, carry_programs
+from armload.build.prebuilt import copy_helper_to_release, copy_programs_to_release
 from armload.build.source import pinned_source
 from armload.build.target import Target, load_target
 from armload.cli.verbs.bench import DemoOptions
@@ -69,9 +69,9 @@ def carry(folder: Path, version: str, epoch: str) -> Carried:
     engines = build(_demo_target())
     helpers = [helper(path.stem) for path in sorted(data_path("toolchains", "board").glob("*.c"))]
     built_utc = datetime.fromtimestamp(int(epoch), UTC).isoformat(timespec="seconds")
-    carry_programs(folder, engines, release=f"armload {version}", built_utc=built_utc)
+    copy_programs_to_release(folder, engines, release=f"armload {version}", built_utc=built_utc)
     for each in helpers:
-        carry_helper(folder, each.path)
+        copy_helper_to_release(folder, each.path)
     c = _c_libraries()
     libraries = (*c, *_cxx_libraries(), *_engine_libraries(engines[0].engine_commit))
     (folder / "licenses").mkdir()

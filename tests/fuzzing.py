@@ -348,7 +348,7 @@ def make_world(folder: Path) -> None:
     from armload.models.shape import load_shape
     from armload.models.synth import synthesise_like
     from armload.report.exchange.document import results_of
-    from armload.report.exchange.kept import kept as published
+    from armload.report.exchange.excerpt import excerpt_of as published
     from armload.runs import store
     from tests.recurrent import hybrid_model
     from tests.unit.builds import finished_build, unfinished_build

@@ -27,10 +27,10 @@ CLIENTS, TOKENS = 32, 4
 def main() -> None:
     url, requests = sys.argv[1:]
     target = LoadTarget(url=url, api_key="", model="stub", dialect=LlamaServer())
-    ask = CompletionRequest(prompt="Once upon a time", max_tokens=TOKENS)
+    request = CompletionRequest(prompt="Once upon a time", max_tokens=TOKENS)
     objectives = Objectives(e2e_s=60.0)
     loading = LoadRunner(
-        *(target, Listed([ask], "stub"), Arrivals(), 1, Silent(), objectives),
+        *(target, Listed([request], "stub"), Arrivals(), 1, Silent(), objectives),
     )
     kept = loading.run([LoadLevel(concurrency=CLIENTS)], StopCondition(requests=int(requests)))
     sent_bytes = _peak_bytes()

@@ -7,8 +7,8 @@ from pathlib import Path
 from armload.analysis.run import Run
 from armload.core.progress import Progress, Silent
 from armload.deploy.board_runs import StoredRun
-from armload.runs.fetch import fetch, tell_it_is_fetched
-from armload.runs.pipeline import Underway
+from armload.runs.fetch import fetch, mark_fetched
+from armload.runs.pipeline import ActiveRun
 from armload.runs.session import Connection
 from tests.one_number import OneNumber, one_number
 
@@ -18,7 +18,7 @@ def resumed(
 ) -> tuple[Run, Path]:
     """Follow and fetch a run; ``folder`` is for an engine, which only says what is counted."""
     engine = OneNumber(one_number(folder, "true"), Silent())
-    cut = Underway(connection=connection, folder=left.folder).follow(engine, progress)
+    cut = ActiveRun(connection=connection, folder=left.folder).follow(engine, progress)
     done = fetch(connection.host, connection.board, left.folder, progress, cut=cut)
-    tell_it_is_fetched(connection.host, left.folder)
+    mark_fetched(connection.host, left.folder)
     return done

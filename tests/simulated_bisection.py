@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from armload.analysis.bisection import BisectionGoal, EndsError, Found, Sample, search
+from armload.analysis.bisection import BisectionGoal, Found, Sample, WrongEndpointsError, search
 from armload.core.errors import InconclusiveError
 
 COMMITS = 40
@@ -89,7 +89,7 @@ def searched(times_s: Sequence[float], number: int, slowdown: float) -> Searched
     wanted = BisectionGoal(good="0", bad=str(COMMITS), slower=SLOWER)
     try:
         found = search(wanted, Line(), commits.sample, seed=str(number))
-    except EndsError:
+    except WrongEndpointsError:
         return Searched(outcome="nothing", runs=commits.runs.total())
     except InconclusiveError:
         return Searched(outcome="inconclusive", runs=commits.runs.total())

@@ -12,7 +12,7 @@ from armload.boards.board import Board, VirtualReach
 from armload.boards.virtual import machine
 from armload.boards.virtual.image import image_for_boards
 from armload.boards.virtual.qemu import qemu_for
-from armload.boards.virtual.state import machine_folder, powered_state
+from armload.boards.virtual.state import machine_folder, machine_state
 from armload.build.helper import SHA256, helper
 from armload.core.progress import Silent
 from armload.core.workspace import cache_folder
@@ -46,7 +46,7 @@ def virtual_board(name: str, reach: VirtualReach) -> Board:
 
 
 def cut_the_power(board: Board) -> None:
-    powered = powered_state(machine_folder(board))
+    powered = machine_state(machine_folder(board))
     assert powered is not None
     os.kill(powered.process.pid, signal.SIGKILL)
     assert powered.process.wait_gone(5.0)

@@ -86,7 +86,7 @@ def _one(path: Path, test: _Test, which: str, rate: float) -> Measurement:
             output_tokens=test.n_gen or None,
             kv_type=f"{test.type_k}/{test.type_v}",
         ),
-        way=Method(
+        method=Method(
             engine=f"llama-bench {test.build_commit} ({test.build_number})",
             threads=test.n_threads,
             repacked=test.repack,

@@ -111,7 +111,7 @@ class BisectionGoal(Value):
     error: float = 1 - CONFIDENCE
 
 
-class EndsError(UsageError):
+class WrongEndpointsError(UsageError):
     """The good or the bad commit is not what it is called; there is nothing to search for."""
 
 
@@ -148,8 +148,8 @@ def search(
         said: is told what was found out about each commit.
 
     Raises:
-        EndsError: the good or the bad commit does not build, the good one's run fails, or the bad
-            one is not bad.
+        WrongEndpointsError: the good or the bad commit does not build, the good one's run fails, or
+            the bad one is not bad.
         InconclusiveError: the runs differ too much to tell the two apart.
     """
     return _Search(wanted, history, measure, random.Random(seed), said).run()  # noqa: S311 - no secret
@@ -204,7 +204,7 @@ class _Search:
     def _check_ends(self, suspects: int) -> Effect:
         good = self._built("good", self._wanted.good)
         if good.failure:
-            raise EndsError(
+            raise WrongEndpointsError(
                 f"The good commit {good.commit[:12]} fails: {good.failure}",
                 "Choose another one with --good, or correct the options of the run.",
             )
@@ -220,7 +220,7 @@ class _Search:
     def _built(self, name: str, commit: str) -> Sample:
         sample = self._sample(commit)
         if not sample.is_built:
-            raise EndsError(
+            raise WrongEndpointsError(
                 f"The {name} commit {commit[:12]} cannot be built: {sample.failure}",
                 f"Choose a commit near it that builds, with --{name}.",
             )
@@ -229,12 +229,12 @@ class _Search:
     def _check_texts(self, good: Sample, bad: Sample) -> None:
         again = self._sample(self._wanted.good)
         if again.text_sha256 != good.text_sha256:
-            raise EndsError(
+            raise WrongEndpointsError(
                 "The good commit writes another text each time.",
                 "Use --temperature 0, or a fixed --seed.",
             )
         if bad.text_sha256 == good.text_sha256:
-            raise EndsError(
+            raise WrongEndpointsError(
                 "The bad commit writes the same text as the good one.",
                 "Generate more tokens with -n, or use another prompt.",
             )
@@ -255,12 +255,12 @@ class _Search:
             raise self._undecided()
         ratio = ratio_of_pairs(self._endpoints)
         if ratio.high < 1:
-            raise EndsError(
+            raise WrongEndpointsError(
                 f"The bad commit is faster than the good one: it takes {ratio.ratio:.3f} times as "
                 "long.",
                 "Exchange --good and --bad.",
             )
-        raise EndsError(
+        raise WrongEndpointsError(
             f"The bad commit is not slower than the good one by {wanted.slower:.0%}: it "
             f"takes {ratio.ratio:.3f} times as long (95% CI {ratio.low:.3f} to {ratio.high:.3f}).",
             "Use the board, model and options with which you saw it, or a smaller --slower.",

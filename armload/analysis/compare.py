@@ -42,7 +42,7 @@ from armload.analysis.statistics import (
     RatioFinding,
     ratio_of_runs,
     ratio_of_tokens,
-    runs_to_see,
+    runs_to_detect,
     spread_of,
 )
 from armload.analysis.wording import comparisons as wording
@@ -58,7 +58,7 @@ class Side(Value):
 
     Attributes:
         names: of the measurements.
-        work, way: what was done and how.
+        work, method: what was done and how.
         doubts: reasons against single measurements, each with its name.
         garbage: why the output is garbage and the speed meaningless; else empty.
         predicted_token_s: what was expected per output token of the first of them.
@@ -66,7 +66,7 @@ class Side(Value):
 
     names: tuple[str, ...]
     work: Work
-    way: Method
+    method: Method
     doubts: tuple[str, ...] = ()
     garbage: str = ""
     predicted_token_s: float | None = None
@@ -131,7 +131,7 @@ def _alone(pair: MatchedWork) -> Comparison:
     shared = shared_measures(pair.a, pair.b)
     a, b = pair.a[0], pair.b[0]
     nearest = differences(a, b, shared[0] if shared else "decode")
-    nearest += _method_differences(a.way, b.way)
+    nearest += _method_differences(a.method, b.method)
     return Comparison(
         a=_side(pair.a),
         b=_side(pair.b),
@@ -189,7 +189,7 @@ def _side(group: WorkGroup) -> Side:
     return Side(
         names=tuple(each.name for each in group),
         work=group[0].work,
-        way=group[0].way,
+        method=group[0].method,
         doubts=tuple(
             f"{each.name}: {doubt}" for each in group if not each.garbage for doubt in each.doubts
         ),
@@ -223,8 +223,8 @@ def _notes(
     if not can_be_checked(a.work, b.work):
         notes.append(ModelUnverified(a=a.work.model, b=b.work.model))
     notes += _boards(one, other, measured)
-    notes += _method_differences(a.way, b.way)
-    notes += differing_facts([("programs", a.way.engine, b.way.engine)])
+    notes += _method_differences(a.method, b.method)
+    notes += differing_facts([("programs", a.method.engine, b.method.engine)])
     if measured and measured[0].ratio.unit != "runs":
         notes.append(TooFewRuns(needed_runs=FEWEST_RUNS))
     notes += _energies(one, other)
@@ -305,4 +305,4 @@ def _runs_needed(one: WorkGroup, other: WorkGroup, shared: list[Measure]) -> int
         spreads = [spread_of([median(each.token_s) for each in side]) for side in (one, other)]
     else:
         spreads = [spread_of(_figures(side, shared[0])) for side in (one, other)]
-    return runs_to_see(_SEES_SHARE, max(spreads))
+    return runs_to_detect(_SEES_SHARE, max(spreads))

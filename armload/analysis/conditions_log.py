@@ -38,7 +38,7 @@ class Swapped(Value):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Around:
+class RunConditions:
     """What was noted on the board around a run; none where that is not known."""
 
     after: Conditions | None = None

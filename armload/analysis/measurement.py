@@ -19,13 +19,13 @@ from armload.engines.plan import Plan
 
 def measurement_of(run: Run) -> Measurement:
     """Return what a comparison needs of a run."""
-    work, way = _watched(run) if run.plan is None else _planned(run, run.plan)
+    work, method = _watched(run) if run.plan is None else _planned(run, run.plan)
     times = tuple(token_times(run.steps))
     is_text_known = bool(run.text) or not (run.is_excerpt or run.plan is None)
     return Measurement(
         name=run.id,
         work=work,
-        way=way,
+        method=method,
         equalities=equalities(run),
         ttft_s=_positive(run.summary.ttft_s),
         prefill_tps=_positive(run.summary.prefill_tps),
@@ -56,14 +56,14 @@ def _planned(run: Run, plan: Plan) -> tuple[Work, Method]:
         sampling=f"temperature {plan.temperature:g}, seed {plan.seed}"
         + (", may end" if plan.stop_at_end else ""),
     )
-    way = Method(
+    method = Method(
         engine=f"{run.binary.program} of {run.binary.source}, {run.binary.compiler}, "
         f"build {run.binary.build_id}",
         threads=run.trace.threads if run.trace else plan.threads,
         repacked=repacked(run.command),
         options=" ".join([*_options(plan, run), *other_words(plan.extra)]),
     )
-    return work, way
+    return work, method
 
 
 def _watched(run: Run) -> tuple[Work, Method]:
@@ -75,11 +75,11 @@ def _watched(run: Run) -> tuple[Work, Method]:
         prompt_tokens=run.summary.prefill_tokens,
         output_tokens=run.summary.decode_tokens,
     )
-    way = Method(
+    method = Method(
         engine=f"{run.binary.program} {run.binary.sha256[:12]}".rstrip(),
         options=" ".join(run.watched.words[1:]) if run.watched else "",
     )
-    return work, way
+    return work, method
 
 
 def _predicted_s(run: Run) -> float | None:

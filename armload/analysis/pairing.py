@@ -132,7 +132,7 @@ def _groups(side: Sequence[Measurement], label: str) -> list[WorkGroup]:
     for each in side:
         groups.setdefault(_plan_key(each), []).append(each)
     for group in groups.values():
-        engines = sorted({each.way.engine for each in group})
+        engines = sorted({each.method.engine for each in group})
         if len(engines) > 1:
             raise UsageError(
                 f"{label} mixes runs of different programs: {' and '.join(engines)}.",
@@ -147,9 +147,9 @@ def _plan_key(each: Measurement) -> str:
     return "\0".join(
         [
             each.work.model_dump_json(),
-            str(each.way.threads),
-            str(each.way.repacked),
-            each.way.options,
+            str(each.method.threads),
+            str(each.method.repacked),
+            each.method.options,
             *measures,
         ]
     )

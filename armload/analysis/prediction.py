@@ -92,7 +92,7 @@ class MeasuredHits(Value):
     slot_share: float
 
 
-class BoardGives(Value):
+class BoardResources(Value):
     """What is known of a board; none where it is not.
 
     Attributes:
@@ -106,7 +106,7 @@ class BoardGives(Value):
 
 def predict(
     need: MemoryNeed,
-    gives: BoardGives,
+    resources: BoardResources,
     compute: Compute | None,
     *,
     prompt_tokens: int,
@@ -118,7 +118,7 @@ def predict(
 
     Args:
         need: memory of the model and its context.
-        gives: what is known of the board.
+        resources: what is known of the board.
         compute: what computing takes there; none where it is unknown.
         prompt_tokens: of the prompt.
         streaming: whether weights are streamed, or left to the page cache.
@@ -133,10 +133,10 @@ def predict(
         compute=compute.source if compute else "unknown",
         notes=_notes(need, compute),
     )
-    if gives.memory is None:
+    if resources.memory is None:
         return base
-    exceeds = not gives.memory.holds(need)
-    held = _held(need, gives.memory, resident_bytes, SPENT_RESERVE.value)
+    exceeds = not resources.memory.holds(need)
+    held = _held(need, resources.memory, resident_bytes, SPENT_RESERVE.value)
     streams = streaming == "always" or (exceeds and streaming == "if needed")
     streams = streams and not held.leaves_experts_mapped
     parts = MemoryParts(
@@ -145,8 +145,8 @@ def predict(
         kv_bytes=need.kv_bytes,
         program_bytes=need.program_bytes,
         window_bytes=held.window_bytes if streams else 0,
-        reserve_bytes=gives.memory.reserve_bytes,
-        available_bytes=gives.memory.available_bytes,
+        reserve_bytes=resources.memory.reserve_bytes,
+        available_bytes=resources.memory.available_bytes,
         reserved_bytes=need.reserved_bytes,
         is_exact=need.is_exact,
     )
@@ -165,15 +165,15 @@ def predict(
     if streams:
         return base.model_copy(
             update=_streamed(
-                *(need, gives.memory, gives, compute),
+                *(need, resources.memory, resources, compute),
                 prompt_tokens=prompt_tokens,
                 resident_bytes=resident_bytes,
                 hits=hits,
             )
         )
     if not exceeds:
-        return base.model_copy(update=_resident(need, gives, compute, prompt_tokens))
-    return base.model_copy(update=_mapped(need, gives, compute, prompt_tokens))
+        return base.model_copy(update=_resident(need, resources, compute, prompt_tokens))
+    return base.model_copy(update=_mapped(need, resources, compute, prompt_tokens))
 
 
 def _context_that_fits(need: MemoryNeed, room_bytes: int, sequences: int) -> int:
@@ -196,20 +196,20 @@ def _context_that_fits(need: MemoryNeed, room_bytes: int, sequences: int) -> int
 
 
 def _resident(
-    need: MemoryNeed, gives: BoardGives, compute: Compute | None, prompt_tokens: int
+    need: MemoryNeed, resources: BoardResources, compute: Compute | None, prompt_tokens: int
 ) -> dict[str, object]:
     """Weights stay in memory; the file may lie there already, or not."""
     found: dict[str, object] = {"verdict": "fits"}
     if compute is None:
         return found
     load = compute.load_s
-    if gives.storage is not None:
-        load += gives.storage.cold_time_s(need.weights_bytes)
+    if resources.storage is not None:
+        load += resources.storage.cold_time_s(need.weights_bytes)
     bottleneck: Bottleneck = "unknown" if compute.source == "roofline" else "compute"
     if compute.is_memory_bound is not None:
         bottleneck = "memory bandwidth" if compute.is_memory_bound else "compute"
-    elif gives.memory_rate is not None:
-        share = need.bytes_per_token / compute.token_s.value / gives.memory_rate.bytes_per_s
+    elif resources.memory_rate is not None:
+        share = need.bytes_per_token / compute.token_s.value / resources.memory_rate.bytes_per_s
         bottleneck = "memory bandwidth" if share >= BANDWIDTH_LIMITED_FROM else "compute"
     return found | {
         "load_s": load,
@@ -298,7 +298,7 @@ def _reads(need: MemoryNeed, held: _Held, measured: MeasuredHits | None) -> _Rea
 def _streamed(
     need: MemoryNeed,
     memory: BoardMemory,
-    gives: BoardGives,
+    resources: BoardResources,
     compute: Compute | None,
     *,
     prompt_tokens: int,
@@ -320,7 +320,7 @@ def _streamed(
         "storage_bytes_per_token": read.all_bytes,
         "hit_rate": read.hit_rate,
     }
-    storage = gives.storage
+    storage = resources.storage
     if storage is None:
         return found | {"notes": (*_notes(need, compute), note("storage rate unknown"))}
     # The more stays in memory, the less is read.
@@ -345,7 +345,7 @@ def _streamed(
 
 
 def _mapped(
-    need: MemoryNeed, gives: BoardGives, compute: Compute | None, prompt_tokens: int
+    need: MemoryNeed, resources: BoardResources, compute: Compute | None, prompt_tokens: int
 ) -> dict[str, object]:
     """Weights are left to the page cache, which holds hardly any until they are needed again."""
     read_bytes = round(REREAD_SHARE.value * need.bytes_per_token)
@@ -354,13 +354,13 @@ def _mapped(
         "storage_bytes_per_token": read_bytes,
         "bottleneck": "storage",
     }
-    if gives.storage is None:
+    if resources.storage is None:
         return found | {"notes": (*_notes(need, compute), note("storage rate unknown"))}
     computing = compute.token_s if compute else Expected.nothing()
-    one_pass = gives.storage.time_s(need.bytes_per_token) * REREAD_SHARE
+    one_pass = resources.storage.time_s(need.bytes_per_token) * REREAD_SHARE
     token = computing.longer(one_pass + computing * NOT_OVERLAPPED)
     # Loading maps the file, reads all of it ahead, and warms up with a token.
-    load = gives.storage.time_s(need.weights_bytes) + token
+    load = resources.storage.time_s(need.weights_bytes) + token
     passes = -(-prompt_tokens // MICRO_BATCH_TOKENS)
     prompt = compute.prompt_s(prompt_tokens) if compute else Expected.nothing()
     if compute:
@@ -411,10 +411,10 @@ class MemoryCurve(Value):
     def token_s(self, free_bytes: int, streaming: Streaming) -> float | None:
         """Return the time per token; none where the KV cache does not fit."""
         now = Expected.within(self.compute_s, 0.0)
-        gives = BoardGives(memory=self._memory(free_bytes), storage=self.storage)
+        resources = BoardResources(memory=self._memory(free_bytes), storage=self.storage)
         found = predict(
             self.need,
-            gives,
+            resources,
             Compute(token_s=now, prompt_token_s=now, load_s=now, source="operations"),
             prompt_tokens=1,
             streaming=streaming,

@@ -38,7 +38,7 @@ class LayerSizes(Value):
     vocabulary: int = 0
 
 
-class MemberGives(Value):
+class MemberResources(Value):
     """What is known of a member.
 
     Attributes:
@@ -94,7 +94,7 @@ def layer_sizes(model: Path) -> LayerSizes:
 
 
 def spread(
-    members: Sequence[MemberGives], sizes: LayerSizes, need: MemoryNeed, split: Split
+    members: Sequence[MemberResources], sizes: LayerSizes, need: MemoryNeed, split: Split
 ) -> Spread:
     """Divide a model between members.
 
@@ -120,7 +120,7 @@ def spread(
 
 
 def _beside_layers(
-    members: Sequence[MemberGives], sizes: LayerSizes, need: MemoryNeed
+    members: Sequence[MemberResources], sizes: LayerSizes, need: MemoryNeed
 ) -> list[int]:
     """Return what each member needs besides its layers."""
     servers = [need.program_bytes + sizes.largest_bytes] * (len(members) - 1)
@@ -128,7 +128,7 @@ def _beside_layers(
     return [need.program_bytes + sizes.input_bytes, *servers]
 
 
-def _by_layer(members: Sequence[MemberGives], sizes: LayerSizes, need: MemoryNeed) -> Spread:
+def _by_layer(members: Sequence[MemberResources], sizes: LayerSizes, need: MemoryNeed) -> Spread:
     count = len(sizes.layer_bytes)
     kv_bytes = -(-need.kv_bytes // count)
     beside = _beside_layers(members, sizes, need)
@@ -158,7 +158,7 @@ def _by_layer(members: Sequence[MemberGives], sizes: LayerSizes, need: MemoryNee
     return Spread(split="layer", shares=tuple(shares))
 
 
-def _by_part(members: Sequence[MemberGives], sizes: LayerSizes, need: MemoryNeed) -> Spread:
+def _by_part(members: Sequence[MemberResources], sizes: LayerSizes, need: MemoryNeed) -> Spread:
     weighed = _speeds(members) or [each.free_bytes for each in members]
     divided_bytes = sum(sizes.layer_bytes) + sizes.output_bytes
     shares = []
@@ -182,7 +182,7 @@ def _by_part(members: Sequence[MemberGives], sizes: LayerSizes, need: MemoryNeed
     return Spread(split="tensor", shares=tuple(shares))
 
 
-def _speeds(members: Sequence[MemberGives]) -> list[int]:
+def _speeds(members: Sequence[MemberResources]) -> list[int]:
     """Return how fast each member is; nothing where that is unknown, or they are alike."""
     rates = [each.memory_bytes_per_s for each in members if each.memory_bytes_per_s]
     known = len(rates) == len(members) and max(rates) > SIMILAR_RATES * min(rates)
@@ -208,7 +208,7 @@ def _divided(count: int, room: Sequence[int], speeds: Sequence[int]) -> list[int
     return layers
 
 
-def _short(need: MemoryNeed, member: MemberGives, wanted_bytes: int, what: str) -> BoardError:
+def _short(need: MemoryNeed, member: MemberResources, wanted_bytes: int, what: str) -> BoardError:
     return BoardError(
         f"{member.board}: {what} of {need.name} takes {format_bytes(wanted_bytes)} of memory with "
         f"the program's buffers, and {format_bytes(member.free_bytes)} are free.",
@@ -216,7 +216,9 @@ def _short(need: MemoryNeed, member: MemberGives, wanted_bytes: int, what: str) 
     )
 
 
-def _too_large(need: MemoryNeed, members: Sequence[MemberGives], wanted_bytes: int) -> BoardError:
+def _too_large(
+    need: MemoryNeed, members: Sequence[MemberResources], wanted_bytes: int
+) -> BoardError:
     free = ", ".join(f"{each.board} {format_bytes(each.free_bytes)}" for each in members)
     return BoardError(
         f"{need.name} takes {format_bytes(wanted_bytes)} of memory on this group with its context "

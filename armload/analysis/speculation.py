@@ -59,12 +59,12 @@ class WithoutSpeculation(Value):
         return "gains" if self.ratio.high < 1 else "loses"
 
 
-def beside_plain(
+def compare_with_baseline(
     text: Departure,
     runs: Sequence[str],
     *,
     valid: bool,
-    plain_s: Sequence[float],
+    baseline_s: Sequence[float],
     speculating_s: Sequence[float],
 ) -> WithoutSpeculation:
     """Compare runs with speculation with runs without it.
@@ -73,13 +73,13 @@ def beside_plain(
         text: how the texts compare.
         runs: ids of those without.
         valid: whether these are valid.
-        plain_s: their seconds per token, the mean of each run.
+        baseline_s: their seconds per token, the mean of each run.
         speculating_s: the same of those with speculation.
     """
     return WithoutSpeculation(
         runs=tuple(runs),
         valid=valid,
         text=text,
-        s_per_token=tuple(plain_s),
-        ratio=ratio_of_runs(plain_s, speculating_s) if plain_s and speculating_s else None,
+        s_per_token=tuple(baseline_s),
+        ratio=ratio_of_runs(baseline_s, speculating_s) if baseline_s and speculating_s else None,
     )

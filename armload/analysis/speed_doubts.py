@@ -15,7 +15,7 @@ from armload.analysis.columns import (
     switches_per_token,
     without_storage,
 )
-from armload.analysis.conditions_log import Around
+from armload.analysis.conditions_log import RunConditions
 from armload.analysis.findings import (
     Contended,
     Figures,
@@ -28,7 +28,7 @@ from armload.analysis.findings import (
     Unsteady,
     WideSpread,
 )
-from armload.analysis.statistics import FEWEST_TOKENS, median_interval, tokens_to_know
+from armload.analysis.statistics import FEWEST_TOKENS, median_interval, tokens_for_precision
 from armload.analysis.streaming import doubts_about_streaming
 from armload.analysis.summary import generating, quantile
 from armload.analysis.throttling import throttle_events
@@ -65,7 +65,7 @@ _MORE_TOKENS_HELP = 10  # times as many; a median that takes more than that is d
 
 
 def doubts_about_speed(
-    job: Job, output: Output, around: Around, *, measures_tokens: bool
+    job: Job, output: Output, around: RunConditions, *, measures_tokens: bool
 ) -> list[Figures]:
     """Return what slowed a run.
 
@@ -90,7 +90,7 @@ def doubts_about_speed(
 
 
 def _doubts_about_hardware(
-    steps: tuple[Step, ...], board: BoardRecord, around: Around
+    steps: tuple[Step, ...], board: BoardRecord, around: RunConditions
 ) -> list[UnderVoltage | ThrottledByHardware]:
     return [
         UnderVoltage(event=event, device=board.device)
@@ -100,7 +100,7 @@ def _doubts_about_hardware(
     ]
 
 
-def _doubts_about_clocks(around: Around) -> list[SlowerThanShown]:
+def _doubts_about_clocks(around: RunConditions) -> list[SlowerThanShown]:
     slower = [each for each in around.clocks if each.is_slower_than_shown]
     if not slower:
         return []
@@ -108,7 +108,7 @@ def _doubts_about_clocks(around: Around) -> list[SlowerThanShown]:
 
 
 def _doubts_from_the_start(
-    steps: tuple[Step, ...], before: Conditions, around: Around, cores: Cores
+    steps: tuple[Step, ...], before: Conditions, around: RunConditions, cores: Cores
 ) -> list[ThrottledFromStart]:
     """Hold the fastest cores that the engine may use against the highest frequency they have."""
     usable = [
@@ -250,7 +250,7 @@ def _doubts_about_spread(
     off = max(interval.high / median - 1, 1 - interval.low / median)
     if off <= MEDIAN_WITHIN:
         return []
-    wanted = tokens_to_know(samples, MEDIAN_WITHIN / 2)
+    wanted = tokens_for_precision(samples, MEDIAN_WITHIN / 2)
     helps = wanted <= _MORE_TOKENS_HELP * len(samples)
     more = more_tokens(job, output, wanted) if helps else None
     adds_repeats = job.place is not None and job.place.precision is not None

@@ -136,7 +136,7 @@ def interval_of_runs(figures: Sequence[float]) -> Interval | None:
     return percentile_interval(drawn, _expanded_tail(len(figures)))
 
 
-def runs_to_know(figures: Sequence[float], share: float) -> int:
+def runs_for_precision(figures: Sequence[float], share: float) -> int:
     """Return about how many runs it takes to know their median within a share of it."""
     found = interval_of_runs(figures)
     return FEWEST_RUNS if found is None else _count_to_know(len(figures), found, share)
@@ -219,7 +219,7 @@ def spread_of(runs: Sequence[float]) -> float:
     return float(np.std(runs, ddof=1) / np.mean(runs)) if len(runs) > 1 else 0.0
 
 
-def runs_to_see(share: float, spread: float) -> int:
+def runs_to_detect(share: float, spread: float) -> int:
     """Return how many runs a side it takes to see a difference four times out of five.
 
     From the normal approximation of a median's error, sqrt(pi / 2) times that of a mean.
@@ -232,7 +232,7 @@ def runs_to_see(share: float, spread: float) -> int:
     return max(FEWEST_RUNS, math.ceil(math.pi * (spread * width / math.log1p(share)) ** 2))
 
 
-def tokens_to_know(times: Sequence[float], share: float) -> int:
+def tokens_for_precision(times: Sequence[float], share: float) -> int:
     """Return about how many tokens it takes to know their median within a share of it."""
     found = median_interval(times)
     return FEWEST_TOKENS if found is None else _count_to_know(len(times), found, share)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from armload.analysis.conditions_log import Around
+from armload.analysis.conditions_log import RunConditions
 from armload.analysis.findings import (
     DegenerateText,
     Failed,
@@ -33,7 +33,7 @@ SWAPPED_FROM_BYTES = 1 << 20
 
 
 def judge(
-    job: Job, output: Output, ended: Exit, around: Around, departure: Departure | None = None
+    job: Job, output: Output, ended: Exit, around: RunConditions, departure: Departure | None = None
 ) -> list[Figures]:
     """Collect every reason to doubt the run; it is valid when there is none.
 
@@ -50,7 +50,9 @@ def judge(
     return found
 
 
-def _about_the_output(job: Job, output: Output, ended: Exit, around: Around) -> list[Figures]:
+def _about_the_output(
+    job: Job, output: Output, ended: Exit, around: RunConditions
+) -> list[Figures]:
     plan, board = job.plan, job.board
     ended_well = ended.status == 0
     found: list[Figures] = []
@@ -86,7 +88,7 @@ def _measures_tokens(output: Output) -> bool:
     return output.result is None
 
 
-def _about_the_board(job: Job, output: Output, ended: Exit, around: Around) -> list[Figures]:
+def _about_the_board(job: Job, output: Output, ended: Exit, around: RunConditions) -> list[Figures]:
     found: list[Figures] = []
     to_be_cold = job.plan is not None and job.plan.cold and output.header is not None
     if to_be_cold and around.cache in (None, "as found"):
@@ -97,7 +99,7 @@ def _about_the_board(job: Job, output: Output, ended: Exit, around: Around) -> l
 
 
 def _doubts_about_storage(
-    ended: Exit, steps: tuple[Step, ...], board: BoardRecord, around: Around
+    ended: Exit, steps: tuple[Step, ...], board: BoardRecord, around: RunConditions
 ) -> list[StorageFull]:
     if not around.storage_was_full or ended.kind == "no space":
         return []
@@ -120,7 +122,7 @@ def _doubts_about_the_count(
     return doubts
 
 
-def _doubts_about_swap(before: Conditions, around: Around) -> list[Swapping]:
+def _doubts_about_swap(before: Conditions, around: RunConditions) -> list[Swapping]:
     moved, after = around.swapped, around.after
     zram = False
     if moved is not None:

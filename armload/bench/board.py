@@ -37,14 +37,14 @@ class BenchBoard:
         self,
         place: SweepPoint | None = None,
         *,
-        plain: Sequence[Run] = (),
+        baseline: Sequence[Run] = (),
         heard: Heard | None = None,
     ) -> Run:
         """Run one combination to its end and keep what comes back.
 
         Args:
             place: in a sweep, whose cells are the combinations; none for a run of the first one.
-            plain: runs of the same without speculation, where it speculates.
+            baseline: runs of the same without speculation, where it speculates.
             heard: called with what the program has written, where that is known as it comes.
 
         Raises:
@@ -55,7 +55,7 @@ class BenchBoard:
             new=next(self._new),
             place=place,
             reference=self._reference,
-            plain=plain,
+            baseline=baseline,
             heard=heard,
         )
 

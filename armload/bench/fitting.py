@@ -34,7 +34,7 @@ from armload.runs.predicting import (
 from armload.runs.reach import CONNECTED, EngineBoard, Reach
 from armload.runs.request import Request
 from armload.runs.session import leased_boards
-from armload.runs.spreading import given
+from armload.runs.spreading import measured_resources
 
 PATIENCE_S = 5.0
 """How long a board may not answer before its file is used instead."""
@@ -89,7 +89,7 @@ def fit(
             ``file_types``. For them nothing is timed on the board.
         plan: what each is to run.
         file_types: that the models would be quantised to; none for the models as they are. They
-            are quantised only where that cannot be foreseen from their headers.
+            are quantised only where that cannot be predicted from their headers.
         reach: how the board is reached.
 
     Raises:
@@ -160,11 +160,11 @@ def _fit_group(
             leased_boards(there.where, progress),
         ):
             where = there.where
-            gives, links = given(where, progress), measured_links(where, progress)
+            resources, links = measured_resources(where, progress), measured_links(where, progress)
             models = []
             for each in outlined:
                 check_architecture(where.binaries[PROGRAM], each.model)
-                members = reached_members(where, gives, progress, each.header)
+                members = reached_members(where, resources, progress, each.header)
                 forecaster = GroupForecaster(group, each.model, plan, members, links)
                 models.append(_on_group(group.name, each, forecaster))
     except ConnectError as error:

@@ -15,7 +15,7 @@ from armload.models.find import header_of, is_runnable
 from armload.models.gguf import read_outline
 from armload.models.model import Model, check_generates
 from armload.models.outline import listed_models
-from armload.models.quant_mix import foreseen
+from armload.models.quant_mix import predict_quantised
 from armload.models.whole_header import WholeHeader, whole_header
 from armload.runs.request import Request
 
@@ -81,7 +81,7 @@ def _outlined(
     if not file_types:
         yield OutlinedModel(name, model, whole_header(path))
     for each in file_types:
-        if later := foreseen(model, header, each):
+        if later := predict_quantised(model, header, each):
             yield OutlinedModel(name, later[0], whole_header(path, later[1]), each)
         else:
             (made,) = quantised_for(request, [name], [each], progress)

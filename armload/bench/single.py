@@ -17,7 +17,7 @@ from armload.core.workspace import runs_folder
 from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
 from armload.models.find import model_called
-from armload.runs.baseline import find_plain
+from armload.runs.baseline import find_baseline
 from armload.runs.pipeline import Heard
 from armload.runs.reach import CONNECTED, Reach
 from armload.runs.request import Request
@@ -50,7 +50,7 @@ def bench(
     """
     one = _checked(request, model_name, plan, progress)
     with bench_board(reach, request, (one,), progress, reference=reference) as board:
-        run = board.run(plain=_plain(board))
+        run = board.run(baseline=_baseline(board))
     return run, runs_folder() / run.id
 
 
@@ -84,7 +84,7 @@ def bench_until_known(
     """
     one = _checked(request, model_name, plan, progress)
     with bench_board(reach, request, (one,), progress, reference=reference) as board:
-        plain = _plain(board)
+        baseline = _baseline(board)
         sweep = new_sweep([board.name], board.engines, repeats=1, warmups=0, precision=wanted)
         journal = resume_or_begin(sweep, progress, new=request.new)
         with journal.locked(progress):
@@ -96,7 +96,7 @@ def bench_until_known(
                     sweep=journal.sweep.id, cell=0, round=number, precision=wanted.share
                 )
                 began_s = time.monotonic()
-                run = board.run(place, plain=plain, heard=None if runs else heard)
+                run = board.run(place, baseline=baseline, heard=None if runs else heard)
                 took_s = time.monotonic() - began_s
                 journal.append(SweepEntry(cell=0, round=number, run=run.id, took_s=took_s))
                 runs.append(run)
@@ -109,6 +109,6 @@ def _checked(request: Request, model_name: str, plan: Plan, progress: Progress) 
     return combination(model_called(model_name, progress), plan, progress)
 
 
-def _plain(board: BenchBoard) -> list[Run]:
+def _baseline(board: BenchBoard) -> list[Run]:
     (engine,) = board.engines
-    return [] if engine.plan.speculate is None else find_plain(engine.subject, board.name)
+    return [] if engine.plan.speculate is None else find_baseline(engine.subject, board.name)

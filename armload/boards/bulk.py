@@ -108,7 +108,7 @@ TRANSFER_SILENCE_S = 60.0
 _LOOK_EVERY_S = 0.2
 
 
-class NotBegunError(Exception):
+class NotStartedError(Exception):
     """The program ended, or stayed silent, before it ran the command; says why."""
 
 
@@ -138,7 +138,7 @@ class StreamProcess:
         """Run the command for its first part alone; return its standard error so far.
 
         Raises:
-            NotBegunError: it does not come to that.
+            NotStartedError: it does not come to that.
         """
         with self.started(subprocess.DEVNULL) as running:
             return running.stderr()
@@ -148,7 +148,7 @@ class StreamProcess:
         """Run the program until the block ends, from where it runs the command.
 
         Raises:
-            NotBegunError: it does not come to that.
+            NotStartedError: it does not come to that.
         """
         with tempfile.TemporaryFile() as stderr:
             try:
@@ -161,7 +161,9 @@ class StreamProcess:
                     start_new_session=True,  # so that its own children end with it
                 )
             except OSError as error:
-                raise NotBegunError(f"{self._words[0]} cannot be run: {error.strerror}") from error
+                raise NotStartedError(
+                    f"{self._words[0]} cannot be run: {error.strerror}"
+                ) from error
             running = _Running(process, stderr)
             with known(process, is_kept=True):
                 try:
@@ -176,7 +178,7 @@ class StreamProcess:
         """Let the program read a file from an offset on; as ``Host.send_file``.
 
         Raises:
-            NotBegunError: nothing was sent.
+            NotStartedError: nothing was sent.
             BoardError, ConnectError: as there.
         """
         with local.open("rb", buffering=0) as file:
@@ -256,11 +258,11 @@ class _Running:
         try:
             next(self._blocks)
         except TimeoutError:
-            raise NotBegunError(f"no answer within {within_s:g} s") from None
+            raise NotStartedError(f"no answer within {within_s:g} s") from None
         except StopIteration:
             self.ends_within(within_s)
             words = self.stderr().decode("utf-8", "replace").strip().splitlines()
-            raise NotBegunError(words[-1].strip() if words else "it exited immediately") from None
+            raise NotStartedError(words[-1].strip() if words else "it exited immediately") from None
         self._deadline = None
 
     def output(self, silence_s: float) -> Iterator[bytes]:

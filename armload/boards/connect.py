@@ -13,7 +13,7 @@ from armload.boards.board import (
     SshReach,
     VirtualReach,
 )
-from armload.boards.failures import SwitchedOffError
+from armload.boards.failures import PoweredOffError
 from armload.boards.host import Host
 from armload.boards.trust import ssh_address
 from armload.core.progress import Progress
@@ -127,7 +127,7 @@ def _address(board: Board, progress: Progress) -> SshAddress:
     return address
 
 
-def _went_off(board: Board, reached: SshAddress) -> SwitchedOffError | None:
+def _went_off(board: Board, reached: SshAddress) -> PoweredOffError | None:
     """Return the error for a machine that was reached and is no more; one that reboots still is."""
     from armload.boards.virtual import machine
 
@@ -135,11 +135,11 @@ def _went_off(board: Board, reached: SshAddress) -> SwitchedOffError | None:
     if now == reached:
         return None
     if now is None:
-        return SwitchedOffError(
+        return PoweredOffError(
             f"The virtual board {board.name!r} is off.",
             f"Start it, then repeat the command: armload board.up --board {board.name}",
         )
-    return SwitchedOffError(
+    return PoweredOffError(
         f"The virtual board {board.name!r} was restarted in the meantime.",
         "Repeat the command.",
     )

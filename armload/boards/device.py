@@ -105,7 +105,7 @@ class DeviceHost:
         """No words: programs are run as they are."""
         return ()
 
-    def ways(self) -> tuple[TransportChoice, ...]:
+    def transports(self) -> tuple[TransportChoice, ...]:
         """Return how commands, data and clients reach the board."""
         self._folder()
         tool = self._tool

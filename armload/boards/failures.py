@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armload.boards.known_keys import known_keys_name
-from armload.core.errors import ConnectError, LastingConnectError
+from armload.core.errors import ConnectError, PermanentConnectError
 from armload.core.shell import join
 
 if TYPE_CHECKING:
@@ -36,18 +36,18 @@ _LOGIN_SILENT = "Authentication timeout."
 _LOGIN_CUT = "Authentication failed: transport shut down or saw EOF"
 
 
-class HungUpError(ConnectError):
+class DisconnectedError(ConnectError):
     """A connection was refused or ended before the login was done.
 
     Nothing has been asked of the board by then, so the next attempt may be made at once.
     """
 
 
-class UnableClientError(LastingConnectError):
+class UnsupportedLoginError(PermanentConnectError):
     """Python's client cannot log in; the system's ``ssh``, which knows more ways, might."""
 
 
-class LoginRefusedError(UnableClientError):
+class LoginRefusedError(UnsupportedLoginError):
     """The server is the right one and lets nobody in with the keys at hand.
 
     Attributes:
@@ -59,11 +59,11 @@ class LoginRefusedError(UnableClientError):
         self.password_would_do = password_would_do
 
 
-class UnknownKeyError(UnableClientError):
+class UnknownKeyError(UnsupportedLoginError):
     """A server shows a host key that nobody has compared yet."""
 
 
-class SlowCommandError(LastingConnectError):
+class SlowCommandError(PermanentConnectError):
     """A board that answers has not done a command in time: a second one would run beside it."""
 
     def __init__(self, board_name: str, timeout_s: float) -> None:
@@ -74,7 +74,7 @@ class SlowCommandError(LastingConnectError):
         )
 
 
-class SwitchedOffError(LastingConnectError):
+class PoweredOffError(PermanentConnectError):
     """A virtual board's machine has gone: it cannot be reached any more."""
 
 
@@ -125,7 +125,7 @@ def _changed(
     if not is_board:
         name = known_keys_name(connection.host, connection.port)
         trust = f"{join(['ssh-keygen', '-R', name])} && {trust}"
-    return LastingConnectError(
+    return PermanentConnectError(
         f"{where}: THE SERVER'S KEY HAS CHANGED. The server shows {error.key.fingerprint}; "
         f"{error.expected_key.fingerprint} is pinned.",
         "Someone may be intercepting the connection, or the host was reinstalled. If you know "
@@ -142,7 +142,7 @@ def _about_ssh(
     if unable is not None:
         return unable
     if str(error) == _LOGIN_CUT:
-        return HungUpError(
+        return DisconnectedError(
             f"{where}: the server closed the connection during login.",
             "Servers also do this after too many key offers: name one as 'key' under "
             f"'reach' in boards/{board_name}.yaml.",
@@ -153,7 +153,7 @@ def _about_ssh(
             "Check that the board is not overloaded, then repeat the command.",
         )
     if isinstance(error, paramiko.ChannelException):
-        return HungUpError(
+        return DisconnectedError(
             f"{where}: the jump host cannot connect to it ({error.text}).",
             f"Is the board on? {_check(board_name)}",
         )
@@ -168,13 +168,13 @@ def _about_ssh(
         )
     banner = _first_line(connection)
     if banner and not banner.startswith(_SSH_SERVER_BANNERS):
-        return LastingConnectError(
+        return PermanentConnectError(
             f"{where}: not an SSH server; it answered {banner!a}.",
             f"Check the port. {_check(board_name)}",
         )
     if isinstance(error.__context__, EOFError | ConnectionError):
         words = f", saying {banner!a}" if banner and not banner.startswith("SSH-") else ""
-        return HungUpError(
+        return DisconnectedError(
             f"{where}: it accepted the connection and closed it immediately{words}.",
             f"The server may have too many connections. {_check(board_name)}",
         )
@@ -187,16 +187,16 @@ def _about_ssh(
     return ConnectError(f"{where}: SSH failed: {error}.", _check(board_name))
 
 
-def _about_client(error: paramiko.SSHException, where: str) -> UnableClientError | None:
+def _about_client(error: paramiko.SSHException, where: str) -> UnsupportedLoginError | None:
     import paramiko
 
     if isinstance(error, paramiko.PasswordRequiredException):
-        return UnableClientError(
+        return UnsupportedLoginError(
             f"{where}: the private key is protected by a passphrase.",
             f"Add it to the agent with ssh-add, or put the passphrase in {PASSWORD_VARIABLE}.",
         )
     if isinstance(error, paramiko.ssh_exception.IncompatiblePeer):
-        return UnableClientError(
+        return UnsupportedLoginError(
             f"{where}: the server and Python's SSH client have no algorithm in common: {error}.",
             "Update the server, or install OpenSSH's client here.",
         )
@@ -222,12 +222,12 @@ def _about_network(
         )
     is_it_on = f"Is the board on? {_check(board_name)}"
     if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError):
-        kind = HungUpError if _is_refused(error) else ConnectError
+        kind = DisconnectedError if _is_refused(error) else ConnectError
         return kind(f"{where}: {_reason(error)}.", is_it_on)
     if isinstance(error, TimeoutError):
         return ConnectError(f"{where}: no answer within {CONNECT_TIMEOUT_S:.0f} s.", is_it_on)
     reason = error.strerror if isinstance(error, OSError) else ""
-    kind = HungUpError if isinstance(error, EOFError | ConnectionError) else ConnectError
+    kind = DisconnectedError if isinstance(error, EOFError | ConnectionError) else ConnectError
     return kind(f"{where}: {reason or str(error) or 'the server hung up'}.", is_it_on)
 
 

@@ -81,7 +81,7 @@ class Host(Protocol):
     def launcher(self) -> tuple[str, ...]:
         """Words that go before a program that was built for the board; mostly none."""
 
-    def ways(self) -> tuple[TransportChoice, ...]:
+    def transports(self) -> tuple[TransportChoice, ...]:
         """Return how commands, data and clients reach the board, after a trial where one is needed.
 
         Raises:

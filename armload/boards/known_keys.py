@@ -10,7 +10,7 @@ from pathlib import Path
 
 import platformdirs
 
-from armload.core.errors import ConnectError, LastingConnectError
+from armload.core.errors import ConnectError, PermanentConnectError
 from armload.core.files import unreadable, write_whole
 from armload.core.locks import locked
 from armload.core.progress import Silent
@@ -26,7 +26,7 @@ def known_keys_name(host: str, port: int) -> str:
     return host if port == 22 else f"[{host}]:{port}"
 
 
-def persons_key_files(configured: str | None) -> list[Path]:
+def user_key_files(configured: str | None) -> list[Path]:
     """Return the existing known_hosts files of the person and the system.
 
     Args:
@@ -104,7 +104,7 @@ def _first_undecodable(path: Path) -> int:
 
 
 def _spoilt(path: Path, line: int, board_name: str) -> ConnectError:
-    return LastingConnectError(
+    return PermanentConnectError(
         f"{board_name}: {path}, line {line}: not a host key.",
         "Correct or remove that line.",
     )

@@ -15,7 +15,7 @@ from typing import IO, cast
 
 from armload.boards.bulk import (
     READ_BYTES,
-    NotBegunError,
+    NotStartedError,
     StreamProcess,
     output_chunks,
     whole_output,
@@ -58,7 +58,7 @@ class LocalHost:
         """Words that go before a program that was built for the board; mostly none."""
         return self._launcher
 
-    def ways(self) -> tuple[TransportChoice, ...]:
+    def transports(self) -> tuple[TransportChoice, ...]:
         """Return how commands, data and clients reach the shell and its programs."""
         own = "the board is this machine"
         return (
@@ -146,7 +146,7 @@ class LocalHost:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except NotBegunError as error:
+        except NotStartedError as error:
             raise BoardError(f"{self._name}: cannot start a shell: {error}.") from error
 
     @contextlib.contextmanager

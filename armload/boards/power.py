@@ -139,7 +139,7 @@ class PowerAnswer(Value):
         return f"{self.reading.watts:.2f} W {where} ({self.reading.source})"
 
 
-def asked_power(meter: PowerMeter, host: Host) -> PowerAnswer:
+def try_read_power(meter: PowerMeter, host: Host) -> PowerAnswer:
     """Ask a meter that may be away: that is no reason to stop. Raises ``ConnectError``."""
     try:
         return PowerAnswer(reading=read_power(meter, host), problem="")

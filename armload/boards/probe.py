@@ -90,19 +90,19 @@ _CHOICES: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
 _OWN_PROGRAM_FOR = ("aarch64", "x86_64")
 
 
-def tool_ways(tools: Collection[str], machine: str) -> tuple[TransportChoice, ...]:
+def tool_transports(tools: Collection[str], machine: str) -> tuple[TransportChoice, ...]:
     """Return what is done how on a board that has these tools and is such a machine."""
-    ways = [_way(purpose, choices, none, tools) for purpose, choices, none in _CHOICES]
+    transports = [_transport(purpose, choices, none, tools) for purpose, choices, none in _CHOICES]
     if machine in _OWN_PROGRAM_FOR:
-        ways[0] = TransportChoice(
-            purpose=ways[0].purpose,
+        transports[0] = TransportChoice(
+            purpose=transports[0].purpose,
             chosen="armload's own program",
-            reason=f"faster than {ways[0].chosen}, and it can resume",
+            reason=f"faster than {transports[0].chosen}, and it can resume",
         )
-    return tuple(ways)
+    return tuple(transports)
 
 
-def _way(
+def _transport(
     purpose: str, choices: tuple[tuple[str, str], ...], none: str, tools: Collection[str]
 ) -> TransportChoice:
     lacking: list[str] = []
@@ -169,7 +169,7 @@ class Probe(Value):
         nodes: its NUMA nodes; empty where the kernel knows of no such thing.
         max_khz: highest frequency of each core; empty where there is no cpufreq.
         tools: which of the useful tools are there, such as ``dd`` or ``toybox sha256sum``.
-        ways: how each thing is done there, and why so; only when it was asked for.
+        transports: how each thing is done there, and why so; only when it was asked for.
         workdir_writable: armload's folder exists, or could be made, and can be written.
         workdir_executable: programs in it may be run.
         workdir_obstacle: why not, where that is known.
@@ -190,7 +190,7 @@ class Probe(Value):
     workdir_obstacle: WriteError | None = None
     conditions: Conditions
     rates: Rates = Rates()
-    ways: tuple[TransportChoice, ...] = ()
+    transports: tuple[TransportChoice, ...] = ()
 
     @property
     def fast_clusters(self) -> tuple[FoundCluster, ...]:
@@ -220,7 +220,9 @@ def probe(host: Host, board: Board, progress: Progress | None = None) -> Probe:
     found = as_programs_see_it(host, shown, progress or Silent())
     # Under a launcher the shell cannot start a program of ours.
     machine = "" if host.launcher else found.machine
-    return found.model_copy(update={"ways": (*host.ways(), *tool_ways(found.tools, machine))})
+    return found.model_copy(
+        update={"transports": (*host.transports(), *tool_transports(found.tools, machine))}
+    )
 
 
 def as_programs_see_it(host: Host, found: Probe, progress: Progress) -> Probe:

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
-from armload.boards.bulk import TRANSFER_SILENCE_S, NotBegunError, reporting_chunks
+from armload.boards.bulk import TRANSFER_SILENCE_S, NotStartedError, reporting_chunks
 from armload.boards.failures import translated
 from armload.boards.forward import Proxy, Tunnel, proxied
 from armload.boards.framing import appending, cutting, reason, receiving, size_of
@@ -43,7 +43,7 @@ class SshHost(SshCommands):
     _why_no_system_ssh = ""
     _cipher_choice: CipherChoice | None = None
 
-    def ways(self) -> tuple[TransportChoice, ...]:
+    def transports(self) -> tuple[TransportChoice, ...]:
         """Return how commands, data and clients reach the board, after a trial login."""
         negotiated = ""
 
@@ -77,18 +77,18 @@ class SshHost(SshCommands):
                 reason=f"small servers accept no command longer than {LONGEST_COMMAND_BYTES} bytes",
             ),
             TransportChoice(purpose="bulk data", chosen=chosen, reason=why),
-            self._encryption_way(connection, negotiated, by_program=by_system_ssh),
-            self._forwarding_way(chosen, why),
+            self._encryption(connection, negotiated, by_program=by_system_ssh),
+            self._forwarding(chosen, why),
         )
 
-    def _encryption_way(
+    def _encryption(
         self, connection: AnyConnection, negotiated: str, *, by_program: bool
     ) -> TransportChoice:
         if isinstance(connection, MasterConnection):
             return TransportChoice(
                 purpose="encryption", chosen=negotiated, reason="as configured for ssh"
             )
-        return self._ciphers().way(negotiated, by_program=by_program)
+        return self._ciphers().transport(negotiated, by_program=by_program)
 
     def read(self, path: PurePosixPath) -> Iterator[bytes]:
         """Yield the file's bytes."""
@@ -183,7 +183,7 @@ class SshHost(SshCommands):
         with self._explained_if_off():
             return open_tunnel(self._address, self._name, port, self._ciphers().order)
 
-    def _forwarding_way(self, chosen: str, why: str) -> TransportChoice:
+    def _forwarding(self, chosen: str, why: str) -> TransportChoice:
         try:
             with self._watched():
                 self._connected().check_forwarding(_NOBODYS_PORT)
@@ -202,7 +202,7 @@ class SshHost(SshCommands):
                 if self._system_ssh is None:
                     self._system_ssh = SystemSsh(connection, self._name, ciphers)
                 carry(self._system_ssh)
-            except NotBegunError as error:
+            except NotStartedError as error:
                 self._why_no_system_ssh = str(error)
                 return False
         return True

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from armload.boards.board import SshAddress
 from armload.boards.bulk import READ_BYTES, TRANSFER_SILENCE_S, output_chunks, whole_output
-from armload.boards.failures import SlowCommandError, SwitchedOffError, translated
+from armload.boards.failures import PoweredOffError, SlowCommandError, translated
 from armload.boards.framing import (
     READING,
     after_mark,
@@ -95,7 +95,7 @@ class SshCommands:
         self,
         address: SshAddress,
         board_name: str,
-        went_off: Callable[[], SwitchedOffError | None] = _stays,
+        went_off: Callable[[], PoweredOffError | None] = _stays,
     ) -> None:
         self._address = address
         self._name = board_name

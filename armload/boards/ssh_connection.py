@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from armload.boards.board import SshAddress
-from armload.boards.bulk import NotBegunError
+from armload.boards.bulk import NotStartedError
 from armload.boards.failures import (
     CONNECT_TIMEOUT_S,
     FORBIDDEN_FORWARDING,
-    HungUpError,
-    UnableClientError,
+    DisconnectedError,
     UnknownKeyError,
+    UnsupportedLoginError,
     explained,
     translated,
 )
@@ -25,7 +25,7 @@ from armload.boards.known_keys import (
 )
 from armload.boards.ssh_config import config_words
 from armload.boards.ssh_master import MasterConnection
-from armload.boards.ssh_route import drop_keys, hops_of, password_at_hand, prepared
+from armload.boards.ssh_route import drop_keys, hops_of, known_password, prepared
 from armload.core.errors import BoardError, ConnectError
 from armload.core.values import Value
 
@@ -178,14 +178,14 @@ def open_connection(address: SshAddress, board_name: str) -> AnyConnection:
         ConnectError: anything else; says which.
     """
     if address in _beyond_python:
-        with contextlib.suppress(NotBegunError):
+        with contextlib.suppress(NotStartedError):
             return _by_system_ssh(address, board_name, _beyond_python[address])
     try:
         return _insistently(lambda: _opened(address, board_name))
-    except UnableClientError as error:
+    except UnsupportedLoginError as error:
         try:
             connection = _by_system_ssh(address, board_name, error.message)
-        except NotBegunError as refusal:
+        except NotStartedError as refusal:
             is_said = any(words in str(refusal) for words in _SAID_ALREADY)
             if not (is_said or isinstance(error, UnknownKeyError)):
                 error.remedy += f"\nThe system's ssh cannot log in either: {refusal}."
@@ -204,7 +204,7 @@ def _by_system_ssh(address: SshAddress, board_name: str, why: str) -> MasterConn
     return MasterConnection(
         (*options, "-p", str(hop.port), "-l", hop.user, "--", hop.original_host),
         address.host_key or pinned_line(hop.host, hop.port),
-        password_at_hand(),
+        known_password(),
         board_name,
         why,
     )
@@ -224,7 +224,7 @@ def _insistently(attempt: Callable[[], Done]) -> Done:
     import tenacity
 
     return tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(HungUpError),
+        retry=tenacity.retry_if_exception_type(DisconnectedError),
         wait=tenacity.wait_exponential(multiplier=0.1, exp_base=3),
         stop=tenacity.stop_after_attempt(_LOGIN_ATTEMPTS),
         reraise=True,

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from armload.boards.bulk import NotBegunError
+from armload.boards.bulk import NotStartedError
 from armload.boards.failures import CONNECT_TIMEOUT_S, FORBIDDEN_FORWARDING
 from armload.boards.framing import shell_line
 from armload.core.children import known
@@ -62,13 +62,13 @@ class Login:
             one is at the terminal.
 
     Raises:
-        NotBegunError: it cannot log in; says why.
+        NotStartedError: it cannot log in; says why.
     """
 
     def __init__(self, words: tuple[str, ...], host_key: str | None, secret: str | None) -> None:
         program = shutil.which("ssh")
         if program is None:
-            raise NotBegunError("no ssh in PATH")
+            raise NotStartedError("no ssh in PATH")
         self.users = 0
         with contextlib.ExitStack() as stack:
             name = stack.enter_context(tempfile.TemporaryDirectory(prefix="armload-ssh-"))
@@ -88,7 +88,7 @@ class Login:
             line += [word for option in options for word in ("-o", option)]
             self._log_in([*line, "-T", *words, shell_line("true")], secret, folder)
             if not path.exists():
-                raise NotBegunError(self._complaint())
+                raise NotStartedError(self._complaint())
             stack.callback(self._ask_to_exit)
             self._holder = subprocess.Popen(
                 [*self.words, "-T", NAME, shell_line("exec cat")],
@@ -142,7 +142,7 @@ class Login:
         try:
             process.wait(_LOGIN_S)
         except subprocess.TimeoutExpired:
-            raise NotBegunError(f"no login within {_LOGIN_S:g} s") from None
+            raise NotStartedError(f"no login within {_LOGIN_S:g} s") from None
         finally:
             process.kill()
             process.wait()

@@ -17,12 +17,12 @@ from armload.boards.failures import (
 from armload.boards.known_keys import (
     known_keys_name,
     load_keys,
-    persons_key_files,
     pinned_keys_file,
+    user_key_files,
 )
 from armload.boards.ssh_config import JumpHost, SshSettings, settings_of
 from armload.boards.ssh_transport import TransportMaker
-from armload.core.errors import DataError, LastingConnectError
+from armload.core.errors import DataError, PermanentConnectError
 from armload.core.shell import join
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def use_password(password: str) -> None:
     _typed_password = password
 
 
-def password_at_hand() -> str | None:
+def known_password() -> str | None:
     """Return the password that was typed, or that the environment holds."""
     return _typed_password or os.environ.get(PASSWORD_VARIABLE)
 
@@ -52,7 +52,7 @@ def prepared(address: SshAddress, board_name: str) -> fabric.Connection:
     Raises:
         DataError: the key file that the board's file names is missing, or SSH's configuration is
             malformed.
-        LastingConnectError: the pinned host key cannot be read.
+        PermanentConnectError: the pinned host key cannot be read.
     """
     if address.key is not None and not address.key.expanduser().is_file():
         raise DataError(
@@ -61,7 +61,7 @@ def prepared(address: SshAddress, board_name: str) -> fabric.Connection:
         )
     named = JumpHost(host=address.host, port=address.port, user=address.user)
     connection = _routed(named, board_name, ())
-    connection.connect_kwargs["password"] = password_at_hand()
+    connection.connect_kwargs["password"] = known_password()
     for hop in (connection, *hops_of(connection)):
         policy = refuse_unknown(hop, board_name, is_board=hop is connection)
         hop.client.set_missing_host_key_policy(policy)
@@ -174,7 +174,7 @@ def _set_keys(hop: fabric.Connection, settings: SshSettings, board_name: str) ->
     if pinned.is_file():
         load_keys(hop.client.load_system_host_keys, pinned, board_name)
     keys = hop.client.get_host_keys()
-    for path in persons_key_files(settings.known_hosts):
+    for path in user_key_files(settings.known_hosts):
         load_keys(keys.load, path, board_name)
     if settings.host_key_alias is not None:
         own = dict(keys.lookup(settings.host_key_alias) or {})
@@ -197,7 +197,7 @@ def _pin(connection: fabric.Connection, kind: str, base64: str, board_name: str)
     try:
         key = paramiko.PKey.from_type_string(kind, binascii.a2b_base64(base64))
     except (paramiko.SSHException, ValueError) as error:
-        raise LastingConnectError(
+        raise PermanentConnectError(
             f"{board_name}: the pinned host key {kind!r} cannot be read: {error}."
         ) from error
     drop_keys(connection)

@@ -40,7 +40,7 @@ class CipherChoice(Value):
     order: tuple[str, ...]
     reason: str
 
-    def way(self, negotiated: str, *, by_program: bool) -> TransportChoice:
+    def transport(self, negotiated: str, *, by_program: bool) -> TransportChoice:
         """Return what to say of the cipher that client and server agreed on.
 
         Args:

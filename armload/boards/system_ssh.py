@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armload.boards.board import SshAddress
-from armload.boards.bulk import NotBegunError, StreamProcess
+from armload.boards.bulk import NotStartedError, StreamProcess
 from armload.boards.failures import CONNECT_TIMEOUT_S, FORBIDDEN_FORWARDING, translated
 from armload.boards.forward import Endpoint, Tunnel, pass_on
 from armload.boards.framing import marked, shell_line
@@ -64,14 +64,14 @@ class SystemSsh:
             before 8.0 know no way to only put one in front.
 
     Raises:
-        NotBegunError: there is no ``ssh``, or no way to tell it where to go.
+        NotStartedError: there is no ``ssh``, or no way to tell it where to go.
         ConnectError: one of the connections has broken.
     """
 
     def __init__(self, connection: AnyConnection, board_name: str, ciphers: Sequence[str]) -> None:
         program = shutil.which("ssh")
         if program is None:
-            raise NotBegunError("no ssh in PATH")
+            raise NotStartedError("no ssh in PATH")
         self._board_name = board_name
         self._connection = connection
         if isinstance(connection, MasterConnection):
@@ -122,7 +122,7 @@ class SystemSsh:
         """Log in for a trial; return the cipher that was agreed on, empty where nobody tells.
 
         Raises:
-            NotBegunError: it cannot log in.
+            NotStartedError: it cannot log in.
         """
         debug = self._carrier("true", "-o", "LogLevel=DEBUG1").check()
         if isinstance(self._connection, MasterConnection):
@@ -188,7 +188,7 @@ def _word(word: str) -> str:
 
 def _plain(text: str, *, also_not: str = "") -> str:
     if any(letter in "\\\n\r" + also_not for letter in text):
-        raise NotBegunError(f"{text!r} cannot be written in ssh's configuration")
+        raise NotStartedError(f"{text!r} cannot be written in ssh's configuration")
     return text.replace("%", "%%")
 
 
@@ -210,7 +210,7 @@ def open_tunnel(address: SshAddress, board_name: str, port: int, ciphers: Sequen
         connection.check_forwarding(port)
         try:
             tunnel = _BySystemSsh(connection, board_name, port, ciphers)
-        except NotBegunError as error:
+        except NotStartedError as error:
             if isinstance(connection, MasterConnection):
                 raise ConnectError(f"{board_name}: ssh cannot forward a port: {error}.") from error
             stack.pop_all()
@@ -286,7 +286,7 @@ def open_reverse_tunnel(
             stack.callback(ssh.close)
             forwarder = ssh.reverse_forwarder(port, local_port)
             stack.enter_context(forwarder.started(subprocess.PIPE))
-        except NotBegunError as error:
+        except NotStartedError as error:
             if isinstance(connection, MasterConnection):
                 raise BoardError(
                     f"{board_name}: the board cannot reach ports of this machine: {error}.",

@@ -115,7 +115,7 @@ def copy_prebuilt_helper(
     return True
 
 
-def carry_programs(
+def copy_programs_to_release(
     folder: Path, binaries: Sequence[Binary], *, release: str, built_utc: str
 ) -> None:
     """Copy programs of one build to what a release carries, in ``folder``.
@@ -150,7 +150,7 @@ def carry_programs(
     write_record(place, record.model_copy(update={"programs": programs}))
 
 
-def carry_helper(folder: Path, program: Path) -> None:
+def copy_helper_to_release(folder: Path, program: Path) -> None:
     """Copy a helper program, as it lies in the cache, to what a release carries, in ``folder``."""
     place = folder / "helpers" / program.parent.name / program.name
     place.parent.mkdir(parents=True)

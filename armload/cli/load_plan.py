@@ -15,10 +15,10 @@ from armload.serving.expected import (
     MOST_POINT_S,
     WARMUP_SHARE,
     AloneRequest,
+    duration_sentence,
     expected,
-    point_told,
+    point_duration_sentence,
     sized,
-    told,
 )
 from armload.serving.target import LoadLevel, RateUnit, StopCondition
 from armload.serving.traces import RequestTrace, read_trace_file
@@ -41,7 +41,7 @@ def users_of(options: LoadOptions) -> Users:
     )
 
 
-def paces_of(options: LoadOptions) -> list[LoadLevel]:
+def levels_of(options: LoadOptions) -> list[LoadLevel]:
     """Return the rates, or the numbers of clients, of a sweep; none where the rate is found."""
     if options.concurrency:
         return [LoadLevel(concurrency=each) for each in options.concurrency]
@@ -65,9 +65,7 @@ class VariedRate:
     trace: RequestTrace | None = None
 
 
-def varied_rate(
-    options: LoadOptions, extent: StopCondition, arrivals: Arrivals
-) -> VariedRate | None:
+def varied_rate(options: LoadOptions, stop: StopCondition, arrivals: Arrivals) -> VariedRate | None:
     """Return the times of a load whose rate varies; none of a sweep.
 
     Raises:
@@ -80,17 +78,17 @@ def varied_rate(
             options.replay,
             time_scale=options.time_scale,
             length_scale=options.length_scale,
-            duration_s=extent.duration_s,
-            requests=extent.requests,
+            duration_s=stop.duration_s,
+            requests=stop.requests,
         )
         found = VariedRate(stages=(trace.stage,), times=trace.times_s, trace=trace)
     elif options.stages:
         stages = read_stages(options.stages)
         found = VariedRate(stages=stages, times=arrivals.staged(stages, seed=options.seed))
-    if found is not None and extent.warmup:
+    if found is not None and stop.warmup:
         count = sum(time_s <= found.stages[0].end_s for time_s in found.times)
         where = "trace" if found.trace else "first stage"
-        _check_warmup(extent.warmup, count, f"the {counted(count, 'request')} of the {where}")
+        _check_warmup(stop.warmup, count, f"the {counted(count, 'request')} of the {where}")
     return found
 
 
@@ -100,14 +98,14 @@ def is_sized(options: LoadOptions) -> bool:
     return bool(options.rate) and is_free and options.arrivals != "seed"
 
 
-def announced(
+def announce_duration(
     options: LoadOptions,
-    extent: StopCondition,
+    stop: StopCondition,
     alone: AloneRequest | None,
     work: Workload,
     users: Users,
     *,
-    paces: Sequence[LoadLevel],
+    levels: Sequence[LoadLevel],
     gaps: Arrivals,
     slots: int | None,
     times: Sequence[float],
@@ -123,21 +121,21 @@ def announced(
         lengths: of synthetic prompts and answers; none where answers have no tokens.
     """
     if is_sized(options):
-        extent = sized(extent, alone, work, users)
+        stop = sized(stop, alone, work, users)
     if alone is not None:
         lasts = expected(
-            *(alone, work, paces, extent, gaps, options.seed),
+            *(alone, work, levels, stop, gaps, options.seed),
             slots=min((each for each in (slots, options.max_concurrency) if each), default=None),
             users=users,
             times=times,
         )
-        progress.say(told(lasts, paces, None if options.data else lengths))
-    if extent.warmup_s:
-        progress.say(point_told(extent))
-    return extent
+        progress.say(duration_sentence(lasts, levels, None if options.data else lengths))
+    if stop.warmup_s:
+        progress.say(point_duration_sentence(stop))
+    return stop
 
 
-def extent_of(options: LoadOptions) -> StopCondition:
+def stop_condition_of(options: LoadOptions) -> StopCondition:
     """Return how long a point lasts, at most.
 
     Raises:
@@ -163,8 +161,8 @@ def extent_of(options: LoadOptions) -> StopCondition:
 
 
 def needed(
-    paces: Sequence[LoadLevel],
-    extent: StopCondition,
+    levels: Sequence[LoadLevel],
+    stop: StopCondition,
     arrivals: Arrivals,
     seed: int,
     repeats: int,
@@ -175,21 +173,21 @@ def needed(
         UsageError: a schedule has no requests, too many, or none after the warm-up.
     """
     counts = [
-        _count(pace, extent, arrivals, seed + repeat) for repeat in range(repeats) for pace in paces
+        _count(level, stop, arrivals, seed + repeat)
+        for repeat in range(repeats)
+        for level in levels
     ]
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
 
 
-def _count(pace: LoadLevel, extent: StopCondition, arrivals: Arrivals, seed: int) -> int | None:
-    if pace.rate is None:
-        return extent.requests
+def _count(level: LoadLevel, stop: StopCondition, arrivals: Arrivals, seed: int) -> int | None:
+    if level.rate is None:
+        return stop.requests
     count = len(
-        arrivals.schedule(
-            pace.rate, duration_s=extent.duration_s, requests=extent.requests, seed=seed
-        )
+        arrivals.schedule(level.rate, duration_s=stop.duration_s, requests=stop.requests, seed=seed)
     )
-    _check_warmup(extent.warmup, count, f"the {counted(count, pace.unit[:-1])} at {pace}")
+    _check_warmup(stop.warmup, count, f"the {counted(count, level.unit[:-1])} at {level}")
     return count
 
 

@@ -74,7 +74,7 @@ def add_board(name: str, options: NewBoardOptions, progress: Progress) -> AddedB
     from armload.boards.contradictions import contradictions
     from armload.boards.failures import UnknownKeyError
     from armload.boards.hardware import load_hardware
-    from armload.deploy.deployment import misfit_of_target, targets_that_suit
+    from armload.deploy.deployment import target_mismatch, targets_that_suit
     from armload.report.boards import AddedBoard
     from armload.report.input_schema import BOARD
 
@@ -89,7 +89,7 @@ def add_board(name: str, options: NewBoardOptions, progress: Progress) -> AddedB
         board, found = _probed(board, progress)
     hardware = hardware_of(found, options.hardware)
     target = hardware.hardware.target if hardware else board.target
-    if hardware is None or misfit_of_target(board.model_copy(update={"target": target}), found):
+    if hardware is None or target_mismatch(board.model_copy(update={"target": target}), found):
         target = next(iter(targets_that_suit(board, found)), target)
     added = write_board(path, board, found, hardware, target, comment=BOARD.comment)
     BOARD.write(path.parent)

@@ -13,14 +13,14 @@ from armload.core.errors import ArmloadError
 from armload.core.files import write_whole
 from armload.core.values import counted
 from armload.core.workspace import runs_folder
-from armload.fleet.bisect import BisectionFolder, BisectionWish, bisect
+from armload.fleet.bisect import BisectionFolder, BisectionRequest, bisect
 from armload.report.bisected import Bisected, bisected_view, judged_line
 from armload.report.layout import whole
 from armload.runs import store
 from armload.runs.request import Request
 
 
-def bisect_and_present(request: Request, wish: BisectionWish, *, as_json: bool) -> None:
+def bisect_and_present(request: Request, bisection: BisectionRequest, *, as_json: bool) -> None:
     """Find the commit, with a line for each that is judged, and show it."""
     progress = terminal.progress()
 
@@ -33,7 +33,7 @@ def bisect_and_present(request: Request, wish: BisectionWish, *, as_json: bool) 
     def said(judged: JudgedCommit, title: CommitTitle) -> None:
         progress.say(judged_line(judged, title))
 
-    journal = bisect(request, wish, progress, begun=begun, said=said)
+    journal = bisect(request, bisection, progress, begun=begun, said=said)
     document = Bisected.of(journal.header, _run_of_the_first_bad(journal))
     issue = journal.folder / "issue.md"
     write_whole(issue, f"{document.issue}\n".encode())

@@ -24,7 +24,7 @@ from armload.evaluation.logits.computing import compute_logits, read_prompts
 from armload.evaluation.logits.rows import TOO_LONG, logits_called, logits_of_run
 from armload.evaluation.preparing import EvaluationRequest, prepare
 from armload.evaluation.record import EvaluationFolder
-from armload.evaluation.results import AccuracyPoint, is_right, points_of
+from armload.evaluation.results import AccuracyPoint, is_answer_correct, points_of
 from armload.evaluation.scorer_settings import ScorerSettings
 from armload.fleet.tasks import BoardTask
 from armload.fleet.threads import serve
@@ -37,7 +37,7 @@ from armload.report.evaluation.document import (
     sentence,
 )
 from armload.report.evaluation.page import evaluation_page
-from armload.report.evaluation.series import EvaluationView, way_words
+from armload.report.evaluation.series import EvaluationView, variant_words
 from armload.report.evaluation.table import between, evaluation_view
 from armload.report.layout import whole
 from armload.report.pages import write_page
@@ -132,7 +132,7 @@ def _note(evaluated: EvaluationFolder) -> Note:
     def note(part: int, answers: Sequence[Answer]) -> str:
         known, asked = graded[part], evaluation.parts[part]
         for answer in answers:
-            is_correct = is_right(answer, questions[answer.id], asked, evaluation.grader)
+            is_correct = is_answer_correct(answer, questions[answer.id], asked, evaluation.grader)
             if is_correct is not None:
                 known[answer.id] = is_correct
         if not known:
@@ -188,10 +188,10 @@ def _show_disagreements(differing: Sequence[Disagreement], graders: Sequence[str
             for name, grade in zip(graders, (each.a, each.b), strict=True)
         ]
         end = " ".join(each.text.split())[-60:]
-        way = way_words(each.prompt, is_told=each.is_told, concludes=each.concludes)
+        variant = variant_words(each.prompt, is_told=each.is_told, concludes=each.concludes)
         budgets = ", ".join(map(str, each.budgets))
         terminal.show(
-            f"question {each.question.id} to {each.model.removesuffix('.gguf')}, {way}, budget "
+            f"question {each.question.id} to {each.model.removesuffix('.gguf')}, {variant}, budget "
             f"{budgets}, expected {each.question.expected}: {'; '.join(found)}: …{end}"
         )
 

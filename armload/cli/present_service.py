@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from armload.boards.forward import listening_on
 from armload.cli import terminal
 from armload.cli.streams import show_document
-from armload.core.errors import BoardError, ConnectError, LastingConnectError, TransferError
+from armload.core.errors import BoardError, ConnectError, PermanentConnectError, TransferError
 from armload.core.values import visible
 from armload.engines.service_plan import ServingPlan
 from armload.report.services import ServedModel, served_view
@@ -95,7 +95,7 @@ def _check(service: Service) -> None:
     try:
         service.check()
         return
-    except LastingConnectError:
+    except PermanentConnectError:
         raise
     except ConnectError as error:
         silence = error
@@ -106,7 +106,7 @@ def _check(service: Service) -> None:
         try:
             service.check(is_certain=True)
             return
-        except LastingConnectError:
+        except PermanentConnectError:
             raise
         except (ConnectError, TransferError, BoardError):
             continue

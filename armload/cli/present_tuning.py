@@ -28,7 +28,7 @@ from armload.report.tuning.table import settings_view
 from armload.report.tuning.view import TuningView
 from armload.runs.request import Request
 from armload.serving.workload import read_lengths
-from armload.tuning.estimating import SearchStanding
+from armload.tuning.estimating import SearchState
 from armload.tuning.outcome_words import cost_words, violation_words
 from armload.tuning.reach import TuningReach
 from armload.tuning.record import TuningEntry, TuningFolder
@@ -182,8 +182,8 @@ def tune_and_present(
             size = counted(tuned.tuning.space.size, "configuration")
             own.say(f"The search space has {size}. Trials are kept in {tuned.folder}.")
 
-        def report(entry: TuningEntry, standing: SearchStanding) -> None:
-            own.say(trial_line(goal, entry, standing))
+        def report(entry: TuningEntry, state: SearchState) -> None:
+            own.say(trial_line(goal, entry, state))
 
         theirs = request.model_copy(update={"board": board})
         return tune(theirs, goal, own, output=output, reach=reach, begun=begun, report=report)
@@ -234,12 +234,12 @@ def show_tuning(tuned: TuningFolder, *, as_json: bool) -> None:
     terminal.show(whole(f"page    {write_page(tuning_page(view, tuned.folder), tuned.folder)}"))
 
 
-def trial_line(goal: TuningRequest, entry: TuningEntry, standing: SearchStanding) -> str:
+def trial_line(goal: TuningRequest, entry: TuningEntry, state: SearchState) -> str:
     """Write a line on a trial."""
     outcome, setting = entry.outcome, entry.trial.setting
     words = words_of(setting, Setting(choices=dict.fromkeys(setting.choices)), {})
     figure = cost_words(goal.objective, outcome.cost) if outcome.cost else ""
     ended = "" if outcome.status == "measured" else f"{outcome.status}: {outcome.reason}"
-    best = f"best: {cost_words(goal.objective, standing.leader.cost)}" if standing.leader else ""
+    best = f"best: {cost_words(goal.objective, state.leader.cost)}" if state.leader else ""
     said = "; ".join(each for each in (figure, ended, best) if each)
     return f"Trial {entry.trial.number + 1}, {words}: {said}"

@@ -26,7 +26,7 @@ _GENERATION = "1"
 _DIGITS = 16
 
 
-class Made(Value):
+class Artifact(Value):
     """A file that was made of a model, and what it was made of.
 
     Attributes:
@@ -71,17 +71,17 @@ def part_in(place: Path) -> Path:
     return place / "part"
 
 
-def made_there(place: Path, progress: Progress) -> Made | None:
+def find_artifact(place: Path, progress: Progress) -> Artifact | None:
     """Return what is finished in a folder; none where nothing is, or it was changed since."""
     try:
-        made = Made.model_validate_json((place / RECORD).read_bytes())
+        made = Artifact.model_validate_json((place / RECORD).read_bytes())
         same = cached_sha256(place / made.file, progress) == made.sha256
     except (FileNotFoundError, NotADirectoryError, ValidationError):
         return None
     return made if same else None
 
 
-def keep(place: Path, made: Made) -> None:
+def keep(place: Path, made: Artifact) -> None:
     """Give the file that has grown in a folder its name, and note that it is finished."""
     path = place / made.file
     with part_in(place).open("rb+") as file:
@@ -126,7 +126,7 @@ def _items(kind: str) -> tuple[CacheItem, ...]:
 
 def _label(place: Path) -> str:
     try:
-        made = Made.model_validate_json((place / RECORD).read_bytes())
+        made = Artifact.model_validate_json((place / RECORD).read_bytes())
     except (OSError, ValidationError):
         return f"{place.name}, unfinished"
     return made.file if made.type else f"{made.file} of {made.base}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from armload.boards.probe import Probe
-from armload.conversion.cached import IMPORTANCE, Made, keep, made_there, part_in, place_of
-from armload.conversion.making import ModelSource, carry_out, made_alone
+from armload.conversion.cached import IMPORTANCE, Artifact, find_artifact, keep, part_in, place_of
+from armload.conversion.making import ModelSource, making_lock, run_tool
 from armload.conversion.room import need_board_space, need_disk, need_memory
 from armload.core.errors import UsageError
 from armload.core.files import require_file, sha256_of
@@ -53,25 +53,25 @@ def read_calibration(path: Path, model: Model) -> Calibration:
 
 def importance_of(
     source: ModelSource, identity: str, text: Calibration, progress: Progress
-) -> tuple[Path, Made]:
+) -> tuple[Path, Artifact]:
     """Return the file with the importance of a model's weights; compute it when it is missing.
 
     Args:
         identity: of llama.cpp's source.
 
     Raises:
-        ArmloadError: as for ``carry_out``.
+        ArmloadError: as for ``run_tool``.
     """
     base = source.base
     place = place_of(IMPORTANCE, base.sha256, text.sha256, identity)
-    with made_alone(place, progress):
-        made = made_there(place, progress)
+    with making_lock(place, progress):
+        made = find_artifact(place, progress)
         if made is None:
             made = _made(source, text, place, progress)
     return place / made.file, made
 
 
-def _made(source: ModelSource, text: Calibration, place: Path, progress: Progress) -> Made:
+def _made(source: ModelSource, text: Calibration, place: Path, progress: Progress) -> Artifact:
     base, board = source.base, source.board
     plan = ImportancePlan(text_sha256=text.sha256, chunk_tokens=_chunk_tokens(base))
     binary = source.where.binaries[PROGRAM]
@@ -89,9 +89,9 @@ def _made(source: ModelSource, text: Calibration, place: Path, progress: Progres
         host = source.where.connection.host
         need_board_space(host, source.layout, engine.payload, base.name, _LARGEST_BYTES)
 
-    run = carry_out(source, engine, place, progress, check=check_board)
+    run = run_tool(source, engine, place, progress, check=check_board)
     chunks = (run.result or {}).get("chunks")
-    made = Made(
+    made = Artifact(
         file=RESULT,
         sha256=sha256_of(part_in(place)),
         size_bytes=part_in(place).stat().st_size,

@@ -69,7 +69,7 @@ class ModelSource:
 
 
 @contextmanager
-def made_alone(place: Path, progress: Progress) -> Iterator[None]:
+def making_lock(place: Path, progress: Progress) -> Iterator[None]:
     """Let nobody else make the same at the same time; what they have made is there then."""
     waiting = "Another armload process is making the same file. Waiting for it."
     with written_in(place), locked(lock_of(place), progress, waiting=waiting):
@@ -77,7 +77,7 @@ def made_alone(place: Path, progress: Progress) -> Iterator[None]:
         yield
 
 
-def carry_out(
+def run_tool(
     source: ModelSource,
     engine: ModelTool[ToolPlan],
     place: Path,

@@ -10,9 +10,9 @@ from pathlib import Path
 from armload.boards.board import THIS_MACHINE, LocalReach, load_board
 from armload.boards.probe import Probe
 from armload.build.source import choose
-from armload.conversion.cached import QUANTISED, Made, keep, made_there, part_in, place_of
+from armload.conversion.cached import QUANTISED, Artifact, find_artifact, keep, part_in, place_of
 from armload.conversion.calibrating import Calibration, importance_of
-from armload.conversion.making import ModelSource, carry_out, made_alone
+from armload.conversion.making import ModelSource, making_lock, run_tool
 from armload.conversion.room import (
     header_bytes,
     largest_size_bytes,
@@ -56,7 +56,7 @@ class Quantised:
     """
 
     path: Path
-    made: Made
+    made: Artifact
     was_there: bool
 
 
@@ -117,7 +117,7 @@ def quantise(
         each: place_of(QUANTISED, base.sha256, each, text_sha256, source.identity)
         for each in file_types
     }
-    found = {each: made_there(place, progress) for each, place in places.items()}
+    found = {each: find_artifact(place, progress) for each, place in places.items()}
     missing = [each for each, made in found.items() if made is None]
     if missing:
         check_importance(missing, has_importance=calibration is not None)
@@ -150,7 +150,7 @@ class _Work:
         self,
         source: ModelSource,
         header: Header,
-        matrix: tuple[Path, Made] | None,
+        matrix: tuple[Path, Artifact] | None,
         calibration: Calibration | None,
         progress: Progress,
     ) -> None:
@@ -160,12 +160,12 @@ class _Work:
         self._calibration = calibration
         self._progress = progress
 
-    def made(self, file_type: str, place: Path) -> Made:
-        with made_alone(place, self._progress):
+    def made(self, file_type: str, place: Path) -> Artifact:
+        with making_lock(place, self._progress):
             # Another armload may have made it while this one waited.
-            return made_there(place, self._progress) or self._make(file_type, place)
+            return find_artifact(place, self._progress) or self._make(file_type, place)
 
-    def _make(self, file_type: str, place: Path) -> Made:
+    def _make(self, file_type: str, place: Path) -> Artifact:
         source, progress = self._source, self._progress
         base, board = source.base, source.board
         name = quantised_name(base.path, file_type, has_importance=self._matrix is not None)
@@ -182,10 +182,10 @@ class _Work:
                 need_board_space(host, source.layout, engine.payload, name, result_bytes)
 
         progress.say(f"Quantising {base.name} to {file_type} on {board}.")
-        run = carry_out(source, engine, place, progress, check=check_board)
+        run = run_tool(source, engine, place, progress, check=check_board)
         later = read_model(part_in(place), progress)  # whole, whatever the program said
         fallbacks = (run.result or {}).get("fallbacks")
-        made = Made(
+        made = Artifact(
             file=name,
             sha256=later.sha256,
             size_bytes=later.size_bytes,

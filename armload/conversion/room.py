@@ -18,12 +18,12 @@ from armload.models.file_types import TENSOR_TYPES
 from armload.models.header import Header, block_of
 from armload.models.metadata import EMBEDDING, OUTPUT
 from armload.models.model import Model
-from armload.models.quant_mix import foreseen
+from armload.models.quant_mix import predict_quantised
 
 
 def largest_size_bytes(model: Model, header: Header, file_type: str) -> int:
-    """Return how large a model becomes: exactly where its types can be foreseen, else at most."""
-    if (later := foreseen(model, header, file_type)) is not None:
+    """Return how large a model becomes: exactly where its types can be predicted, else at most."""
+    if (later := predict_quantised(model, header, file_type)) is not None:
         return later[0].size_bytes
     usual = _bytes_per_element(TENSOR_TYPES[file_type])
     finest = max(usual, _bytes_per_element("Q8_0"))

@@ -103,7 +103,7 @@ class ConnectError(ArmloadError):
     exit_status = 6
 
 
-class LastingConnectError(ConnectError):
+class PermanentConnectError(ConnectError):
     """What somebody has to put right before the next attempt: waiting for the board is useless."""
 
 

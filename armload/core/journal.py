@@ -6,7 +6,6 @@ durable before the next is made, so that an interrupted command loses what was u
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,8 @@ from typing import Any, BinaryIO, ClassVar, Generic, Self, TypeVar
 from pydantic import BaseModel
 
 from armload.core.errors import DataError, DiskError, NewerFormatError, UsageError
-from armload.core.files import is_there, sync_folder, unreadable, write_whole
+from armload.core.files import is_there, unreadable, write_whole
+from armload.core.json_lines import append_lines, write_lines
 from armload.core.locks import locked
 from armload.core.progress import Progress
 from armload.core.validation_messages import explain_mistake
@@ -317,43 +317,6 @@ class CommandJournal(Journal[Command, Entry], ABC, Generic[Command, Entry]):
         """
         found = None if new else cls.resume(header, progress, since=since)
         return found or cls.begin(header)
-
-
-def append_lines(path: Path, values: Sequence[BaseModel], *, is_synced: bool = True) -> None:
-    """Append a JSON document for each value; a last line that was cut off is removed first.
-
-    Args:
-        is_synced: they survive a power failure right afterwards; if not, the end of this program.
-    """
-    is_new = not path.exists()
-    try:
-        with path.open("ab+") as file:
-            if file.tell():
-                file.seek(-1, os.SEEK_END)
-                if file.read() != b"\n":
-                    file.truncate(len(_whole_lines(_content(path))))
-            file.write(_lines(values))
-            file.flush()
-            if is_synced:
-                os.fsync(file.fileno())
-    except OSError as error:
-        error.filename = error.filename or str(path)
-        raise
-    if is_new and is_synced:
-        sync_folder(path.parent)
-
-
-def write_lines(path: Path, values: Sequence[BaseModel]) -> None:
-    """Write a JSON document for each value, and nothing else, durably."""
-    write_whole(path, _lines(values))
-
-
-def _lines(values: Sequence[BaseModel]) -> bytes:
-    return "".join(f"{each.model_dump_json()}\n" for each in values).encode()
-
-
-def _whole_lines(content: bytes) -> bytes:
-    return content[: content.rfind(b"\n") + 1]
 
 
 @contextmanager

@@ -238,14 +238,14 @@ def targets_that_suit(board: Board, found: Probe) -> list[str]:
     suiting = [
         load_target(name)
         for name in data_names("toolchains")
-        if not misfit_of_target(board.model_copy(update={"target": name}), found)
+        if not target_mismatch(board.model_copy(update={"target": name}), found)
     ]
     kinds = {cluster.name.lower() for cluster in found.clusters}
     suiting.sort(key=lambda each: (each.cpu not in kinds, -len(each.features)))
     return [each.name for each in suiting]
 
 
-def misfit_of_target(board: Board, found: Probe) -> str:
+def target_mismatch(board: Board, found: Probe) -> str:
     """Say why programs for a board's target would not run there; nothing where they would."""
     try:
         target = load_target(board.target)

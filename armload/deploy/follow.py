@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from armload.boards.failures import SwitchedOffError
+from armload.boards.failures import PoweredOffError
 from armload.boards.host import Host
 from armload.core.errors import ConnectError, RunError
 from armload.core.shell import call, render
@@ -92,7 +92,7 @@ def follow(
             in its memory only, a power cut takes away.
 
     Raises:
-        SwitchedOffError: the virtual board went off.
+        PoweredOffError: the virtual board went off.
         ConnectError: the board stayed away for longer; the run may still go on there.
         CutShortError: the run left no exit status.
         RunError: there is no such run.
@@ -110,7 +110,7 @@ def follow(
 
     try:
         return with_retries(attempt, retry)
-    except SwitchedOffError:
+    except PoweredOffError:
         raise
     except ConnectError as error:
         raise ConnectError(

@@ -51,7 +51,7 @@ JOB_MARK = b"#job "
 """Begins the last line of a run's script, a comment that holds the job."""
 
 
-class Beforehand(Value):
+class BoardSetup(Value):
     """What a run's script does on the board before it starts the program.
 
     Attributes:
@@ -103,7 +103,7 @@ def launch(
     lease: Lease | None = None,
     renew_every_s: float = RENEW_EVERY_S,
     uses: Sequence[PurePosixPath] = (),
-    beforehand: Beforehand | None = None,
+    setup: BoardSetup | None = None,
     program: str = "",
     service_options: ServiceOptions | None = None,
 ) -> None:
@@ -151,7 +151,7 @@ def launch(
             "every_s": math.floor(renew_every_s),
             "term_s": TERM_S,
             "service": service_options and service_options.model_dump(),
-            **(beforehand or Beforehand()).model_dump(),
+            **(setup or BoardSetup()).model_dump(),
         },
     )
     mark = RunMark(fingerprint=fingerprint, holder=this_process())

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from armload.core.errors import ConnectError, LastingConnectError
+from armload.core.errors import ConnectError, PermanentConnectError
 
 RETRY_FOR_S = 120.0
 """A board that was away for so long is away."""
@@ -63,7 +63,7 @@ def with_retries(
 
     done = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(ConnectError)
-        & tenacity.retry_if_not_exception_type(LastingConnectError),
+        & tenacity.retry_if_not_exception_type(PermanentConnectError),
         after=note,
         wait=tenacity.wait_exponential(multiplier=0.2, max=5),
         stop=tenacity.stop_before_delay(retry.limit_s),

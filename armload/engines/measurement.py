@@ -57,7 +57,7 @@ class Measurement(Value):
 
     Attributes:
         name: a run's id, or the file and which measurement of it.
-        work, way: what was done and how.
+        work, method: what was done and how.
         equalities: what calls its board equal to others.
         ttft_s, prefill_tps, decode_tps: as in a run's summary; none where unknown.
         token_s: seconds of every output token but the first, in order; empty where an engine
@@ -75,7 +75,7 @@ class Measurement(Value):
 
     name: str
     work: Work
-    way: Method
+    method: Method
     equalities: tuple[str, ...] = ()
     ttft_s: float | None = None
     prefill_tps: float | None = None

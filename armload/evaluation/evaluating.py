@@ -72,7 +72,7 @@ def _longest(board: EngineBoard, engine: Scoring, max_tokens: int) -> _Time:
         ArmloadError: nothing can be predicted, or the run will be refused.
     """
     scoring, where = engine.plan, board.where
-    prediction = board.predict_beforehand(engine)
+    prediction = board.predict_before_run(engine)
     if prediction is None or prediction.token_s is None or prediction.ttft_s is None:
         why = (
             f"the file of board {where.board.name} does not state"

@@ -68,10 +68,10 @@ def parts_of(
                 f"Task {task.name} is multiple choice: no answer is generated.",
                 "Leave out --budget, --tell-budget, --conclude and --template.",
             )
-        ways: list[dict[str, object]] = [{}]
+        variants: list[dict[str, object]] = [{}]
     else:
         wanted = sorted(set(budgets or task.budgets or DEFAULT_BUDGETS))
-        ways = _ways(wanted, tell, conclude=conclude)
+        variants = _variants(wanted, tell, conclude=conclude)
     return [
         Part(
             model=model.name,
@@ -79,26 +79,28 @@ def parts_of(
             model_reference=reference,
             prompt=name,
             template=template,
-            **way,
+            **variant,
         )
         for name in names
-        for way in ways
+        for variant in variants
         for reference, model in models
     ]
 
 
-def _ways(budgets: Sequence[int], tell: BudgetTold, *, conclude: bool) -> list[dict[str, object]]:
+def _variants(
+    budgets: Sequence[int], tell: BudgetTold, *, conclude: bool
+) -> list[dict[str, object]]:
     told = {"no": [False], "yes": [True], "both": [False, True]}[tell]
-    ways: list[dict[str, object]] = []
+    variants: list[dict[str, object]] = []
     for is_told in told:
         if is_told or conclude:
-            ways += [
+            variants += [
                 {"budgets": (budget,), "is_told": is_told, "concludes": conclude}
                 for budget in budgets
             ]
         else:
-            ways.append({"budgets": tuple(budgets)})
-    return ways
+            variants.append({"budgets": tuple(budgets)})
+    return variants
 
 
 class EvaluationRequest(Value):

@@ -19,13 +19,8 @@ from armload.analysis.energy import Energy
 from armload.core.errors import DataError
 from armload.core.files import write_whole
 from armload.core.ids import begins_now, fingerprint_of
-from armload.core.journal import (
-    CommandHeader,
-    CommandJournal,
-    JournalKind,
-    append_lines,
-    write_lines,
-)
+from armload.core.journal import CommandHeader, CommandJournal, JournalKind
+from armload.core.json_lines import append_lines, write_lines
 from armload.core.values import Value
 from armload.core.workspace import evaluations_folder
 from armload.engines.answers import Answer, AnswerLine

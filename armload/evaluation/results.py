@@ -206,7 +206,7 @@ def doubts_in(points: Sequence[AccuracyPoint]) -> tuple[str, ...]:
     )
 
 
-def is_right(answer: object, question: Question, part: Part, grader: str) -> bool | None:
+def is_answer_correct(answer: object, question: Question, part: Part, grader: str) -> bool | None:
     """Say whether an answer is right at the largest budget; none for one that failed."""
     if isinstance(answer, GeneratedAnswer):
         return _attempt(answer, question, part.max_tokens, part, grader).is_correct

@@ -115,7 +115,7 @@ class Tradeoff(Value):
     """Two models asked in the same way.
 
     Attributes:
-        prompt, is_told, concludes: the way.
+        prompt, is_told, concludes: the variant.
         a, b: their graded answers with times.
         left_out: questions that not both have answered at every budget; they count in no figure.
         times_of: runs that the times are taken from; empty for those of the answers themselves.
@@ -185,13 +185,13 @@ def trade(
     """
     times: _Times = check_times((a, b), runs) if runs else (None, None)
     measured: _Runs = runs or (None, None)
-    ways = [way for way in _ways(a) if way in _ways(b)]
-    if not ways:
+    variants = [variant for variant in _variants(a) if variant in _variants(b)]
+    if not variants:
         raise UsageError(
             f"{a.model} and {b.model} were not asked with the same prompts and budgets.",
             "Evaluate both with the same --prompt, --budget and --tell-budget.",
         )
-    traded = [_trade(a, b, way, times, measured, deadlines_s) for way in ways]
+    traded = [_trade(a, b, variant, times, measured, deadlines_s) for variant in variants]
     found = [each for each in traded if each is not None]
     if not found:
         raise UsageError(
@@ -205,7 +205,7 @@ def trade(
     return [each.model_copy(update=about) for each in found]
 
 
-_Way = tuple[str, bool, bool]
+_Variant = tuple[str, bool, bool]
 _Times = tuple[Latency | None, Latency | None]
 _Runs = tuple[Run | None, Run | None]
 
@@ -213,7 +213,7 @@ _Runs = tuple[Run | None, Run | None]
 def _trade(
     a: TradeoffSide,
     b: TradeoffSide,
-    way: _Way,
+    variant: _Variant,
     times: _Times,
     runs: _Runs,
     deadlines_s: Sequence[float],
@@ -221,7 +221,7 @@ def _trade(
     names = (a.model.removesuffix(".gguf"), b.model.removesuffix(".gguf"))
     if a.model == b.model:
         names = (f"{names[0]} ({a.evaluation})", f"{names[1]} ({b.evaluation})")
-    points = _points(a, way), _points(b, way)
+    points = _points(a, variant), _points(b, variant)
     if not set(answered(points[0])) & set(answered(points[1])):
         return None
     one, other = on_common_questions(
@@ -230,7 +230,7 @@ def _trade(
             for name, its, latency in zip(names, points, times, strict=True)
         ]
     )
-    prompt, is_told, concludes = way
+    prompt, is_told, concludes = variant
     found = crossover(one, other)
     return Tradeoff(
         prompt=prompt,
@@ -308,14 +308,14 @@ def _token_s(attempts: Sequence[GradedAttempt], latency: Latency | None) -> floa
     return decoding_s / tokens if tokens else 0.0
 
 
-def _ways(side: TradeoffSide) -> list[_Way]:
-    return list(dict.fromkeys(map(_way, side.points)))
+def _variants(side: TradeoffSide) -> list[_Variant]:
+    return list(dict.fromkeys(map(_variant, side.points)))
 
 
-def _way(point: AccuracyPoint) -> _Way:
+def _variant(point: AccuracyPoint) -> _Variant:
     return point.prompt, point.is_told, point.concludes
 
 
-def _points(side: TradeoffSide, way: _Way) -> list[AccuracyPoint]:
-    points = [point for point in side.points if _way(point) == way]
+def _points(side: TradeoffSide, variant: _Variant) -> list[AccuracyPoint]:
+    points = [point for point in side.points if _variant(point) == variant]
     return sorted(points, key=lambda point: point.budget or 0)

@@ -11,7 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from armload.analysis.bisection import BisectionGoal, EndsError, Found, JudgedCommit, Sample, search
+from armload.analysis.bisection import (
+    BisectionGoal,
+    Found,
+    JudgedCommit,
+    Sample,
+    WrongEndpointsError,
+    search,
+)
 from armload.analysis.run import Run
 from armload.bench.combination import Combination, combination
 from armload.boards.board import load_board
@@ -38,7 +45,7 @@ from armload.runs.session import Session, built, session
 Metric = Literal["decode", "prefill"]
 
 
-class BisectionWish(Value):
+class BisectionRequest(Value):
     """What is looked for, and with which runs.
 
     Attributes:
@@ -116,7 +123,7 @@ class BisectionFolder(CommandJournal[Bisection, Sample]):
 
 def bisect(
     request: Request,
-    wish: BisectionWish,
+    bisection: BisectionRequest,
     progress: Progress,
     *,
     begun: Callable[[BisectionFolder], None],
@@ -133,19 +140,19 @@ def bisect(
         said: is told what was found out about each commit.
 
     Raises:
-        EndsError: good and bad are not what they are called.
+        WrongEndpointsError: good and bad are not what they are called.
         InconclusiveError: the runs differ too much to tell the two apart.
         UsageError: there is no such ref, the repository is shallow, or a plan does not suit.
         ArmloadError: as for ``session`` and ``execute``; repeating the command resumes from there.
         KeyboardInterrupt: likewise.
     """
     load_board(request.board)  # a wrong name is reported before anything is downloaded
-    good, bad = (_commit(request, ref, progress) for ref in (wish.good, wish.bad))
+    good, bad = (_commit(request, ref, progress) for ref in (bisection.good, bisection.bad))
     history = CommitHistory(good.address)
     history.fetch(good.commit, bad.commit, progress)
-    one = combination(model_called(wish.model, progress), wish.plan, progress)
+    one = combination(model_called(bisection.model, progress), bisection.plan, progress)
     with session(request, (), progress, settings=[settings_of(one.plan)]) as where:
-        header = _header(where, wish, good, bad, one)
+        header = _header(where, bisection, good, bad, one)
         journal = BisectionFolder.resume_or_begin(header, progress, new=request.new)
         with journal.locked(progress):
             begun(journal)
@@ -156,7 +163,7 @@ def bisect(
                         seed=header.fingerprint,
                         said=lambda judged: said(judged, history.title(judged.commit)),
                     )
-            except (EndsError, InconclusiveError):
+            except (WrongEndpointsError, InconclusiveError):
                 journal.end()
                 raise
             named = (*found.commits, *filter(None, [found.parent]))
@@ -179,25 +186,28 @@ def _commit(request: Request, ref: str, progress: Progress) -> Commit:
 
 
 def _header(
-    where: Session, wish: BisectionWish, good: Commit, bad: Commit, one: Combination
+    where: Session, bisection: BisectionRequest, good: Commit, bad: Commit, one: Combination
 ) -> Bisection:
     board = where.connection.board.name
     request = where.request
     wanted = BisectionGoal(
-        good=good.commit, bad=bad.commit, slower=wish.slower, text_differs=wish.text_differs
+        good=good.commit,
+        bad=bad.commit,
+        slower=bisection.slower,
+        text_differs=bisection.text_differs,
     )
     return Bisection(
         **begins_now("bisect", board),
         fingerprint=fingerprint_of(
             [
                 *(board, good.address.shown, one.model.sha256, one.plan.model_dump_json()),
-                *(wanted.model_dump_json(), wish.metric, request.compiler, request.on),
+                *(wanted.model_dump_json(), bisection.metric, request.compiler, request.on),
             ]
         ),
         board=board,
         model=one.model.name,
         source=good.address.shown,
-        metric=wish.metric,
+        metric=bisection.metric,
         wanted=wanted,
         plan=one.plan,
     )

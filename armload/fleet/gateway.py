@@ -22,7 +22,7 @@ from armload.core.progress import Progress
 from armload.engines.job import SweepPoint
 from armload.fleet.archives import archive_chunk, delete_archive, folders_in, pack
 from armload.fleet.gateway_board import GatewayBoard
-from armload.fleet.orders import (
+from armload.fleet.gateway_tasks import (
     Begun,
     GatewayError,
     GatewayTask,

@@ -16,8 +16,8 @@ from armload.core.workspace import runs_folder
 from armload.engines.completion import PROGRAM
 from armload.engines.prediction import Prediction
 from armload.engines.server import SERVER, Serving
-from armload.fleet.orders import (
-    BoardOrder,
+from armload.fleet.gateway_tasks import (
+    BoardRequirements,
     DeployWork,
     ForecastWork,
     GatewayError,
@@ -62,7 +62,7 @@ class GatewayBoard:
         self._board = board
         self._relay = relay
         self._open = ExitStack()
-        self._opened: tuple[BoardOrder, Session] | None = None
+        self._opened: tuple[BoardRequirements, Session] | None = None
         self._fingerprints: set[str] = set()
 
     def do(self, work: Work) -> TaskOutcome[Any]:
@@ -75,7 +75,7 @@ class GatewayBoard:
         match work:
             case OpenWork():
                 self.close()  # the board may have changed since an earlier command
-                return TaskOutcome[Probe](result=self._ready(work.order).found)
+                return TaskOutcome[Probe](result=self._ready(work.requirements).found)
             case RunWork():
                 return self._run(work)
             case ForecastWork():
@@ -91,7 +91,7 @@ class GatewayBoard:
         if work.place is not None and (left := self.left.find(work.place, work.fingerprint)):
             return TaskOutcome[str](result=left, runs=(left,))
         engine = received_engine(work.engine, self._relay)
-        where = self._with(work.order, {engine.name: engine.binary})
+        where = self._with(work.requirements, {engine.name: engine.binary})
         self._fingerprints.add(engine.fingerprint)
         board = ConnectedBoard(where, self._relay)
         run = board.run(engine, new=work.new, place=work.place, warns=work.warns).id
@@ -100,13 +100,13 @@ class GatewayBoard:
     def _predict(self, work: ForecastWork) -> TaskOutcome[Prediction]:
         sent = work.forecast
         model, header, binary = received_forecast(sent)
-        where = self._with(work.order, {PROGRAM: binary})
+        where = self._with(work.requirements, {PROGRAM: binary})
         found = predict_there(where, model, header, sent.plan, self._relay, hits=sent.hits)
         return TaskOutcome[Prediction](result=found)
 
     def _load(self, work: LoadWork) -> TaskOutcome[str]:
         model, one, binary = received_load(work.load)
-        where = self._with(work.order, {SERVER: binary})
+        where = self._with(work.requirements, {SERVER: binary})
         server = Serving(one.plan, binary, model, api_key="")
         self._fingerprints.add(server.fingerprint)
         load = load_there(where, model, one, self._relay).load
@@ -116,8 +116,8 @@ class GatewayBoard:
 
     def _deploy(self, work: DeployWork) -> TaskOutcome[Deployed]:
         model, binary = received_deployment(work.deployment)
-        self._check(work.order)
-        with session(work.order.request, (), self._relay) as opened:
+        self._check(work.requirements)
+        with session(work.requirements.request, (), self._relay) as opened:
             where = replace(opened, binaries={PROGRAM: binary})
             deployed = put_there(where, model, self._relay, verify=work.verify)
         return TaskOutcome[Deployed](result=deployed)
@@ -134,28 +134,28 @@ class GatewayBoard:
             return read_job(runs_folder() / run).fingerprint in self._fingerprints
         return False
 
-    def _ready(self, order: BoardOrder) -> Session:
-        if self._opened is None or self._opened[0] != order:
+    def _ready(self, requirements: BoardRequirements) -> Session:
+        if self._opened is None or self._opened[0] != requirements:
             self.close()
-            self._check(order)
+            self._check(requirements)
             opened = CONNECTED.open(
-                *(order.request, (), self._relay),
-                settings=order.settings,
-                answers_within_s=order.answers_within_s,
+                *(requirements.request, (), self._relay),
+                settings=requirements.settings,
+                answers_within_s=requirements.answers_within_s,
             )
             self._fingerprints = set()
-            self._opened = (order, self._open.enter_context(opened).where)
+            self._opened = (requirements, self._open.enter_context(opened).where)
         return self._opened[1]
 
-    def _with(self, order: BoardOrder, binaries: Mapping[str, Binary]) -> Session:
-        return replace(self._ready(order), binaries=binaries)
+    def _with(self, requirements: BoardRequirements, binaries: Mapping[str, Binary]) -> Session:
+        return replace(self._ready(requirements), binaries=binaries)
 
-    def _check(self, order: BoardOrder) -> None:
+    def _check(self, requirements: BoardRequirements) -> None:
         board = load_board(self._board)
-        if board.target != order.target:
+        if board.target != requirements.target:
             raise UsageError(
                 f"{board.name}: the gateway's file has target {board.target}, the command's has "
-                f"{order.target}.",
+                f"{requirements.target}.",
                 "Use the same board files on both.",
             )
 

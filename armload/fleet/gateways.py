@@ -21,7 +21,7 @@ from armload.core.errors import ArmloadError, ConnectError, UsageError
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.deploy.retry import RETRY_FOR_S
-from armload.fleet.orders import ProgressEvent
+from armload.fleet.gateway_tasks import ProgressEvent
 from armload.fleet.scheduler import (
     ANSWER_S,
     SchedulerAddress,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from armload.core.progress import ProgressStep
-from armload.fleet.orders import ProgressEvent
+from armload.fleet.gateway_tasks import ProgressEvent
 
 _UPDATE_EVERY_S = 0.2
 

@@ -23,10 +23,9 @@ from armload.engines.prediction import Prediction
 from armload.engines.server import SERVER
 from armload.evaluation.scorer_run import TimedScoring
 from armload.fleet import gateway
-from armload.fleet.gateways import FIRST_OFFER_S, Gateways, GoneError
-from armload.fleet.orders import (
+from armload.fleet.gateway_tasks import (
     Begun,
-    BoardOrder,
+    BoardRequirements,
     DeployWork,
     ForecastWork,
     LoadWork,
@@ -36,6 +35,7 @@ from armload.fleet.orders import (
     RunWork,
     TaskOutcome,
 )
+from armload.fleet.gateways import FIRST_OFFER_S, Gateways, GoneError
 from armload.fleet.remote_tasks import RemoteTasks
 from armload.fleet.sent_engines import sent_deployment, sent_engine, sent_forecast, sent_load
 from armload.models.model import Model
@@ -45,7 +45,7 @@ from armload.runs.fetch import Pulled, judge_fetched
 from armload.runs.hits import measured_hits
 from armload.runs.pipeline import Heard
 from armload.runs.placing import Deployed
-from armload.runs.predicting import predict_beforehand
+from armload.runs.predicting import predict_before_run
 from armload.runs.reach import BoardEngine
 from armload.runs.request import EngineSource, Request
 from armload.runs.selection import RunSelection
@@ -84,11 +84,11 @@ class ThroughGateways:
         answers_within_s: float | None = None,
     ) -> Iterator[RemoteBoard]:
         del takes_groups  # a worker offers single boards
-        order = _order(request).model_copy(
+        requirements = _requirements(request).model_copy(
             update={"settings": tuple(settings), "answers_within_s": answers_within_s}
         )
         found = self._tasks.do(
-            *(request.board, OpenWork(order=order), {}, progress), TaskOutcome[Probe]
+            *(request.board, OpenWork(requirements=requirements), {}, progress), TaskOutcome[Probe]
         )
         where = ReachedBoard(
             request=request,
@@ -96,7 +96,7 @@ class ThroughGateways:
             found=found,
             binaries=built(request, programs, progress) if programs else {},
         )
-        yield RemoteBoard(self._tasks, where, order, progress)
+        yield RemoteBoard(self._tasks, where, requirements, progress)
 
     def pull(self, board: str, progress: Progress) -> Pulled:
         kept = store.run_folders(RunSelection(boards=[board]))
@@ -114,7 +114,7 @@ class ThroughGateways:
     ) -> Deployed:
         binary = built(request, (PROGRAM,), progress)[PROGRAM]
         sent, files = sent_deployment(binary, model)
-        work = DeployWork(order=_order(request), deployment=sent, verify=verify)
+        work = DeployWork(requirements=_requirements(request), deployment=sent, verify=verify)
         return self._tasks.do(request.board, work, files, progress, TaskOutcome[Deployed])
 
 
@@ -122,11 +122,15 @@ class RemoteBoard:
     """A board behind a gateway, which has been made ready."""
 
     def __init__(
-        self, tasks: RemoteTasks, where: ReachedBoard, order: BoardOrder, progress: Progress
+        self,
+        tasks: RemoteTasks,
+        where: ReachedBoard,
+        requirements: BoardRequirements,
+        progress: Progress,
     ) -> None:
         self.where = where
         self._tasks = tasks
-        self._order = order
+        self._requirements = requirements
         self._progress = progress
         self._name = where.main_board.name
         self._here = SweptRuns(self._name)
@@ -138,7 +142,7 @@ class RemoteBoard:
         new: bool,
         place: SweepPoint | None = None,
         reference: Run | None = None,
-        plain: Sequence[Run] = (),
+        baseline: Sequence[Run] = (),
         heard: Heard | None = None,
         warns: bool = True,
     ) -> Run:
@@ -148,7 +152,7 @@ class RemoteBoard:
         if not run:
             sent, files = sent_engine(engine)
             work = RunWork(
-                order=self._order,
+                requirements=self._requirements,
                 engine=sent,
                 fingerprint=engine.fingerprint,
                 place=place,
@@ -160,7 +164,7 @@ class RemoteBoard:
                 key=_key(engine, place, new=new),
                 noted=engine.noted if isinstance(engine, TimedScoring) else None,
             )
-        return judge_fetched(run, reference=reference, plain=plain)
+        return judge_fetched(run, reference=reference, baseline=baseline)
 
     def predict(self, model: Model, header: WholeHeader, plan: Plan) -> Prediction:
         hits = measured_hits(self.where.board.name, model)
@@ -169,12 +173,12 @@ class RemoteBoard:
             path.write_bytes(header.content)
             binary = self.where.binaries[PROGRAM]
             sent, files = sent_forecast(binary, model, header, path, plan, hits)
-            work = ForecastWork(order=self._order, forecast=sent)
+            work = ForecastWork(requirements=self._requirements, forecast=sent)
             return self._tasks.do(self._name, work, files, self._progress, TaskOutcome[Prediction])
 
-    def predict_beforehand(self, engine: BoardEngine) -> Prediction | None:
+    def predict_before_run(self, engine: BoardEngine) -> Prediction | None:
         where = self.where
-        return predict_beforehand(
+        return predict_before_run(
             *(where, engine.model, engine.continuation, where.found, engine.memory, Silent())
         )
 
@@ -182,17 +186,22 @@ class RemoteBoard:
         sent, files = sent_load(self.where.binaries[SERVER], model, one)
         key = f"{place.sweep}-{place.cell}-{place.round}-{one.model_dump_json()}"
         load = self._tasks.do(
-            *(self._name, LoadWork(order=self._order, load=sent), files, self._progress),
+            *(
+                self._name,
+                LoadWork(requirements=self._requirements, load=sent),
+                files,
+                self._progress,
+            ),
             TaskOutcome[str],
             key=fingerprint_of([key]),
         )
         return LoadFolder.find(load)
 
 
-def _order(request: Request) -> BoardOrder:
+def _requirements(request: Request) -> BoardRequirements:
     # Whatever is to be compiled is compiled here.
     there = request.model_copy(update=dict(EngineSource()) | {"new": False})
-    return BoardOrder(target=load_board(request.board).target, request=there)
+    return BoardRequirements(target=load_board(request.board).target, request=there)
 
 
 def _key(engine: BoardEngine, place: SweepPoint | None, *, new: bool) -> str:

@@ -18,8 +18,7 @@ from armload.core.errors import ArmloadError, ConnectError, RunError
 from armload.core.progress import Progress, ProgressStep
 from armload.fleet import gateway
 from armload.fleet.archives import Incoming, archive_chunk
-from armload.fleet.gateways import Call, Gateways, GatewayWorker, GoneError, resource_of
-from armload.fleet.orders import (
+from armload.fleet.gateway_tasks import (
     GatewayTask,
     ProgressEvent,
     Result,
@@ -28,6 +27,7 @@ from armload.fleet.orders import (
     Work,
     split_reply,
 )
+from armload.fleet.gateways import Call, Gateways, GatewayWorker, GoneError, resource_of
 from armload.fleet.sending import Sender
 from armload.fleet.sent_engines import SentFile
 from armload.runs.store import store_id

@@ -6,7 +6,7 @@ import ipaddress
 import socket
 from typing import TYPE_CHECKING
 
-from armload.core.errors import ConnectError, LastingConnectError, MissingToolError, UsageError
+from armload.core.errors import ConnectError, MissingToolError, PermanentConnectError, UsageError
 from armload.core.shell import pip_install
 from armload.core.values import Value
 
@@ -143,7 +143,7 @@ def not_dask(address: SchedulerAddress, error: BaseException) -> ConnectError:
     """Return the error of what listens at an address, but is no scheduler."""
     cause = error.__cause__ or error.__context__ or error
     certificates = " with these certificates" if address.is_encrypted else ""
-    return LastingConnectError(
+    return PermanentConnectError(
         f"{address.url} does not answer as a Dask scheduler{certificates}: {cause}.",
         "Give the address that 'dask scheduler' shows.",
     )

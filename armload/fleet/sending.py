@@ -11,8 +11,8 @@ from pathlib import Path
 
 from armload.core.progress import Progress
 from armload.fleet.gateway import have_file, put_chunk
+from armload.fleet.gateway_tasks import CHUNK_BYTES, Received
 from armload.fleet.gateways import Gateways, GatewayWorker
-from armload.fleet.orders import CHUNK_BYTES, Received
 from armload.fleet.sent_engines import SentFile
 
 _OTHER_SENDS_S = 0.2

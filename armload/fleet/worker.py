@@ -12,8 +12,8 @@ from uuid import uuid4
 from armload import __version__
 from armload.core.progress import Progress
 from armload.fleet.gateway import Gateway, offer
+from armload.fleet.gateway_tasks import ProgressEvent
 from armload.fleet.gateways import VERSION, resource_of
-from armload.fleet.orders import ProgressEvent
 from armload.fleet.relay import Send
 from armload.fleet.scheduler import (
     ANSWER_S,

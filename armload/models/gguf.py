@@ -12,7 +12,7 @@ from armload.models.context_memory import context_memory
 from armload.models.header import Header, check_whole
 from armload.models.metadata import Metadata
 from armload.models.model import Model, ModelPart, cached_sha256, read_headers
-from armload.models.model_summary import ModelSummary, anatomy_of
+from armload.models.model_summary import ModelSummary, model_summary_of
 
 
 def read_model(path: Path, progress: Progress | None = None) -> Model:
@@ -33,7 +33,7 @@ def read_model(path: Path, progress: Progress | None = None) -> Model:
         raise unreadable(path, error) from error
 
 
-def read_anatomy(path: Path, progress: Progress | None = None) -> ModelSummary:
+def read_model_summary(path: Path, progress: Progress | None = None) -> ModelSummary:
     """Read what a model consists of; of a file that was cut short, what its header says.
 
     Raises:
@@ -44,10 +44,10 @@ def read_anatomy(path: Path, progress: Progress | None = None) -> ModelSummary:
     require_file(path, "model", "Give the path of a GGUF file.")
     try:
         header, parts = read_headers(path)
-        anatomy = anatomy_of(outline_of(path, header), Metadata(path, header), header)
-        if anatomy.missing_bytes:
-            return anatomy
-        return anatomy.model_copy(update=_checksums(path, parts, progress or Silent()))
+        summary = model_summary_of(outline_of(path, header), Metadata(path, header), header)
+        if summary.missing_bytes:
+            return summary
+        return summary.model_copy(update=_checksums(path, parts, progress or Silent()))
     except OSError as error:
         raise unreadable(path, error) from error
 

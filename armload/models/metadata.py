@@ -9,7 +9,8 @@ from functools import cached_property
 from pathlib import Path
 
 from armload.core.errors import DataError
-from armload.models.header import Array, Header, Tensor
+from armload.models.gguf_values import Array
+from armload.models.header import Header, Tensor
 
 KV_BYTES_PER_VALUE, FLOAT_BYTES = 2, 4
 EMBEDDING = "token_embd.weight"

@@ -106,7 +106,7 @@ class ModelSummary(Model):
     notes: tuple[str, ...]
 
 
-def anatomy_of(model: Model, metadata: Metadata, header: Header) -> ModelSummary:
+def model_summary_of(model: Model, metadata: Metadata, header: Header) -> ModelSummary:
     """Return what a model consists of, as far as its header tells.
 
     Raises:

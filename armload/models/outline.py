@@ -13,14 +13,8 @@ from armload.core.errors import UsageError
 from armload.core.values import Value
 from armload.core.workspace import data_names
 from armload.models.gguf import outline_of
-from armload.models.header import (
-    DEFAULT_ALIGNMENT_BYTES,
-    Array,
-    Header,
-    Scalar,
-    Tensor,
-    tensor_bytes,
-)
+from armload.models.gguf_values import Array, Scalar
+from armload.models.header import DEFAULT_ALIGNMENT_BYTES, Header, Tensor, tensor_bytes
 from armload.models.metadata import EMBEDDING, Metadata
 from armload.models.model import Model
 from armload.models.quant_mix import types_of, with_types

@@ -65,7 +65,7 @@ def quantised_name(base: Path, file_type: str, *, has_importance: bool = False) 
     return f"{stem}-{file_type}{'-imatrix' if has_importance else ''}.gguf"
 
 
-def foreseen(model: Model, header: Header, file_type: str) -> tuple[Model, Header] | None:
+def predict_quantised(model: Model, header: Header, file_type: str) -> tuple[Model, Header] | None:
     """Return a model and its header as llama-quantize would write it.
 
     Tensors, types and sizes are exact; keys that it would add to the metadata are not counted.

@@ -7,7 +7,8 @@ from itertools import islice
 from pathlib import Path
 
 from armload.core.errors import UsageError
-from armload.models.header import Array, Header, read_header
+from armload.models.gguf_values import Array
+from armload.models.header import Header, read_header
 from armload.models.model import Model
 from armload.models.vocabulary import SPACE, english_words
 

@@ -6,7 +6,8 @@ import struct
 from pathlib import Path
 
 from armload.core.values import Value
-from armload.models.header import MAGIC, Array, Header, Scalar
+from armload.models.gguf_values import Array, Scalar
+from armload.models.header import MAGIC, Header
 from armload.models.model import read_headers
 
 _COUNTS = struct.Struct("<IQQ")

@@ -223,7 +223,10 @@ def _probe_rows(board: Board, found: Probe, missing: Missing) -> list[tuple[str,
     if throttling_line(now):
         rows.append(("throttling", throttling_line(now)))
     rows.append(("missing tools", ", ".join(lacking) if lacking else "none"))
-    rows += [(way.purpose, f"{way.chosen} ({way.reason})") for way in found.ways]
+    rows += [
+        (transport.purpose, f"{transport.chosen} ({transport.reason})")
+        for transport in found.transports
+    ]
     return rows
 
 

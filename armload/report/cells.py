@@ -21,7 +21,7 @@ from armload.analysis.statistics import (
     interval_of_runs,
     ratio_of_runs,
     ratio_of_tokens,
-    runs_to_know,
+    runs_for_precision,
 )
 from armload.analysis.wording.comparisons import unequal as unequal_sentence
 from armload.engines.llama_cpp import repacked
@@ -146,7 +146,7 @@ class Cell:
         rates = [each.decode_tps for each in self.figures if each.decode_tps]
         if len(rates) < FEWEST_RUNS:
             return ""  # nobody asked for an interval
-        more = runs_to_know(rates, KNOWN_WITHIN) - len(rates)
+        more = runs_for_precision(rates, KNOWN_WITHIN) - len(rates)
         if more <= 0:
             return ""
         return (

@@ -187,7 +187,7 @@ def boards_table(compared: Sequence[Comparison]) -> Table | None:
 
 
 def _short(side: Side) -> str:
-    threads = words.counted(side.way.threads, "thread") if side.way.threads else None
+    threads = words.counted(side.method.threads, "thread") if side.method.threads else None
     return ", ".join(filter(None, (side.work.board, side.work.model, threads)))
 
 
@@ -199,8 +199,8 @@ def _side(side: Side) -> str:
         for word in (
             work.model,
             work.board,
-            side.way.engine,
-            words.counted(side.way.threads, "thread") if side.way.threads else None,
+            side.method.engine,
+            words.counted(side.method.threads, "thread") if side.method.threads else None,
             f"predicted {words.seconds(side.predicted_token_s)} per token"
             if side.predicted_token_s
             else None,

@@ -7,7 +7,11 @@ from statistics import median
 
 from armload.analysis.run import Run
 from armload.analysis.sanity import departure
-from armload.analysis.speculation import SpeculationResult, WithoutSpeculation, beside_plain
+from armload.analysis.speculation import (
+    SpeculationResult,
+    WithoutSpeculation,
+    compare_with_baseline,
+)
 from armload.analysis.wording.findings import departure as departure_sentence
 from armload.core.values import Value
 from armload.report import formatting as words
@@ -79,12 +83,12 @@ def speculation_of(cell: Cell, cells: Sequence[Cell]) -> SpeculationOfCell | Non
     if not figures:
         return None
     rates = [each.acceptance_rate for each in figures if each.acceptance_rate is not None]
-    plain = next((each for each in cells if _is_the_same_without(cell, each)), None)
+    baseline = next((each for each in cells if _is_the_same_without(cell, each)), None)
     return SpeculationOfCell(
         tokens_per_pass=median(each.tokens_per_pass for each in figures),
         acceptance_rate=median(rates) if rates else None,
         s_per_token=median(each.s_per_token for each in figures),
-        without=_beside(cell, figures, plain) if plain else None,
+        without=_beside(cell, figures, baseline) if baseline else None,
     )
 
 
@@ -131,13 +135,13 @@ def _is_the_same_without(cell: Cell, other: Cell) -> bool:
     )
 
 
-def _beside(cell: Cell, figures: Sequence[SpeculationResult], plain: Cell) -> WithoutSpeculation:
-    last = plain.counted[-1]
+def _beside(cell: Cell, figures: Sequence[SpeculationResult], baseline: Cell) -> WithoutSpeculation:
+    last = baseline.counted[-1]
     texts = [departure(run.text, last.text, name=last.id) for run in cell.counted]
-    return beside_plain(
+    return compare_with_baseline(
         next((text for text in texts if text.kind != "same"), texts[0]),
-        [run.id for run in plain.counted],
-        valid=plain.is_valid,
-        plain_s=[1 / tps for run in plain.counted if (tps := run.summary.decode_tps)],
+        [run.id for run in baseline.counted],
+        valid=baseline.is_valid,
+        baseline_s=[1 / tps for run in baseline.counted if (tps := run.summary.decode_tps)],
         speculating_s=[each.s_per_token for each in figures],
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from armload.analysis.background import read_background_processes
 from armload.analysis.clocks import read_clocks
 from armload.analysis.conditions_log import (
-    Around,
+    RunConditions,
     read_after,
     read_cache,
     read_governor,
@@ -148,7 +148,7 @@ def assemble(job: Job, folder: Path) -> Run:
     header, steps = output.header, output.steps
     members = read_members(job, folder)
     ended = with_lost_member(_ended(job, folder), members, folder)
-    around = Around(
+    around = RunConditions(
         after=read_after(folder, job.before),
         cache=read_cache(folder),
         governor=read_governor(folder),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from armload.analysis.run import Run, Summary
 from armload.analysis.sanity import departure
-from armload.analysis.speculation import WithoutSpeculation, beside_plain
+from armload.analysis.speculation import WithoutSpeculation, compare_with_baseline
 from armload.core.files import write_whole
 from armload.core.values import Value
 from armload.engines.job import Job, RunSpec
@@ -18,7 +18,7 @@ FILE_NAME = "without-speculation.json"
 _MOST_READ, _MOST_KEPT = 100, 16
 
 
-class Plain(Value):
+class BaselineRun(Value):
     """What is kept of a run without speculation in the folder of one with it."""
 
     run: str
@@ -27,13 +27,13 @@ class Plain(Value):
     s_per_token: float
 
 
-class Plains(Value):
+class Baselines(Value):
     """All of them, the oldest first."""
 
-    runs: tuple[Plain, ...]
+    runs: tuple[BaselineRun, ...]
 
 
-def find_plain(subject: RunSpec, board: str) -> list[Run]:
+def find_baseline(subject: RunSpec, board: str) -> list[Run]:
     """Return this machine's latest runs of the same on a board without speculation.
 
     Valid ones where there are any; the oldest first.
@@ -56,10 +56,10 @@ def find_plain(subject: RunSpec, board: str) -> list[Run]:
     return list(reversed(valid[:_MOST_KEPT]))
 
 
-def keep_plain(runs: Sequence[Run], folder: Path) -> None:
+def keep_baseline(runs: Sequence[Run], folder: Path) -> None:
     """Write what a run is to be compared with into that run's folder."""
     kept = tuple(
-        Plain(
+        BaselineRun(
             run=run.id,
             valid=run.verdict.valid,
             text=run.text,
@@ -69,7 +69,7 @@ def keep_plain(runs: Sequence[Run], folder: Path) -> None:
         if run.summary.decode_tps
     )
     if kept:
-        write_whole(folder / FILE_NAME, Plains(runs=kept).model_dump_json(indent=1).encode())
+        write_whole(folder / FILE_NAME, Baselines(runs=kept).model_dump_json(indent=1).encode())
 
 
 def read_without(job: Job, summary: Summary, text: str, folder: Path) -> WithoutSpeculation | None:
@@ -77,12 +77,12 @@ def read_without(job: Job, summary: Summary, text: str, folder: Path) -> Without
     path = folder / FILE_NAME
     if not path.is_file() or job.plan is None or summary.speculation is None:
         return None
-    plains = Plains.model_validate_json(path.read_bytes()).runs
-    latest = plains[-1]
-    return beside_plain(
+    baselines = Baselines.model_validate_json(path.read_bytes()).runs
+    latest = baselines[-1]
+    return compare_with_baseline(
         departure(text, latest.text, name=latest.run),
-        [plain.run for plain in plains],
-        valid=all(plain.valid for plain in plains),
-        plain_s=[plain.s_per_token for plain in plains],
+        [baseline.run for baseline in baselines],
+        valid=all(baseline.valid for baseline in baselines),
+        baseline_s=[baseline.s_per_token for baseline in baselines],
         speculating_s=[summary.speculation.s_per_token],
     )

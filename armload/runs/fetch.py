@@ -26,7 +26,7 @@ from armload.engines.registry import RESULTS
 from armload.runs import store
 from armload.runs.api_keys import forget_key
 from armload.runs.assemble import assemble, read_job
-from armload.runs.baseline import keep_plain
+from armload.runs.baseline import keep_baseline
 from armload.runs.reference import keep_reference
 from armload.runs.store import is_here
 
@@ -43,7 +43,7 @@ def fetch(
     job: Job | None = None,
     cut: Cut | None = None,
     reference: Run | None = None,
-    plain: Sequence[Run] = (),
+    baseline: Sequence[Run] = (),
 ) -> tuple[Run, Path]:
     """Collect a run's files, compute the run from them, and keep it; return it with its folder.
 
@@ -53,7 +53,7 @@ def fetch(
         job: the run's, where it is known here even if the board lost it.
         cut: what ended a run that left no exit status.
         reference: a run with the expected output.
-        plain: runs of the same without speculation.
+        baseline: runs of the same without speculation.
 
     Raises:
         ArmloadError: the files cannot be had, or not be kept here.
@@ -64,7 +64,7 @@ def fetch(
             write_whole(local / JOB_FILE, job.model_dump_json(indent=1).encode())
         if reference is not None:
             keep_reference(reference, local)
-        keep_plain(plain, local)
+        keep_baseline(baseline, local)
         _collect(host, on_board, local, progress, cut=cut, replaceable=job is not None)
         run = _kept(local)
         forget_key(run.id)
@@ -73,18 +73,18 @@ def fetch(
     return run, local
 
 
-def judge_fetched(run_id: str, *, reference: Run | None, plain: Sequence[Run]) -> Run:
+def judge_fetched(run_id: str, *, reference: Run | None, baseline: Sequence[Run]) -> Run:
     """Return a run that another machine has fetched, compared as for ``fetch``.
 
     Raises:
         ArmloadError: its files make no sense, or cannot be read or written.
     """
     local = runs_folder() / run_id
-    if reference is None and not plain:
+    if reference is None and not baseline:
         return store.load(local)
     if reference is not None:
         keep_reference(reference, local)
-    keep_plain(plain, local)
+    keep_baseline(baseline, local)
     return _kept(local)
 
 
@@ -110,7 +110,7 @@ def fetch_once(
             if is_here(on_board.name):
                 return store.load(local), local
             ended = fetch(host, board, on_board, progress, job=job, cut=cut)
-            tell_it_is_fetched(host, on_board)
+            mark_fetched(host, on_board)
             return ended
     except OSError as error:
         raise _not_kept(board, local, error) from error
@@ -167,7 +167,7 @@ def _kept(local: Path) -> Run:
     return run
 
 
-def tell_it_is_fetched(host: Host, on_board: PurePosixPath) -> None:
+def mark_fetched(host: Host, on_board: PurePosixPath) -> None:
     """Mark a run on the board as fetched; a failure to do so changes nothing."""
     with contextlib.suppress(ArmloadError):
         mark_collected(host, on_board)
@@ -236,7 +236,7 @@ def pull(board: Board, progress: Progress, *, known: Collection[str] = ()) -> Pu
                 continue
             runs.append(run)
             if stored.mark is None or stored.mark.holder.is_here:
-                tell_it_is_fetched(host, stored.folder)  # another's is still to be fetched by it
+                mark_fetched(host, stored.folder)  # another's is still to be fetched by it
         return Pulled(runs=tuple(runs), lost=lost)
     finally:
         host.close()

@@ -12,7 +12,7 @@ from armload.engines.engine import Engine, RunContext
 from armload.engines.footprint import Footprint, read_footprint
 from armload.engines.weights import BoardMemory
 from armload.models.whole_header import WholeHeader, whole_header
-from armload.runs.kept_answers import answer_of, keep, kept_path, read_kept
+from armload.runs.cached_answers import answer_of, cached_path, read_cached, write_cached
 from armload.runs.session import Session
 
 _TIME_LIMIT_S = 60.0
@@ -75,14 +75,14 @@ def with_known_memory(
         # The layout of weights follows from the CPU's features, the usual number of threads from
         # cores.
         identity = [asked.command, asked.batch_tokens, found.cpu_features, found.cores]
-        kept = kept_path("footprints/memory", [*identity, header.file_bytes], header.content)
-        footprint = read_kept(Footprint, kept)
+        kept = cached_path("footprints/memory", [*identity, header.file_bytes], header.content)
+        footprint = read_cached(Footprint, kept)
         if footprint is None:
             deploy(host, board, (asked.program,), progress)
             footprint = read_footprint(answer_of(host, asked, header, timeout_s=_TIME_LIMIT_S))
             if footprint is None:
                 return engine
-            keep(kept, footprint)
+            write_cached(kept, footprint)
     except SlowCommandError as error:
         progress.say(f"{error.message} The memory that it needs is estimated.")
         return engine

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from armload.analysis.compute import Compute
-from armload.analysis.shares import MemberGives
+from armload.analysis.shares import MemberResources
 from armload.analysis.wording.prediction_notes import note
 from armload.boards.board import Board
 from armload.core.errors import BoardError
@@ -19,15 +19,15 @@ from armload.engines.prediction import PredictionNote
 from armload.engines.weights import BoardMemory
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
-from armload.runs.giving import (
+from armload.runs.operations import compute_or_note, known_compute
+from armload.runs.resources import (
     ASSUMED_AVAILABLE,
-    declared_by,
+    declared_resources,
     facts_of,
-    given_by,
     rate_of,
+    resources_of_board,
     roofline,
 )
-from armload.runs.operations import compute_or_note, known_compute
 from armload.runs.session import Session
 
 
@@ -35,12 +35,12 @@ class ForecastMember(Protocol):
     """What a forecast asks of one member of a group."""
 
     @property
-    def gives(self) -> MemberGives:
+    def resources(self) -> MemberResources:
         """Its memory and its rates."""
 
     @property
     def memory(self) -> BoardMemory:
-        """The memory of which ``gives`` is what a program may take."""
+        """The memory of which ``resources`` is what a program may take."""
 
     def compute(
         self, model: Model, plan: Plan, *, is_server: bool
@@ -67,7 +67,7 @@ class ReachedMember:
     """
 
     where: Session
-    gives: MemberGives
+    resources: MemberResources
     is_first: bool
     progress: Progress
     header: WholeHeader | None = None
@@ -96,28 +96,28 @@ class ReachedMember:
         known = known_compute(where, model, plan)
         if known is not None:
             return known[0], notes
-        gives = given_by(board, found.conditions, found.rates)
-        rate = rate_of(self.gives.memory_bytes_per_s, None)
-        gives = gives.model_copy(update={"memory_rate": rate})
-        return roofline(facts_of(board, found), model, gives, plan), notes
+        resources = resources_of_board(board, found.conditions, found.rates)
+        rate = rate_of(self.resources.memory_bytes_per_s, None)
+        resources = resources.model_copy(update={"memory_rate": rate})
+        return roofline(facts_of(board, found), model, resources, plan), notes
 
 
 def reached_members(
     where: Session,
-    gives: Sequence[MemberGives],
+    resources: Sequence[MemberResources],
     progress: Progress,
     header: WholeHeader | None = None,
 ) -> list[ReachedMember]:
     """Return the members of a group that answers.
 
     Args:
-        gives: of each.
+        resources: of each.
         header: as for ``ReachedMember``.
     """
-    both = zip(where.members, gives, strict=True)
+    both = zip(where.members, resources, strict=True)
     return [
         ReachedMember(
-            where=each, gives=given, is_first=each is where, progress=progress, header=header
+            where=each, resources=given, is_first=each is where, progress=progress, header=header
         )
         for each, given in both
     ]
@@ -131,7 +131,7 @@ class DeclaredMember:
 
     @property
     def memory(self) -> BoardMemory:
-        memory = declared_by(self.board.facts).memory
+        memory = declared_resources(self.board.facts).memory
         if memory is None:
             raise BoardError(
                 f"boards/{self.board.name}.yaml does not say how much memory the board has, so a "
@@ -141,12 +141,12 @@ class DeclaredMember:
         return memory
 
     @property
-    def gives(self) -> MemberGives:
-        return MemberGives(
+    def resources(self) -> MemberResources:
+        return MemberResources(
             board=self.board.name,
             free_bytes=self.memory.free_bytes,
             memory_bytes_per_s=self.board.facts.memory_bytes_per_s,
-            storage=declared_by(self.board.facts).storage,
+            storage=declared_resources(self.board.facts).storage,
         )
 
     def compute(
@@ -155,4 +155,4 @@ class DeclaredMember:
         del is_server  # rearranged weights are not known of a board that does not answer
         facts = self.board.facts
         assumed = note("memory assumed", reason=f"{ASSUMED_AVAILABLE:.0%}")
-        return roofline(facts, model, declared_by(facts), plan), (assumed,)
+        return roofline(facts, model, declared_resources(facts), plan), (assumed,)

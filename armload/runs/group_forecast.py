@@ -48,7 +48,7 @@ class GroupForecaster:
         self._model = model
         self._plan = plan
         self._members = members
-        self._gives = [each.gives for each in members]
+        self._resources = [each.resources for each in members]
         self._links = tuple(links)
         self._sizes = layer_sizes(model.path)
         self._computes: dict[tuple[int, bool], Compute | None] = {}
@@ -61,7 +61,7 @@ class GroupForecaster:
             UsageError, BoardError: as for ``spread``.
         """
         found = spread(
-            self._gives, self._sizes, need or memory_need(self._plan, self._model), split
+            self._resources, self._sizes, need or memory_need(self._plan, self._model), split
         )
         is_direct = self._group.listen is not None
         return found.model_copy(update={"is_direct": is_direct, "links": self._links})
@@ -111,7 +111,7 @@ class GroupForecaster:
                 spread,
                 self._sizes,
                 computes[0],
-                [each.storage for each in self._gives],
+                [each.storage for each in self._resources],
                 need.weights_bytes,
             ),
             is_kept=is_kept,

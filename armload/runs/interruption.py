@@ -18,7 +18,7 @@ from armload.deploy.lease import Lease
 from armload.deploy.retry import with_retries
 from armload.engines.engine import Engine
 from armload.engines.job import Job
-from armload.runs.fetch import fetch, tell_it_is_fetched
+from armload.runs.fetch import fetch, mark_fetched
 from armload.runs.session import Connection
 from armload.runs.store import is_here
 
@@ -51,7 +51,7 @@ def stoppable(
                 lease.take_back()
             ended(runs_folder() / on_board.name, progress)
             fetch(connection.host, connection.board, on_board, progress, job=job)
-            tell_it_is_fetched(connection.host, on_board)
+            mark_fetched(connection.host, on_board)
             progress.say(f"The partial run is kept: armload show {on_board.name}")
         except ArmloadError as error:  # not begun yet, or out of reach: still an interruption
             progress.say(str(error))
@@ -96,7 +96,7 @@ def find_left(connection: Connection, engine: Engine, progress: Progress) -> Sto
     for cut in cut_runs(runs, fingerprint):
         try:
             run, _ = fetch(host, board, cut.folder, progress, cut=cut.cut)
-            tell_it_is_fetched(host, cut.folder)
+            mark_fetched(host, cut.folder)
         except (BoardError, DataError, TransferError) as error:
             # What a restart has spoilt must not stand in the way of every further run.
             progress.say(

@@ -20,7 +20,7 @@ from armload.core.values import Value, parse_json
 from armload.deploy.deployment import own_program
 from armload.deploy.layout import Layout
 from armload.engines.spread import LinkRates
-from armload.runs.kept_answers import keep, kept_path, read_kept
+from armload.runs.cached_answers import cached_path, read_cached, write_cached
 from armload.runs.session import Connection, Session
 
 _LIMIT_S = 40.0
@@ -98,8 +98,8 @@ def measured_links(session: Session, progress: Progress) -> tuple[LinkRates, ...
     found = []
     for helper in session.helpers:
         name = helper.connection.board.name
-        kept = kept_path("operations/link", _identity(session, helper))
-        link = read_kept(LinkRates, kept)
+        kept = cached_path("operations/link", _identity(session, helper))
+        link = read_cached(LinkRates, kept)
         if link is None:
             address = listening_address(helper.connection.host, _network(session))
             try:
@@ -110,7 +110,7 @@ def measured_links(session: Session, progress: Progress) -> tuple[LinkRates, ...
             except (ArmloadError, ValueError) as error:
                 progress.say(f"The connection to {name} was not measured: {error}")
                 continue
-            keep(kept, link)
+            write_cached(kept, link)
         found.append(link)
     return tuple(found)
 

@@ -40,7 +40,7 @@ from armload.engines.plan import Plan
 from armload.engines.prediction import PredictionNote
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader, whole_header
-from armload.runs.kept_answers import answer_of, keep, kept_path, read_kept
+from armload.runs.cached_answers import answer_of, cached_path, read_cached, write_cached
 from armload.runs.prepare import as_wanted
 from armload.runs.session import ReachedBoard, Session
 
@@ -106,14 +106,14 @@ def measured_compute(
         return answer_of(host, asked, header, timeout_s=_TIMEOUT_S, also=also)
 
     listed = _list_path(where, binary, engine, header)
-    operations = read_kept(Operations, listed)
+    operations = read_cached(Operations, listed)
     if operations is None:
         operations = read_operations(answer(LIST))
         if operations is None:
             raise BoardError("its program did not list what the model computes")
-        keep(listed, operations)
+        write_cached(listed, operations)
     kept = _times_path(where, binary, plan, operations)
-    known = read_kept(OperationTimes, kept)
+    known = read_cached(OperationTimes, kept)
     times = dict(known.times) if known else {}
     if missing := _missing(operations, times):
         label = f"Timing operations of {model.path.name}"
@@ -127,7 +127,7 @@ def measured_compute(
                 key = operations.operations[one.number].key
                 times[key] = one.after(times.get(key))
     rates = known.rates.better_of(ready.site.found.rates) if known else ready.site.found.rates
-    keep(kept, OperationTimes(rates=rates, times=times))
+    write_cached(kept, OperationTimes(rates=rates, times=times))
     return _computed(operations, times, model, plan, rates), rates
 
 
@@ -160,10 +160,10 @@ def known_compute(where: ReachedBoard, model: Model, plan: Plan) -> tuple[Comput
             return None
         engine = _engine(where, binary, model, plan)
         listed = _list_path(where, binary, engine, whole_header(model.path))
-        operations = read_kept(Operations, listed)
+        operations = read_cached(Operations, listed)
         if operations is None:
             return None
-        known = read_kept(OperationTimes, _times_path(where, binary, plan, operations))
+        known = read_cached(OperationTimes, _times_path(where, binary, plan, operations))
         if known is None:
             return None
         return _computed(operations, known.times, model, plan, known.rates), known.rates
@@ -242,7 +242,7 @@ def _list_path(
     found = where.found
     plan = engine.plan.model_dump(mode="json")
     identity = [plan, binary.build_id, found.cpu_features, found.cores]
-    return kept_path("operations/list", identity, header.content)
+    return cached_path("operations/list", identity, header.content)
 
 
 def _times_path(where: ReachedBoard, binary: Binary, plan: Plan, operations: Operations) -> Path:
@@ -254,7 +254,7 @@ def _times_path(where: ReachedBoard, binary: Binary, plan: Plan, operations: Ope
         # An operation's key says how its weights are laid out.
         *(word for word in plan.extra if word not in REPACK_OPTIONS),
     ]
-    return kept_path("operations/times", identity)
+    return cached_path("operations/times", identity)
 
 
 def _site(where: ReachedBoard, launcher: tuple[str, ...] = ()) -> RunContext:

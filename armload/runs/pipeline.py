@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from armload.analysis.energy import FILE_NAME as POWER_FILE
 from armload.analysis.energy import PowerLine
 from armload.analysis.run import Run
-from armload.boards.failures import SwitchedOffError
+from armload.boards.failures import PoweredOffError
 from armload.boards.probe import probe
 from armload.core.errors import RunError
 from armload.core.progress import Progress
@@ -33,7 +33,7 @@ from armload.deploy.retry import with_retries
 from armload.engines.engine import Engine
 from armload.engines.job import Job, SweepPoint
 from armload.runs.assemble import new_job
-from armload.runs.fetch import fetch, tell_it_is_fetched
+from armload.runs.fetch import fetch, mark_fetched
 from armload.runs.footprint import checked_memory
 from armload.runs.helpers import Helpers, helping
 from armload.runs.interruption import find_left, stoppable
@@ -50,7 +50,7 @@ Heard = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Underway:
+class ActiveRun:
     """A run that has been started on a board, or found there.
 
     Attributes:
@@ -117,14 +117,14 @@ class Underway:
                     if self.job is None or self._is_same_boot(self.job):
                         raise
                     return "restart"
-                except SwitchedOffError:
+                except PoweredOffError:
                     connection.again()
 
     def _is_same_boot(self, job: Job) -> bool:
         while True:
             try:
                 return self.connection.boot_id() == job.before.boot_id
-            except SwitchedOffError:
+            except PoweredOffError:
                 self.connection.again()
 
 
@@ -137,7 +137,7 @@ def underway(
     new: bool,
     place: SweepPoint | None = None,
     predictor: Predictor | None = None,
-) -> Iterator[Underway]:
+) -> Iterator[ActiveRun]:
     """Start an engine on a board; the run goes on there, within the block and after it.
 
     The same run, left there by an interrupted command of this machine, is taken up instead.
@@ -171,7 +171,7 @@ def underway(
                 found = found if left else probe(host, board)
         if left is not None:
             block.enter_context(stoppable(connection, left.folder, None, None, progress))
-            yield Underway(connection=connection, folder=left.folder)
+            yield ActiveRun(connection=connection, folder=left.folder)
             return
         prediction = None
         spread = spread_over(session, engine, progress)
@@ -195,7 +195,7 @@ def underway(
         block.enter_context(stoppable(connection, folder, job, lease, progress, helpers.end))
         set_off(session, engine, prepared, job, folder, lease)
         helpers.guard(connection, folder)
-        yield Underway(
+        yield ActiveRun(
             connection=connection,
             folder=folder,
             job=job,
@@ -213,7 +213,7 @@ def execute(
     new: bool,
     place: SweepPoint | None = None,
     reference: Run | None = None,
-    plain: Sequence[Run] = (),
+    baseline: Sequence[Run] = (),
     predictor: Predictor | None = None,
     heard: Heard | None = None,
 ) -> tuple[Run, Path]:
@@ -224,8 +224,8 @@ def execute(
     Args:
         new, place, predictor: as for ``underway``.
         reference: a run with the expected output.
-        plain: runs of the same without speculation, where it speculates.
-        heard: as for ``Underway.follow``.
+        baseline: runs of the same without speculation, where it speculates.
+        heard: as for ``ActiveRun.follow``.
 
     Raises:
         ArmloadError: the run could not be started, or its results not be fetched.
@@ -242,7 +242,7 @@ def execute(
             job=it.job,
             cut=cut,
             reference=reference,
-            plain=plain,
+            baseline=baseline,
         )
-        tell_it_is_fetched(it.connection.host, it.folder)
+        mark_fetched(it.connection.host, it.folder)
     return run, folder

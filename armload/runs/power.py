@@ -10,7 +10,7 @@ from pathlib import Path
 
 from armload.analysis.energy import PowerLine
 from armload.boards.host import Host
-from armload.boards.power import PowerMeter, asked_power
+from armload.boards.power import PowerMeter, try_read_power
 from armload.core.errors import ArmloadError
 from armload.core.progress import Progress
 from armload.runs.session import Connection
@@ -132,7 +132,7 @@ class _Recorder:
 def _asked(meter: PowerMeter, host: Host) -> PowerLine:
     began_s = time.monotonic()
     try:
-        answer = asked_power(meter, host)
+        answer = try_read_power(meter, host)
         reading, problem = answer.reading, answer.problem
     except ArmloadError as error:  # the board is away; the next call connects anew
         reading, problem = None, error.message

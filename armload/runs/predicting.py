@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from armload.analysis.compute import Compute
-from armload.analysis.prediction import BoardGives, MeasuredHits, Streaming, predict
+from armload.analysis.prediction import BoardResources, MeasuredHits, Streaming, predict
 from armload.analysis.wording.prediction_notes import note
-from armload.analysis.wording.predictions import refusal, remedy, said_beforehand
+from armload.analysis.wording.predictions import forecast_notice, refusal, remedy
 from armload.boards.board import Board, VirtualReach
 from armload.boards.conditions import within_group
 from armload.boards.probe import Probe
@@ -22,17 +22,17 @@ from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
 from armload.runs.footprint import with_known_memory
 from armload.runs.forecast_members import reached_members
-from armload.runs.giving import (
-    ASSUMED_AVAILABLE,
-    declared_by,
-    facts_of,
-    given_by,
-    member_gives,
-    roofline,
-)
 from armload.runs.group_forecast import GroupForecaster
 from armload.runs.hits import measured_hits
 from armload.runs.operations import compute_or_note, known_compute
+from armload.runs.resources import (
+    ASSUMED_AVAILABLE,
+    declared_resources,
+    facts_of,
+    member_resources,
+    resources_of_board,
+    roofline,
+)
 from armload.runs.session import Predictor, ReachedBoard, Session, leased_board
 
 
@@ -56,7 +56,7 @@ def predict_there(
         ConnectError, BusyError: the board does not answer any more, or is in use.
     """
     board, found = where.connection.board, where.found
-    gives = given_by(board, found.conditions, found.rates)
+    resources = resources_of_board(board, found.conditions, found.rates)
     context = context_tokens(plan, model)
     # Memory does not depend on the text, and a header may come without a vocabulary.
     spoken = plan.model_copy(
@@ -68,17 +68,17 @@ def predict_there(
     with leased_board(where, progress):
         need = with_known_memory(where, engine, found, progress, header=header).memory
         # What cannot run need not be measured.
-        first = expected(plan, model, gives, None, need=need)
+        first = expected(plan, model, resources, None, need=need)
         if first.verdict == "cannot run":
             return first
         timed = compute_or_note(where, model, header, plan, progress)
         if isinstance(timed, PredictionNote):
             notes = (timed,)
-            compute = roofline(facts_of(board, found), model, gives, plan)
+            compute = roofline(facts_of(board, found), model, resources, plan)
         else:
             compute, rates = timed
-            gives = given_by(board, found.conditions, found.rates, rates)
-    found_out = expected(plan, model, gives, compute, need=need, hits=hits)
+            resources = resources_of_board(board, found.conditions, found.rates, rates)
+    found_out = expected(plan, model, resources, compute, need=need, hits=hits)
     return on_board(board, found_out.model_copy(update={"notes": (*notes, *found_out.notes)}))
 
 
@@ -96,10 +96,10 @@ def predict_without_runs(where: ReachedBoard, model: Model, plan: Plan) -> Predi
         UsageError: the plan does not suit the model.
     """
     board, found = where.main_board, where.found
-    gives = given_by(board, found.conditions, found.rates)
-    compute = roofline(facts_of(board, found), model, gives, plan)
+    resources = resources_of_board(board, found.conditions, found.rates)
+    compute = roofline(facts_of(board, found), model, resources, plan)
     hits = measured_hits(board.name, model)
-    return on_board(board, expected(plan, model, gives, compute, hits=hits))
+    return on_board(board, expected(plan, model, resources, compute, hits=hits))
 
 
 def predict_from_facts(facts: DeclaredSpecs, model: Model, plan: Plan) -> Prediction:
@@ -108,11 +108,11 @@ def predict_from_facts(facts: DeclaredSpecs, model: Model, plan: Plan) -> Predic
     Raises:
         UsageError: the plan does not suit the model.
     """
-    gives = declared_by(facts)
-    found = expected(plan, model, gives, roofline(facts, model, gives, plan))
+    resources = declared_resources(facts)
+    found = expected(plan, model, resources, roofline(facts, model, resources, plan))
     notes = [
         note("memory assumed", reason=f"{ASSUMED_AVAILABLE:.0%}")
-        if gives.memory
+        if resources.memory
         else note("memory unknown")
     ]
     return found.model_copy(update={"notes": (*notes, *found.notes)})
@@ -129,7 +129,7 @@ def predictor_of(
 ) -> Predictor:
     """Return what predicts a run of a session, on its board or on all members of its group.
 
-    What is called does what ``predict_beforehand`` does; a group is neither warned of nor refused.
+    What is called does what ``predict_before_run`` does; a group is neither warned of nor refused.
 
     Args:
         plan: of one continuation.
@@ -140,10 +140,10 @@ def predictor_of(
         found: Probe, need: MemoryNeed | None, spread: Spread | None
     ) -> Prediction | None:
         if spread is None or where.group is None:
-            prediction = predict_beforehand(where, model, plan, found, need, progress)
+            prediction = predict_before_run(where, model, plan, found, need, progress)
         else:
-            gives = [member_gives(each, each.found.rates) for each in where.members]
-            members = reached_members(where, gives, progress)
+            resources = [member_resources(each, each.found.rates) for each in where.members]
+            members = reached_members(where, resources, progress)
             forecaster = GroupForecaster(where.group, model, plan, members, spread.links)
             prediction = forecaster.predict(spread)
         return prediction if is_kept else None
@@ -151,7 +151,7 @@ def predictor_of(
     return predict_run
 
 
-def predict_beforehand(
+def predict_before_run(
     where: ReachedBoard,
     model: Model,
     plan: Plan,
@@ -177,23 +177,23 @@ def predict_beforehand(
     """
     board, within = where.main_board, within_group(found.conditions)
     if plan.speculate is None:
-        gives, compute = known_there(where, found, model, plan)
+        resources, compute = known_there(where, found, model, plan)
     else:
-        gives = given_by(board, found.conditions, found.rates)
-        compute = roofline(facts_of(board, found), model, gives, plan)
+        resources = resources_of_board(board, found.conditions, found.rates)
+        compute = roofline(facts_of(board, found), model, resources, plan)
     hits = measured_hits(board.name, model)
-    prediction = on_board(board, expected(plan, model, gives, compute, need=need, hits=hits))
+    prediction = on_board(board, expected(plan, model, resources, compute, need=need, hits=hits))
     if prediction.verdict == "cannot run":
         why = refusal(model.name, board.name, prediction, within)
         raise BoardError(why, remedy(prediction))
-    if words := said_beforehand(model.name, board.name, prediction, within):
+    if words := forecast_notice(model.name, board.name, prediction, within):
         progress.say(words if plan.speculate is None else f"{words} {_BEFORE_GUESSES}")
     return prediction if plan.speculate is None else None
 
 
 def known_there(
     where: ReachedBoard, found: Probe, model: Model, plan: Plan
-) -> tuple[BoardGives, Compute | None]:
+) -> tuple[BoardResources, Compute | None]:
     """Return what a board gives and what computing takes, without a run for it.
 
     Both as measured there before, be it in an earlier boot, or as the board's file says.
@@ -201,14 +201,14 @@ def known_there(
     board = where.main_board
     known = known_compute(where, model, plan)
     compute, rates = known or (None, None)
-    gives = given_by(board, found.conditions, found.rates, rates)
-    return gives, compute or roofline(facts_of(board, found), model, gives, plan)
+    resources = resources_of_board(board, found.conditions, found.rates, rates)
+    return resources, compute or roofline(facts_of(board, found), model, resources, plan)
 
 
 def expected(
     plan: Plan,
     model: Model,
-    gives: BoardGives,
+    resources: BoardResources,
     compute: Compute | None,
     *,
     need: MemoryNeed | None = None,
@@ -222,7 +222,7 @@ def expected(
     """
     return predict(
         need or memory_need(plan, model),
-        gives,
+        resources,
         compute,
         prompt_tokens=likely_prompt_tokens(plan),
         streaming=_streaming(plan),

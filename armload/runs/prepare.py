@@ -16,7 +16,7 @@ from armload.core.errors import ArmloadError, BoardError, ConnectError, UsageErr
 from armload.core.progress import Progress
 from armload.core.values import Value, counted
 from armload.deploy.deployment import Deployment, own_program, program_of_the_shell
-from armload.deploy.launch import Beforehand, check_governor
+from armload.deploy.launch import BoardSetup, check_governor
 from armload.deploy.layout import Layout
 from armload.deploy.rates import measured_rates
 from armload.deploy.retry import with_retries
@@ -28,12 +28,12 @@ class Prepared(Value):
 
     Attributes:
         site: as the engine meets it.
-        beforehand: what the run's script does first.
+        setup: what the run's script does first.
         uses: folders there that hold what the run needs.
     """
 
     site: RunContext
-    beforehand: Beforehand
+    setup: BoardSetup
     uses: tuple[PurePosixPath, ...] = ()
 
 
@@ -110,7 +110,7 @@ def as_wanted(
         # The board is another after minutes of waiting, or a second at full load.
         now = probe(host, board).conditions
         found = found.model_copy(update={"conditions": now, "rates": rates})
-    beforehand = Beforehand(
+    setup = BoardSetup(
         cold=settings.cold,
         evict=evict,
         governor=settings.governor,
@@ -120,7 +120,7 @@ def as_wanted(
     layout = Layout(workdir=board.workdir)
     return Prepared(
         site=RunContext(layout=layout, found=found, cores=cores, launcher=launcher),
-        beforehand=beforehand,
+        setup=setup,
     )
 
 

@@ -46,7 +46,7 @@ class EngineBoard(Protocol):
         new: bool,
         place: SweepPoint | None = None,
         reference: Run | None = None,
-        plain: Sequence[Run] = (),
+        baseline: Sequence[Run] = (),
         heard: Heard | None = None,
         warns: bool = True,
     ) -> Run:
@@ -57,7 +57,7 @@ class EngineBoard(Protocol):
             place: of the run in a sweep. No other run of this command has the same one; where the
                 gateway of the board has done it for an earlier command, that run is the answer.
             reference: a run with the expected output.
-            plain: runs of the same without speculation, where it speculates.
+            baseline: runs of the same without speculation, where it speculates.
             heard: called with what the program has written, where that is known as it comes.
             warns: say beforehand where it would be slow.
 
@@ -71,7 +71,7 @@ class EngineBoard(Protocol):
         The completion program is among those that were asked for.
         """
 
-    def predict_beforehand(self, engine: BoardEngine) -> Prediction | None:
+    def predict_before_run(self, engine: BoardEngine) -> Prediction | None:
         """Predict one continuation as ``run`` does before it copies the model; nothing is said.
 
         Raises:
@@ -134,7 +134,7 @@ class ConnectedBoard:
         new: bool,
         place: SweepPoint | None = None,
         reference: Run | None = None,
-        plain: Sequence[Run] = (),
+        baseline: Sequence[Run] = (),
         heard: Heard | None = None,
         warns: bool = True,
     ) -> Run:
@@ -148,7 +148,7 @@ class ConnectedBoard:
             new=new,
             place=place,
             reference=reference,
-            plain=plain,
+            baseline=baseline,
             predictor=predictor,
             heard=heard,
         )
@@ -158,7 +158,7 @@ class ConnectedBoard:
         hits = measured_hits(self.where.board.name, model)
         return predict_there(self.where, model, header, plan, self._progress, hits=hits)
 
-    def predict_beforehand(self, engine: BoardEngine) -> Prediction | None:
+    def predict_before_run(self, engine: BoardEngine) -> Prediction | None:
         where, divided = self.where, None
         if where.group is not None:
             with leased_boards(where, self._progress):  # what is measured is kept for the run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from armload.analysis.shares import MemberGives, layer_sizes, spread
+from armload.analysis.shares import MemberResources, layer_sizes, spread
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.deploy.rates import measured_rates
@@ -10,9 +10,9 @@ from armload.engines.engine import Engine
 from armload.engines.spread import Spread
 from armload.models.whole_header import whole_header
 from armload.runs.forecast_members import reached_members
-from armload.runs.giving import member_gives
 from armload.runs.group_forecast import GroupForecaster
 from armload.runs.links import measured_links
+from armload.runs.resources import member_resources
 from armload.runs.session import Session
 
 
@@ -39,29 +39,29 @@ def spread_over(session: Session, engine: Engine, progress: Progress) -> Spread 
             f"{session.group.name} is a group of boards, on which {engine.name} cannot run.",
             "Name one of its members.",
         )
-    gives, links = given(session, progress), measured_links(session, progress)
+    resources, links = measured_resources(session, progress), measured_links(session, progress)
     if wanted.split == "auto":
         if wanted.plan is None:
             raise AssertionError("only what has a plan can be asked for the faster split")
-        members = reached_members(session, gives, progress, whole_header(wanted.model.path))
+        members = reached_members(session, resources, progress, whole_header(wanted.model.path))
         forecaster = GroupForecaster(session.group, wanted.model, wanted.plan, members, links)
         found = forecaster.faster(need, wanted.tensor_lacks)
         if found.chosen is not None:
             progress.say(f"{session.group.name}: {found.chosen.reason}")
         return found
-    found = spread(gives, layer_sizes(wanted.model.path), need, wanted.split or "layer")
+    found = spread(resources, layer_sizes(wanted.model.path), need, wanted.split or "layer")
     is_direct = session.group.listen is not None
     return found.model_copy(update={"is_direct": is_direct, "links": links})
 
 
-def given(session: Session, progress: Progress) -> list[MemberGives]:
+def measured_resources(session: Session, progress: Progress) -> list[MemberResources]:
     """Return what the members of a group give, the first of them first; rates are measured.
 
     Raises:
         ConnectError: a member does not answer.
     """
     return [
-        member_gives(
+        member_resources(
             each,
             measured_rates(each.connection.host, each.connection.board, each.found, progress),
         )

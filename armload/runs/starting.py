@@ -58,7 +58,7 @@ def set_off(
             fingerprint=job.fingerprint,
             lease=lease,
             uses=prepared.uses,
-            beforehand=prepared.beforehand,
+            setup=prepared.setup,
             program=engine.program(prepared.site),
             service_options=engine.service_options(layout),
         )

@@ -63,20 +63,26 @@ def check_tools(where: str, tools: Sequence[dict[str, Any]]) -> None:
                 )
 
 
-def mismatch(ask: CompletionRequest, content: str, calls: Sequence[ToolCall]) -> Mismatch | None:
+def mismatch(
+    request: CompletionRequest, content: str, calls: Sequence[ToolCall]
+) -> Mismatch | None:
     """Say in what a whole answer is not as asked; none where it is.
 
     Args:
         content: without thoughts and tool calls.
     """
-    if ask.tools:
-        return _wrong_calls(ask, calls)
-    return None if ask.json_schema is None else _unfit("the answer", content, ask.json_schema)
+    if request.tools:
+        return _wrong_calls(request, calls)
+    return (
+        None if request.json_schema is None else _unfit("the answer", content, request.json_schema)
+    )
 
 
-def _wrong_calls(ask: CompletionRequest, calls: Sequence[ToolCall]) -> Mismatch | None:
-    schemas = {tool["function"]["name"]: tool["function"].get("parameters") for tool in ask.tools}
-    if not calls and ask.tool_choice not in _MAY_CALL:
+def _wrong_calls(request: CompletionRequest, calls: Sequence[ToolCall]) -> Mismatch | None:
+    schemas = {
+        tool["function"]["name"]: tool["function"].get("parameters") for tool in request.tools
+    }
+    if not calls and request.tool_choice not in _MAY_CALL:
         return "schema-mismatch", "no tool was called"
     for call in calls:
         if call.name not in schemas:

@@ -82,7 +82,7 @@ class Client:
 
     async def send(
         self,
-        ask: CompletionRequest,
+        request: CompletionRequest,
         *,
         number: int,
         scheduled_s: float,
@@ -106,7 +106,7 @@ class Client:
                 begun_s = self.now_s()
                 held_s = begun_s - ready_s if is_held else 0.0
                 self.under_way[number] = scheduled_s, answer.chunks
-                body = self._dialect.body(ask, self._model)
+                body = self._dialect.body(request, self._model)
                 async with asyncio.timeout(self._timeout_s):
                     await answer.read(self._session, self._url, body)
         except TimeoutError:
@@ -130,7 +130,7 @@ class Client:
         end_s = self.now_s() if answer.outcome != "ok" else answer.arrived_s
         text, content = "".join(answer.parts), "".join(answer.content)
         calls = tuple(answer.tool_calls.values())
-        if answer.outcome == "ok" and (found := mismatch(ask, content, calls)):
+        if answer.outcome == "ok" and (found := mismatch(request, content, calls)):
             answer.fail(*found)
         return RequestRecord(
             number=number,
@@ -148,13 +148,13 @@ class Client:
             prompt_tokens=answer.prompt_tokens,
             generated_tokens=answer.generated_tokens,
             cached_tokens=answer.cached_tokens,
-            limit_tokens=ask.max_tokens if self._dialect.is_streamed else None,
+            limit_tokens=request.max_tokens if self._dialect.is_streamed else None,
             finish_reason=answer.finish_reason,
             is_truncated=answer.is_truncated,
             ignored_lines=answer.ignored_lines,
             timings=answer.timings,
             dimensions=answer.dimensions,
-            prompt=ask.last,
+            prompt=request.last,
             text=text,
             content=None if content == text else content,
             tool_calls=calls,

@@ -28,13 +28,13 @@ class Conversation:
     """What a user will ask, and when.
 
     Attributes:
-        asks: of each turn, without the turns before.
+        requests: of each turn, without the turns before.
         think_s: before each turn but the first.
         patience_s: of each turn, from its scheduled time.
         stands_alone: it is a single request, and no conversation.
     """
 
-    asks: tuple[CompletionRequest, ...]
+    requests: tuple[CompletionRequest, ...]
     think_s: tuple[float, ...]
     patience_s: tuple[float, ...]
     stands_alone: bool
@@ -55,7 +55,7 @@ class Place:
     is_warmup: bool
 
 
-async def converse(
+async def run_conversation(
     client: Client,
     conversation: Conversation,
     place: Place,
@@ -72,14 +72,14 @@ async def converse(
     history: tuple[ChatMessage, ...] = ()
     due_s = place.scheduled_s
     outcome: Outcome = "ok"
-    for turn, ask in enumerate(conversation.asks):
+    for turn, request in enumerate(conversation.requests):
         try:
             while turn and (wait_s := due_s - client.now_s()) > 0:
                 await asyncio.sleep(wait_s)
         except asyncio.CancelledError:
             note(never_sent(client, conversation, place, turn, due_s))
             raise
-        whole = ask.model_copy(update={"history": history}) if turn else ask
+        whole = request.model_copy(update={"history": history}) if turn else request
         record = await client.send(
             whole,
             number=place.first + turn,
@@ -103,7 +103,7 @@ def never_sent(
     client: Client, conversation: Conversation, place: Place, turn: int, due_s: float
 ) -> RequestRecord:
     """Return the record of a turn that was not sent when the load was ended."""
-    ask = conversation.asks[turn]
+    request = conversation.requests[turn]
     return RequestRecord(
         number=place.first + turn,
         is_warmup=place.is_warmup,
@@ -111,8 +111,8 @@ def never_sent(
         end_s=client.now_s(),
         outcome="cancelled",
         error="the load was ended before this request was sent",
-        limit_tokens=ask.max_tokens,
-        prompt=ask.last,
+        limit_tokens=request.max_tokens,
+        prompt=request.last,
         **({} if conversation.stands_alone else _as_turn(conversation, place, turn)),
     )
 
@@ -121,7 +121,7 @@ def _as_turn(conversation: Conversation, place: Place, turn: int) -> dict[str, A
     return {
         "conversation": place.conversation,
         "turn": turn,
-        "turns": len(conversation.asks),
+        "turns": len(conversation.requests),
     }
 
 

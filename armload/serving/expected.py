@@ -50,10 +50,10 @@ class AloneRequest(Value):
     prompt_characters: int
     token_s: float
 
-    def request_s(self, ask: CompletionRequest) -> float:
+    def request_s(self, request: CompletionRequest) -> float:
         """Return how long a request takes; less where the model ends its answer early."""
-        share = _characters(ask) / self.prompt_characters
-        return share * self.prompt_s + (ask.max_tokens - 1) * self.token_s
+        share = _characters(request) / self.prompt_characters
+        return share * self.prompt_s + (request.max_tokens - 1) * self.token_s
 
     def conversation_s(self, conversation: Conversation) -> float:
         """Return how long a conversation takes, without the pauses between its turns.
@@ -61,9 +61,9 @@ class AloneRequest(Value):
         What it quotes is counted in full: a server that caches prompts takes less.
         """
         seconds, quoted = 0.0, 0
-        for ask in conversation.asks:
-            seconds += self.request_s(ask) + quoted / self.prompt_characters * self.prompt_s
-            quoted += _characters(ask) + _CHARACTERS_PER_TOKEN * ask.max_tokens
+        for request in conversation.requests:
+            seconds += self.request_s(request) + quoted / self.prompt_characters * self.prompt_s
+            quoted += _characters(request) + _CHARACTERS_PER_TOKEN * request.max_tokens
         return seconds
 
 
@@ -100,49 +100,49 @@ def measure_alone(
     Returns:
         None where it is not answered: the load says why.
     """
-    whole = workload.ask(-1)
-    ask = whole.model_copy(update={"max_tokens": min(whole.max_tokens, MEASURED_TOKENS)})
+    whole = workload.request(-1)
+    request = whole.model_copy(update={"max_tokens": min(whole.max_tokens, MEASURED_TOKENS)})
 
     with progress.step("Measuring one request"):
-        record = answer_alone(target, ask, timeout_s)
+        record = answer_alone(target, request, timeout_s)
     if record.outcome not in _ANSWERED or record.sent_s is None:
         return None
     if record.dimensions is not None:
         answer_s = record.end_s - record.sent_s
-        return AloneRequest(prompt_s=answer_s, prompt_characters=_characters(ask), token_s=0.0)
+        return AloneRequest(prompt_s=answer_s, prompt_characters=_characters(request), token_s=0.0)
     if not record.chunks:
         return None
     (first_s, first_tokens), (last_s, _) = record.chunks[0], record.chunks[-1]
     further = (record.generated_tokens or len(record.chunks)) - (first_tokens or 1)
     return AloneRequest(
         prompt_s=first_s - record.sent_s,
-        prompt_characters=_characters(ask),
+        prompt_characters=_characters(request),
         token_s=(last_s - first_s) / further if further > 0 else 0.0,
     )
 
 
 def sized(
-    extent: StopCondition, alone: AloneRequest | None, workload: Workload, users: Users
+    stop: StopCondition, alone: AloneRequest | None, workload: Workload, users: Users
 ) -> StopCondition:
-    """Return an extent that is long enough for what a request takes, and not longer than it was."""
-    most_s = extent.duration_s or MOST_POINT_S
+    """Return a stop condition that fits what a request takes, and lasts no longer than before."""
+    most_s = stop.duration_s or MOST_POINT_S
     request_s = 0.0 if alone is None else sum(_means_s(alone, workload, users))
     duration_s = min(max(_LEAST_POINT_S, _POINT_REQUESTS * request_s), most_s)
-    share = extent.warmup_s / most_s
-    return extent.model_copy(update={"duration_s": duration_s, "warmup_s": share * duration_s})
+    share = stop.warmup_s / most_s
+    return stop.model_copy(update={"duration_s": duration_s, "warmup_s": share * duration_s})
 
 
-def point_told(extent: StopCondition) -> str:
+def point_duration_sentence(stop: StopCondition) -> str:
     """Say how long each rate lasts."""
-    duration, warmup = format_duration(extent.duration_s or 0.0), format_duration(extent.warmup_s)
+    duration, warmup = format_duration(stop.duration_s or 0.0), format_duration(stop.warmup_s)
     return f"Each rate lasts {duration}, of which the first {warmup} are warm-up (not counted)."
 
 
 def expected(
     alone: AloneRequest,
     workload: Workload,
-    paces: Sequence[LoadLevel],
-    extent: StopCondition,
+    levels: Sequence[LoadLevel],
+    stop: StopCondition,
     arrivals: Arrivals,
     seed: int,
     *,
@@ -168,12 +168,12 @@ def expected(
         ]
     else:
         spans = [
-            _span_s(pace, extent, arrivals, seed, request_s, pauses_s, slots) for pace in paces
+            _span_s(level, stop, arrivals, seed, request_s, pauses_s, slots) for level in levels
         ]
     return LoadDuration(
         unit="conversation" if users and users.turns else "request",
         request_s=request_s,
-        duration_s=len(paces) * extent.duration_s if extent.duration_s and not times else None,
+        duration_s=len(levels) * stop.duration_s if stop.duration_s and not times else None,
         least_s=sum(least_s for least_s, _ in spans),
         most_s=sum(most_s for _, most_s in spans),
     )
@@ -183,8 +183,8 @@ def _of_times_s(times: Sequence[float], request_s: float, at_a_time: int) -> flo
     return max(times[-1] + request_s, len(times) * request_s / at_a_time)
 
 
-def told(
-    found: LoadDuration, paces: Sequence[LoadLevel], lengths: tuple[Lengths, Lengths] | None
+def duration_sentence(
+    found: LoadDuration, levels: Sequence[LoadLevel], lengths: tuple[Lengths, Lengths] | None
 ) -> str:
     """Say how long a load takes, and what would end in about its duration if it does not.
 
@@ -196,12 +196,12 @@ def told(
         f"One {found.unit} takes about {one} alone; the load takes about "
         f"{most if least == most else f'{least} to {most}'}."
     )
-    offered = _offered(found, paces, lengths)
+    offered = _offered(found, levels, lengths)
     return f"{said} To end in about its duration: {offered}." if offered else said
 
 
 def _offered(
-    found: LoadDuration, paces: Sequence[LoadLevel], lengths: tuple[Lengths, Lengths] | None
+    found: LoadDuration, levels: Sequence[LoadLevel], lengths: tuple[Lengths, Lengths] | None
 ) -> str:
     share, words = found.fitting_share, []
     if found.duration_s is None or share == 1:
@@ -213,7 +213,7 @@ def _offered(
         words.append(f"--prompt-tokens {prompt} --n-predict {answer}")
         share /= shorter
     if share * _FITS_WITHIN < 1:
-        first, *others = paces
+        first, *others = levels
         if first.rate is None:
             words.append("a longer --duration")
         elif others:
@@ -227,19 +227,19 @@ def _offered(
 
 
 def _span_s(
-    pace: LoadLevel,
-    extent: StopCondition,
+    level: LoadLevel,
+    stop: StopCondition,
     arrivals: Arrivals,
     seed: int,
     request_s: float,
     pauses_s: float,
     slots: int | None,
 ) -> tuple[float, float]:
-    count, duration_s = extent.requests, extent.duration_s
+    count, duration_s = stop.requests, stop.duration_s
     times: tuple[float, ...] = ()
-    if pace.rate is not None:
-        times = arrivals.schedule(pace.rate, duration_s=duration_s, requests=count, seed=seed)
-    clients = pace.concurrency or len(times)
+    if level.rate is not None:
+        times = arrivals.schedule(level.rate, duration_s=duration_s, requests=count, seed=seed)
+    clients = level.concurrency or len(times)
 
     def span_s(at_a_time: int) -> float:
         if times:
@@ -258,11 +258,11 @@ def _means_s(alone: AloneRequest, workload: Workload, users: Users | None) -> tu
     """Return what the requests of a conversation take on average, and the pauses between them."""
     numbers = itertools.count()
     begun = [
-        (users or Users()).conversation(number, lambda: workload.ask(next(numbers)))
+        (users or Users()).conversation(number, lambda: workload.request(next(numbers)))
         for number in range(_SAMPLED_REQUESTS)
     ]
     return fmean(map(alone.conversation_s, begun)), fmean(sum(each.think_s) for each in begun)
 
 
-def _characters(ask: CompletionRequest) -> int:
-    return sum(len(message.content) for message in ask.chat) or 1
+def _characters(request: CompletionRequest) -> int:
+    return sum(len(message.content) for message in request.chat) or 1

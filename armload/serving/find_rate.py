@@ -24,7 +24,7 @@ from armload.analysis.load.request_columns import RequestColumns
 from armload.core.errors import RunError
 from armload.core.progress import Progress
 from armload.core.values import counted, format_duration
-from armload.serving.load_runner import LoadRunner, NothingSucceededError
+from armload.serving.load_runner import AllFailedError, LoadRunner
 from armload.serving.loads import LoadFolder
 from armload.serving.target import LoadLevel, StopCondition
 
@@ -39,7 +39,7 @@ def find_rate(
     probing: LoadRunner,
     loading: LoadRunner,
     objectives: Objectives,
-    extent: StopCondition,
+    stop: StopCondition,
     *,
     slots: int | None,
     max_time_s: float | None,
@@ -56,7 +56,7 @@ def find_rate(
         ArmloadError: the service has ended, answers nothing even in the closed loop, or there is
             no time for a rate.
     """
-    loop, spent_s, budget_s = _probe(probing, objectives, extent, slots, max_time_s, progress)
+    loop, spent_s, budget_s = _probe(probing, objectives, stop, slots, max_time_s, progress)
     loading.most_per_s = loop.per_s
     # It may have said that there are no metrics.
     loading.observation.scraper = probing.observation.scraper
@@ -65,7 +65,7 @@ def find_rate(
     while (attempt := search.next()) is not None:
         number += 1
         judge = RateJudge(search, attempt, objectives, slots, progress)
-        planned = extent.model_copy(
+        planned = stop.model_copy(
             update={
                 "duration_s": attempt.length_s,
                 "requests": None,
@@ -74,7 +74,7 @@ def find_rate(
         )
         try:
             kept = loading.point(LoadLevel(rate=attempt.rate), planned, draw=number, judge=judge)
-        except NothingSucceededError as error:
+        except AllFailedError as error:
             progress.say(error.message)
             is_clients = error.outcomes.keys() <= {"client-limit"}
             verdict: RateVerdict = "undecided" if is_clients else "not sustained"
@@ -180,7 +180,7 @@ class RateJudge:
 def _probe(
     probing: LoadRunner,
     objectives: Objectives,
-    extent: StopCondition,
+    stop: StopCondition,
     slots: int | None,
     max_time_s: float | None,
     progress: Progress,
@@ -190,7 +190,7 @@ def _probe(
 
     def run(clients: int, per_client: int) -> SaturatedRun:
         nonlocal spent_s
-        planned = extent.model_copy(
+        planned = stop.model_copy(
             update={"requests": per_client * clients, "warmup": 0, "duration_s": None}
         )
         kept = probing.point(LoadLevel(concurrency=clients), planned)

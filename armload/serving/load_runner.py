@@ -60,7 +60,7 @@ class StoppingRule(Protocol):
         """
 
 
-class NothingSucceededError(RunError):
+class AllFailedError(RunError):
     """No request of a point succeeded.
 
     Attributes:
@@ -121,9 +121,7 @@ class LoadRunner:
         self._sha = hashlib.sha256()
         self.kept: LoadFolder | None = None
 
-    def run(
-        self, levels: Sequence[LoadLevel], extent: StopCondition, repeats: int = 1
-    ) -> LoadFolder:
+    def run(self, levels: Sequence[LoadLevel], stop: StopCondition, repeats: int = 1) -> LoadFolder:
         """Run a point for each level, in order, and all again with other schedules.
 
         Raises:
@@ -132,13 +130,13 @@ class LoadRunner:
         """
         for repeat in range(repeats):
             for level in levels:
-                kept = self.point(level, extent, draw=repeat)
+                kept = self.point(level, stop, draw=repeat)
         return kept
 
     def point(
         self,
         level: LoadLevel,
-        extent: StopCondition,
+        stop: StopCondition,
         *,
         draw: int = 0,
         judge: StoppingRule | None = None,
@@ -157,15 +155,15 @@ class LoadRunner:
         if level.rate is not None and self._arrivals is not None:
             times = self._arrivals.schedule(
                 level.rate,
-                duration_s=extent.duration_s,
-                requests=extent.requests,
+                duration_s=stop.duration_s,
+                requests=stop.requests,
                 seed=seed,
             )
-            if extent.warmup_s:
-                warmup = sum(each < extent.warmup_s for each in times)
-                extent = extent.model_copy(update={"warmup": min(warmup, len(times) - 1)})
+            if stop.warmup_s:
+                warmup = sum(each < stop.warmup_s for each in times)
+                stop = stop.model_copy(update={"warmup": min(warmup, len(times) - 1)})
         # How many requests a number of conversations has depends on their answers.
-        planned = None if self._users.turns else len(times) or extent.requests
+        planned = None if self._users.turns else len(times) or stop.requests
         kept = self.kept = self.kept or LoadFolder.begin_on(
             self._described(level), self._target.job
         )
@@ -173,7 +171,7 @@ class LoadRunner:
             rate=level.rate,
             concurrency=level.concurrency,
             max_concurrency=level.max_concurrency,
-            duration_s=extent.duration_s,
+            duration_s=stop.duration_s,
             requests=planned or 0,
             started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
             began_client_s=0.0,
@@ -194,7 +192,7 @@ class LoadRunner:
         kept.add_point(point)
         goes_on = None if judge is None else partial(judge.goes_on, times)
         live = self._live(lambda _: str(level) if level.rate is None else f"{level} asked")
-        sending = PointRunner(self._target, extent, keep, begun, live, goes_on)
+        sending = PointRunner(self._target, stop, keep, begun, live, goes_on)
         try:
             self._send(kept, sending, live, times, level, str(level), planned)
             point = point.model_copy(update=self.observation.left_behind(sending))
@@ -222,7 +220,7 @@ class LoadRunner:
         self,
         stages: Sequence[Stage],
         times: Sequence[float],
-        extent: StopCondition,
+        stop: StopCondition,
         max_concurrency: int | None = None,
     ) -> LoadFolder:
         """Run a load whose rate varies, with a point for each stage.
@@ -272,7 +270,7 @@ class LoadRunner:
         kept.replace_points(points)
         live = self._live(lambda now_s: f"{stages[stage_at(now_s)].rates} requests/s asked")
         sending = PointRunner(
-            *(self._target, extent, keep),
+            *(self._target, stop, keep),
             lambda began_s: all_with({"began_client_s": began_s}),
             live,
         )
@@ -321,13 +319,13 @@ class LoadRunner:
     def _take(self) -> Conversation:
         conversation = self._users.conversation(self._begun, self._ask)
         self._begun += 1
-        for ask in conversation.asks:
-            self._sha.update(ask.model_dump_json().encode())
+        for request in conversation.requests:
+            self._sha.update(request.model_dump_json().encode())
         return conversation
 
     def _ask(self) -> CompletionRequest:
         self._taken += 1
-        return self._workload.ask(self._taken - 1)
+        return self._workload.request(self._taken - 1)
 
     def _described(self, level: LoadLevel) -> Load:
         target = self._target
@@ -368,9 +366,9 @@ def _nothing_succeeded(
     kept: LoadFolder,
     points: Iterable[int],
     outcomes: Counter[Outcome],
-) -> NothingSucceededError:
+) -> AllFailedError:
     if not outcomes:
-        return NothingSucceededError(
+        return AllFailedError(
             f"{target.url}: all requests at {level} were warm-up.",
             "Give a longer --duration, or a smaller --warmup.",
             outcomes,
@@ -379,7 +377,7 @@ def _nothing_succeeded(
     errors = Counter(each.error for each in records if each.error and not each.is_warmup)
     counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
     why = f" Most often: {errors.most_common(1)[0][0]}." if errors else ""
-    return NothingSucceededError(
+    return AllFailedError(
         f"{target.url}: no request succeeded at {level} ({counts}).{why}",
         "See the service's log. The records of the requests are kept.",
         outcomes,

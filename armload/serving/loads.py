@@ -19,7 +19,8 @@ from armload.analysis.load.request_columns import RequestColumns
 from armload.analysis.load.server_metrics import ServerSample
 from armload.analysis.load.telemetry import BoardSample, ObservedPoint
 from armload.core.files import write_whole
-from armload.core.journal import Journal, JournalKind, append_lines, write_lines
+from armload.core.journal import Journal, JournalKind
+from armload.core.json_lines import append_lines, write_lines
 from armload.core.values import as_json
 from armload.core.workspace import loads_folder
 from armload.engines.job import Job

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from armload.analysis.load.records import RequestRecord
 from armload.serving.client import Client
-from armload.serving.conversation import Conversation, Note, Place, converse, never_sent
+from armload.serving.conversation import Conversation, Note, Place, never_sent, run_conversation
 
 
 async def open_loop(
@@ -49,7 +49,7 @@ async def open_loop(
                 is_warmup=begun < warmup,
             ),
         )
-        first, begun = first + len(conversation.asks), begun + 1
+        first, begun = first + len(conversation.requests), begun + 1
 
     async def send(number: int) -> None:
         conversation, place = unnoted[number]
@@ -58,7 +58,7 @@ async def open_loop(
             unnoted.pop(number, None)
             note(record)
 
-        await converse(client, conversation, place, note_turn, context_tokens)
+        await run_conversation(client, conversation, place, note_turn, context_tokens)
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -118,8 +118,8 @@ async def closed_loop(
                 scheduled_s=scheduled_s,
                 is_warmup=number < warmup,
             )
-            first += len(conversation.asks)
-            outcome = await converse(client, conversation, place, note, context_tokens)
+            first += len(conversation.requests)
+            outcome = await run_conversation(client, conversation, place, note, context_tokens)
             if outcome == "cancelled":
                 return
 

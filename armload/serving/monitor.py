@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from armload.analysis.load.records import ClockOffset
-from armload.boards.failures import SwitchedOffError
+from armload.boards.failures import PoweredOffError
 from armload.boards.forward import LOOPBACK
 from armload.boards.framing import reason
 from armload.boards.host import Host
@@ -74,7 +74,7 @@ class Heartbeat:
                 return self._heard
             try:
                 return self._ask(detach=detach)
-            except SwitchedOffError:
+            except PoweredOffError:
                 raise
             except ArmloadError:
                 if self._heard is None or now or silent_s > UNREACHABLE_AFTER_S:

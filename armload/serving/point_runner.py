@@ -14,7 +14,7 @@ from armload.analysis.wording.live import live_rows
 from armload.core.errors import (
     BoardError,
     ConnectError,
-    LastingConnectError,
+    PermanentConnectError,
     RunError,
     TransferError,
 )
@@ -78,7 +78,7 @@ class PointRunner:
     def __init__(
         self,
         target: LoadTarget,
-        extent: StopCondition,
+        stop: StopCondition,
         keep: Callable[[RequestRecord], None],
         begun: Callable[[float], None],
         live: LiveView,
@@ -86,7 +86,7 @@ class PointRunner:
     ) -> None:
         self._goes_on = goes_on
         self._target = target
-        self._extent = extent
+        self._stop = stop
         self._keep = keep
         self._begun = begun
         self._live = live
@@ -136,11 +136,11 @@ class PointRunner:
     async def _send(
         self, take: Callable[[], Conversation], times: Sequence[float], level: LoadLevel
     ) -> None:
-        target, extent = self._target, self._extent
+        target, stop = self._target, self._stop
         context_tokens = (target.settings or {}).get("context_tokens")
         async with connected(target.api_key) as session:
             client = Client(
-                *(session, target.url, target.dialect, target.model, extent.timeout_s),
+                *(session, target.url, target.dialect, target.model, stop.timeout_s),
                 most=level.max_concurrency,
             )
             self._client = client
@@ -152,7 +152,7 @@ class PointRunner:
                     client,
                     take,
                     times,
-                    warmup=extent.warmup,
+                    warmup=stop.warmup,
                     note=self._add,
                     goes_on=self._goes_on,
                     context_tokens=context_tokens,
@@ -163,9 +163,9 @@ class PointRunner:
                 client,
                 take,
                 concurrency=level.concurrency,
-                duration_s=extent.duration_s,
-                requests=extent.requests,
-                warmup=extent.warmup,
+                duration_s=stop.duration_s,
+                requests=stop.requests,
+                warmup=stop.warmup,
                 note=self._add,
                 context_tokens=context_tokens,
             )
@@ -181,7 +181,7 @@ class PointRunner:
         if record.outcome == "ok" or record.outcome in ENDED_BY_THE_USER:
             return
         self._failed[failure(record)] += 1
-        if self._failed.total() == self._extent.failures:
+        if self._failed.total() == self._stop.failures:
             kinds = ", ".join(f"{count} {kind}" for kind, count in self._failed.most_common())
             raise TooManyFailedError(
                 f"Ended early: {counted(self._failed.total(), 'request')} failed ({kinds}), as "
@@ -217,7 +217,7 @@ class PointRunner:
         while (service := self._target.service) is not None:
             try:
                 await asyncio.to_thread(service.check, is_certain=True)
-            except LastingConnectError:
+            except PermanentConnectError:
                 raise
             except (ConnectError, TransferError, BoardError) as error:
                 if time.monotonic() > until_s:

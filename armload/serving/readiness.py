@@ -42,7 +42,7 @@ def check_url(text: str) -> str:
     return text.rstrip("/").removesuffix("/v1")
 
 
-def check_service(target: LoadTarget, ask: CompletionRequest, timeout_s: float) -> None:
+def check_service(target: LoadTarget, request: CompletionRequest, timeout_s: float) -> None:
     """Have one token generated, so that a service that cannot answer is found out at once.
 
     A refusal of this one request, such as of a prompt that is too long, is none of the service.
@@ -52,7 +52,7 @@ def check_service(target: LoadTarget, ask: CompletionRequest, timeout_s: float) 
         UsageError: it refuses the key, does not speak the dialect, or has no chat template for it.
         RunError: it is not ready, or does not answer in time.
     """
-    record = answer_alone(target, ask.model_copy(update={"max_tokens": 1}), timeout_s)
+    record = answer_alone(target, request.model_copy(update={"max_tokens": 1}), timeout_s)
     error = _fault(target, record)
     if error is not None:
         raise error
@@ -73,13 +73,13 @@ def _check_template(target: LoadTarget, record: RequestRecord) -> None:
     )
 
 
-def answer_alone(target: LoadTarget, ask: CompletionRequest, timeout_s: float) -> RequestRecord:
+def answer_alone(target: LoadTarget, request: CompletionRequest, timeout_s: float) -> RequestRecord:
     """Send a request that is none of a load's, and return what became of it."""
 
     async def send() -> RequestRecord:
         async with connected(target.api_key) as session:
             client = Client(session, target.url, target.dialect, target.model, timeout_s)
-            record = await client.send(ask, number=0, scheduled_s=0.0)
+            record = await client.send(request, number=0, scheduled_s=0.0)
         if record.outcome == "cancelled":
             raise asyncio.CancelledError  # or Ctrl-C would end nothing but this request
         return record

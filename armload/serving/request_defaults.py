@@ -31,12 +31,12 @@ class RequestDefaults(Value):
     schema_file: str = ""
     extra_body: dict[str, Any] = Field(default_factory=dict)
 
-    def applied(self, ask: CompletionRequest) -> CompletionRequest:
+    def applied(self, request: CompletionRequest) -> CompletionRequest:
         """Return a request with these; what it says itself stays."""
-        changed: dict[str, Any] = {"extra_body": {**self.extra_body, **ask.extra_body}}
-        if ask.json_schema is None and not ask.tools:
+        changed: dict[str, Any] = {"extra_body": {**self.extra_body, **request.extra_body}}
+        if request.json_schema is None and not request.tools:
             changed["json_schema"] = self.json_schema
-        return ask.model_copy(update=changed)
+        return request.model_copy(update=changed)
 
     @property
     def described(self) -> str:
@@ -95,5 +95,5 @@ class WithDefaults:
     def described(self) -> str:
         return f"{self.work.described}{self.defaults.described}"
 
-    def ask(self, number: int) -> CompletionRequest:
-        return self.defaults.applied(self.work.ask(number))
+    def request(self, number: int) -> CompletionRequest:
+        return self.defaults.applied(self.work.request(number))

@@ -97,13 +97,13 @@ def requests_of(
     is_empty = True
     with closing(_items(path)) as items:
         found = (
-            ask
+            request
             for number, item in enumerate(items, start=1)
-            if (ask := _request(f"{path}: item {number}", item, draw, count)) is not None
+            if (request := _request(f"{path}: item {number}", item, draw, count)) is not None
         )
-        for ask in islice(found, most):
+        for request in islice(found, most):
             is_empty = False
-            yield ask
+            yield request
     if is_empty:
         raise DataError(f"{path}: not a list of requests.", _FORMS)
 

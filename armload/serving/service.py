@@ -24,7 +24,7 @@ from armload.engines.server import LOOPBACK, Serving
 from armload.engines.service_plan import ServingPlan
 from armload.runs.api_keys import keep_key
 from armload.runs.fetch import fetch_once
-from armload.runs.pipeline import Underway
+from armload.runs.pipeline import ActiveRun
 from armload.runs.power import idle_power, power_recorded
 from armload.serving.dialects.dialect import Dialect
 from armload.serving.listing import service_job
@@ -51,7 +51,7 @@ class Service:
         port: of the board's loopback.
     """
 
-    def __init__(self, it: Underway, engine: Serving, api_key: str, *, boot_id: str) -> None:
+    def __init__(self, it: ActiveRun, engine: Serving, api_key: str, *, boot_id: str) -> None:
         self._it = it
         self._connection = it.connection
         self._boot_id = boot_id

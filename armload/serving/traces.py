@@ -92,7 +92,7 @@ class Replayed:
         self._words = words
         self.described = trace.described
 
-    def ask(self, number: int) -> CompletionRequest:
+    def request(self, number: int) -> CompletionRequest:
         trace, row = self._trace, number % len(self._trace.times_s)
         missing = trace.prompt_tokens[row]
         parts: list[str] = []

@@ -144,15 +144,15 @@ class Users(Value):
         """
         generator = random.Random(f"{self.seed}/user/{number}")  # noqa: S311 - no secret
         count = self.turns.draw(generator) if self.turns else 1
-        asks = [take() for _ in range(count)]
+        requests = [take() for _ in range(count)]
         if self.repeat_prompts:
-            asks = [ask.model_copy(update={"may_reuse": True}) for ask in asks]
+            requests = [request.model_copy(update={"may_reuse": True}) for request in requests]
         if self.prefix and generator.random() < self.prefix_share:
-            asks[0] = asks[0].begun_with(self.prefix)
-        thinks = [self.think.draw(generator) if self.think else 0.0 for _ in asks[1:]]
-        patiences = [self.patience.draw(generator) if self.patience else math.inf for _ in asks]
+            requests[0] = requests[0].begun_with(self.prefix)
+        thinks = [self.think.draw(generator) if self.think else 0.0 for _ in requests[1:]]
+        patiences = [self.patience.draw(generator) if self.patience else math.inf for _ in requests]
         return Conversation(
-            asks=tuple(asks),
+            requests=tuple(requests),
             think_s=tuple(thinks),
             patience_s=tuple(patiences),
             stands_alone=self.turns is None,
@@ -183,7 +183,7 @@ def with_prefix(
             api=api,
             progress=progress,
         )
-        prefix = words.ask(_NUMBER_OF_PREFIX).prompt
+        prefix = words.request(_NUMBER_OF_PREFIX).prompt
         users = users.model_copy(
             update={"prefix": prefix, "prefix_length": f"{tokens} {words.unit}"}
         )

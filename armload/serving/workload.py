@@ -97,7 +97,7 @@ class Workload(Protocol):
     def described(self) -> str:
         """Name the file, or the lengths."""
 
-    def ask(self, number: int) -> CompletionRequest:
+    def request(self, number: int) -> CompletionRequest:
         """Return a request by its number from 0."""
 
 
@@ -133,7 +133,7 @@ class Synthetic:
         upto = "up to " if stops_at_end else ""
         self.described = f"synthetic: prompts of {prompt} {unit}, answers of {upto}{answer} tokens"
 
-    def ask(self, number: int) -> CompletionRequest:
+    def request(self, number: int) -> CompletionRequest:
         """Draw a request."""
         generator = random.Random(f"{self._seed}/{number}")  # noqa: S311 - no secret
         count = self._prompt.draw(generator)
@@ -148,13 +148,13 @@ class Synthetic:
 class Listed:
     """The requests of a file, in order, and from the start again after the last."""
 
-    def __init__(self, asks: Sequence[CompletionRequest], described: str) -> None:
-        self._asks = asks
+    def __init__(self, requests: Sequence[CompletionRequest], described: str) -> None:
+        self._requests = requests
         self.described = described
 
-    def ask(self, number: int) -> CompletionRequest:
+    def request(self, number: int) -> CompletionRequest:
         """Return a request."""
-        return self._asks[number % len(self._asks)]
+        return self._requests[number % len(self._requests)]
 
 
 def synthetic(
@@ -220,12 +220,12 @@ def listed(
         UsageError, DataError, DiskError: as for ``requests_of``.
     """
     draw = None if answer is None else _drawing(answer, seed)
-    asks = []
+    requests = []
     with progress.step("Preparing requests", total=most, unit="requests") as step:
-        for ask in requests_of(path, most=most, draw=draw, count=api.count):
-            asks.append(ask)
-            step.update(len(asks))
-    return Listed(asks, str(path))
+        for request in requests_of(path, most=most, draw=draw, count=api.count):
+            requests.append(request)
+            step.update(len(requests))
+    return Listed(requests, str(path))
 
 
 def check_data(
@@ -244,9 +244,9 @@ def check_data(
     """
     draw = None if answer is None else _drawing(answer, 0)
     first: CompletionRequest | None = None
-    for ask in requests_of(path, most=most, draw=draw, count=_uncounted):
-        dialect.body(ask, "")
-        first = first or ask
+    for request in requests_of(path, most=most, draw=draw, count=_uncounted):
+        dialect.body(request, "")
+        first = first or request
     assert first is not None  # noqa: S101 - a file without requests is refused
     return first
 

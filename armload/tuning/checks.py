@@ -82,7 +82,7 @@ class DivergenceCheck:
         )
 
 
-class RightAnswers:
+class CorrectAnswers:
     """How often the model is right.
 
     Args:

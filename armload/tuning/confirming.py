@@ -7,7 +7,7 @@ from typing import Literal
 
 from armload.analysis.statistics import FEWEST_RUNS, ratio_of_runs
 from armload.core.errors import RunError
-from armload.core.journal import append_lines
+from armload.core.json_lines import append_lines
 from armload.core.values import Value
 from armload.engines.job import SweepPoint
 from armload.tuning.record import Confirmation, TuningFolder

@@ -185,7 +185,7 @@ allowed. ``nothing works``: no setting may win.
 """
 
 
-class SearchStanding(Value):
+class SearchState(Value):
     """How a search stands.
 
     Attributes:

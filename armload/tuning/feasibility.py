@@ -49,7 +49,7 @@ class SettingPredictor:
         self._where = where
         self._model = model
         self._most_rss_bytes = most_rss_bytes
-        self._gives, self._compute = known_there(where, where.found, model, usual)
+        self._resources, self._compute = known_there(where, where.found, model, usual)
         self._usual = self._predicted(usual, None)
 
     def feasibility(
@@ -96,4 +96,4 @@ class SettingPredictor:
         return ""
 
     def _predicted(self, plan: Plan, need: MemoryNeed | None) -> Prediction:
-        return expected(plan, self._model, self._gives, self._compute, need=need)
+        return expected(plan, self._model, self._resources, self._compute, need=need)

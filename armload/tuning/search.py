@@ -18,7 +18,7 @@ from collections.abc import Callable
 from armload.tuning.estimating import (
     ChoiceEstimate,
     Ended,
-    SearchStanding,
+    SearchState,
     Tried,
     estimates_of,
     leader_of,
@@ -103,11 +103,11 @@ class Search:
         return {key: found.hopeless for key, found in self._expected.items() if found.hopeless}
 
     @property
-    def standing(self) -> SearchStanding:
+    def state(self) -> SearchState:
         """How it stands."""
         leader = leader_of(self._able)
         next_one = self._next()
-        return SearchStanding(
+        return SearchState(
             leader=leader,
             rivals=tuple(rivals_of(leader, self._able)) if leader else (),
             violation=self._violation(leader),

@@ -16,7 +16,7 @@ from armload.core.workspace import runs_folder
 from armload.engines.job import SweepPoint
 from armload.runs import store
 from armload.tuning.confirming import Compared, UnconfirmedError, confirm
-from armload.tuning.estimating import ChoiceEstimate, Ended, SearchStanding
+from armload.tuning.estimating import ChoiceEstimate, Ended, SearchState
 from armload.tuning.outcome_words import cost_words, sentence_of
 from armload.tuning.quality import Judge, Judged
 from armload.tuning.record import Confirmation, Quality, Result, TuningEntry, TuningFolder
@@ -26,7 +26,7 @@ from armload.tuning.space import Key, Setting
 from armload.tuning.trial import Measurer, Outcome, Trial
 from armload.tuning.wanted import AIMS
 
-Report = Callable[[TuningEntry, SearchStanding], None]
+Report = Callable[[TuningEntry, SearchState], None]
 """Is called with every trial, and how the search stands after it."""
 
 _WHY: Mapping[Ended, str] = {
@@ -87,8 +87,8 @@ class Searching:
             self._recall(entry)
         while True:
             ended = self._to_its_end()
-            standing = self._search.standing
-            leader = self._candidate(standing)
+            state = self._search.state
+            leader = self._candidate(state)
             if leader is None:
                 raise self._nothing_works()
             if not self._passes(leader):
@@ -100,15 +100,15 @@ class Searching:
                 except UnconfirmedError as error:
                     self._note(self._next_trial(leader), error.outcome, Quality(), 0.0)
                     continue
-            return self._result(leader, standing, confirmation, ended)
+            return self._result(leader, state, confirmation, ended)
 
-    def _candidate(self, standing: SearchStanding) -> ChoiceEstimate | None:
+    def _candidate(self, state: SearchState) -> ChoiceEstimate | None:
         """Return what is to be compared with the defaults: the leader, if that is another one."""
-        leader = standing.leader
+        leader = state.leader
         if leader is None or leader.setting.key != self._defaults.key:
             return leader
         # Where a limit ends the search, the others' trials may have been too short to lead.
-        faster = [each for each in standing.rivals if each.cost < leader.cost]
+        faster = [each for each in state.rivals if each.cost < leader.cost]
         return min(faster, key=lambda each: each.cost, default=leader)
 
     def _to_its_end(self) -> str:
@@ -120,7 +120,7 @@ class Searching:
                     return _TIME_IS_UP
                 self._try(trial)
         aim = AIMS[self._tuned.tuning.objective]
-        why = _WHY[self._search.standing.ended or "all tried"]
+        why = _WHY[self._search.state.ended or "all tried"]
         return why.format(better=aim.better, merit=aim.merit)
 
     def _try(self, trial: Trial) -> None:
@@ -153,7 +153,7 @@ class Searching:
     def _is_about_to_win(self, trial: Trial, outcome: Outcome) -> bool:
         if outcome.status != "measured" or trial.rung < self._measurer.rungs - 1:
             return False
-        leader = self._search.standing.leader
+        leader = self._search.state.leader
         return leader is None or (outcome.cost or 0.0) < leader.cost
 
     def _passes(self, leader: ChoiceEstimate) -> bool:
@@ -204,7 +204,7 @@ class Searching:
         )
         self._tuned.append(entry)
         self._search.tell(trial, entry.outcome)
-        self._report(entry, self._search.standing)
+        self._report(entry, self._search.state)
 
     def _recall(self, entry: TuningEntry) -> None:
         self._place(entry.trial.setting, entry.trial.number)
@@ -246,7 +246,7 @@ class Searching:
     def _result(
         self,
         leader: ChoiceEstimate,
-        standing: SearchStanding,
+        state: SearchState,
         confirmation: Confirmation | None,
         ended: str,
     ) -> Result:
@@ -265,7 +265,7 @@ class Searching:
             ended=ended,
             trials=len(self._tuned.entries),
             took_s=self._tuned.spent_s,
-            violation=standing.violation,
+            violation=state.violation,
             confirmation=confirmation,
             sentence=sentence_of(
                 self._tuned.tuning, leader, confirmation, self._default_cost(), self._core_sets

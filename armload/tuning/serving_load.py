@@ -80,15 +80,15 @@ def load_there(where: Session, model: Model, one: TrialLoad, progress: Progress)
             most=one.count,
             progress=progress,
         )
-        extent = StopCondition(requests=one.count, timeout_s=wanted.timeout_s)
-        check_service(target, work.ask(0), extent.timeout_s)
+        stop = StopCondition(requests=one.count, timeout_s=wanted.timeout_s)
+        check_service(target, work.request(0), stop.timeout_s)
         loading = LoadRunner(
             *(target, work, Arrivals(kind="seed"), one.seed, progress), wanted.objectives
         )
-        pace = LoadLevel(concurrency=service.plan.slots)
+        level = LoadLevel(concurrency=service.plan.slots)
         if wanted.rate is not None:
-            pace = LoadLevel(rate=wanted.rate)
-        return loading.point(pace, extent)
+            level = LoadLevel(rate=wanted.rate)
+        return loading.point(level, stop)
 
 
 class ServiceLoads:

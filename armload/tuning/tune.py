@@ -21,7 +21,7 @@ from armload.models.model import Model
 from armload.runs.reach import ConnectedBoards, EngineBoard
 from armload.runs.request import Request
 from armload.runs.session import ReachedBoard
-from armload.tuning.checks import DivergenceCheck, RightAnswers
+from armload.tuning.checks import CorrectAnswers, DivergenceCheck
 from armload.tuning.choices import (
     SEARCHED,
     AvailableChoices,
@@ -152,7 +152,7 @@ def _checks(
         checks.append(DivergenceCheck(board, model, defaults, prompts, most, progress))
     if constraints.min_accuracy is not None:
         wanted = constraints.min_accuracy
-        checks.append(RightAnswers(board, goal.model, defaults, wanted, progress))
+        checks.append(CorrectAnswers(board, goal.model, defaults, wanted, progress))
     return checks
 
 

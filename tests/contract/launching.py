@@ -8,7 +8,7 @@ from armload.boards.host import Host
 from armload.core.shell import quote
 from armload.deploy.collect import collect
 from armload.deploy.follow import ProgressUpdate, follow
-from armload.deploy.launch import Beforehand, ServiceOptions, launch
+from armload.deploy.launch import BoardSetup, ServiceOptions, launch
 from armload.deploy.layout import Layout
 from armload.deploy.lease import RENEW_EVERY_S, Lease
 
@@ -31,7 +31,7 @@ def launched(
     *argv: str,
     name: str = "run",
     limit_s: float = 60,
-    beforehand: Beforehand | None = None,
+    setup: BoardSetup | None = None,
     lease: Lease | None = None,
     renew_every_s: float = RENEW_EVERY_S,
     service_options: ServiceOptions | None = None,
@@ -49,7 +49,7 @@ def launched(
         job=JOB,
         lease=lease,
         renew_every_s=renew_every_s,
-        beforehand=beforehand,
+        setup=setup,
         service_options=service_options,
     )
     return folder
@@ -61,10 +61,10 @@ def run_to_end(
     local: Path,
     *argv: str,
     limit_s: float = 60,
-    beforehand: Beforehand | None = None,
+    setup: BoardSetup | None = None,
 ) -> int:
     """Bring home what a program left; return its status."""
-    folder = launched(host, workdir, *argv, name=local.name, limit_s=limit_s, beforehand=beforehand)
+    folder = launched(host, workdir, *argv, name=local.name, limit_s=limit_s, setup=setup)
     status = follow(host, folder, nothing)
     collect(host, folder, local)
     return status
@@ -75,8 +75,8 @@ def ran(
     workdir: PurePosixPath,
     local: Path,
     *argv: str,
-    beforehand: Beforehand | None = None,
+    setup: BoardSetup | None = None,
 ) -> Path:
     """Bring home what a program left that did what it should."""
-    assert run_to_end(host, workdir, local, *argv, beforehand=beforehand) == 0
+    assert run_to_end(host, workdir, local, *argv, setup=setup) == 0
     return local

@@ -58,13 +58,19 @@ def test_a_board_is_probed_in_one_command(host: Host, board: Board) -> None:
     assert found.conditions.workdir_free_bytes != 0
     assert found.conditions.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert "cat" in found.tools
-    ways = {way.purpose: way for way in found.ways}
-    assert {"commands", "long commands", "bulk data", "checksums", "end of a run"} <= ways.keys()
-    assert all(way.chosen and way.reason for way in found.ways)
+    transports = {transport.purpose: transport for transport in found.transports}
+    assert {
+        "commands",
+        "long commands",
+        "bulk data",
+        "checksums",
+        "end of a run",
+    } <= transports.keys()
+    assert all(transport.chosen and transport.reason for transport in found.transports)
     without = "sha256sum" not in found.tools
     usual = "openssl dgst -sha256" if "openssl" in found.tools else "sha256sum"
-    assert ways["checksums"].chosen == "armload's own program"
-    assert ("toybox sha256sum" if without else usual) in ways["checksums"].reason
+    assert transports["checksums"].chosen == "armload's own program"
+    assert ("toybox sha256sum" if without else usual) in transports["checksums"].reason
 
 
 def test_a_board_in_a_chroot_that_tells_nothing_of_its_storage_takes_a_model(

@@ -24,7 +24,7 @@ from armload.engines.prediction import Prediction
 from armload.models.find import model_called
 from armload.models.model import Model
 from armload.models.whole_header import whole_header
-from armload.runs import footprint, kept_answers, operations
+from armload.runs import cached_answers, footprint, operations
 from armload.runs.pipeline import execute
 from armload.runs.predicting import predict_there, predictor_of
 from armload.runs.request import Request
@@ -67,7 +67,7 @@ HANGS = "exec sleep 60"
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A workspace with a board, this machine, where nothing was timed before."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(kept_answers, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(cached_answers, "cache_folder", lambda: tmp_path / "cache")
     (tmp_path / "boards").mkdir()
     (tmp_path / "boards" / "here.yaml").write_text(
         f"target: host\nreach: {{kind: local}}\nworkdir: {tmp_path}/board\n"

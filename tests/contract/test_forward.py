@@ -73,9 +73,11 @@ def drop_connections(host: Host) -> None:
 
 
 def test_the_way_is_told(host: Host) -> None:
-    (way,) = (way for way in host.ways() if way.purpose == "port forwarding")
-    assert way.chosen != "none"
-    assert way.reason
+    (transport,) = (
+        transport for transport in host.transports() if transport.purpose == "port forwarding"
+    )
+    assert transport.chosen != "none"
+    assert transport.reason
 
 
 def test_many_clients_at_once_get_their_own_answers(host: Host) -> None:

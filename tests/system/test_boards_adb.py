@@ -65,9 +65,11 @@ def test_a_board_file_needs_nothing_but_the_kind(
     board = load_board("phone")
     assert board.workdir == PurePosixPath("/data/local/tmp/armload")
     with closing(connect(board, Silent())) as host:
-        ways = {way.purpose: way.chosen for way in probe(host, board).ways}
-    assert ways["bulk data"] == "adb push, in slices of 16 MiB"
-    assert ways["port forwarding"] == "adb forward"
+        transports = {
+            transport.purpose: transport.chosen for transport in probe(host, board).transports
+        }
+    assert transports["bulk data"] == "adb push, in slices of 16 MiB"
+    assert transports["port forwarding"] == "adb forward"
     for folder in ("/sdcard/armload", "/storage/emulated/0/armload"):
         file.write_text(f"target: rk3568\nreach: {{kind: adb}}\nworkdir: {folder}\n")
         with pytest.raises(DataError, match=r"shared storage.*use a folder in /data/local/tmp"):

@@ -64,9 +64,11 @@ def arrives(address: SshAddress, local: Path, *, offset: int = 0) -> TransportCh
     assert remote.read_bytes() == local.read_bytes()
     assert (told[0], told[-1]) == (offset, SIZE)
     assert b"".join(host.read(PurePosixPath(remote))) == local.read_bytes()
-    (way,) = (way for way in host.ways() if way.purpose == "bulk data")
+    (transport,) = (
+        transport for transport in host.transports() if transport.purpose == "bulk data"
+    )
     host.close()
-    return way
+    return transport
 
 
 def test_a_large_file_goes_through_the_systems_ssh(
@@ -93,9 +95,9 @@ def test_without_an_ssh_of_the_system_the_file_arrives_all_the_same(
     server: SshAddress, local: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(local.parent))
-    way = arrives(server, local)
-    assert way.chosen == "a channel of the same connection"
-    assert "no ssh in PATH" in way.reason
+    transport = arrives(server, local)
+    assert transport.chosen == "a channel of the same connection"
+    assert "no ssh in PATH" in transport.reason
 
 
 def test_what_the_systems_ssh_cannot_unlock_goes_over_our_own_line(
@@ -104,9 +106,9 @@ def test_what_the_systems_ssh_cannot_unlock_goes_over_our_own_line(
     words = ["ssh-keygen", "-q", "-p", "-P", "", "-N", "secret words", "-f", str(server.key)]
     subprocess.run(words, check=True)
     monkeypatch.setenv("ARMLOAD_SSH_PASSWORD", "secret words")
-    way = arrives(server, local)
-    assert way.chosen == "a channel of the same connection"
-    assert "Permission denied" in way.reason
+    transport = arrives(server, local)
+    assert transport.chosen == "a channel of the same connection"
+    assert "Permission denied" in transport.reason
 
 
 def test_a_server_with_another_key_than_our_line_saw_gets_nothing(
@@ -121,10 +123,12 @@ def test_a_server_with_another_key_than_our_line_saw_gets_nothing(
     shutil.copy(tmp_path / "first" / "login.pub", tmp_path / "second" / "login.pub")
     make_key(tmp_path / "second" / "host")
     with openssh(tmp_path / "second", port=address.port):
-        (way,) = (way for way in host.ways() if way.purpose == "bulk data")
+        (transport,) = (
+            transport for transport in host.transports() if transport.purpose == "bulk data"
+        )
         host.close()
-    assert way.chosen == "a channel of the same connection"
-    assert "Host key verification failed" in way.reason
+    assert transport.chosen == "a channel of the same connection"
+    assert "Host key verification failed" in transport.reason
 
 
 def test_hosts_on_the_way_are_passed_and_checked_as_our_line_did(
@@ -135,7 +139,7 @@ def test_hosts_on_the_way_are_passed_and_checked_as_our_line_did(
         address = behind(jump, server, home)
         assert arrives(address, local).chosen == "the system's ssh"
         host = SshHost(address, "my-board")
-        host.ways()
+        host.transports()
         assert host._system_ssh is not None
         known = Path(host._system_ssh._folder.name, "known_hosts").read_text()
         host.close()
@@ -200,9 +204,11 @@ def test_a_file_that_is_continued_is_sent_from_there(server: SshAddress, local: 
 
 def encryption(address: SshAddress) -> TransportChoice:
     host = SshHost(address, "my-board")
-    (way,) = (way for way in host.ways() if way.purpose == "encryption")
+    (transport,) = (
+        transport for transport in host.transports() if transport.purpose == "encryption"
+    )
     host.close()
-    return way
+    return transport
 
 
 @pytest.mark.parametrize(

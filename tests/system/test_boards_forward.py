@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from armload.boards.board import HdcReach, SshAddress
-from armload.boards.failures import SwitchedOffError
+from armload.boards.failures import PoweredOffError
 from armload.boards.forward import Proxy
 from armload.boards.hdc import HdcHost
 from armload.boards.host import TransportChoice
@@ -37,9 +37,11 @@ def hdc(tmp_path: Path) -> Iterator[Hdc]:
         yield device
 
 
-def way_of(host: SshHost) -> TransportChoice:
-    (way,) = (way for way in host.ways() if way.purpose == "port forwarding")
-    return way
+def transport_of(host: SshHost) -> TransportChoice:
+    (transport,) = (
+        transport for transport in host.transports() if transport.purpose == "port forwarding"
+    )
+    return transport
 
 
 def children() -> list[str]:
@@ -75,9 +77,9 @@ def test_a_server_that_forbids_forwarding_is_told_before_anything_listens(
             host.reverse_forwarded(free_port()),
         ):
             pass
-        way = way_of(host)
-        assert way.chosen == "none"
-        assert "forbids port forwarding" in way.reason
+        transport = transport_of(host)
+        assert transport.chosen == "none"
+        assert "forbids port forwarding" in transport.reason
         assert host.run("echo in").text == "in"
         host.close()
 
@@ -107,15 +109,15 @@ def test_the_systems_ssh_is_used_where_it_can_log_in(
 ) -> None:
     with openssh(tmp_path / "server") as address, service(Echo) as port:
         host = SshHost(address, "my-board")
-        assert way_of(host).chosen == "the system's ssh"
+        assert transport_of(host).chosen == "the system's ssh"
         with host.forwarded(port):
             assert "ssh" in children()
         assert "ssh" not in children()
         host.close()
         monkeypatch.setenv("PATH", str(tmp_path))
-        way = way_of(host)
-        assert way.chosen == "a channel of the same connection"
-        assert "no ssh in PATH" in way.reason
+        transport = transport_of(host)
+        assert transport.chosen == "a channel of the same connection"
+        assert "no ssh in PATH" in transport.reason
         with host.forwarded(port) as forward:
             assert "ssh" not in children()
             assert echoed(forward.port, b"through") == b"through"
@@ -124,7 +126,7 @@ def test_the_systems_ssh_is_used_where_it_can_log_in(
 
 @contextmanager
 def cut_off(
-    folder: Path, why_gone: Callable[[], SwitchedOffError | None] = lambda: None
+    folder: Path, why_gone: Callable[[], PoweredOffError | None] = lambda: None
 ) -> Iterator[tuple[SshAddress, Proxy]]:
     """Forward the port of an echo service over a server that is gone by now."""
     with service(Echo) as port, ExitStack() as stack:
@@ -158,9 +160,9 @@ def test_a_server_that_comes_back_with_another_key_gets_no_client(tmp_path: Path
 
 
 def test_a_virtual_board_that_is_off_is_told_as_such(tmp_path: Path) -> None:
-    with cut_off(tmp_path / "server", lambda: SwitchedOffError("It is off.")) as (_, forward):
+    with cut_off(tmp_path / "server", lambda: PoweredOffError("It is off.")) as (_, forward):
         assert echoed(forward.port, b"through") == b""
-        with pytest.raises(SwitchedOffError):
+        with pytest.raises(PoweredOffError):
             forward.check()
 
 

@@ -50,10 +50,12 @@ def test_a_board_of_this_kind_is_reached_by_its_file(
     )
     board = load_board("mine")
     host = connect(board, Silent())
-    ways = {way.purpose: way.chosen for way in probe(host, board).ways}
+    transports = {
+        transport.purpose: transport.chosen for transport in probe(host, board).transports
+    }
     host.close()
-    assert ways["commands"] == "hdc shell, framed as text"
-    assert ways["bulk data"] == "hdc file send, in slices of 16 MiB"
+    assert transports["commands"] == "hdc shell, framed as text"
+    assert transports["bulk data"] == "hdc file send, in slices of 16 MiB"
 
 
 def test_a_program_that_is_not_there_is_named() -> None:

@@ -21,7 +21,7 @@ from armload.boards.board import SshAddress
 from armload.boards.failures import LoginRefusedError
 from armload.boards.ssh import SshHost
 from armload.boards.virtual.process import free_port
-from armload.core.errors import BoardError, ConnectError, LastingConnectError
+from armload.core.errors import BoardError, ConnectError, PermanentConnectError
 from tests.command_line import BIN
 from tests.faults import Relay
 from tests.servers import dropbear, make_key, openssh
@@ -74,11 +74,13 @@ def says(address: SshAddress) -> str:
         host.close()
 
 
-def bulk_way(address: SshAddress) -> tuple[str, str]:
+def bulk_transport(address: SshAddress) -> tuple[str, str]:
     host = SshHost(address, "my-board")
-    (way,) = (way for way in host.ways() if way.purpose == "bulk data")
+    (transport,) = (
+        transport for transport in host.transports() if transport.purpose == "bulk data"
+    )
     host.close()
-    return way.chosen, way.reason
+    return transport.chosen, transport.reason
 
 
 def test_a_key_that_only_the_agent_holds_opens_both_lines(tmp_path: Path, agent: None) -> None:
@@ -90,7 +92,7 @@ def test_a_key_that_only_the_agent_holds_opens_both_lines(tmp_path: Path, agent:
         subprocess.run(["ssh-add", "-q", str(address.key)], check=True)
         address.key.unlink()
         assert says(held_by_agent) == "in"
-        assert bulk_way(held_by_agent)[0] == "the system's ssh"
+        assert bulk_transport(held_by_agent)[0] == "the system's ssh"
 
 
 def test_a_password_in_the_environment_opens_the_line(
@@ -98,7 +100,7 @@ def test_a_password_in_the_environment_opens_the_line(
 ) -> None:
     monkeypatch.setenv("ARMLOAD_SSH_PASSWORD", PASSWORD)
     assert says(takes_passwords) == "in"
-    chosen, reason = bulk_way(takes_passwords)
+    chosen, reason = bulk_transport(takes_passwords)
     assert chosen == "a channel of the same connection"
     assert "Permission denied" in reason
 
@@ -179,7 +181,9 @@ def test_a_person_at_a_terminal_is_asked_for_a_keys_passphrase_by_ssh(
         probed_at_a_terminal(tmp_path, address, b"Enter passphrase for key", PASSWORD)
     )
     assert result["workdir_writable"] is True
-    assert "sessions of the system's ssh" in {way["chosen"] for way in result["ways"]}
+    assert "sessions of the system's ssh" in {
+        transport["chosen"] for transport in result["transports"]
+    }
 
 
 def protected_key(server: SshAddress, folder: Path) -> Path:
@@ -194,7 +198,7 @@ def test_a_passphrase_in_the_environment_opens_a_key(
     server: SshAddress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = server.model_copy(update={"key": protected_key(server, tmp_path)})
-    with pytest.raises(LastingConnectError, match="protected by a passphrase") as caught:
+    with pytest.raises(PermanentConnectError, match="protected by a passphrase") as caught:
         says(address)
     assert "put the passphrase in ARMLOAD_SSH_PASSWORD" in caught.value.remedy
     monkeypatch.setenv("ARMLOAD_SSH_PASSWORD", PASSWORD)

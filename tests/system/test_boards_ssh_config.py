@@ -10,7 +10,7 @@ import pytest
 
 from armload.boards.board import SshAddress
 from armload.boards.ssh import SshHost
-from armload.core.errors import ConnectError, DataError, LastingConnectError
+from armload.core.errors import ConnectError, DataError, PermanentConnectError
 from tests.servers import openssh
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -61,7 +61,7 @@ def test_a_key_that_is_kept_hashed_under_another_name_is_known(
     )
     known = home / ".ssh" / "known_hosts"
     known.write_text(known_line(server, "other"))
-    with pytest.raises(LastingConnectError, match="is not known yet"):
+    with pytest.raises(PermanentConnectError, match="is not known yet"):
         answer(SshAddress(host="kitchen"))
     known.write_text(known_line(server, "oven"))
     subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(known)], check=True, capture_output=True)
@@ -75,7 +75,7 @@ def test_a_proxy_command_is_a_line_for_a_shell(server: SshAddress, home: Path) -
     (home / ".ssh" / "known_hosts").write_text(known_line(server))
     with closing(SshHost(SshAddress(host="kitchen"), "my-board")) as host:
         assert host.run("echo in").text == "in"
-        (bulk,) = (way for way in host.ways() if way.purpose == "bulk data")
+        (bulk,) = (transport for transport in host.transports() if transport.purpose == "bulk data")
     assert bulk.chosen == "the system's ssh"
 
 

@@ -15,7 +15,7 @@ import pytest
 from armload.boards.board import SshAddress
 from armload.boards.failures import LoginRefusedError
 from armload.boards.ssh import BULK_BYTES, SshHost
-from armload.core.errors import BoardError, ConnectError, LastingConnectError
+from armload.core.errors import BoardError, ConnectError, PermanentConnectError
 from tests.security_keys import SecurityKeyAgent, security_key_agent
 from tests.servers import make_key, openssh
 from tests.services import Echo, echoed, service
@@ -38,8 +38,10 @@ def token_only(tmp_path: Path, home: Path, agent: SecurityKeyAgent) -> Iterator[
         yield address.model_copy(update={"key": None})
 
 
-def ways(host: SshHost) -> dict[str, tuple[str, str]]:
-    return {way.purpose: (way.chosen, way.reason) for way in host.ways()}
+def transports(host: SshHost) -> dict[str, tuple[str, str]]:
+    return {
+        transport.purpose: (transport.chosen, transport.reason) for transport in host.transports()
+    }
 
 
 def test_a_security_key_is_touched_once_for_all_that_a_command_does(
@@ -50,7 +52,7 @@ def test_a_security_key_is_touched_once_for_all_that_a_command_does(
         assert (done.status, done.stdout, done.stderr) == (7, b"yes\0", b"no\n")
         assert host.run("exit 255").status == 255
         assert host.run("sh -c 'kill -9 $$'").status == 137
-        chosen = ways(host)
+        chosen = transports(host)
         assert chosen["commands"][0] == "sessions of the system's ssh"
         assert "Python's SSH client cannot log in: my-board: " in chosen["commands"][1]
         assert chosen["bulk data"][0] == chosen["port forwarding"][0] == "the system's ssh"
@@ -185,7 +187,7 @@ def test_a_host_that_an_authority_vouches_for_is_known(tmp_path: Path, home: Pat
     with openssh(tmp_path / "server", extra=extra) as address:
         unknown = address.model_copy(update={"host_key": None})
         with closing(SshHost(unknown, "my-board")) as host:
-            with pytest.raises(LastingConnectError, match="is not known yet"):
+            with pytest.raises(PermanentConnectError, match="is not known yet"):
                 host.run("true")
             known = home / ".ssh" / "known_hosts"
             known.write_text(f"@cert-authority * {authority}\n")
@@ -201,7 +203,7 @@ def test_a_server_that_shows_another_key_gets_no_login(
     other = token_only.model_copy(update={"host_key": make_key(tmp_path / "other")})
     with (
         closing(SshHost(other, "my-board")) as host,
-        pytest.raises(LastingConnectError, match="KEY HAS CHANGED"),
+        pytest.raises(PermanentConnectError, match="KEY HAS CHANGED"),
     ):
         host.run("true")
     assert agent.touched == 1

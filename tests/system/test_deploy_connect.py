@@ -21,7 +21,7 @@ from armload.boards.known_keys import pin_key, pinned_keys_file
 from armload.boards.ssh import SshHost
 from armload.boards.trust import fetch_host_key, pin, pinned_key
 from armload.boards.virtual.process import free_port
-from armload.core.errors import ConnectError, DataError, LastingConnectError
+from armload.core.errors import ConnectError, DataError, PermanentConnectError
 from armload.core.progress import Silent
 from armload.deploy.retry import Retry, with_retries
 from tests.command_line import BIN, typed
@@ -186,7 +186,7 @@ def test_what_only_a_person_can_put_right_is_not_waited_for(
             asked += 1
             host.run("true")
 
-        with pytest.raises((LastingConnectError, DataError)):
+        with pytest.raises((PermanentConnectError, DataError)):
             with_retries(ask, Retry(1.0))
         assert asked == 1
 

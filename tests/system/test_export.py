@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from armload.core.values import as_json
-from armload.report.exchange.kept import kept
+from armload.report.exchange.excerpt import excerpt_of
 from armload.runs import store
 from tests.person import Person
-from tests.unit.test_report_kept import leaked
+from tests.unit.test_report_excerpt import leaked
 
 pytestmark = pytest.mark.build
 
@@ -30,7 +30,7 @@ def test_a_real_run_with_secrets_everywhere_is_published_without_them(
     assert leaked(run) == []
     document = person.types("export", folder.name, "--json").stdout
     assert str(tmp_path) not in document
-    assert json.loads(document)["runs"] == [json.loads(as_json(kept(run)))]
+    assert json.loads(document)["runs"] == [json.loads(as_json(excerpt_of(run)))]
     (person.folder / "mine.json").write_text(document)
     (imported,) = json.loads(person.types("import", "mine.json", "--json").stdout)
     compared = person.types("compare", folder.name, imported, "--json").stdout

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.report.exchange.kept import kept
+from armload.report.exchange.excerpt import excerpt_of
 from armload.report.exchange.leaderboard import write_leaderboard
 from armload.report.pages import Report
 from tests.system.browser import PROGRAM, Tab
@@ -25,7 +25,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Report:
         storage_run(),
         failed_run(),
     ]
-    documents = {f"result-{number}": (kept(run),) for number, run in enumerate(runs)}
+    documents = {f"result-{number}": (excerpt_of(run),) for number, run in enumerate(runs)}
     return write_leaderboard(documents, tmp_path_factory.mktemp("site"))
 
 

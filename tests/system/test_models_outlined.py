@@ -46,7 +46,7 @@ def _agrees(name: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["gemma-4-e2b", "lfm2-8b-a1b"])
-def test_llama_cpp_takes_an_outline_and_its_context_is_as_large_as_foreseen(
+def test_llama_cpp_takes_an_outline_and_its_context_is_as_large_as_predicted(
     name: str, tmp_path: Path
 ) -> None:
     _agrees(name, tmp_path)
@@ -58,7 +58,7 @@ def test_llama_cpp_takes_every_outline(name: str, tmp_path: Path) -> None:
     _agrees(name, tmp_path)
 
 
-def _has_the_types_that_are_foreseen(outline: Outline, folder: Path) -> None:
+def _has_the_types_that_are_predicted(outline: Outline, folder: Path) -> None:
     (quantise,) = build(load_target("host"), programs=[QUANTISE])
     _, header = outlined(outline, "F16")
     written = encoded(header)
@@ -73,10 +73,10 @@ def _has_the_types_that_are_foreseen(outline: Outline, folder: Path) -> None:
 
 @pytest.mark.exhaustive(covers=COVERS)
 @pytest.mark.parametrize("name", data_names(OUTLINES))
-def test_llama_quantize_gives_every_tensor_the_type_that_is_foreseen(
+def test_llama_quantize_gives_every_tensor_the_type_that_is_predicted(
     name: str, tmp_path: Path
 ) -> None:
-    _has_the_types_that_are_foreseen(load_outline(name), tmp_path)
+    _has_the_types_that_are_predicted(load_outline(name), tmp_path)
 
 
 @pytest.mark.exhaustive(covers=COVERS)
@@ -90,7 +90,7 @@ def test_eight_experts_have_rules_of_their_own(tmp_path: Path) -> None:
         "keys": {**outline.keys, "expert_count": 8, "expert_used_count": 2},
         "layers": (LayerTensors(tensors=tensors),),
     }
-    _has_the_types_that_are_foreseen(outline.model_copy(update=changed), tmp_path)
+    _has_the_types_that_are_predicted(outline.model_copy(update=changed), tmp_path)
 
 
 @pytest.mark.exhaustive(covers=COVERS)
@@ -101,4 +101,4 @@ def test_eighty_layers_that_share_keys_and_values_have_rules_of_their_own(tmp_pa
         "keys": {**outline.keys, "block_count": 80, "attention.head_count_kv": 8},
         "layers": (LayerTensors(tensors={**outline.layers[0].tensors, **few}),),
     }
-    _has_the_types_that_are_foreseen(outline.model_copy(update=changed), tmp_path)
+    _has_the_types_that_are_predicted(outline.model_copy(update=changed), tmp_path)

@@ -18,7 +18,7 @@ from armload.core.package_index import IndexFile
 from armload.core.progress import Silent
 from armload.core.workspace import cache_folder
 from armload.models.find import DEMO, resolve
-from armload.models.gguf import read_anatomy
+from armload.models.gguf import read_model_summary
 from armload.models.packaged import PackagedModel
 from tests.faults import small_disk
 from tests.person import Person
@@ -207,7 +207,7 @@ def smollm2() -> Path:
 
 
 def test_smollm2_is_the_published_model(smollm2: Path) -> None:
-    model = read_anatomy(smollm2)
+    model = read_model_summary(smollm2)
     assert model.sha256 == sha256_of(smollm2)
     assert (model.architecture, model.title) == ("llama", "Smollm2 135M 8k Lc100K Mix1 Ep2")
     assert (model.layers, model.width, model.feed_forward) == (30, 576, 1536)

@@ -21,7 +21,7 @@ from armload.evaluation.word_problems import problems
 from armload.models.file_types import TENSOR_TYPES
 from armload.models.find import word_problems_model
 from armload.models.gguf import read_outline
-from armload.models.quant_mix import MIXTURES, foreseen
+from armload.models.quant_mix import MIXTURES, predict_quantised
 from armload.models.quant_rules import FILE_TYPES, OTHER_RULES
 from tests.footprints import architectures
 from tests.outside_data import shared
@@ -79,7 +79,7 @@ def test_a_board_quantises_and_what_it_made_is_found_without_any_board(ann: Pers
     outline = read_outline(base)
     for each in made:
         path = Path(each["path"])
-        found = foreseen(*outline, each["type"])
+        found = predict_quantised(*outline, each["type"])
         assert found is not None
         assert tensors(path) == {
             tensor.name: (tensor.type_name, tensor.size_bytes) for tensor in found[1].tensors
@@ -118,10 +118,10 @@ def test_this_machine_quantises_and_says_what_fell_back_and_how_far_it_strays(
 
 
 @exhaustive
-def test_every_type_is_as_foreseen_and_known_to_the_program(ann: Person) -> None:
+def test_every_type_is_as_predicted_and_known_to_the_program(ann: Person) -> None:
     outline = read_outline(word_problems_model(MODEL))
     for each in quantised(ann, MODEL, "--type", ",".join(MIXTURES), *AGAIN):
-        found = foreseen(*outline, each["type"])
+        found = predict_quantised(*outline, each["type"])
         assert found is not None
         assert tensors(Path(each["path"])) == {
             tensor.name: (tensor.type_name, tensor.size_bytes) for tensor in found[1].tensors
@@ -134,7 +134,7 @@ def test_every_type_is_as_foreseen_and_known_to_the_program(ann: Person) -> None
 
 
 @exhaustive
-def test_types_are_foreseen_as_llama_quantize_says_for_every_architecture(tmp_path: Path) -> None:
+def test_types_are_predicted_as_llama_quantize_says_for_every_architecture(tmp_path: Path) -> None:
     (program,) = build(load_target("host"), programs=[PROGRAM])
     models = [
         path

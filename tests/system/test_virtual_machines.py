@@ -23,7 +23,7 @@ from armload.boards.virtual import machine
 from armload.boards.virtual.machine import Qmp
 from armload.boards.virtual.process import ssh_answers
 from armload.boards.virtual.qemu import qemu_for
-from armload.boards.virtual.state import machine_folder, powered_state, socket_path
+from armload.boards.virtual.state import machine_folder, machine_state, socket_path
 from armload.build.helper import RATES, helper
 from armload.core.errors import ConnectError, MissingToolError
 from armload.core.progress import ProgressStep, Silent
@@ -252,7 +252,7 @@ def test_two_boards_run_at_once_one_from_a_copied_image_folder(
         assert second.host_key != address.host_key
         assert said(second, "hostname") == "test-second"
         assert said(address, "hostname") == BOARD.name
-        powered = powered_state(machine_folder(board))
+        powered = machine_state(machine_folder(board))
         assert powered is not None
         assert str(tmp_path / "copied") in " ".join(psutil.Process(powered.process.pid).cmdline())
 
@@ -278,7 +278,7 @@ def test_board_whose_start_was_cut_short_is_waited_for_not_taken_for_ready() -> 
     with switched_off_at_the_end(board):
         with pytest.raises(KeyboardInterrupt):
             machine.up(board, CtrlCWhileBooting())
-        assert powered_state(machine_folder(board)) is not None
+        assert machine_state(machine_folder(board)) is not None
         assert machine.running(board) is None
         assert said(machine.up(board, Silent()), "echo up") == "up"
 
@@ -300,7 +300,7 @@ def test_qemu_whose_start_was_interrupted_does_not_hold_the_disk_for_ever() -> N
     board = virtual_board("test-forgotten", SMALL)
     with switched_off_at_the_end(board):
         machine.up(board, Silent())
-        former = powered_state(machine_folder(board))
+        former = machine_state(machine_folder(board))
         assert former is not None
         (machine_folder(board) / "machine.json").unlink()
         assert said(machine.up(board, Silent()), "echo up") == "up"

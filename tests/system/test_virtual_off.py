@@ -15,7 +15,7 @@ import pytest
 
 from armload.boards.board import Board, VirtualReach
 from armload.boards.connect import connect
-from armload.boards.failures import SwitchedOffError
+from armload.boards.failures import PoweredOffError
 from armload.boards.virtual import machine
 from armload.boards.virtual.machine import Qmp
 from armload.boards.virtual.state import machine_folder, socket_path
@@ -60,7 +60,7 @@ def test_whoever_would_wait_for_a_board_that_went_off_is_told_at_once(board: Boa
     with closing(connect(board, Silent())) as host:
         assert host.run("echo in").text == "in"
         cut_the_power(board)
-        with pytest.raises(SwitchedOffError, match=IS_OFF) as caught:
+        with pytest.raises(PoweredOffError, match=IS_OFF) as caught:
             host.run("true")
         assert "armload board.up --board test-off" in caught.value.remedy
         began = time.monotonic()
@@ -76,12 +76,12 @@ def test_whoever_would_wait_for_a_board_that_went_off_is_told_at_once(board: Boa
                 job=b"{}",
             ),
         ):
-            with pytest.raises(SwitchedOffError, match=IS_OFF):
+            with pytest.raises(PoweredOffError, match=IS_OFF):
                 waits()
         assert time.monotonic() - began < RETRY_FOR_S / 2
         again = machine.up(board, Silent())
         assert again.port is not None
-        with pytest.raises(SwitchedOffError, match="was restarted"):
+        with pytest.raises(PoweredOffError, match="was restarted"):
             with_retries(lambda: host.run("true"))
 
 
@@ -93,7 +93,7 @@ def test_a_copy_to_a_board_that_goes_off_in_the_middle_is_told_so(
     local.write_bytes(os.urandom(30_000_000))
     progress = At(10_000_000, lambda: cut_the_power(board))
     remote = board.workdir / "models" / "0" / local.name
-    with closing(connect(board, Silent())) as host, pytest.raises(SwitchedOffError, match=IS_OFF):
+    with closing(connect(board, Silent())) as host, pytest.raises(PoweredOffError, match=IS_OFF):
         push(host, local, remote, sha256=sha256_of(local), executable=False, progress=progress)
 
 

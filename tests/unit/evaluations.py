@@ -43,13 +43,13 @@ def evaluated(
     fails: bool = True,
     questions: Sequence[Question] = QUESTIONS,
     parallel: int = 1,
-    ways: int = 1,
+    variants: int = 1,
     models: tuple[str, str] = ("a", "b"),
 ) -> EvaluationFolder:
     """An evaluation in which the first model is right more often and slower, the other fails once.
 
     Args:
-        ways: prompts of which both are asked all.
+        variants: prompts of which both are asked all.
     """
     parts = [
         Part(
@@ -59,7 +59,7 @@ def evaluated(
             prompt=prompt,
             budgets=BUDGETS,
         )
-        for prompt in ("steps", *(f"prompt{number}" for number in range(2, ways + 1)))
+        for prompt in ("steps", *(f"prompt{number}" for number in range(2, variants + 1)))
         for name in models
     ]
     evaluation = new_evaluation(
@@ -84,7 +84,7 @@ def evaluated(
         if fails
         else answer("4", boxes[3], token_s=0.05),
     ]
-    for part in range(0, 2 * ways, 2):
+    for part in range(0, 2 * variants, 2):
         made.add(part, of_a)
         made.add(part + 1, of_b)
     return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from armload.analysis.conditions_log import Around
+from armload.analysis.conditions_log import RunConditions
 from armload.analysis.limit import find_limit
 from armload.analysis.run import Run, Verdict
 from armload.analysis.summary import summarise
@@ -191,7 +191,7 @@ def _run(
         verdict=Verdict(valid=True),
     )
     output = Output(header=header, steps=steps, text=text)
-    found = judge(run, output, ended, Around(after=after))
+    found = judge(run, output, ended, RunConditions(after=after))
     return run.model_copy(update={"verdict": findings.verdict(found)})
 
 

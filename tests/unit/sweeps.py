@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from armload.analysis.conditions_log import Around
+from armload.analysis.conditions_log import RunConditions
 from armload.analysis.limit import find_limit
 from armload.analysis.run import Run
 from armload.analysis.summary import summarise
@@ -161,7 +161,7 @@ def _finished(
                     base.model_copy(update={"plan": plan, "board": record, "before": before}),
                     Output(header=trace, steps=steps, text=base.text if steps else ""),
                     ended,
-                    Around(after=base.after),
+                    RunConditions(after=base.after),
                 )
             ),
         }

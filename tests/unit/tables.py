@@ -49,7 +49,7 @@ BINARIES = tuple(
 PLANS = tuple(Plan(threads=threads) for threads in (1, 2, 4))
 
 
-def _anatomy() -> ModelSummary:
+def _summary() -> ModelSummary:
     return ModelSummary(
         path=MODEL,
         sha256="f" * 64,
@@ -196,7 +196,7 @@ def every_table() -> dict[str, RenderableType]:
         "build --list": builds_table(builds),
         "clean": _kinds(),
         "fit": fit_view(three_models()),
-        "model.inspect": summary_table(_anatomy()),
+        "model.inspect": summary_table(_summary()),
         "inspect": _inspection(),
         "bench, two models": _sweep(),
         "bench, threads": _threads(),

@@ -98,7 +98,7 @@ def test_every_repetition_of_llama_bench_is_a_measurement(tmp_path: Path) -> Non
     assert found[1].work.model == "Qwen2.5-7B-Instruct-Q4_K_M.gguf"
     assert found[1].work.output_tokens == 128
     assert found[1].work.kv_type == "f16/q8_0"
-    assert found[1].way.threads == 8
+    assert found[1].method.threads == 8
     assert len({each.name for each in found}) == 6
 
 
@@ -139,7 +139,7 @@ def test_mnn_s_llm_bench_is_read(tmp_path: Path) -> None:
         (None, 11.25),
         (300.0, 10.5),
     ]
-    assert found[0].way.threads == 8
+    assert found[0].method.threads == 8
 
 
 @pytest.mark.parametrize(

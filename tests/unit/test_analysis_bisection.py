@@ -11,10 +11,10 @@ import pytest
 from armload.analysis.bisection import (
     MOST_PAIRS,
     BisectionGoal,
-    EndsError,
     Found,
     JudgedCommit,
     Sample,
+    WrongEndpointsError,
     search,
 )
 from armload.analysis.confidence_sequence import decide, ratio_of_pairs
@@ -69,7 +69,7 @@ def test_a_trend_of_the_board_does_not_decide() -> None:
         assert found.commits == ("13",)
         same = Commits(rising_s, random.Random(0), slow=13, slowdown=0.0)
         same._at = 0
-        with pytest.raises((EndsError, InconclusiveError)):
+        with pytest.raises((WrongEndpointsError, InconclusiveError)):
             search(wanted, Line(), same.sample, seed=str(number))
 
 
@@ -138,10 +138,12 @@ def test_a_slowdown_that_many_commits_share_is_not_blamed_on_one() -> None:
 
 
 def test_exchanged_commits_are_told_from_ones_that_are_alike() -> None:
-    with pytest.raises(EndsError, match="faster than the good one") as faster:
+    with pytest.raises(WrongEndpointsError, match="faster than the good one") as faster:
         _search(_steady(11, slowdown=-0.1))
     assert "Exchange --good and --bad" in faster.value.remedy
-    with pytest.raises(EndsError, match=r"not slower than the good one by 5%: it takes 1\.000"):
+    with pytest.raises(
+        WrongEndpointsError, match=r"not slower than the good one by 5%: it takes 1\.000"
+    ):
         _search(_steady(11, slowdown=0.0))
 
 
@@ -159,12 +161,12 @@ def test_runs_that_differ_too_much_are_inconclusive() -> None:
 
 @pytest.mark.parametrize(("commit", "name"), [(0, "good"), (16, "bad")])
 def test_ends_that_do_not_build_are_refused(commit: int, name: str) -> None:
-    with pytest.raises(EndsError, match=f"The {name} commit {commit} cannot be built"):
+    with pytest.raises(WrongEndpointsError, match=f"The {name} commit {commit} cannot be built"):
         _search(_steady(11, unbuilt=(commit,)))
 
 
 def test_a_good_commit_that_fails_is_refused() -> None:
-    with pytest.raises(EndsError, match="The good commit 0 fails: killed"):
+    with pytest.raises(WrongEndpointsError, match="The good commit 0 fails: killed"):
         _search(lambda commit: Sample(commit=commit, run="run", failure="killed"))
 
 
@@ -202,9 +204,9 @@ def test_the_first_other_text_is_found() -> None:
 def test_texts_that_differ_each_time_or_never_cannot_be_searched() -> None:
     wanted = WANTED.model_copy(update={"text_differs": True})
     lots = random.Random(0)
-    with pytest.raises(EndsError, match="another text each time"):
+    with pytest.raises(WrongEndpointsError, match="another text each time"):
         _search(lambda each: Sample(commit=each, run="r", text_sha256=str(lots.random())), wanted)
-    with pytest.raises(EndsError, match="the same text"):
+    with pytest.raises(WrongEndpointsError, match="the same text"):
         _search(lambda each: Sample(commit=each, run="r", text_sha256="a"), wanted)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from armload.analysis.clocks import MeasuredClock, read_clocks
-from armload.analysis.conditions_log import Around
+from armload.analysis.conditions_log import RunConditions
 from armload.analysis.findings import SlowerThanShown
 from tests.unit.samples import steps_with_prompt
 from tests.unit.test_analysis_verdict_board import reasons
@@ -53,11 +53,11 @@ def test_what_was_measured_before_and_after_is_read_and_nonsense_left_out(tmp_pa
 def test_the_core_that_is_furthest_below_what_is_shown_is_the_finding(tmp_path: Path) -> None:
     steps = steps_with_prompt([0.1] * 8)
     (tmp_path / "clock").write_text(line(0, 900_000, 2_400_000) + line(4, 2_300_000, 1_000_000))
-    assert reasons(steps, Around(clocks=read_clocks(tmp_path))) == []
+    assert reasons(steps, RunConditions(clocks=read_clocks(tmp_path))) == []
     (tmp_path / "clock").write_text(
         line(0, 1_100_000, 2_400_000) + line(4, 4_000_000, 1_400_000) + "#after\n"
     )
     slow, slowest = read_clocks(tmp_path)
     assert slow.is_slower_than_shown
-    found = reasons(steps, Around(clocks=(slow, slowest)))
+    found = reasons(steps, RunConditions(clocks=(slow, slowest)))
     assert found == [SlowerThanShown(clock=slowest)]

@@ -176,7 +176,7 @@ def test_another_way_to_do_the_same_work_is_compared_and_noted(extra: tuple[str,
 def test_runs_whose_weights_were_repacked_are_no_repeats_of_others() -> None:
     repacked = repeats("a", 4)
     not_repacked = [
-        each.model_copy(update={"way": each.way.model_copy(update={"repacked": False})})
+        each.model_copy(update={"method": each.method.model_copy(update={"repacked": False})})
         for each in repeats("b", 4, 1.1)
     ]
     alone, other = compare(repacked, [*repeats("c", 4), *not_repacked])
@@ -201,8 +201,8 @@ def test_whether_weights_were_repacked_stands_in_the_command_of_old_runs_too(
     words: tuple[str, ...], extra: tuple[str, ...], known: str
 ) -> None:
     run = changed(quick_run(), extra=extra)
-    way = measurement_of(run.model_copy(update={"command": (*run.command, *words)})).way
-    assert (way.repacked, way.options) == (known == "yes", "")
+    method = measurement_of(run.model_copy(update={"command": (*run.command, *words)})).method
+    assert (method.repacked, method.options) == (known == "yes", "")
 
 
 def test_a_disturbed_repeat_is_left_out_and_named_where_others_are_not_disturbed() -> None:
@@ -288,8 +288,8 @@ def test_a_plan_that_one_side_lacks_is_told_and_compares_to_nothing() -> None:
 
 def test_a_number_of_threads_that_one_side_lacks_is_named() -> None:
     both, alone = repeats("a", 1), repeats("aa", 1)
-    way = alone[0].way.model_copy(update={"threads": 4})
-    found = compare([*both, alone[0].model_copy(update={"way": way})], repeats("b", 1))
+    method = alone[0].method.model_copy(update={"threads": 4})
+    found = compare([*both, alone[0].model_copy(update={"method": method})], repeats("b", 1))
     assert said_of(found[1].differences) == [
         "only A has runs with this configuration",
         "threads: 4 / 2",
@@ -306,7 +306,7 @@ def test_a_run_is_not_compared_with_itself_nor_counted_twice() -> None:
 
 def test_two_programs_on_one_side_are_no_repeats() -> None:
     a = repeats("a", 2)
-    other = a[1].model_copy(update={"way": a[1].way.model_copy(update={"engine": "another"})})
+    other = a[1].model_copy(update={"method": a[1].method.model_copy(update={"engine": "another"})})
     with pytest.raises(UsageError, match="mixes runs of different programs"):
         compare([a[0], other], repeats("b", 1))
 

@@ -7,14 +7,14 @@ from typing import Literal
 import pytest
 
 from armload.analysis.compute import Compute
-from armload.analysis.prediction import BoardGives, MeasuredHits, Rate, predict
+from armload.analysis.prediction import BoardResources, MeasuredHits, Rate, predict
 from armload.analysis.roofline import from_facts
 from armload.analysis.wording.predictions import (
     fitted,
+    forecast_notice,
     recommendation,
     refusal,
     remedy,
-    said_beforehand,
     sentence,
 )
 from armload.boards.board import load_board
@@ -53,8 +53,10 @@ def need(
     )
 
 
-def gives(available: int = 1_850 * MB, total: int = 2_062 * MB, rate: int = 165 * MB) -> BoardGives:
-    return BoardGives(
+def resources(
+    available: int = 1_850 * MB, total: int = 2_062 * MB, rate: int = 165 * MB
+) -> BoardResources:
+    return BoardResources(
         memory=BoardMemory(total_bytes=total, available_bytes=available),
         storage=Rate(bytes_per_s=rate, kind="measured"),
         memory_rate=Rate(bytes_per_s=2_800 * MB, kind="measured"),
@@ -72,7 +74,7 @@ def computing(token_s: float, prompt_token_s: float = 0.1) -> Compute:
 
 def predicted(
     needed: MemoryNeed,
-    given: BoardGives,
+    given: BoardResources,
     compute: Compute | None,
     *,
     may_stream: bool = False,
@@ -101,7 +103,7 @@ def dayu200(sizes: tuple[int, int]) -> Compute:
 def test_mapped_weights_on_a_dayu200_take_as_long_as_was_measured(
     sizes: tuple[int, int], measured_s: float
 ) -> None:
-    found = predicted(need(sizes), gives(), dayu200(sizes))
+    found = predicted(need(sizes), resources(), dayu200(sizes))
     assert found.verdict == "reads storage"
     assert found.bottleneck == "storage"
     assert found.token_s is not None
@@ -115,7 +117,7 @@ def test_a_table_that_is_read_by_row_need_not_fit_into_memory() -> None:
         need((3_000 * MB, 1_500 * MB)).model_copy(update={"row_table_bytes": size})
         for size in (0, table)
     )
-    given = gives(available=1_850 * MB)
+    given = resources(available=1_850 * MB)
     assert predicted(dense, given, computing(0.5)).verdict == "reads storage"
     found = predicted(by_row, given, computing(0.5))
     assert found.verdict == "fits"
@@ -130,7 +132,7 @@ def test_a_table_that_is_read_by_row_need_not_fit_into_memory() -> None:
 
 def test_a_run_is_not_refused_for_a_cache_whose_size_is_a_lower_bound() -> None:
     unknown = need(kv_bytes=4 * GB).model_copy(update={"kv_is_exact": False})
-    found = predicted(unknown, gives(), computing(0.5))
+    found = predicted(unknown, resources(), computing(0.5))
     assert found.verdict == "unknown"
     assert Prediction.model_validate_json(found.model_dump_json()) == found
     assert [note.kind for note in found.notes] == ["lower bound"]
@@ -138,14 +140,14 @@ def test_a_run_is_not_refused_for_a_cache_whose_size_is_a_lower_bound() -> None:
 
 def test_mapped_weights_in_a_control_group_take_as_long_as_was_measured() -> None:
     sizes = (1_170 * MB, 1_100 * MB)
-    given = gives(available=690 * MB, total=700 * MB)
+    given = resources(available=690 * MB, total=700 * MB)
     found = predicted(need(sizes, kv_bytes=MB), given, computing(0.2))
     assert found.token_s is not None
     assert found.token_s.value == pytest.approx(6.33, rel=0.10)
 
 
 def test_what_streams_reads_what_does_not_stay_in_memory() -> None:
-    found = predicted(need(), gives(), computing(1.9), may_stream=True)
+    found = predicted(need(), resources(), computing(1.9), may_stream=True)
     parts = found.memory
     assert found.verdict == "streams"
     assert parts is not None
@@ -162,7 +164,7 @@ def test_what_streams_reads_what_does_not_stay_in_memory() -> None:
 
 def test_streamed_weights_may_take_half_of_the_reserve_which_the_interval_contains() -> None:
     sizes, rate = (336 * MB, 336 * MB), 20 * MB
-    given = gives(available=200 * MB, total=240 * MB, rate=rate)
+    given = resources(available=200 * MB, total=240 * MB, rate=rate)
     found = predicted(need(sizes, kv_bytes=3 * MB), given, computing(1.2), may_stream=True)
     assert found.memory is not None
     assert found.token_s is not None
@@ -172,15 +174,15 @@ def test_streamed_weights_may_take_half_of_the_reserve_which_the_interval_contai
 
 
 def test_streaming_is_limited_by_computing_where_that_takes_longer() -> None:
-    found = predicted(need(), gives(rate=2 * GB), computing(5.0), may_stream=True)
+    found = predicted(need(), resources(rate=2 * GB), computing(5.0), may_stream=True)
     assert found.bottleneck == "compute"
     assert found.token_s is not None
     assert 5.0 < found.token_s.value < 5.5
 
 
 def test_a_longer_prompt_reads_the_rest_again_for_each_micro_batch() -> None:
-    short = predicted(need(), gives(), computing(1.9, 1e-3), may_stream=True, prompt_tokens=512)
-    long = predicted(need(), gives(), computing(1.9, 1e-3), may_stream=True, prompt_tokens=513)
+    short = predicted(need(), resources(), computing(1.9, 1e-3), may_stream=True, prompt_tokens=512)
+    long = predicted(need(), resources(), computing(1.9, 1e-3), may_stream=True, prompt_tokens=513)
     assert short.ttft_s is not None
     assert long.ttft_s is not None
     again_s = short.storage_bytes_per_token / (165 * MB)
@@ -189,20 +191,20 @@ def test_a_longer_prompt_reads_the_rest_again_for_each_micro_batch() -> None:
 
 def test_a_model_that_fits_takes_its_computing_time_and_may_be_cold() -> None:
     small = need((770 * MB, 760 * MB))
-    found = predicted(small, gives(), computing(0.9))
+    found = predicted(small, resources(), computing(0.9))
     assert (found.verdict, found.bottleneck) == ("fits", "compute")
     assert found.storage_bytes_per_token == 0
     assert found.token_s == computing(0.9).token_s
     assert found.load_s is not None
     assert found.load_s.low < 0.5 < 770 / 165 < found.load_s.value
-    fast = predicted(small, gives(), computing(0.35))
+    fast = predicted(small, resources(), computing(0.35))
     assert fast.bottleneck == "memory bandwidth"
 
 
 def test_a_cache_that_does_not_fit_is_refused_with_the_context_that_would() -> None:
     large = need(kv_bytes=4 * GB, context=32_768)
     for may_stream in (False, True):
-        found = predicted(large, gives(), computing(1.9), may_stream=may_stream)
+        found = predicted(large, resources(), computing(1.9), may_stream=may_stream)
         assert found.verdict == "cannot run"
         assert found.token_s is None
         assert found.largest_context is not None
@@ -210,10 +212,10 @@ def test_a_cache_that_does_not_fit_is_refused_with_the_context_that_would() -> N
         fitting = need(
             kv_bytes=round(found.largest_context * per_token), context=found.largest_context
         )
-        again = predicted(fitting, gives(), computing(1.9), may_stream=may_stream)
+        again = predicted(fitting, resources(), computing(1.9), may_stream=may_stream)
         assert again.verdict != "cannot run"
         assert f"--context {found.largest_context} or less" in sentence("m", "b", found)
-    nothing = predicted(need(), gives(available=50 * MB), computing(1.9))
+    nothing = predicted(need(), resources(available=50 * MB), computing(1.9))
     assert nothing.largest_context == 0
     assert remedy(nothing).startswith("Even the smallest context")
 
@@ -226,7 +228,7 @@ def test_the_context_that_would_fit_is_that_of_each_sequence(
 ) -> None:
     four = Sequences(count=4, kind=kind)
     large = need(kv_bytes=1_500 * MB, context=4 * 4096, sequences=four)
-    found = predicted(large, gives(available=900 * MB), computing(1.9))
+    found = predicted(large, resources(available=900 * MB), computing(1.9))
     assert found.verdict == "cannot run"
     assert found.largest_context is not None
     assert 0 < found.largest_context < 4096
@@ -238,10 +240,10 @@ def test_the_context_that_would_fit_is_that_of_each_sequence(
         context=4 * found.largest_context,
         sequences=four,
     )
-    assert predicted(smaller, gives(available=900 * MB), computing(1.9)).verdict != "cannot run"
+    assert predicted(smaller, resources(available=900 * MB), computing(1.9)).verdict != "cannot run"
     none_each = predicted(
         need(kv_bytes=15_000 * MB, context=4 * 1024, sequences=four),
-        gives(available=1_850 * MB),
+        resources(available=1_850 * MB),
         computing(1.9),
     )
     assert none_each.largest_context == 0
@@ -270,7 +272,7 @@ def test_the_context_that_fits_follows_windows_and_states(
     large = need(
         kv_bytes=kv_cache.size_bytes(context, count), context=count * context, sequences=four
     ).model_copy(update={"kv_cache": kv_cache})
-    given = gives(available=800 * MB)
+    given = resources(available=800 * MB)
     found = predicted(large, given, computing(1.9))
     for largest, sequences in ((found.largest_context, count), (found.largest_alone, 1)):
         if largest is None:
@@ -285,7 +287,7 @@ def test_the_context_that_fits_follows_windows_and_states(
 
 def test_no_context_is_advised_that_prompt_and_output_exceed() -> None:
     large = need(kv_bytes=4 * GB, context=4096, sequences=Sequences(least_tokens=2049))
-    found = predicted(large, gives(), computing(1.9))
+    found = predicted(large, resources(), computing(1.9))
     assert found.largest_context is not None
     assert 0 < found.largest_context < 2049
     assert remedy(found) == (
@@ -293,21 +295,21 @@ def test_no_context_is_advised_that_prompt_and_output_exceed() -> None:
         "tokens, or free memory on the board."
     )
     enough = large.model_copy(update={"sequences": Sequences(least_tokens=found.largest_context)})
-    assert remedy(predicted(enough, gives(), computing(1.9))).startswith("Use --context")
+    assert remedy(predicted(enough, resources(), computing(1.9))).startswith("Use --context")
 
 
 def test_no_resident_weights_are_asked_for_as_none() -> None:
     found = predict(
-        need(), gives(), computing(1.9), prompt_tokens=8, streaming="always", resident_bytes=0
+        need(), resources(), computing(1.9), prompt_tokens=8, streaming="always", resident_bytes=0
     )
     assert found.storage_bytes_per_token == Q2_K[1]
 
 
 def test_what_is_unknown_is_said() -> None:
-    unknown = predicted(need(), BoardGives(), computing(1.9))
+    unknown = predicted(need(), BoardResources(), computing(1.9))
     assert unknown.verdict == "unknown"
     assert "memory is" in sentence("m", "b", unknown)
-    no_rate = gives().model_copy(update={"storage": None})
+    no_rate = resources().model_copy(update={"storage": None})
     found = predicted(need(), no_rate, computing(1.9), may_stream=True)
     assert found.verdict == "streams"
     assert found.token_s is None
@@ -315,8 +317,12 @@ def test_what_is_unknown_is_said() -> None:
 
 
 def test_declared_rates_and_facts_widen_the_interval() -> None:
-    declared = gives().model_copy(update={"storage": Rate(bytes_per_s=165 * MB, kind="declared")})
-    wide, narrow = (predicted(need(), each, computing(1.9)).token_s for each in (declared, gives()))
+    declared = resources().model_copy(
+        update={"storage": Rate(bytes_per_s=165 * MB, kind="declared")}
+    )
+    wide, narrow = (
+        predicted(need(), each, computing(1.9)).token_s for each in (declared, resources())
+    )
     assert wide is not None
     assert narrow is not None
     assert wide.low < narrow.low < narrow.high < wide.high
@@ -324,21 +330,21 @@ def test_declared_rates_and_facts_widen_the_interval() -> None:
 
 
 def test_a_sentence_says_how_long_why_and_what_to_choose() -> None:
-    found = predicted(need(), gives(), computing(1.9), may_stream=True)
+    found = predicted(need(), resources(), computing(1.9), may_stream=True)
     said = sentence("like:llama-3.1-8b:Q2_K", "dayu200", found)
     assert said.startswith("like:llama-3.1-8b:Q2_K streams on dayu200: about 8.9")
     assert "limited by storage; use a file smaller than 1.5 GB" in said
-    assert said_beforehand("m", "b", found).startswith("m streams on b")
+    assert forecast_notice("m", "b", found).startswith("m streams on b")
     estimated = "The compute time is estimated from the board's facts."
-    assert estimated not in said_beforehand("m", "b", found)
+    assert estimated not in forecast_notice("m", "b", found)
     from_facts_alone = found.model_copy(update={"compute": "roofline"})
-    assert said_beforehand("m", "b", from_facts_alone).endswith(estimated)
-    slow = predicted(need(), gives(rate=40 * MB), computing(1.9))
-    words = said_beforehand("m", "b", slow, " (a control group is limited to 2.0 GB)")
+    assert forecast_notice("m", "b", from_facts_alone).endswith(estimated)
+    slow = predicted(need(), resources(rate=40 * MB), computing(1.9))
+    words = forecast_notice("m", "b", slow, " (a control group is limited to 2.0 GB)")
     assert words.startswith("warning: m does not stay in b's memory")
     assert words.endswith("1.9 GB are available (a control group is limited to 2.0 GB).")
-    small = predicted(need((770 * MB, 760 * MB)), gives(), computing(0.9))
-    assert said_beforehand("m", "b", small) == ""
+    small = predicted(need((770 * MB, 760 * MB)), resources(), computing(0.9))
+    assert forecast_notice("m", "b", small) == ""
 
 
 def of_size(size_bytes: int) -> Model:
@@ -349,18 +355,21 @@ def test_the_largest_model_that_stays_in_memory_is_recommended() -> None:
     small, medium = need((400 * MB, 390 * MB)), need((770 * MB, 760 * MB))
     models = [
         fitted(
-            name, "b", of_size(needed.weights_bytes), predicted(needed, gives(), computing(time))
+            name,
+            "b",
+            of_size(needed.weights_bytes),
+            predicted(needed, resources(), computing(time)),
         )
         for name, needed, time in (("s", small, 0.4), ("m", medium, 0.9), ("l", need(), 1.9))
     ]
     said = recommendation("b", models)
     assert said.startswith("Recommended: m (about 900 ms per token), the largest")
     assert "Models that read from storage take 19.6 times as long or longer." in said
-    slow = predicted(medium, gives(), computing(100.0))
+    slow = predicted(medium, resources(), computing(100.0))
     slower = [fitted("m", "b", of_size(medium.weights_bytes), slow), models[2]]
     assert "from storage" not in recommendation("b", slower)
     assert recommendation("b", models[2:]).startswith("Recommended: l")
-    refused = predicted(need(kv_bytes=4 * GB), gives(), None)
+    refused = predicted(need(kv_bytes=4 * GB), resources(), None)
     assert "None of these" in recommendation("b", [fitted("x", "b", of_size(1), refused)])
 
 
@@ -378,7 +387,7 @@ def of_mixture(
 ) -> Prediction:
     return predict(
         MIXTURE,
-        gives(),
+        resources(),
         computing(1.0),
         prompt_tokens=prompt_tokens,
         streaming="if needed",
@@ -439,7 +448,7 @@ def test_what_is_requested_to_stay_of_a_mixture_is_of_experts_last() -> None:
 def test_a_mixture_one_of_whose_layers_does_not_fit_stays_mapped_and_is_not_refused() -> None:
     found = predict(
         MIXTURE.model_copy(update={"expert_layer_bytes": 3 * GB}),
-        gives(),
+        resources(),
         computing(1.0),
         prompt_tokens=8,
         streaming="if needed",
@@ -448,10 +457,10 @@ def test_a_mixture_one_of_whose_layers_does_not_fit_stays_mapped_and_is_not_refu
 
 
 def test_times_of_an_emulated_board_are_said_to_be_no_real_ones() -> None:
-    found = predicted(need(), gives(), computing(1.9), may_stream=True)
+    found = predicted(need(), resources(), computing(1.9), may_stream=True)
     emulated = on_board(load_board("virtual"), found)
     said = "virtual is emulated: these times are for it on this machine"
-    assert said in said_beforehand("m", "virtual", emulated)
+    assert said in forecast_notice("m", "virtual", emulated)
     run = quick_run().model_copy(update={"prediction": emulated})
     assert "per token for the emulated board (streams" in prediction_line(run)
     assert on_board(load_board("dayu200"), found) == found

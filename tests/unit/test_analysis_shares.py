@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from armload.analysis.shares import LayerSizes, MemberGives, layer_sizes, spread
+from armload.analysis.shares import LayerSizes, MemberResources, layer_sizes, spread
 from armload.core.errors import BoardError, UsageError
 from armload.core.progress import Silent
 from armload.engines.engine import MemoryNeed
@@ -29,8 +29,8 @@ NEED = MemoryNeed(
 )
 
 
-def member(board: str, free_mib: int, rate: int | None = None) -> MemberGives:
-    return MemberGives(board=board, free_bytes=free_mib * MIB, memory_bytes_per_s=rate)
+def member(board: str, free_mib: int, rate: int | None = None) -> MemberResources:
+    return MemberResources(board=board, free_bytes=free_mib * MIB, memory_bytes_per_s=rate)
 
 
 def layers(found: Spread) -> list[int]:

@@ -7,7 +7,11 @@ from collections.abc import Sequence
 import pytest
 
 from armload.analysis.sanity import departure
-from armload.analysis.speculation import SpeculationResult, WithoutSpeculation, beside_plain
+from armload.analysis.speculation import (
+    SpeculationResult,
+    WithoutSpeculation,
+    compare_with_baseline,
+)
 from armload.analysis.summary import summarise, token_times
 from armload.engines.trace import Step
 from tests.unit.samples import step, trace
@@ -89,18 +93,18 @@ def test_a_run_that_was_not_to_guess_says_nothing_of_it() -> None:
     assert summarise(ENDED, STEPS).speculation is None
 
 
-def compared(plain_s: Sequence[float], speculating_s: Sequence[float]) -> WithoutSpeculation:
-    return beside_plain(
+def compared(baseline_s: Sequence[float], speculating_s: Sequence[float]) -> WithoutSpeculation:
+    return compare_with_baseline(
         departure("a", "a", name="r"),
         ["r"],
         valid=True,
-        plain_s=plain_s,
+        baseline_s=baseline_s,
         speculating_s=speculating_s,
     )
 
 
 @pytest.mark.parametrize(
-    ("plain_s", "speculating_s", "outcome"),
+    ("baseline_s", "speculating_s", "outcome"),
     [
         ([1.0], [0.5], "gains"),
         ([1.0], [1.3], "loses"),
@@ -110,6 +114,6 @@ def compared(plain_s: Sequence[float], speculating_s: Sequence[float]) -> Withou
     ],
 )
 def test_it_pays_where_the_interval_says_so(
-    plain_s: list[float], speculating_s: list[float], outcome: str
+    baseline_s: list[float], speculating_s: list[float], outcome: str
 ) -> None:
-    assert compared(plain_s, speculating_s).outcome == outcome
+    assert compared(baseline_s, speculating_s).outcome == outcome

@@ -18,10 +18,10 @@ from armload.analysis.statistics import (
     own_doubt,
     ratio_of_runs,
     ratio_of_tokens,
-    runs_to_see,
+    runs_to_detect,
     spread_of,
     t_quantile,
-    tokens_to_know,
+    tokens_for_precision,
 )
 
 RECORDED = json.loads((Path(__file__).parent / "data" / "token_times.json").read_text())
@@ -196,8 +196,8 @@ def test_few_tokens_say_nothing_about_their_spread() -> None:
 
 
 def test_more_spread_takes_more_repeats() -> None:
-    assert runs_to_see(0.03, 0.0) == 4
-    assert runs_to_see(0.03, 0.01) < runs_to_see(0.03, 0.02) < runs_to_see(0.01, 0.02)
+    assert runs_to_detect(0.03, 0.0) == 4
+    assert runs_to_detect(0.03, 0.01) < runs_to_detect(0.03, 0.02) < runs_to_detect(0.01, 0.02)
     assert spread_of([1.0]) == 0.0
     assert spread_of([0.99, 1.01]) == pytest.approx(0.0141, abs=1e-4)
 
@@ -224,7 +224,7 @@ def test_quantiles_of_student_s_t_are_those_of_the_tables(
 def test_the_repeats_that_are_advised_see_the_difference() -> None:
     chance = random.Random(9)
     rows = dayu200_rows(chance, 200)
-    needed = runs_to_see(0.03, spread_of([median(row) for row in rows]))
+    needed = runs_to_detect(0.03, spread_of([median(row) for row in rows]))
     found = 0
     for _ in range(DRAWS):
         a = dayu200_rows(chance, needed)
@@ -235,8 +235,8 @@ def test_the_repeats_that_are_advised_see_the_difference() -> None:
 def test_more_tokens_are_asked_for_where_the_median_is_not_known() -> None:
     chance = random.Random(10)
     wild = [chance.choice([0.1, 0.1, 0.16]) * chance.gauss(1, 0.05) for _ in range(20)]
-    assert tokens_to_know(wild, 0.01) > 100
-    assert tokens_to_know([0.1] * 20, 0.05) == 20
+    assert tokens_for_precision(wild, 0.01) > 100
+    assert tokens_for_precision([0.1] * 20, 0.05) == 20
 
 
 HASTY = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from armload.analysis.conditions_log import Around
+from armload.analysis.conditions_log import RunConditions
 from armload.analysis.findings import ThrottledByHardware, ThrottledFromStart, UnderVoltage
 from armload.analysis.throttling import ThrottleEvent, since_boot_before, throttle_events
 from armload.boards.throttling import ThrottleReading, read_throttling
@@ -110,7 +110,7 @@ def test_what_the_firmware_had_recorded_before_is_told() -> None:
 
 def test_under_voltage_makes_a_run_invalid_and_is_the_one_cause_of_its_low_clock() -> None:
     slow = at_khz(600_000, 600_000, 600_000, 600_000)
-    around = Around(throttling=log("100.0 0", "131.0 50005", "160.0 50005"))
+    around = RunConditions(throttling=log("100.0 0", "131.0 50005", "160.0 50005"))
     board = board_record().model_copy(update={"device": "Raspberry Pi 5 Model B Rev 1.0"})
     before = conditions(clusters=LITTLE_AND_BIG)
     found = reasons(slow, around, before=before, plan=Plan(n_predict=22), board=board)
@@ -121,10 +121,10 @@ def test_a_power_modes_limit_is_no_throttling_but_the_kernels_is() -> None:
     limited = tuple(each.model_copy(update={"limit_khz": 1_500_000}) for each in LITTLE_AND_BIG)
     before = conditions(clusters=limited)
     steps = at_khz(1_500_000, 1_500_000, 1_500_000, 1_500_000)
-    quiet = Around(throttling=log("1.0 0", "9.0 0", source="cooling thermal-cpufreq-0"))
+    quiet = RunConditions(throttling=log("1.0 0", "9.0 0", source="cooling thermal-cpufreq-0"))
     plan = Plan(n_predict=22)
     assert reasons(steps, quiet, before=before, plan=plan) == []
-    busy = Around(throttling=log("1.0 4", "9.0 4", source="cooling thermal-cpufreq-0"))
+    busy = RunConditions(throttling=log("1.0 4", "9.0 4", source="cooling thermal-cpufreq-0"))
     assert reasons(steps, busy, before=before, plan=plan) == [
         ThrottledByHardware(event=hot("thermal-cpufreq-0", 0, 8), celsius=None),
         ThrottledFromStart(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.analysis.conditions_log import Around
+from armload.analysis.conditions_log import RunConditions
 from armload.analysis.findings import (
     Contended,
     DegenerateText,
@@ -71,7 +71,7 @@ def reasons(
         ),
         Output(header=header or trace(), steps=steps, text=text),
         ended,
-        Around(after=conditions(swap_used=swap_after), storage_was_full=full),
+        RunConditions(after=conditions(swap_used=swap_after), storage_was_full=full),
     )
 
 
@@ -159,7 +159,7 @@ def test_too_few_tokens_are_told_with_what_gives_more_of_them(
         quick_run().model_copy(update=changed),
         Output(header=trace(), steps=steps_with_prompt([0.1] * 7), text="a little girl"),
         ENDED_WELL,
-        Around(after=conditions()),
+        RunConditions(after=conditions()),
     )
     (few,) = [each for each in found if isinstance(each, TooFewTokens)]
     assert few.timed_tokens == 7
@@ -172,7 +172,7 @@ def test_an_answer_of_one_token_has_too_few_and_a_run_for_prefill_alone_has_not(
     def found(plan: Plan) -> list[Figures]:
         run = quick_run().model_copy(update={"plan": plan})
         output = Output(header=trace(), steps=steps_with_prompt([]), text="a")
-        return judge(run, output, ENDED_WELL, Around(after=conditions()))
+        return judge(run, output, ENDED_WELL, RunConditions(after=conditions()))
 
     assert found(Plan(n_predict=1)) == []
     (reason,) = found(Plan(n_predict=48, stop_at_end=True))
@@ -296,7 +296,7 @@ def compared(run: Run, reference: Run, folder: Path) -> tuple[Departure, list[Fi
     found = read_departure(run, run.text, folder)
     assert found is not None
     output = Output(header=run.trace, steps=run.steps, text=run.text)
-    return found, judge(run, output, run.exit, Around(after=run.after), found)
+    return found, judge(run, output, run.exit, RunConditions(after=run.after), found)
 
 
 def test_a_text_that_departs_from_its_reference_is_not_valid(tmp_path: Path) -> None:
@@ -333,7 +333,7 @@ def test_few_tokens_are_no_doubt_about_a_run_that_measures_something_else() -> N
     job = quick_run().model_copy(update={"plan": None, "board": board_record()})
     few = Output(header=trace(), steps=steps_with_prompt([0.1] * 3))
     doubted, scored = (
-        judge(job, output, ENDED_WELL, Around(after=conditions()))
+        judge(job, output, ENDED_WELL, RunConditions(after=conditions()))
         for output in (few, few.model_copy(update={"result": {"answers": 3}}))
     )
     assert [doubt.name for doubt in doubted] == ["few tokens"]

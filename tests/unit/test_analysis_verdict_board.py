@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from armload.analysis.background import BackgroundProcess
-from armload.analysis.conditions_log import Around, Cache, Swapped
+from armload.analysis.conditions_log import Cache, RunConditions, Swapped
 from armload.analysis.findings import (
     Contended,
     Figures,
@@ -28,7 +28,7 @@ from tests.unit.samples import board_record, conditions, step, steps_with_prompt
 
 def reasons(
     steps: tuple[Step, ...],
-    around: Around,
+    around: RunConditions,
     *,
     before: Conditions | None = None,
     n_predict: int = 9,
@@ -111,8 +111,8 @@ def test_a_virtual_board_s_neighbours_are_those_of_this_machine() -> None:
     assert real.workstation is None
 
 
-def beside(*background_processes: tuple[str, float], kernel: bool = False) -> Around:
-    return Around(
+def beside(*background_processes: tuple[str, float], kernel: bool = False) -> RunConditions:
+    return RunConditions(
         background=tuple(
             BackgroundProcess(name=name, processes=1, cpu_s=10 * share, share=share, kernel=kernel)
             for name, share in background_processes
@@ -142,7 +142,7 @@ def throttled(
     board = board_record()
     found = reasons(
         steps,
-        Around(governor=governor),
+        RunConditions(governor=governor),
         before=conditions(clusters=LITTLE_AND_BIG),
         plan=Plan(n_predict=22, cpus=cpus),
         board=board if arm else board.model_copy(update={"cpu_features": ("sse2",)}),
@@ -225,7 +225,7 @@ def test_without_frequencies_or_off_arm_nobody_is_called_slow_from_the_start() -
 
 def test_swapping_is_told_in_figures() -> None:
     steps = steps_with_prompt([0.1] * 8)
-    around = Around(
+    around = RunConditions(
         after=conditions(swap_used=130_000_000),
         swapped=Swapped(in_bytes=43_000_000, out_bytes=163_000_000),
     )
@@ -238,7 +238,7 @@ def test_swapping_is_told_in_figures() -> None:
         total_bytes=10**9,
     )
     little = Swapped(in_bytes=4096, out_bytes=0)
-    quiet = Around(after=conditions(swap_used=2 << 20), swapped=little)
+    quiet = RunConditions(after=conditions(swap_used=2 << 20), swapped=little)
     assert reasons(steps, quiet) == []
 
 
@@ -259,7 +259,7 @@ def test_swapping_is_judged_by_its_device(
     swapped = Swapped(
         in_bytes=in_bytes, out_bytes=out_bytes, zram_in_bytes=zram_in, zram_out_bytes=zram_out
     )
-    found = reasons(steps_with_prompt([0.1] * 8), Around(swapped=swapped))
+    found = reasons(steps_with_prompt([0.1] * 8), RunConditions(swapped=swapped))
     assert [isinstance(each, Swapping) and each.zram for each in found] == (
         [] if device is None else [device == "zram"]
     )
@@ -268,11 +268,11 @@ def test_swapping_is_judged_by_its_device(
 def test_where_swapping_is_not_counted_the_use_of_disks_tells() -> None:
     zram = SwapDevice(name="/dev/zram0", kind="zram", total_bytes=10**9, used_bytes=50_000_000)
     after = conditions(swap_used=50_000_000).model_copy(update={"swaps": (zram,)})
-    assert reasons(steps_with_prompt([0.1] * 8), Around(after=after)) == []
+    assert reasons(steps_with_prompt([0.1] * 8), RunConditions(after=after)) == []
     disk = zram.model_copy(update={"kind": "disk"})
     (found,) = reasons(
         steps_with_prompt([0.1] * 8),
-        Around(after=after.model_copy(update={"swaps": (disk,)})),
+        RunConditions(after=after.model_copy(update={"swaps": (disk,)})),
     )
     assert isinstance(found, Swapping)
     assert found.out_bytes == 50_000_000
@@ -286,7 +286,7 @@ def test_a_run_that_was_to_be_cold_and_was_not_is_not_valid(
 ) -> None:
     found = reasons(
         steps_with_prompt([0.1] * 8),
-        Around(cache=cache),
+        RunConditions(cache=cache),
         plan=Plan(n_predict=9, cold=True),
     )
     assert found == [NotCold()] * doubts

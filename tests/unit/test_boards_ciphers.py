@@ -73,6 +73,6 @@ def test_the_cipher_that_was_agreed_on_is_told_with_the_reason(
     board: str, negotiated: str, why: str, *, by_program: bool
 ) -> None:
     choice = choose_ciphers(features_in(board.encode()), features_in(cpuinfo.X86.encode()))
-    way = choice.way(negotiated, by_program=by_program)
-    assert way.chosen == (negotiated or GCM)
-    assert way.reason.endswith(why)
+    transport = choice.transport(negotiated, by_program=by_program)
+    assert transport.chosen == (negotiated or GCM)
+    assert transport.reason.endswith(why)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.boards.known_keys import known_keys_name, persons_key_files, pin_key, pinned_keys_file
+from armload.boards.known_keys import known_keys_name, pin_key, pinned_keys_file, user_key_files
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +44,6 @@ def test_the_configured_file_replaces_the_usual_one(home: Path) -> None:
     usual, own = home / ".ssh" / "known_hosts", home / "own"
     usual.touch()
     own.touch()
-    assert usual in persons_key_files(None)
-    assert persons_key_files("~/own ~/missing")[0] == own
-    assert usual not in persons_key_files("~/own")
+    assert usual in user_key_files(None)
+    assert user_key_files("~/own ~/missing")[0] == own
+    assert usual not in user_key_files("~/own")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from armload.analysis.conditions_log import Around
+from armload.analysis.conditions_log import RunConditions
 from armload.analysis.throttling import throttle_events
 from armload.boards.probe import Probe
 from armload.boards.rates import Rates
 from armload.boards.throttling import ThrottleReading
-from armload.deploy.deployment import check_folder, misfit_of_target
+from armload.deploy.deployment import check_folder, target_mismatch
 from armload.deploy.rates import Missing
 from armload.engines.completion import settings_of
 from armload.engines.engine import Settings
@@ -19,8 +19,8 @@ from armload.engines.plan import Plan
 from armload.engines.weights import BoardMemory
 from armload.report.boards import probe_table
 from armload.runs.assemble import board_record
-from armload.runs.giving import given_by
 from armload.runs.predicting import expected
+from armload.runs.resources import resources_of_board
 from tests.recorded_boards import RECORDED, board_of, numbers, probed
 from tests.unit.samples import model
 from tests.unit.test_analysis_verdict_board import at_khz, reasons
@@ -100,7 +100,7 @@ def run_at(khz: tuple[int, ...], found: Probe, board_name: str, work: Path) -> l
     readings = tuple(ThrottleReading(at_s=at, states=now.throttling) for at in (10.0, 70.0))
     figures = reasons(
         at_khz(*khz, celsius=now.celsius),
-        Around(after=now, throttling=readings),
+        RunConditions(after=now, throttling=readings),
         before=now,
         plan=Plan(n_predict=22),
         board=board_record(board_of(board_name, work), found),
@@ -115,11 +115,11 @@ def test_a_run_at_full_speed_is_not_doubted_on_any_board(name: str, tmp_path: Pa
     doubts = run_at(found.max_khz[:128], found, name, tmp_path)
     if "under-voltage" in name:
         assert doubts == ["under-voltage"]
-        assert "kernel is armv7l" in misfit_of_target(board, found)
+        assert "kernel is armv7l" in target_mismatch(board, found)
     else:
         assert doubts == []
         assert throttle_events([ThrottleReading(at_s=1, states=found.conditions.throttling)]) == ()
-        assert misfit_of_target(board, found) == ""
+        assert target_mismatch(board, found) == ""
     missing = Missing(memory="not measured", storage="not measured")
     labels = [label for label, _ in probe_table(board, found, missing, in_use="").rows]
     assert ("throttling" in labels) == bool(recorded["expected"].get("throttling"))
@@ -140,10 +140,10 @@ def test_a_run_below_the_full_speed_is(name: str, tmp_path: Path) -> None:
 def test_fit_says_what_each_boards_memory_holds(name: str, tmp_path: Path) -> None:
     found = probed(name, tmp_path, "dash")
     rates = Rates(memory_bytes_per_s=4_000_000_000, storage_read_bytes_per_s=100_000_000)
-    gives = given_by(board_of(name, tmp_path), found.conditions, rates)
-    small = expected(Plan(), model(), gives, None)
+    resources = resources_of_board(board_of(name, tmp_path), found.conditions, rates)
+    small = expected(Plan(), model(), resources, None)
     assert (small.verdict, small.notes) == ("fits", ())
     # zram makes no room for a model that is larger than the memory.
     memory_bytes = found.conditions.memory_total_bytes
     large = model().model_copy(update={"size_bytes": memory_bytes, "bytes_per_token": memory_bytes})
-    assert expected(Plan(), large, gives, None).verdict != "fits"
+    assert expected(Plan(), large, resources, None).verdict != "fits"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from armload.build.cached import cached_builds
-from armload.build.prebuilt import carry_programs
+from armload.build.prebuilt import copy_programs_to_release
 from tests.unit.builds import finished_build
 
 
@@ -18,7 +18,7 @@ def test_two_machines_carry_the_same_bytes(tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.setenv("ARMLOAD_CACHE", str(cache))
         finished_build(cache, built_utc=f"2026-11-21T{hour}:00:00+00:00")
         (build,) = cached_builds()
-        carry_programs(
+        copy_programs_to_release(
             folder,
             build.programs,
             release="armload 1.2.3",

@@ -10,7 +10,7 @@ import pytest
 
 from armload.core.values import as_json
 from armload.report.exchange.document import results_of
-from armload.report.exchange.kept import kept
+from armload.report.exchange.excerpt import excerpt_of
 from armload.runs import store
 from tests import command_line
 from tests.unit.runs import quick_run
@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def theirs(folder: Path) -> str:
     """The document of somebody else, with four slower runs."""
-    runs = [kept(made_run(Q4, 2, repeat=n, board="attic"), ["model"]) for n in range(4)]
+    runs = [excerpt_of(made_run(Q4, 2, repeat=n, board="attic"), ["model"]) for n in range(4)]
     (folder / "theirs.json").write_text(as_json(results_of(runs)))
     return ",".join(run.id for run in runs)
 
@@ -116,7 +116,7 @@ def test_an_imported_run_is_exported_as_it_came(folder: Path, theirs: str) -> No
 
 def test_nothing_is_imported_if_one_document_is_malformed(tmp_path: Path) -> None:
     (tmp_path / "boards").mkdir()
-    (tmp_path / "good.json").write_text(as_json(results_of([kept(quick_run())])))
+    (tmp_path / "good.json").write_text(as_json(results_of([excerpt_of(quick_run())])))
     (tmp_path / "bad.json").write_text("{}")
     assert typed(tmp_path, "import", "good.json", "bad.json").returncode == 3
     assert not (tmp_path / "imports").exists()

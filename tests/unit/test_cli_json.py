@@ -37,7 +37,7 @@ from armload.models.shape import load_shape
 from armload.models.synth import synthesise_like
 from armload.report.boards import AddedBoard, ProbedBoard
 from armload.report.exchange.document import results_of
-from armload.report.exchange.kept import kept
+from armload.report.exchange.excerpt import excerpt_of
 from armload.report.failure import Failure, FetchedBoard, FetchedRuns, UnfetchedRun
 from armload.report.repeats import RepeatedRun, together_json
 from armload.report.side_by_side import SweptBoard, SweptBoards
@@ -172,7 +172,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in "ab":
         run = quick_run().model_copy(update={"id": f"20260101T000000Z-kitchen-{name}"})
         store.save(run, folder / "runs" / run.id)
-    (folder / "results.json").write_text(as_json(results_of([kept(quick_run())])))
+    (folder / "results.json").write_text(as_json(results_of([excerpt_of(quick_run())])))
     (folder / "boards" / "there.yaml").write_text("extends: here\n")
     (folder / "sweeps" / SWEEP.id).mkdir(parents=True)
     (folder / "sweeps" / SWEEP.id / "sweep.json").write_text(as_json(SWEEP))

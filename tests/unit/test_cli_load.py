@@ -24,7 +24,7 @@ from invoke.exceptions import Exit
 from armload.analysis.load.records import Load, LoadPoint
 from armload.boards.virtual.process import free_port
 from armload.cli.load_options import LoadOptions
-from armload.cli.load_plan import extent_of, is_sized
+from armload.cli.load_plan import is_sized, stop_condition_of
 from armload.cli.verbs.load import load
 from armload.cli.verbs.serve import serve
 from armload.core.errors import RunError
@@ -96,9 +96,9 @@ def test_a_rate_warms_up_for_a_sixth_of_its_time_unless_the_requests_are_counted
     sized: bool,
 ) -> None:
     options = LoadOptions(**words)
-    extent = extent_of(options)
-    assert (extent.duration_s, extent.warmup) == (duration_s, warmup)
-    assert extent.warmup_s == pytest.approx(warmup_s)
+    stop = stop_condition_of(options)
+    assert (stop.duration_s, stop.warmup) == (duration_s, warmup)
+    assert stop.warmup_s == pytest.approx(warmup_s)
     assert is_sized(options) == sized
 
 
@@ -309,12 +309,12 @@ def test_ctrl_c_before_a_load_leaves_nothing_and_begins_none(before: int, tmp_pa
     assert not (tmp_path / "loads").exists()
 
 
-@pytest.mark.parametrize("pace", [("--rate", "20"), ("--concurrency", "2")])
+@pytest.mark.parametrize("level", [("--rate", "20"), ("--concurrency", "2")])
 def test_ctrl_c_during_the_warm_up_keeps_it_and_measures_nothing(
-    pace: tuple[str, str], tmp_path: Path
+    level: tuple[str, str], tmp_path: Path
 ) -> None:
     with stub_service(gap_s=0.02) as service:
-        words = (*pace, "--requests", "2000", "--warmup", "1900", "--slo", "ttft=1s")
+        words = (*level, "--requests", "2000", "--warmup", "1900", "--slo", "ttft=1s")
         shown, said = interrupted(tmp_path, service, *words, when=lambda: len(service.bodies) >= 10)
     kept = LoadFolder.read(the_load(tmp_path))
     assert f"armload show {kept.load.id}." in said
@@ -465,11 +465,11 @@ def test_a_load_in_a_folder_that_cannot_be_written_is_shown_without_a_page(tmp_p
     assert "The page was not written" in done.stderr
 
 
-@pytest.mark.parametrize("pace", [("--rate", "20,40"), ("--concurrency", "2,4")])
+@pytest.mark.parametrize("level", [("--rate", "20,40"), ("--concurrency", "2,4")])
 def test_a_load_ends_with_a_status_of_its_own_at_the_failure_that_is_one_too_many(
-    pace: tuple[str, str], tmp_path: Path
+    level: tuple[str, str], tmp_path: Path
 ) -> None:
-    words = (*pace, "--requests", "200", "--abort-on", "3", "--n-predict", "2", "--json")
+    words = (*level, "--requests", "200", "--abort-on", "3", "--n-predict", "2", "--json")
     with stub_service(gap_s=0.02, status=503, answered=10) as service:
         done = typed(tmp_path, "load", "--url", service.url, *words)
         sent = len(service.bodies)

@@ -11,11 +11,11 @@ from armload.bench import fitting
 from armload.boards.board import THIS_MACHINE
 from armload.conversion.cached import (
     QUANTISED,
-    Made,
+    Artifact,
     conversion_kinds,
+    find_artifact,
     keep,
     lock_of,
-    made_there,
     part_in,
     place_of,
 )
@@ -34,11 +34,11 @@ from tests.unit.test_cli_json import printed
 from tests.unit.test_engines_speculation import site
 
 
-def made(place: Path, content: bytes = b"weights") -> Made:
+def made(place: Path, content: bytes = b"weights") -> Artifact:
     place.mkdir(parents=True)
     part_in(place).write_bytes(content)
     facts = {"base": "m-f16.gguf", "type": "Q2_K", "source": "s", "board": "b", "run": "r"}
-    found = Made(
+    found = Artifact(
         file="m-Q2_K.gguf", sha256=sha256_of(part_in(place)), size_bytes=len(content), **facts
     )
     keep(place, found)
@@ -55,10 +55,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_is_finished_is_found_until_it_is_changed() -> None:
     place = place_of(QUANTISED, "base", "Q2_K")
     found = made(place)
-    assert made_there(place, Silent()) == found
+    assert find_artifact(place, Silent()) == found
     assert not part_in(place).exists()
     (place / found.file).write_bytes(b"changed")
-    assert made_there(place, Silent()) is None
+    assert find_artifact(place, Silent()) is None
 
 
 @pytest.mark.usefixtures("cache")
@@ -66,7 +66,7 @@ def test_what_is_unfinished_is_not_found_but_can_be_freed() -> None:
     place = place_of(QUANTISED, "base", "Q2_K")
     place.mkdir(parents=True)
     part_in(place).write_bytes(b"half")
-    assert made_there(place, Silent()) is None
+    assert find_artifact(place, Silent()) is None
     (item,) = conversion_kinds()[0].items
     assert (item.label, item.stays()) == (f"{place.name}, unfinished", "")
 
@@ -173,7 +173,7 @@ def test_a_machine_that_is_not_linux_is_told_to_use_a_board(
     assert "--on BOARD" in raised.value.remedy
 
 
-def test_fit_foresees_types_without_making_them(
+def test_fit_predicts_types_without_making_them(
     folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "boards").mkdir(exist_ok=True)

@@ -126,7 +126,7 @@ def test_everything_that_armload_keeps_in_the_cache_has_a_kind(cache: Path) -> N
         code = path.read_text(encoding="utf-8")
         kept |= set(re.findall(r'cache_folder\(\)(?:\.resolve\(\))? / "([\w-]+)"', code))
         kept |= set(re.findall(r'compiling_folder\("([\w-]+)"\)', code))
-        kept |= set(re.findall(r'kept_path\("([\w-]+)/', code))
+        kept |= set(re.findall(r'cached_path\("([\w-]+)/', code))
     kinds = [*build_kinds(), *model_kinds(), *report_kinds(), *board_kinds()]
     assert kept == {kind.name for kind in kinds}
 

@@ -9,7 +9,7 @@ from armload.boards.probe import parse_probe
 from armload.build.binary import Binary, FeatureUse
 from armload.build.target import load_target
 from armload.core.errors import BoardError
-from armload.deploy.deployment import check_fit, check_folder, lacking_features, misfit_of_target
+from armload.deploy.deployment import check_fit, check_folder, lacking_features, target_mismatch
 from tests.unit.test_boards_probe import core, output
 
 BOARD = Board.model_validate(
@@ -98,12 +98,12 @@ def test_a_work_folder_of_no_use_is_refused_with_the_reason(
 
 def test_a_target_that_does_not_suit_its_board_is_told_before_anything_is_built() -> None:
     other = parse_probe(output(core(0), uname="6.1 x86_64\n"), "my-board")
-    assert "x86_64, but programs for target rk3568 need aarch64" in misfit_of_target(BOARD, other)
+    assert "x86_64, but programs for target rk3568 need aarch64" in target_mismatch(BOARD, other)
     suits = parse_probe(output(core(0)), "my-board")
     known = load_target("rk3568").features
     found = suits.model_copy(update={"machine": "aarch64", "cpu_features": known})
-    assert misfit_of_target(BOARD, found) == ""
+    assert target_mismatch(BOARD, found) == ""
     lacks = found.model_copy(update={"cpu_features": known[:-1]})
-    assert f"lacks {known[-1]}, which target rk3568" in misfit_of_target(BOARD, lacks)
+    assert f"lacks {known[-1]}, which target rk3568" in target_mismatch(BOARD, lacks)
     unknown = BOARD.model_copy(update={"target": "rk3586"})
-    assert "'rk3586'" in misfit_of_target(unknown, found)
+    assert "'rk3586'" in target_mismatch(unknown, found)

@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from armload.core.errors import ConnectError, LastingConnectError
+from armload.core.errors import ConnectError, PermanentConnectError
 from armload.deploy.retry import Retry, with_retries
 
 
@@ -51,9 +51,9 @@ def test_a_board_that_stays_away_is_given_up_with_its_own_error() -> None:
 
 def test_an_error_that_a_person_must_correct_is_raised_at_once() -> None:
     def action() -> None:
-        raise LastingConnectError("my-board: the login was refused.")
+        raise PermanentConnectError("my-board: the login was refused.")
 
     shown: list[object] = []
-    with pytest.raises(LastingConnectError):
+    with pytest.raises(PermanentConnectError):
         with_retries(action, Retry(), shown.append)
     assert not shown

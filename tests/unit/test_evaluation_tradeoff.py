@@ -96,7 +96,7 @@ def test_models_that_answered_no_question_in_common_are_not_compared() -> None:
 
 
 def test_a_way_in_which_one_model_has_not_been_asked_yet_does_not_hide_the_others() -> None:
-    made = evaluated(ways=2)
+    made = evaluated(variants=2)
     (made.folder / "answers-3.jsonl").unlink()
     (found,) = trade(*find_sides("latest", ""))
     assert found.prompt == "steps"
@@ -244,21 +244,21 @@ def test_the_page_has_every_answer_and_says_who_is_right_alone() -> None:
 
 
 def test_each_way_of_asking_has_its_own_figures_with_its_own_crossover() -> None:
-    made = evaluated(fails=False, ways=4)
+    made = evaluated(fails=False, variants=4)
     view = EvaluationView.of(points_of(made))
     assert [len(group.series) for group in view.groups] == [2, 2, 2, 2]
     assert all(group.crossover for group in view.groups)
     assert [line.label for line in view.groups[3].series] == ["a", "b"]
     text = render(evaluation_page(made, view, "boxed"))
     for prompt in ("steps", "prompt2", "prompt3", "prompt4"):
-        way = f"Prompt {prompt}, not told the budget"
-        assert f"<h2>Accuracy against time: {way}</h2>" in text
-        assert f"<h2>Accuracy against tokens: {way}</h2>" in text
-        assert f"{way}: 4 questions: too few to tell" in text
+        variant = f"Prompt {prompt}, not told the budget"
+        assert f"<h2>Accuracy against time: {variant}</h2>" in text
+        assert f"<h2>Accuracy against tokens: {variant}</h2>" in text
+        assert f"{variant}: 4 questions: too few to tell" in text
 
 
 def test_ways_of_asking_one_model_are_drawn_together_however_many_there_are() -> None:
-    made = evaluated(ways=8)
+    made = evaluated(variants=8)
     view = EvaluationView.of([each for each in points_of(made) if each.model == "a.gguf"])
     assert [len(group.series) for group in view.groups] == [7, 1]
     labels = {line.label for group in view.groups for line in group.series}

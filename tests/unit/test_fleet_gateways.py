@@ -24,7 +24,7 @@ from armload.core.errors import (
 )
 from armload.engines.job import SweepPoint
 from armload.fleet.archives import Incoming, archive_chunk, delete_archive, pack
-from armload.fleet.orders import GatewayError, RunArchive
+from armload.fleet.gateway_tasks import GatewayError, RunArchive
 from armload.fleet.received import bytes_here, receive, received_path
 from armload.fleet.scheduler import scheduler_address
 from armload.fleet.sent_engines import SentFile

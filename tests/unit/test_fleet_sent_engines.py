@@ -20,7 +20,7 @@ from armload.engines.scorer import SCORER, Scoring
 from armload.evaluation.items import write_items
 from armload.evaluation.scorer_run import TimedScoring
 from armload.evaluation.scorer_settings import ScorerSettings
-from armload.fleet.orders import BoardOrder, GatewayTask, ProgressEvent, RunWork
+from armload.fleet.gateway_tasks import BoardRequirements, GatewayTask, ProgressEvent, RunWork
 from armload.fleet.received import received_path
 from armload.fleet.received_engines import received_engine, received_forecast
 from armload.fleet.relay import Relay
@@ -87,8 +87,10 @@ def told(engine: BoardEngine) -> tuple[GatewayTask, Mapping[SentFile, Path]]:
     """Return a task as a gateway reads it."""
     sent, files = sent_engine(engine)
     place = SweepPoint(sweep="20261101T000000Z-eval-piqa-ab12", cell=0, round=1)
-    order = BoardOrder(target="rk3568", request=Request(board="b"))
-    work = RunWork(order=order, engine=sent, fingerprint=engine.fingerprint, place=place)
+    requirements = BoardRequirements(target="rk3568", request=Request(board="b"))
+    work = RunWork(
+        requirements=requirements, engine=sent, fingerprint=engine.fingerprint, place=place
+    )
     task = GatewayTask(board="b", key="k", topic="t", store="s", work=work)
     return GatewayTask.model_validate_json(task.model_dump_json()), files
 

@@ -8,7 +8,8 @@ import pytest
 
 from armload.core.errors import DataError
 from armload.models.context_memory import ContextMemory, context_memory
-from armload.models.header import Array, Header, Scalar, Tensor
+from armload.models.gguf_values import Array, Scalar
+from armload.models.header import Header, Tensor
 from armload.models.metadata import Metadata
 
 

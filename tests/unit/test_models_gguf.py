@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from armload.core.errors import DataError, UsageError
 from armload.core.progress import Silent
 from armload.models.find import RANDOM, resolve
-from armload.models.gguf import read_anatomy, read_model
-from armload.models.header import KEPT_ARRAY_ITEMS, Array, read_header
+from armload.models.gguf import read_model, read_model_summary
+from armload.models.gguf_values import KEPT_ARRAY_ITEMS, Array
+from armload.models.header import read_header
 from tests.outside_data import STORIES, needs_stories
 from tests.split import in_two_parts
 
@@ -215,9 +216,9 @@ def test_a_model_in_parts_is_read_as_the_file_that_it_was(tmp_path: Path) -> Non
     for part in model.parts:
         assert part.sha256 == hashlib.sha256(part.path.read_bytes()).hexdigest()
     assert model.size_bytes == sum(part.path.stat().st_size for part in model.parts)
-    anatomy = read_anatomy(first)
-    assert anatomy.missing_bytes == 0
-    assert sum(section.size_bytes for section in anatomy.sections) == model.size_bytes
+    summary = read_model_summary(first)
+    assert summary.missing_bytes == 0
+    assert sum(section.size_bytes for section in summary.sections) == model.size_bytes
 
 
 def test_a_part_that_is_missing_renamed_truncated_or_not_the_first_is_named(

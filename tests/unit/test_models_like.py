@@ -22,7 +22,8 @@ from armload.core.workspace import data_names
 from armload.models.byte_pairs import byte_letters, byte_pairs_vocabulary
 from armload.models.find import header_of, resolve
 from armload.models.gguf import read_model, read_outline
-from armload.models.header import Array, read_header
+from armload.models.gguf_values import Array
+from armload.models.header import read_header
 from armload.models.quant_mix import MIXTURES
 from armload.models.shape import SHAPES, BytePairs, Shape, load_shape
 from armload.models.synth import GENERATION, synthesise_like

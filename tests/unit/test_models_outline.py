@@ -13,7 +13,7 @@ from armload.core.errors import DataError, UsageError
 from armload.core.progress import Silent
 from armload.core.workspace import data_file, data_names
 from armload.models.find import header_of, resolve
-from armload.models.gguf import read_anatomy, read_outline
+from armload.models.gguf import read_model_summary, read_outline
 from armload.models.outline import (
     OUTLINES,
     Outline,
@@ -158,7 +158,7 @@ def test_per_layer_embeddings_count_by_row() -> None:
 )
 def test_an_inspection_says_what_a_token_s_figures_count(name: str, words: tuple[str, ...]) -> None:
     console = Console(width=200, file=StringIO())
-    console.print(summary_table(read_anatomy(header_of(f"like:{name}:Q8_0", Silent()))))
+    console.print(summary_table(read_model_summary(header_of(f"like:{name}:Q8_0", Silent()))))
     assert isinstance(console.file, StringIO)
     for each in words:
         assert each in console.file.getvalue()

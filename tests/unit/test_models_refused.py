@@ -14,7 +14,7 @@ from armload.build.source import known_architectures
 from armload.core.errors import DataError
 from armload.core.progress import Silent
 from armload.models.find import header_of, model_called
-from armload.models.gguf import read_anatomy, read_model, read_outline
+from armload.models.gguf import read_model, read_model_summary, read_outline
 from armload.models.model import check_generates
 from tests.command_line import run
 from tests.split import in_two_parts
@@ -87,7 +87,7 @@ def test_a_header_that_disagrees_with_its_tensors_is_damaged(
 ) -> None:
     usual = ("blk.0.attn_q", "blk.1.attn_q")
     path = written(tmp_path / "m.gguf", keys=keys, tensors=tensors or usual)
-    for read in (read_anatomy, read_model, read_outline):
+    for read in (read_model_summary, read_model, read_outline):
         with pytest.raises(DataError, match=said) as caught:
             read(path)
         assert str(path) in caught.value.message
@@ -135,7 +135,7 @@ def test_a_model_that_does_not_generate_is_refused_before_its_checksum_is_taken(
     with pytest.raises(DataError, match=f"does not generate text: it .*{said}"):
         model_called(str(path), Silent())
     assert not (tmp_path / "cache" / "hashes").exists()
-    assert read_anatomy(path).purpose, "model.inspect shows it all the same"
+    assert read_model_summary(path).purpose, "model.inspect shows it all the same"
     with pytest.raises(DataError, match=said):
         check_generates(read_outline(header_of(str(path), Silent()))[0])
 
@@ -203,7 +203,7 @@ def test_parts_that_were_joined_with_cat_need_llama_gguf_split(tmp_path: Path) -
     joined = tmp_path / "joined.gguf"
     joined.write_bytes(first.read_bytes() + second.read_bytes())
     assert len(GGUFReader(joined).tensors) == len(GGUFReader(first).tensors)
-    for read in (read_anatomy, read_model, read_outline):
+    for read in (read_model_summary, read_model, read_outline):
         with pytest.raises(DataError, match="joined with cat") as caught:
             read(joined)
         assert "llama-gguf-split --merge" in caught.value.remedy

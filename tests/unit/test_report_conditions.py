@@ -131,8 +131,8 @@ def test_a_run_whose_weights_were_not_repacked_says_why() -> None:
 
 
 def test_runs_that_were_set_up_otherwise_are_another_way_of_doing_it() -> None:
-    assert measurement_of(disturbed()).way.options == "cpus 0-3 cold True governor performance"
-    assert measurement_of(quick_run()).way.options == ""
+    assert measurement_of(disturbed()).method.options == "cpus 0-3 cold True governor performance"
+    assert measurement_of(quick_run()).method.options == ""
 
 
 def test_a_probed_board_shows_its_rates_and_how_they_are_known() -> None:

@@ -17,7 +17,7 @@ from armload.core.progress import Silent
 from armload.core.values import as_json
 from armload.report.exchange import leaderboard, tables
 from armload.report.exchange.document import results_of
-from armload.report.exchange.kept import EVERYTHING, kept
+from armload.report.exchange.excerpt import EVERYTHING, excerpt_of
 from armload.report.exchange.llama_bench import llama_bench
 from tests.unit.pages import HOSTILE, Page
 from tests.unit.published import talkative_run
@@ -35,8 +35,8 @@ n_depth test_time avg_ns stddev_ns avg_ts stddev_ts samples_ns samples_ts
 
 
 def test_a_table_for_an_issue_has_a_row_for_each_cell_and_what_it_was_measured_with() -> None:
-    runs = [kept(made_run(model, 4, repeat=n)) for model in (Q4, Q8) for n in range(5)]
-    lines = tables.markdown([*runs, kept(failed_run())]).splitlines()
+    runs = [excerpt_of(made_run(model, 4, repeat=n)) for model in (Q4, Q8) for n in range(5)]
+    lines = tables.markdown([*runs, excerpt_of(failed_run())]).splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[:5]]
     assert len({len(row) for row in rows}) == 1
     assert set("".join(rows[1])) == set(":-")
@@ -56,11 +56,13 @@ def test_a_table_for_an_issue_has_a_row_for_each_cell_and_what_it_was_measured_w
 def test_an_emulated_board_is_not_published_as_one_with_its_cpu() -> None:
     run = quick_run()
     emulated = run.board.model_copy(update={"device": "linux,dummy-virt"})
-    board = kept(run.model_copy(update={"board": emulated}), ()).board
+    board = excerpt_of(run.model_copy(update={"board": emulated}), ()).board
     assert board.name.startswith(f"emulated-{run.board.target}")
     assert board.device == "linux,dummy-virt"
-    assert kept(run.model_copy(update={"board": board}), ()).board.name.startswith("emulated-")
-    assert not kept(run, ()).board.name.startswith("emulated-")
+    assert excerpt_of(run.model_copy(update={"board": board}), ()).board.name.startswith(
+        "emulated-"
+    )
+    assert not excerpt_of(run, ()).board.name.startswith("emulated-")
 
 
 def test_runs_whose_prompts_were_left_out_are_pooled_only_if_these_are_equally_long() -> None:
@@ -69,7 +71,7 @@ def test_runs_whose_prompts_were_left_out_are_pooled_only_if_these_are_equally_l
         prefill, *others = base.steps
         prefill = prefill.model_copy(update={"tokens": tokens, "prompt_tokens": tokens})
         named = {"id": f"{base.id[:-4]}{tokens:02x}{repeat:02x}", "steps": (prefill, *others)}
-        return kept(base.model_copy(update=named))
+        return excerpt_of(base.model_copy(update=named))
 
     runs = [run("one", 8, 0), run("one", 8, 1), run("a longer one", 16, 0)]
     rows = tables.markdown(runs).splitlines()[2:4]
@@ -78,7 +80,7 @@ def test_runs_whose_prompts_were_left_out_are_pooled_only_if_these_are_equally_l
 
 
 def test_a_line_of_csv_has_one_run_with_units_and_no_formula() -> None:
-    runs = [kept(made_run()), kept(failed_run()), kept(talkative_run())]
+    runs = [excerpt_of(made_run()), excerpt_of(failed_run()), excerpt_of(talkative_run())]
     rows = list(csv.DictReader(io.StringIO(tables.csv(runs), newline="")))
     assert [row["id"] for row in rows] == [run.id for run in runs]
     times = runs[0].summary.token_s
@@ -92,7 +94,7 @@ def test_a_line_of_csv_has_one_run_with_units_and_no_formula() -> None:
 
 
 def test_llama_bench_fields_are_those_of_its_own_output_and_read_as_such(tmp_path: Path) -> None:
-    runs = [kept(made_run(Q4, 4, repeat=n), ["model"]) for n in range(5)]
+    runs = [excerpt_of(made_run(Q4, 4, repeat=n), ["model"]) for n in range(5)]
     path = tmp_path / "bench.json"
     path.write_text(llama_bench(runs))
     tests = json.loads(path.read_text())
@@ -114,7 +116,7 @@ def test_llama_bench_fields_are_those_of_its_own_output_and_read_as_such(tmp_pat
 
 
 def test_what_has_no_tokens_is_no_test_of_llama_bench() -> None:
-    assert json.loads(llama_bench([kept(failed_run())])) == []
+    assert json.loads(llama_bench([excerpt_of(failed_run())])) == []
 
 
 @pytest.fixture
@@ -125,7 +127,7 @@ def folder(tmp_path: Path) -> Path:
         "throttled": [made_run(Q4, 8, throttled=True)],
         "failed": [failed_run()],
     }.items():
-        results = results_of([kept(run, EVERYTHING) for run in runs])
+        results = results_of([excerpt_of(run, EVERYTHING) for run in runs])
         (tmp_path / f"{name}.json").write_text(as_json(results))
     return tmp_path
 
@@ -205,7 +207,7 @@ def test_the_same_result_in_two_documents_is_ranked_once(folder: Path, tmp_path:
 
 
 def test_a_single_result_is_counted_in_the_singular(tmp_path: Path) -> None:
-    results = results_of([kept(quick_run())])
+    results = results_of([excerpt_of(quick_run())])
     (tmp_path / "one.json").write_text(as_json(results))
     documents = leaderboard.read_folders([tmp_path / "one.json"], Silent())
     written = leaderboard.write_leaderboard(documents, tmp_path / "site")

@@ -11,7 +11,7 @@ from armload.bench.fitting import BoardsFit, Fit
 from armload.models.model import Model
 from armload.report.fitted import boards_view, fit_view, listing_view
 from tests.unit.samples import model
-from tests.unit.test_analysis_prediction import computing, gives, need, predicted
+from tests.unit.test_analysis_prediction import computing, need, predicted, resources
 
 
 def _of_size(size_bytes: int) -> Model:
@@ -21,9 +21,9 @@ def _of_size(size_bytes: int) -> Model:
 
 def three_models() -> Fit:
     found = {
-        "like:llama-3.1-8b:Q2_K": predicted(need(), gives(), computing(1.9), may_stream=True),
-        "small.gguf": predicted(need((400_000_000, 390_000_000)), gives(), computing(0.4)),
-        "large.gguf": predicted(need(kv_bytes=4_000_000_000), gives(), None),
+        "like:llama-3.1-8b:Q2_K": predicted(need(), resources(), computing(1.9), may_stream=True),
+        "small.gguf": predicted(need((400_000_000, 390_000_000)), resources(), computing(0.4)),
+        "large.gguf": predicted(need(kv_bytes=4_000_000_000), resources(), None),
     }
     models = tuple(
         fitted(name, "dayu200", _of_size(each.memory.weights_bytes if each.memory else 0), each)
@@ -79,7 +79,7 @@ def test_per_layer_embeddings_are_noted_once_for_all_types_of_a_model() -> None:
     fit, models = three_models(), []
     for name, size_bytes in {"a:Q4_0": 10**9, "a:Q8_0": 2 * 10**9, "b:Q8_0": 3 * 10**9}.items():
         of_rows = need((8 * 10**9, 10**9)).model_copy(update={"row_table_bytes": size_bytes})
-        found = predicted(of_rows, gives(), computing(1.9))
+        found = predicted(of_rows, resources(), computing(1.9))
         family = name.partition(":")[0]
         models.append(fitted(name, "dayu200", _of_size(8 * 10**9), found, family=family))
     text = " ".join(printed(listing_view(fit.model_copy(update={"models": models}))).split())

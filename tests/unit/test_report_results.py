@@ -20,7 +20,7 @@ from armload.report.exchange.document import (
     read_results,
     results_of,
 )
-from armload.report.exchange.kept import EVERYTHING, kept
+from armload.report.exchange.excerpt import EVERYTHING, excerpt_of
 from tests.unit.pages import HOSTILE
 from tests.unit.published import planted, talkative_run
 from tests.unit.runs import quick_run, storage_run
@@ -30,7 +30,7 @@ Content = dict[str, Any]
 
 
 def content_of(run: Run) -> Content:
-    content: Content = json.loads(as_json(results_of([kept(run, EVERYTHING)])))
+    content: Content = json.loads(as_json(results_of([excerpt_of(run, EVERYTHING)])))
     return content
 
 
@@ -42,7 +42,7 @@ def written(folder: Path, content: object) -> Path:
 
 @pytest.mark.parametrize("run", [quick_run(), made_run(), made_run(throttled=True)])
 def test_what_was_written_is_read_again(run: Run, tmp_path: Path) -> None:
-    published = kept(run)
+    published = excerpt_of(run)
     assert read_results(written(tmp_path, as_json(results_of([published])))) == (published,)
 
 
@@ -130,14 +130,14 @@ def test_a_million_tokens_are_refused_before_they_are_read(tmp_path: Path) -> No
 
 
 def test_too_much_for_a_document_is_not_written_as_one() -> None:
-    run = kept(quick_run())
+    run = excerpt_of(quick_run())
     long = run.model_copy(update={"steps": run.steps * (MOST_STEPS // len(run.steps) + 1)})
     with pytest.raises(DataError, match="too many for one document"):
         results_of([long])
 
 
 def test_html_in_every_text_is_dropped_or_refused(tmp_path: Path) -> None:
-    run = planted(kept(talkative_run(), EVERYTHING), lambda text: f"{text}{HOSTILE}")
+    run = planted(excerpt_of(talkative_run(), EVERYTHING), lambda text: f"{text}{HOSTILE}")
     content = json.loads(as_json(Results(runs=(run,))))
     with pytest.raises(DataError, match="started_utc"):
         read_results(written(tmp_path, content))
@@ -194,7 +194,7 @@ def test_what_is_no_text_and_what_is_not_there_are_told(tmp_path: Path) -> None:
 
 
 def test_a_document_cut_anywhere_is_refused(tmp_path: Path) -> None:
-    text = as_json(results_of([kept(quick_run())]))
+    text = as_json(results_of([excerpt_of(quick_run())]))
     for end in range(0, len(text) - 2, len(text) // 40):
         with pytest.raises(DataError, match="not JSON, or cut off"):
             read_results(written(tmp_path, text[:end]))

@@ -6,7 +6,11 @@ from collections.abc import Sequence
 
 from armload.analysis.run import Run
 from armload.analysis.sanity import departure
-from armload.analysis.speculation import SpeculationResult, WithoutSpeculation, beside_plain
+from armload.analysis.speculation import (
+    SpeculationResult,
+    WithoutSpeculation,
+    compare_with_baseline,
+)
 from armload.report.cells import cells_of
 from armload.report.speculation import gain_lines, gains, speculation_line, speculation_of
 from tests.unit.runs import quick_run
@@ -44,13 +48,13 @@ def speculating(
 
 
 def beside(
-    plain_s: Sequence[float], *, text: str = "a b c", other: str = "a b c", valid: bool = True
+    baseline_s: Sequence[float], *, text: str = "a b c", other: str = "a b c", valid: bool = True
 ) -> Run:
-    found = beside_plain(
+    found = compare_with_baseline(
         departure(text, other, name="r"),
         ["r"],
         valid=valid,
-        plain_s=plain_s,
+        baseline_s=baseline_s,
         speculating_s=[FIGURES.s_per_token],
     )
     return speculating(without=found)
@@ -100,12 +104,12 @@ def test_nothing_to_compare_with_is_said_and_what_to_do() -> None:
 
 
 def test_a_cell_is_compared_with_the_one_that_differs_in_nothing_else() -> None:
-    plain = [quick_run().model_copy(update={"id": f"plain-{n}"}) for n in range(4)]
+    baseline = [quick_run().model_copy(update={"id": f"plain-{n}"}) for n in range(4)]
     guessing = [speculating(number=n) for n in range(4)]
     other = speculating(number=9)
     assert other.plan is not None
     longer = other.plan.model_copy(update={"n_predict": other.plan.n_predict + 1})
-    cells = cells_of([*plain, *guessing, other.model_copy(update={"plan": longer})])
+    cells = cells_of([*baseline, *guessing, other.model_copy(update={"plan": longer})])
     found = {cell.runs[0].id: speculation_of(cell, cells) for cell in cells}
     assert found["plain-0"] is None
     assert found["speculating-9"] is not None

@@ -20,7 +20,7 @@ from armload.engines.scorer import SCORER, ScoringPlan
 from armload.models.find import model_called
 from armload.models.whole_header import whole_header
 from armload.runs import operations
-from armload.runs.kept_answers import keep
+from armload.runs.cached_answers import write_cached
 from armload.runs.request import Request
 from armload.runs.session import Connection, Session
 from tests.unit.samples import binary
@@ -56,9 +56,9 @@ def keep_times(built: Binary) -> None:
     where = session_of(built)
     engine = operations._engine(where, built, model, PLAN)
     listed = operations._list_path(where, built, engine, whole_header(model.path))
-    keep(listed, FOUND)
+    write_cached(listed, FOUND)
     times = {key: Timed(number=0, time_s=time_s) for key, time_s in TIMES_S.items()}
-    keep(
+    write_cached(
         operations._times_path(where, built, PLAN, FOUND),
         operations.OperationTimes(rates=Rates(), times=times),
     )

@@ -50,20 +50,20 @@ def users(turns: str = "", **seconds: str) -> Users:
 def loaded(
     url: str,
     behave: Users,
-    pace: LoadLevel,
+    level: LoadLevel,
     dialect: str = "llama-server",
     *,
     arrivals: str = "constant",
     settings: dict[str, Any] | None = None,
     asks: list[CompletionRequest] = ASKS,
-    **extent: Any,
+    **stop: Any,
 ) -> LoadFolder:
     target = LoadTarget(
         url=url, api_key="", model="stub", dialect=dialect_named(dialect), settings=settings
     )
     gaps = Arrivals.model_validate({"kind": arrivals})
     loading = LoadRunner(target, Listed(asks, "a file"), gaps, 1, Silent(), users=behave)
-    return loading.run([pace], StopCondition(**extent))
+    return loading.run([level], StopCondition(**stop))
 
 
 def held(records: list[RequestRecord]) -> list[list[RequestRecord]]:
@@ -113,9 +113,9 @@ def test_a_later_turn_is_due_when_the_user_has_thought_about_the_answer() -> Non
 
 
 def test_a_rate_counts_conversations_and_so_does_the_warm_up() -> None:
-    pace = LoadLevel(rate=20, unit="conversations")
+    level = LoadLevel(rate=20, unit="conversations")
     with stub_service() as service:
-        kept = loaded(service.url, users("uniform:1-5"), pace, requests=12, warmup=2)
+        kept = loaded(service.url, users("uniform:1-5"), level, requests=12, warmup=2)
     records = kept.requests(0)
     assert [record.number for record in records] == list(range(len(records)))
     conversations = held(records)
@@ -130,7 +130,7 @@ def test_a_rate_counts_conversations_and_so_does_the_warm_up() -> None:
     assert found.conversations is not None
     assert found.conversations.ended == {"complete": 10}
     assert found.scheduled == len(records)
-    assert str(pace) == "20 conversations/s"
+    assert str(level) == "20 conversations/s"
     assert kept.load.requests_from == "a file; conversations of uniform:1-5 turns"
 
 
@@ -169,14 +169,14 @@ def test_a_conversation_that_no_longer_fits_ends_as_such(dialect: str) -> None:
 def test_an_answer_that_fills_its_slot_ends_its_conversation() -> None:
     asks = [ASKS[0].model_copy(update={"max_tokens": 2}), ASKS[1]]
     with stub_service(tokens=2) as service:  # and of a prompt of 7
-        pace = LoadLevel(concurrency=1)
+        level = LoadLevel(concurrency=1)
         kept = loaded(
-            *(service.url, users("5"), pace),
+            *(service.url, users("5"), level),
             settings={"context_tokens": 10},
             requests=1,
             asks=asks,
         )
-        unknown = loaded(service.url, users("5"), pace, requests=1, asks=asks)
+        unknown = loaded(service.url, users("5"), level, requests=1, asks=asks)
     assert [record.outcome for record in kept.requests(0)] == ["ok", "context-full"]
     assert [record.outcome for record in unknown.requests(0)] == ["ok"] * 5
 
@@ -199,7 +199,7 @@ def test_a_turn_that_fails_ends_its_conversation() -> None:
 def test_every_turn_of_an_interrupted_load_has_an_outcome() -> None:
     records: list[RequestRecord] = []
     talk = Conversation(
-        asks=tuple(ASKS), think_s=(600.0, 600.0), patience_s=(60.0,) * 3, stands_alone=False
+        requests=tuple(ASKS), think_s=(600.0, 600.0), patience_s=(60.0,) * 3, stands_alone=False
     )
 
     async def run(url: str) -> None:
@@ -280,8 +280,8 @@ def test_patience_counts_from_when_the_request_was_due_and_in_the_queue() -> Non
 def test_patience_counts_while_the_client_itself_holds_a_request_back() -> None:
     ask = CompletionRequest(prompt="Who?", max_tokens=5)
     with stub_service(gap_s=0.1) as service:
-        pace = LoadLevel(rate=1000, max_concurrency=1)
-        kept = loaded(service.url, users(patience="0.7"), pace, requests=3, asks=[ask])
+        level = LoadLevel(rate=1000, max_concurrency=1)
+        kept = loaded(service.url, users(patience="0.7"), level, requests=3, asks=[ask])
         assert len(service.bodies) == 2
     first, second, third = kept.requests(0)
     assert (first.outcome, first.held_s) == ("ok", 0.0)

@@ -12,11 +12,11 @@ from armload.serving.dialects.dialect import CompletionRequest
 from armload.serving.dialects.registry import DIALECTS, dialect_named
 from armload.serving.expected import (
     AloneRequest,
+    duration_sentence,
     expected,
     measure_alone,
-    point_told,
+    point_duration_sentence,
     sized,
-    told,
 )
 from armload.serving.target import LoadLevel, LoadTarget, StopCondition
 from armload.serving.users import Users
@@ -36,9 +36,9 @@ def synthetic(prompt: Lengths, answer: Lengths) -> Synthetic:
     )
 
 
-def span(pace: LoadLevel, slots: int | None = 4, alone: AloneRequest = SLOW, **extent: Any) -> Any:
+def span(level: LoadLevel, slots: int | None = 4, alone: AloneRequest = SLOW, **stop: Any) -> Any:
     work = synthetic(*LENGTHS)
-    return expected(alone, work, [pace], StopCondition(**extent), CONSTANT, 1, slots=slots)
+    return expected(alone, work, [level], StopCondition(**stop), CONSTANT, 1, slots=slots)
 
 
 @pytest.mark.parametrize("dialect", [each.name for each in DIALECTS if each.is_streamed])
@@ -53,7 +53,7 @@ def test_one_request_is_measured_by_a_short_answer_of_its_own(dialect: str) -> N
     assert alone.prompt_characters == 128 * 5 - 1
     ((_, body),) = service.bodies
     assert "8" in {str(value) for value in [*body.values(), *body.get("parameters", {}).values()]}
-    assert work.ask(0).prompt not in str(body)
+    assert work.request(0).prompt not in str(body)
 
 
 @pytest.mark.parametrize("behaviour", [{"status": 400}, {"cut_after": 2}, {"tokens": 0}])
@@ -69,9 +69,9 @@ def test_a_request_that_is_not_answered_tells_nothing(behaviour: dict[str, Any])
 
 
 def test_an_answer_of_one_token_takes_what_its_prompt_takes() -> None:
-    ask = CompletionRequest(prompt="x" * 64, max_tokens=1)
+    request = CompletionRequest(prompt="x" * 64, max_tokens=1)
     alone = AloneRequest(prompt_s=2.0, prompt_characters=128, token_s=5.0)
-    assert alone.request_s(ask) == 1.0
+    assert alone.request_s(request) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -95,19 +95,19 @@ def test_a_load_takes_as_long_as_its_requests_and_the_slots_say(
 
 
 def test_lengths_that_fit_the_duration_are_offered_and_do_fit() -> None:
-    pace = LoadLevel(rate=0.5)
-    found = span(pace, duration_s=40)
-    assert told(found, [pace], LENGTHS) == (
+    level = LoadLevel(rate=0.5)
+    found = span(level, duration_s=40)
+    assert duration_sentence(found, [level], LENGTHS) == (
         "One request takes about 19 s alone; the load takes about 96 s to 6.4 min. To end in about "
         "its duration: --prompt-tokens 13 --n-predict 13."
     )
     shorter = synthetic(*(each.scaled(found.fitting_share) for each in LENGTHS))
-    again = expected(SLOW, shorter, [pace], StopCondition(duration_s=40), CONSTANT, 1, slots=4)
+    again = expected(SLOW, shorter, [level], StopCondition(duration_s=40), CONSTANT, 1, slots=4)
     assert again.fitting_share == 1
 
 
 @pytest.mark.parametrize(
-    ("paces", "lengths", "share", "offered"),
+    ("levels", "lengths", "share", "offered"),
     [
         ([LoadLevel(rate=1), LoadLevel(rate=2)], None, 0.1, "lower rates (--rate)"),
         ([LoadLevel(concurrency=4)], None, 0.1, "a longer --duration"),
@@ -130,16 +130,18 @@ def test_lengths_that_fit_the_duration_are_offered_and_do_fit() -> None:
     ],
 )
 def test_what_is_offered_suits_the_load(
-    paces: list[LoadLevel], lengths: tuple[Lengths, Lengths] | None, share: float, offered: str
+    levels: list[LoadLevel], lengths: tuple[Lengths, Lengths] | None, share: float, offered: str
 ) -> None:
     found = span(LoadLevel(rate=1), duration_s=60).model_copy(update={"most_s": 60 / share})
-    assert told(found, paces, lengths).endswith(f"To end in about its duration: {offered}.")
+    assert duration_sentence(found, levels, lengths).endswith(
+        f"To end in about its duration: {offered}."
+    )
 
 
 def test_a_load_that_fits_is_told_without_offers() -> None:
     quick = SLOW.model_copy(update={"prompt_s": 0.01, "token_s": 0.001})
     found = span(LoadLevel(rate=0.5), alone=quick, duration_s=40)
-    assert told(found, [LoadLevel(rate=0.5)], LENGTHS) == (
+    assert duration_sentence(found, [LoadLevel(rate=0.5)], LENGTHS) == (
         "One request takes about 0.14 s alone; the load takes about 38 s."
     )
 
@@ -164,5 +166,5 @@ def test_a_rate_lasts_as_long_as_its_requests_need_within_ten_minutes(
 
 
 def test_how_long_a_rate_lasts_is_said_with_its_warm_up() -> None:
-    said = point_told(StopCondition(duration_s=600.0, warmup_s=100.0))
+    said = point_duration_sentence(StopCondition(duration_s=600.0, warmup_s=100.0))
     assert said == "Each rate lasts 10 min, of which the first 100 s are warm-up (not counted)."

@@ -16,7 +16,7 @@ from armload.analysis.load.queue_model import SaturatedRun
 from armload.analysis.load.rate_search import RateSearch
 from armload.analysis.load.records import Objectives, RequestRecord
 from armload.analysis.statistics import Interval
-from armload.core.journal import write_lines
+from armload.core.json_lines import write_lines
 from armload.core.progress import Silent
 from armload.serving.arrivals import Arrivals
 from armload.serving.dialects.dialect import CompletionRequest
@@ -221,13 +221,13 @@ class SpoilingClient(LoadRunner):
 
     def point(
         self,
-        pace: LoadLevel,
-        extent: StopCondition,
+        level: LoadLevel,
+        stop: StopCondition,
         *,
         draw: int = 0,
         judge: StoppingRule | None = None,
     ) -> LoadFolder:
-        kept = super().point(pace, extent, draw=draw, judge=judge)
+        kept = super().point(level, stop, draw=draw, judge=judge)
         if judge is not None:
             judge.verdict = "not sustained"
         number = len(kept.load.points) - 1

@@ -69,10 +69,10 @@ def sent(
 
 
 def loaded(
-    aim: LoadTarget, *, pace: LoadLevel, requests: int | None, duration_s: float | None = None
+    aim: LoadTarget, *, level: LoadLevel, requests: int | None, duration_s: float | None = None
 ) -> LoadFolder:
     loading = LoadRunner(aim, Listed([ASK], "a file"), CONSTANT, 1, Silent())
-    return loading.run([pace], StopCondition(requests=requests, duration_s=duration_s, warmup=1))
+    return loading.run([level], StopCondition(requests=requests, duration_s=duration_s, warmup=1))
 
 
 @pytest.mark.parametrize("dialect", STREAMED)
@@ -222,7 +222,7 @@ def test_a_stream_of_another_protocol_is_malformed(answers_at: str) -> None:
 
 def test_an_open_loop_sends_on_time_while_no_answer_has_come() -> None:
     with stub_service(header_s=1.0) as service:
-        kept = loaded(target(service.url), pace=LoadLevel(rate=50), requests=20)
+        kept = loaded(target(service.url), level=LoadLevel(rate=50), requests=20)
     records = kept.requests(0)
     assert [record.number for record in records] == list(range(20))
     assert {record.outcome for record in records} == {"ok"}
@@ -237,8 +237,8 @@ def test_an_open_loop_sends_on_time_while_no_answer_has_come() -> None:
 
 def test_an_open_loop_with_a_cap_holds_requests_back_and_counts_that_from_their_time() -> None:
     with stub_service(header_s=0.1) as service:
-        pace = LoadLevel(rate=100, max_concurrency=2)
-        kept = loaded(target(service.url), pace=pace, requests=12)
+        level = LoadLevel(rate=100, max_concurrency=2)
+        kept = loaded(target(service.url), level=level, requests=12)
     records = kept.requests(0)
     assert {record.outcome for record in records} == {"ok"}
     begun_s = [record.begun_s or 0.0 for record in records]
@@ -273,7 +273,7 @@ def test_what_is_held_back_when_a_load_is_interrupted_has_an_outcome() -> None:
 
 def test_a_closed_loop_has_no_more_requests_under_way_than_clients() -> None:
     with stub_service(gap_s=0.01) as service:
-        kept = loaded(target(service.url), pace=LoadLevel(concurrency=3), requests=12)
+        kept = loaded(target(service.url), level=LoadLevel(concurrency=3), requests=12)
     records = kept.requests(0)
     assert len(records) == kept.load.points[0].requests == 12
     for record in records:
@@ -284,7 +284,7 @@ def test_a_closed_loop_has_no_more_requests_under_way_than_clients() -> None:
 def test_a_closed_loop_begins_no_request_after_its_time() -> None:
     with stub_service(gap_s=0.02) as service:
         kept = loaded(
-            target(service.url), pace=LoadLevel(concurrency=2), requests=None, duration_s=0.5
+            target(service.url), level=LoadLevel(concurrency=2), requests=None, duration_s=0.5
         )
     records = kept.requests(0)
     assert len(records) > 2
@@ -419,7 +419,7 @@ def test_a_boards_samples_and_trace_are_kept_beside_the_requests() -> None:
     with stub_service() as service:
         board = Board(service)
         aim = target(service.url, service=board, board="kitchen", run="r", settings={"slots": 4})
-        kept = loaded(aim, pace=LoadLevel(rate=50), requests=5)
+        kept = loaded(aim, level=LoadLevel(rate=50), requests=5)
     assert kept.load.service == {"slots": 4}
     assert kept.trace_file(0).read_text() == "header\nstep\n"
     samples = [json.loads(line) for line in kept.board_file(0).read_text().splitlines()]
@@ -551,7 +551,7 @@ def test_a_service_that_dies_fails_the_rest_and_counts_no_success() -> None:
 
         thread = threading.Thread(target=cut_soon)
         thread.start()
-        kept = loaded(target(service.url), pace=LoadLevel(rate=40), requests=30)
+        kept = loaded(target(service.url), level=LoadLevel(rate=40), requests=30)
         thread.join()
     outcomes = [record.outcome for record in kept.requests(0)]
     assert len(outcomes) == 30
@@ -561,7 +561,7 @@ def test_a_service_that_dies_fails_the_rest_and_counts_no_success() -> None:
 
 def test_a_load_of_which_nothing_succeeds_is_an_error_with_the_services_words() -> None:
     with stub_service(status=400) as service, pytest.raises(RunError, match="as told"):
-        loaded(target(service.url), pace=LoadLevel(rate=50), requests=5)
+        loaded(target(service.url), level=LoadLevel(rate=50), requests=5)
 
 
 @pytest.mark.parametrize(

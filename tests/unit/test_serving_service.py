@@ -53,7 +53,7 @@ def test_two_commands_fetch_a_service_that_dies_once(
         return RUN, folder
 
     monkeypatch.setattr(module, "fetch", fetch)
-    monkeypatch.setattr(module, "tell_it_is_fetched", lambda *_: None)
+    monkeypatch.setattr(module, "mark_fetched", lambda *_: None)
     services = [attended(), attended()]
     for each in services:
         monkeypatch.setattr(each._heartbeat, "ask", lambda **_: ServiceState(condition="ended"))

@@ -117,18 +117,18 @@ def test_prompts_with_the_same_blocks_begin_alike_and_have_the_traces_lengths(
 ) -> None:
     lines = mooncake((0, 1200, 4, [0, 1, 2]), (0, 1100, 5, [0, 1, 7]), (0, 600, 6, [8, 1]))
     work = made(read(tmp_path, lines, length_scale=0.5))
-    one, two, other = (work.ask(number).prompt.split() for number in range(3))
+    one, two, other = (work.request(number).prompt.split() for number in range(3))
     assert [len(each) for each in (one, two, other)] == [600, 550, 300]
     shared = 2 * BLOCK_TOKENS // 2
     assert one[:shared] == two[:shared]
     assert one[shared : shared + 20] != two[shared : shared + 20]
     assert one[:20] != other[:20]
-    assert (work.ask(1).max_tokens, work.ask(1).ignores_end) == (2, True)
-    again = work.ask(4)
+    assert (work.request(1).max_tokens, work.request(1).ignores_end) == (2, True)
+    again = work.request(4)
     assert (again.max_tokens, again.prompt.split()[:shared]) == (2, two[:shared])
 
 
 def test_a_trace_without_blocks_has_prompts_that_differ(tmp_path: Path) -> None:
     work = made(read(tmp_path, BURST + "1,x,30,3,33,y\n1,x,30,3,33,y\n"))
-    assert work.ask(0).prompt != work.ask(1).prompt
-    assert len(work.ask(0).prompt.split()) == 30
+    assert work.request(0).prompt != work.request(1).prompt
+    assert len(work.request(0).prompt.split()) == 30

@@ -63,7 +63,7 @@ def test_times_are_drawn_as_told(text: str, middle: float) -> None:
 
 def test_a_user_sends_one_request_as_it_is_unless_told_otherwise() -> None:
     alone = Users().conversation(0, numbered())
-    assert alone.asks == (CompletionRequest(prompt="0", max_tokens=4),)
+    assert alone.requests == (CompletionRequest(prompt="0", max_tokens=4),)
     assert (alone.think_s, alone.patience_s, alone.stands_alone) == ((), (math.inf,), True)
     assert str(Users()) == ""
 
@@ -73,43 +73,43 @@ def test_conversations_are_the_same_for_the_same_seed_and_each_its_own() -> None
     take, again = numbered(), numbered()
     first = [told.conversation(number, take) for number in range(50)]
     assert first == [told.conversation(number, again) for number in range(50)]
-    assert {len(each.asks) for each in first} == set(range(2, 10))
+    assert {len(each.requests) for each in first} == set(range(2, 10))
     for each in first:
-        assert len(each.patience_s) == len(each.asks) == len(each.think_s) + 1
+        assert len(each.patience_s) == len(each.requests) == len(each.think_s) + 1
     pauses = [pause for each in first for pause in each.think_s]
     assert len(set(pauses)) == len(pauses)
-    prompts = [ask.prompt for each in first for ask in each.asks]
+    prompts = [request.prompt for each in first for request in each.requests]
     assert prompts == [str(number) for number in range(len(prompts))]
 
 
 def test_the_share_that_begins_with_the_prefix_is_as_told() -> None:
     told, take = users(prefix="You are kind.", prefix_share=0.3), numbered()
-    asks = [told.conversation(number, take).asks[0] for number in range(2000)]
-    begun = [ask for ask in asks if ask.prompt.startswith("You are kind. ")]
+    requests = [told.conversation(number, take).requests[0] for number in range(2000)]
+    begun = [request for request in requests if request.prompt.startswith("You are kind. ")]
     assert len(begun) == pytest.approx(600, rel=0.1)
-    assert all(ask.may_reuse for ask in asks)
+    assert all(request.may_reuse for request in requests)
 
 
 def test_a_conversation_begins_with_the_prefix_once() -> None:
     told = users("3", prefix="You are kind.")
-    asks = told.conversation(0, numbered()).asks
-    assert [ask.prompt for ask in asks] == ["You are kind. 0", "1", "2"]
+    requests = told.conversation(0, numbered()).requests
+    assert [request.prompt for request in requests] == ["You are kind. 0", "1", "2"]
 
 
 @pytest.mark.parametrize("first", ["user", "system"])
 def test_the_prefix_of_a_chat_is_the_systems_message(first: Any) -> None:
     chat = (ChatMessage(role=first, content="Hello"), ChatMessage(role="user", content="there"))
-    ask = CompletionRequest(messages=chat, max_tokens=4).begun_with("You are kind.")
-    assert [message.role for message in ask.chat].count("system") == 1
-    assert ask.chat[0].content.startswith("You are kind.")
-    assert [message.content for message in ask.chat][-1] == "there"
-    assert "Hello" in "".join(message.content for message in ask.chat)
+    request = CompletionRequest(messages=chat, max_tokens=4).begun_with("You are kind.")
+    assert [message.role for message in request.chat].count("system") == 1
+    assert request.chat[0].content.startswith("You are kind.")
+    assert [message.content for message in request.chat][-1] == "there"
+    assert "Hello" in "".join(message.content for message in request.chat)
 
 
 def test_a_server_may_reuse_a_prompt_only_where_prompts_repeat() -> None:
     told = dialect_named("llama-server")
-    (alone,) = Users().conversation(0, numbered()).asks
-    (turn,) = users("1").conversation(0, numbered()).asks
+    (alone,) = Users().conversation(0, numbered()).requests
+    (turn,) = users("1").conversation(0, numbered()).requests
     assert told.body(alone, "m")["cache_prompt"] is False
     assert "cache_prompt" not in told.body(turn, "m")
 

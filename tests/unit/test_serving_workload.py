@@ -43,10 +43,10 @@ def test_prompts_and_chats_are_read_and_repeat_from_the_start(tmp_path: Path) ->
     chat = {"messages": [{"role": "user", "content": "Hi"}]}
     lines = [{"prompt": "One", "max_tokens": 5}, chat]
     work = read(tmp_path, "\n".join(json.dumps(each) for each in lines) + "\n\n")
-    assert (work.ask(0).prompt, work.ask(0).max_tokens) == ("One", 5)
-    assert work.ask(1).messages == (ChatMessage(role="user", content="Hi"),)
-    assert work.ask(1).max_tokens == 128
-    assert work.ask(2) == work.ask(0)
+    assert (work.request(0).prompt, work.request(0).max_tokens) == ("One", 5)
+    assert work.request(1).messages == (ChatMessage(role="user", content="Hi"),)
+    assert work.request(1).max_tokens == 128
+    assert work.request(2) == work.request(0)
     assert work.described.endswith("requests.jsonl")
 
 
@@ -54,7 +54,7 @@ def test_prompts_and_chats_are_read_and_repeat_from_the_start(tmp_path: Path) ->
 def test_a_byte_order_mark_before_the_requests_is_no_part_of_them(
     tmp_path: Path, text: str
 ) -> None:
-    assert read(tmp_path, f"\ufeff{text}").ask(0).prompt == "One"
+    assert read(tmp_path, f"\ufeff{text}").request(0).prompt == "One"
 
 
 def test_alpacas_items_have_the_outputs_length_as_their_limit(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_alpacas_items_have_the_outputs_length_as_their_limit(tmp_path: Path) ->
     ]
     with stub_service() as service:
         work = read(tmp_path, json.dumps(items), ServiceApi(service.url, ""))
-    assert [(work.ask(n).prompt, work.ask(n).max_tokens) for n in (0, 1)] == [
+    assert [(work.request(n).prompt, work.request(n).max_tokens) for n in (0, 1)] == [
         ("Name colours:three", 3),
         ("Say yes", 1),
     ]
@@ -72,7 +72,7 @@ def test_alpacas_items_have_the_outputs_length_as_their_limit(tmp_path: Path) ->
 
 def test_only_as_many_items_are_prepared_as_a_load_sends(tmp_path: Path) -> None:
     lines = "\n".join(json.dumps({"prompt": str(number)}) for number in range(9))
-    assert read(tmp_path, lines, most=2).ask(2).prompt == "0"
+    assert read(tmp_path, lines, most=2).request(2).prompt == "0"
 
 
 def test_sharegpts_conversations_give_their_first_answered_message(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_sharegpts_conversations_give_their_first_answered_message(tmp_path: Pat
     ]
     with stub_service() as service:
         work = read(tmp_path, json.dumps(items), ServiceApi(service.url, ""))
-    assert [(work.ask(n).prompt, work.ask(n).max_tokens) for n in range(4)] == [
+    assert [(work.request(n).prompt, work.request(n).max_tokens) for n in range(4)] == [
         ("Name colours", 3),
         ("Hello", 2),
         ("Hey", 1),
@@ -99,8 +99,10 @@ def test_sharegpts_conversations_give_their_first_answered_message(tmp_path: Pat
 def test_a_large_array_is_read_only_as_far_as_it_is_needed(tmp_path: Path) -> None:
     items = [{"prompt": f"{number} " + "x" * 1000} for number in range(3000)]
     whole = json.dumps(items)
-    assert read(tmp_path, whole).ask(2999).prompt == items[2999]["prompt"]
-    assert read(tmp_path, whole[:-1] + ", garbage", most=2000).ask(1999).prompt.startswith("1999 ")
+    assert read(tmp_path, whole).request(2999).prompt == items[2999]["prompt"]
+    assert (
+        read(tmp_path, whole[:-1] + ", garbage", most=2000).request(1999).prompt.startswith("1999 ")
+    )
 
 
 def test_a_line_may_have_sampling_parameters_a_format_tools_and_other_keys(
@@ -126,17 +128,19 @@ def test_a_line_may_have_sampling_parameters_a_format_tools_and_other_keys(
         },
     ]
     work = read(tmp_path, "\n".join(json.dumps(each) for each in lines))
-    asks = [work.ask(number) for number in range(4)]
-    assert asks[0].extra_body == {"temperature": 0.7, "seed": 3, "min_keep": 2}
-    assert [ask.json_schema for ask in asks] == [None, schema, schema, None]
-    body = dialect_named("openai-chat").body(asks[3], "m")
+    requests = [work.request(number) for number in range(4)]
+    assert requests[0].extra_body == {"temperature": 0.7, "seed": 3, "min_keep": 2}
+    assert [request.json_schema for request in requests] == [None, schema, schema, None]
+    body = dialect_named("openai-chat").body(requests[3], "m")
     assert (body["tools"], body["tool_choice"]) == ((tool,), "required")
     assert body["messages"] == [
         {"role": "user", "content": "Rain?"},
         {"role": "assistant", "content": "", "tool_calls": ({"id": "1"},)},
         {"role": "tool", "content": "No", "tool_call_id": "1"},
     ]
-    greedy, own = (dialect_named("openai").body(ask, "m") for ask in (asks[1], asks[0]))
+    greedy, own = (
+        dialect_named("openai").body(request, "m") for request in (requests[1], requests[0])
+    )
     assert (greedy["temperature"], own["temperature"], own["min_keep"]) == (0, 0.7, 2)
 
 
@@ -162,7 +166,7 @@ def test_keys_that_are_no_object_or_have_a_place_are_refused(extra: str) -> None
 def test_limits_on_the_command_line_override_a_file(tmp_path: Path) -> None:
     text = json.dumps({"instruction": "Say yes", "input": "", "output": "yes"})
     work = read(tmp_path, text, answer=Lengths(kind="constant", low=9, high=9))
-    assert work.ask(0).max_tokens == 9
+    assert work.request(0).max_tokens == 9
 
 
 def test_a_service_that_counts_no_tokens_needs_a_limit(tmp_path: Path) -> None:
@@ -209,10 +213,10 @@ def test_synthetic_prompts_have_as_many_tokens_as_they_say() -> None:
     with stub_service() as service:
         api = ServiceApi(service.url, "")
         work = made(api, "uniform:3-9", Lengths(kind="constant", low=7, high=7))
-        counts = [api.count(work.ask(number).prompt) for number in range(20)]
+        counts = [api.count(work.request(number).prompt) for number in range(20)]
     assert all(count is not None and 3 <= count <= 9 for count in counts)
     assert len(set(counts)) > 2
-    assert (work.ask(0).max_tokens, work.ask(0).ignores_end) == (7, True)
+    assert (work.request(0).max_tokens, work.request(0).ignores_end) == (7, True)
     assert work.described == "synthetic: prompts of uniform:3-9 tokens, answers of 7 tokens"
 
 
@@ -220,9 +224,9 @@ def test_a_synthetic_request_depends_on_seed_and_number_alone() -> None:
     with stub_service(has_tokenizer=False) as service:
         api = ServiceApi(service.url, "")
         one, same, other = made(api, "20"), made(api, "20"), made(api, "20", seed=2)
-    assert one.ask(5) == same.ask(5)
-    assert one.ask(5) != one.ask(6)
-    assert one.ask(5) != other.ask(5)
+    assert one.request(5) == same.request(5)
+    assert one.request(5) != one.request(6)
+    assert one.request(5) != other.request(5)
     assert "prompts of 20 words" in one.described
 
 

@@ -6,7 +6,7 @@ from statistics import mean
 
 import pytest
 
-from armload.tuning.estimating import MARGIN, SearchStanding, Tried, estimates_of, rivals_of
+from armload.tuning.estimating import MARGIN, SearchState, Tried, estimates_of, rivals_of
 from armload.tuning.search import MOST_OF_ONE, PATIENCE, Search
 from armload.tuning.space import Feasibility, Parameter, Setting, Space
 from armload.tuning.trial import Outcome, Trial
@@ -55,18 +55,18 @@ def steps_of(search: Search, measure: Measure) -> Iterator[tuple[Trial, Outcome]
 
 def searched(
     measure: Measure, *, seed: int = 1, most: int | None = 60, space: Space = SPACE, rungs: int = 3
-) -> tuple[SearchStanding, list[tuple[Trial, Outcome]]]:
+) -> tuple[SearchState, list[tuple[Trial, Outcome]]]:
     search = Search(space, seed=seed, most_trials=most, rungs=rungs)
     steps = list(steps_of(search, measure))
-    return search.standing, steps
+    return search.state, steps
 
 
 def test_a_search_of_a_third_of_the_space_finds_a_setting_within_five_percent_of_the_best() -> None:
     found = []
     for seed in range(10):
-        standing, _ = searched(measured(seed), seed=seed, most=SPACE.size // 3)
-        assert standing.leader is not None
-        found.append(true_cost(FASTEST) / true_cost(standing.leader.setting))
+        state, _ = searched(measured(seed), seed=seed, most=SPACE.size // 3)
+        assert state.leader is not None
+        found.append(true_cost(FASTEST) / true_cost(state.leader.setting))
     assert sum(share >= 0.95 for share in found) >= 9, found
 
 
@@ -93,7 +93,7 @@ def test_asking_again_without_telling_returns_the_same_trial() -> None:
         trial = search.ask()
         assert trial is not None
         assert search.ask() == trial
-        assert search.standing.ended is None
+        assert search.state.ended is None
         assert search.ask() == trial
         search.tell(trial, measured(3)(trial))
 
@@ -112,7 +112,7 @@ def test_a_search_that_is_told_a_journal_goes_on_as_the_one_that_wrote_it(
     for trial, outcome in steps[:interrupted_after]:
         resumed.tell(trial, outcome)
     assert list(steps_of(resumed, measured(5))) == steps[interrupted_after:]
-    assert resumed.standing == whole.standing
+    assert resumed.state == whole.state
 
 
 def test_another_seed_tries_other_settings() -> None:
@@ -139,14 +139,14 @@ def test_a_faster_setting_that_violates_never_wins(found_on_rung: int) -> None:
                 reason="not text" if garbage else "",
             )
 
-        standing, steps = searched(trapped, seed=seed, most=40)
+        state, steps = searched(trapped, seed=seed, most=40)
         caught.append(any(outcome.status == "violates" for _, outcome in steps))
-        assert standing.leader is not None
-        assert standing.leader.setting.choices["kv_type"] != "q4_0"
+        assert state.leader is not None
+        assert state.leader.setting.choices["kv_type"] != "q4_0"
         if caught[-1]:
-            assert standing.violation is not None
-            assert standing.violation.reason == "not text"
-            assert standing.violation.cost < standing.leader.cost
+            assert state.violation is not None
+            assert state.violation.reason == "not text"
+            assert state.violation.cost < state.leader.cost
     assert sum(caught) >= 8
 
 
@@ -156,25 +156,25 @@ def test_a_setting_that_fails_on_a_longer_trial_does_not_win() -> None:
             return Outcome(status="failed", reason="out of memory")
         return measured(1)(trial)
 
-    standing, steps = searched(crashing, most=None)
+    state, steps = searched(crashing, most=None)
     assert (FASTEST, "failed") in [(trial.setting, outcome.status) for trial, outcome in steps]
-    assert standing.leader is not None
-    assert standing.leader.setting != FASTEST
+    assert state.leader is not None
+    assert state.leader.setting != FASTEST
 
 
 def test_the_leader_was_measured_on_the_longest_rung() -> None:
     for seed in range(3):
-        standing, _ = searched(measured(seed, noise=0.1), seed=seed, most=40)
-        assert standing.leader is not None
-        assert standing.leader.rung == 2
+        state, _ = searched(measured(seed, noise=0.1), seed=seed, most=40)
+        assert state.leader is not None
+        assert state.leader.rung == 2
 
 
 def test_a_search_without_a_limit_ends_with_a_separated_leader() -> None:
-    standing, steps = searched(measured(4, noise=0.01), most=None)
-    assert standing.ended == "separated"
-    assert standing.leader is not None
-    assert standing.leader.setting == FASTEST
-    assert not standing.rivals
+    state, steps = searched(measured(4, noise=0.01), most=None)
+    assert state.ended == "separated"
+    assert state.leader is not None
+    assert state.leader.setting == FASTEST
+    assert not state.rivals
     assert len(steps) < SPACE.size
 
 
@@ -183,8 +183,8 @@ def test_settings_that_are_equal_do_not_keep_a_search_going() -> None:
         off = random.Random(trial.number).gauss(0, 0.05)
         return Outcome(status="measured", cost=math.exp(off))
 
-    standing, steps = searched(all_equal, most=None, space=SPACE)
-    assert standing.ended in {"equal", "separated"}
+    state, steps = searched(all_equal, most=None, space=SPACE)
+    assert state.ended in {"equal", "separated"}
     each = [
         sum(trial.setting.key == key for trial, _ in steps)
         for key in {s[0].setting.key for s in steps}
@@ -198,8 +198,8 @@ def test_settings_within_the_margin_are_told_apart_no_further() -> None:
         return Outcome(status="measured", cost=cost, samples=(cost,) * 20)
 
     space = Space(parameters=(FLASH,), defaults=Setting(choices={"flash_attention": "on"}))
-    standing, steps = searched(nearly_equal, most=None, space=space)
-    assert standing.ended == "all tried"
+    state, steps = searched(nearly_equal, most=None, space=space)
+    assert state.ended == "all tried"
     assert len(steps) < 2 * MOST_OF_ONE
 
 
@@ -209,17 +209,17 @@ def test_a_small_space_is_tried_whole() -> None:
     def by_threads(trial: Trial) -> Outcome:
         return Outcome(status="measured", cost=1 / int(str(trial.setting.choices["threads"])))
 
-    standing, steps = searched(by_threads, most=None, space=space)
+    state, steps = searched(by_threads, most=None, space=space)
     assert {trial.setting.choices["threads"] for trial, _ in steps} == {1, 2, 3, 4}
-    assert standing.leader is not None
-    assert standing.leader.setting.choices == {"threads": 4}
-    assert standing.ended == "all tried"
+    assert state.leader is not None
+    assert state.leader.setting.choices == {"threads": 4}
+    assert state.ended == "all tried"
 
 
 def test_a_search_in_which_everything_fails_ends_and_has_no_leader() -> None:
-    standing, steps = searched(lambda _: Outcome(status="failed", reason="exit 1"), most=None)
-    assert standing.leader is None
-    assert standing.ended == "nothing works"
+    state, steps = searched(lambda _: Outcome(status="failed", reason="exit 1"), most=None)
+    assert state.leader is None
+    assert state.ended == "nothing works"
     assert len(steps) <= PATIENCE + 1
 
 
@@ -238,7 +238,7 @@ def test_when_every_setting_is_hopeless_the_defaults_alone_are_tried() -> None:
         SPACE, seed=1, most_trials=None, rungs=1, prior=lambda _: Feasibility(hopeless="too large")
     )
     assert [trial.setting for trial, _ in steps_of(search, measured(1))] == [SPACE.defaults]
-    assert search.standing.ended == "all tried"
+    assert search.state.ended == "all tried"
 
 
 def test_good_guesses_come_before_those_by_chance() -> None:
@@ -259,10 +259,10 @@ def test_short_trials_that_are_all_quicker_do_not_make_a_leader() -> None:
         factor = (1.0, 1.2, 1.4)[trial.rung]
         return outcome.model_copy(update={"cost": outcome.cost and outcome.cost * factor})
 
-    standing, _ = searched(growing)
-    assert standing.leader is not None
-    assert true_cost(standing.leader.setting) <= 1.05 * true_cost(FASTEST)
-    assert standing.leader.cost == pytest.approx(1.4 * true_cost(standing.leader.setting), rel=0.08)
+    state, _ = searched(growing)
+    assert state.leader is not None
+    assert true_cost(state.leader.setting) <= 1.05 * true_cost(FASTEST)
+    assert state.leader.cost == pytest.approx(1.4 * true_cost(state.leader.setting), rel=0.08)
 
 
 def test_a_leader_by_luck_does_not_make_the_others_seem_slow() -> None:

@@ -107,7 +107,7 @@ def searching(
         Silent(),
         max_time_s=max_time_s,
         core_sets={},
-        report=lambda entry, standing: None,
+        report=lambda entry, state: None,
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from armload.boards.virtual.cached import board_kinds
 from armload.boards.virtual.process import Started
-from armload.boards.virtual.state import Powered, keep
+from armload.boards.virtual.state import MachineState, keep
 from armload.core.cache import decide
 from tests.containers import contained, told_by
 from tests.unit.builds import held_elsewhere
@@ -45,7 +45,7 @@ def test_nothing_may_go_while_a_board_runs_save_other_boards(cache: Path) -> Non
     assert process is not None
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        keep(cache / "machines" / "a-1-1", Powered(process=process, port=port, answered=True))
+        keep(cache / "machines" / "a-1-1", MachineState(process=process, port=port, answered=True))
         running = dict.fromkeys(("qemu", "toybox", "a-1-1"), "in use")
         assert fates() == {**running, "b-1-1": "goes"}
 
@@ -68,7 +68,7 @@ def test_what_a_board_runs_with_is_held_by_it_or_by_one_that_is_being_started(
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         folder = cache / "machines" / "a-1-1"
-        keep(folder, Powered(process=process, port=port, answered=True))
+        keep(folder, MachineState(process=process, port=port, answered=True))
         assert reasons() == {"a-1-1 is using it"}
 
 

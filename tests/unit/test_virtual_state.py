@@ -10,11 +10,11 @@ from armload.boards.connect import is_blank
 from armload.boards.virtual.machine import has_storage
 from armload.boards.virtual.process import Started
 from armload.boards.virtual.state import (
-    Powered,
+    MachineState,
     address_of,
     keep,
     machine_folder,
-    powered_state,
+    machine_state,
     sibling_folders,
     socket_path,
 )
@@ -29,17 +29,17 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def own_state(port: int) -> Powered:
+def own_state(port: int) -> MachineState:
     process = Started.of(os.getpid())
     assert process is not None
-    return Powered(process=process, port=port, answered=True)
+    return MachineState(process=process, port=port, answered=True)
 
 
 def test_kept_state_is_read_back_while_the_process_has_the_port(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         state = keep(tmp_path, own_state(server.getsockname()[1]))
-        assert powered_state(tmp_path) == state
-    assert powered_state(tmp_path) is None
+        assert machine_state(tmp_path) == state
+    assert machine_state(tmp_path) is None
 
 
 def test_port_that_someone_else_took_is_not_ours(tmp_path: Path) -> None:
@@ -47,13 +47,13 @@ def test_port_that_someone_else_took_is_not_ours(tmp_path: Path) -> None:
         state = own_state(server.getsockname()[1])
         gone = state.process.model_copy(update={"start_mark": "0"})
         keep(tmp_path, state.model_copy(update={"process": gone}))
-        assert powered_state(tmp_path) is None
+        assert machine_state(tmp_path) is None
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"port": 1}'])
 def test_damaged_state_means_off(tmp_path: Path, content: str) -> None:
     (tmp_path / "machine.json").write_text(content)
-    assert powered_state(tmp_path) is None
+    assert machine_state(tmp_path) is None
 
 
 def test_address_pins_the_machines_key_and_names_only_our_login_key(tmp_path: Path) -> None:

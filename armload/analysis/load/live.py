@@ -23,7 +23,7 @@ _MOST = 500
 Chunks = Sequence[tuple[float, int | None]]
 
 
-class MiddleAndSlow(Value):
+class MedianAndP95(Value):
     """The median and the 95th percentile of a latency."""
 
     p50_s: float
@@ -47,8 +47,8 @@ class LiveFigures(Value):
     answered_per_s: float
     in_flight: int
     before_first: int
-    ttft: MiddleAndSlow | None
-    tpot: MiddleAndSlow | None
+    ttft: MedianAndP95 | None
+    tpot: MedianAndP95 | None
     failed: dict[str, int]
     busy: int | None = None
     waiting: int | None = None
@@ -124,9 +124,9 @@ class SlidingWindow:
         return recent, from_s
 
 
-def _middle_and_slow(seconds: list[float]) -> MiddleAndSlow | None:
+def _middle_and_slow(seconds: list[float]) -> MedianAndP95 | None:
     if not seconds:
         return None
     ordered = sorted(seconds)
     p50_s, p95_s = (ordered[math.ceil(share * len(ordered)) - 1] for share in (0.5, 0.95))
-    return MiddleAndSlow(p50_s=p50_s, p95_s=p95_s)
+    return MedianAndP95(p50_s=p50_s, p95_s=p95_s)

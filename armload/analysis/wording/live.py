@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from armload.analysis.load.live import LiveFigures, MiddleAndSlow
+from armload.analysis.load.live import LiveFigures, MedianAndP95
 from armload.analysis.wording.figures import seconds
 from armload.core.values import counted
 
@@ -43,5 +43,5 @@ def _slots(found: LiveFigures, slots: int | None) -> str:
     return busy if found.waiting is None else f"{busy}, {found.waiting} queued"
 
 
-def _latency(found: MiddleAndSlow | None) -> str:
+def _latency(found: MedianAndP95 | None) -> str:
     return "" if found is None else f"p50 {seconds(found.p50_s)}, p95 {seconds(found.p95_s)}"

@@ -101,7 +101,7 @@ def remedy(found: Prediction) -> str:
     return "Even the smallest context does not fit: free memory on the board."
 
 
-def said_beforehand(name: str, board: str, found: Prediction, within: str = "") -> str:
+def forecast_notice(name: str, board: str, found: Prediction, within: str = "") -> str:
     """Say what is expected of a run that reads from storage or is slow; of others nothing.
 
     Args:

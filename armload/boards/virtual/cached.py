@@ -11,7 +11,7 @@ from pathlib import Path
 
 from armload.boards.board import THIS_MACHINE
 from armload.boards.virtual.process import Started
-from armload.boards.virtual.state import has_disk_open, powered_state
+from armload.boards.virtual.state import has_disk_open, machine_state
 from armload.core.cache import (
     CacheItem,
     CacheKind,
@@ -100,7 +100,7 @@ def _some_run() -> str:
 
 def _runs(folder: Path) -> str:
     """Say that a virtual board runs, also one whose start nobody noted; else nothing."""
-    if powered_state(folder) is not None or _has_process(folder):
+    if machine_state(folder) is not None or _has_process(folder):
         return "running; stop it with armload board.down"
     return "running in another container" if has_disk_open(folder) else ""
 

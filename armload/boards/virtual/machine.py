@@ -21,7 +21,7 @@ from armload.boards.virtual.process import Started, free_port, ssh_answers
 from armload.boards.virtual.qemu import GUEST_ADDRESS, Qemu, Wiring, command_line, qemu_for, start
 from armload.boards.virtual.state import (
     DISK,
-    Powered,
+    MachineState,
     address_of,
     dropbear_form,
     has_disk_open,
@@ -29,9 +29,9 @@ from armload.boards.virtual.state import (
     last_lines,
     machine_folder,
     machine_keys,
+    machine_state,
     mark_off,
-    powered_machines,
-    powered_state,
+    running_machines,
     socket_path,
 )
 from armload.boards.virtual.storage import make_disk, root_archive
@@ -123,7 +123,7 @@ def up(board: Board, progress: Progress) -> SshAddress:
         return address
     waiting = f"Another armload process is starting {board.name}; waiting for it."
     with written_in(folder), locked(folder / "lock", progress, waiting=waiting):
-        powered = powered_state(folder)
+        powered = machine_state(folder)
         if powered is None:
             powered = _switched_on(board, reach, folder, progress)
         if not powered.answered:
@@ -134,7 +134,7 @@ def up(board: Board, progress: Progress) -> SshAddress:
 def running(board: Board) -> SshAddress | None:
     """Return where the board's SSH server is; none when the board is off or still boots."""
     folder = machine_folder(board)
-    powered = powered_state(folder)
+    powered = machine_state(folder)
     return address_of(folder, powered) if powered is not None and powered.answered else None
 
 
@@ -152,7 +152,7 @@ def down(board: Board) -> bool:
         UsageError: the board is not a virtual one.
     """
     _reach(board)
-    machines = powered_machines(board)
+    machines = running_machines(board)
     for folder, powered in machines:
         _switched_off(folder, powered)
     return bool(machines)
@@ -166,7 +166,9 @@ def _reach(board: Board) -> VirtualReach:
     return board.reach
 
 
-def _switched_on(board: Board, reach: VirtualReach, folder: Path, progress: Progress) -> Powered:
+def _switched_on(
+    board: Board, reach: VirtualReach, folder: Path, progress: Progress
+) -> MachineState:
     with packages_locked(progress):
         image = image_for_boards(progress)
         qemu = qemu_for(reach.cpu, progress)
@@ -202,7 +204,7 @@ def _own_root(board: Board, folder: Path) -> bytes:
     return root_archive(init, dropbear_form(keys.host.private), keys.client.public)
 
 
-def _started(board: Board, reach: VirtualReach, qemu: Qemu, wiring: Wiring) -> Powered:
+def _started(board: Board, reach: VirtualReach, qemu: Qemu, wiring: Wiring) -> MachineState:
     for _ in range(_PORT_ATTEMPTS):
         port = free_port()
         wired = wiring.model_copy(update={"port": port})
@@ -215,7 +217,7 @@ def _started(board: Board, reach: VirtualReach, qemu: Qemu, wiring: Wiring) -> P
         process = Started.of(int(wiring.pid_file.read_text(encoding="ascii")))
         if process is None:
             raise ConnectError(f"QEMU exited immediately: {last_lines(wiring.qemu_log)}")
-        return Powered(process=process, port=port, answered=False)
+        return MachineState(process=process, port=port, answered=False)
     raise ConnectError("No free port on the loopback interface.")
 
 
@@ -231,7 +233,7 @@ def _end_orphaned(folder: Path) -> None:
             process.end()
 
 
-def _awaited(board: Board, folder: Path, powered: Powered, progress: Progress) -> Powered:
+def _awaited(board: Board, folder: Path, powered: MachineState, progress: Progress) -> MachineState:
     began = time.monotonic()
     with progress.step(f"Booting {board.name}"):
         while not ssh_answers(powered.port, 0.5):
@@ -253,7 +255,7 @@ def _awaited(board: Board, folder: Path, powered: Powered, progress: Progress) -
     return keep(folder, powered.model_copy(update={"answered": True}))
 
 
-def _switched_off(folder: Path, powered: Powered) -> None:
+def _switched_off(folder: Path, powered: MachineState) -> None:
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as line:
         line.connect(str(socket_path(folder, "console")))
         line.sendall(b"\npoweroff\n")

@@ -95,7 +95,7 @@ _FILE = "machine.json"
 _LONGEST_SOCKET_PATH = 100  # the systems' limits are 104 and 108 bytes
 
 
-class Powered(Value):
+class MachineState(Value):
     """A board that was switched on.
 
     Attributes:
@@ -130,9 +130,9 @@ def sibling_folders(board: Board) -> list[Path]:
     return sorted(path for path in own.parent.glob("*") if path.name.rpartition("-")[0] == prefix)
 
 
-def powered_machines(board: Board) -> list[tuple[Path, Powered]]:
+def running_machines(board: Board) -> list[tuple[Path, MachineState]]:
     """Return those of them that are on."""
-    found = ((folder, powered_state(folder)) for folder in sibling_folders(board))
+    found = ((folder, machine_state(folder)) for folder in sibling_folders(board))
     return [(folder, powered) for folder, powered in found if powered is not None]
 
 
@@ -141,10 +141,10 @@ def machine_keys(folder: Path) -> Keys:
     return Keys(host=key_pair(folder / "host_key"), client=key_pair(folder / "client_key"))
 
 
-def powered_state(folder: Path) -> Powered | None:
+def machine_state(folder: Path) -> MachineState | None:
     """Return the machine's state, if the very process that was started still has the port."""
     try:
-        found = Powered.model_validate_json((folder / _FILE).read_bytes())
+        found = MachineState.model_validate_json((folder / _FILE).read_bytes())
     except (OSError, ValueError):
         return None
     alive = found.process.is_alive() and found.process.listens_on(found.port)
@@ -168,7 +168,7 @@ def has_disk_open(folder: Path) -> bool:
     return bool(struct.unpack_from("h", found)[0] != fcntl.F_UNLCK)
 
 
-def keep(folder: Path, state: Powered) -> Powered:
+def keep(folder: Path, state: MachineState) -> MachineState:
     """Write the state down; return it."""
     write_whole(folder / _FILE, state.model_dump_json(indent=1).encode())
     return state
@@ -179,7 +179,7 @@ def mark_off(folder: Path) -> None:
     (folder / _FILE).unlink(missing_ok=True)
 
 
-def address_of(folder: Path, state: Powered) -> SshAddress:
+def address_of(folder: Path, state: MachineState) -> SshAddress:
     """Return how to log in: with the machine's key pinned, so no other can answer for it."""
     keys = machine_keys(folder)
     return SshAddress(

@@ -64,7 +64,7 @@ def bisect(options: BisectOptions) -> None:
 
     from armload.cli.present_bisect import bisect_and_present
     from armload.core.errors import UsageError
-    from armload.fleet.bisect import BisectionWish
+    from armload.fleet.bisect import BisectionRequest
     from armload.runs.request import Request
 
     try:
@@ -75,7 +75,7 @@ def bisect(options: BisectOptions) -> None:
         ) from error
     if options.text_differs:
         options.refuse(("slower", "for_"), "--text-differs", "Remove one.")
-    wish = BisectionWish(
+    bisection = BisectionRequest(
         good=options.good,
         bad=options.bad,
         model=options.model,
@@ -84,4 +84,4 @@ def bisect(options: BisectOptions) -> None:
         slower=options.slower,
         text_differs=options.text_differs,
     )
-    bisect_and_present(options.part(Request), wish, as_json=options.as_json)
+    bisect_and_present(options.part(Request), bisection, as_json=options.as_json)

@@ -69,12 +69,12 @@ def probe(options: BoardOptions) -> None:
     from armload.boards.board import load_board
     from armload.boards.connect import connect
     from armload.boards.contradictions import contradictions
-    from armload.boards.power import asked_power
+    from armload.boards.power import try_read_power
     from armload.boards.probe import probe as probe_host
     from armload.cli import terminal
     from armload.cli.streams import show_document
     from armload.deploy.claims import claims
-    from armload.deploy.deployment import misfit_of_target, targets_that_suit
+    from armload.deploy.deployment import target_mismatch, targets_that_suit
     from armload.deploy.rates import Missing, measure
     from armload.report.boards import ProbedBoard, probe_table
 
@@ -83,7 +83,7 @@ def probe(options: BoardOptions) -> None:
     host = connect(chosen, progress)
     try:
         found = probe_host(host, chosen, progress)
-        power = None if chosen.power is None else asked_power(chosen.power, host)
+        power = None if chosen.power is None else try_read_power(chosen.power, host)
         users = [claim for claim in claims(host, chosen.workdir) if claim.left_s]
         if not users and found.workdir_executable:
             rates, missing = measure(host, chosen, found, progress)
@@ -97,7 +97,7 @@ def probe(options: BoardOptions) -> None:
             missing = Missing.of(found.rates, f"not measured, because {why}")
     finally:
         host.close()
-    misfit = misfit_of_target(chosen, found)
+    misfit = target_mismatch(chosen, found)
     if options.as_json:
         show_document(
             ProbedBoard(

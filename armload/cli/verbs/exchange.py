@@ -54,7 +54,7 @@ def export(options: ExportOptions) -> None:
     from armload.bench.references import folders_of
     from armload.cli.streams import show_document
     from armload.report.exchange.document import results_of
-    from armload.report.exchange.kept import kept
+    from armload.report.exchange.excerpt import excerpt_of
     from armload.report.exchange.llama_bench import llama_bench
     from armload.report.exchange.tables import csv, markdown
     from armload.runs import store
@@ -64,7 +64,7 @@ def export(options: ExportOptions) -> None:
     folders = dict.fromkeys(
         folder.resolve() for word in options.runs for folder in folders_of(word)
     )
-    runs = [kept(store.load(folder), options.include) for folder in folders]
+    runs = [excerpt_of(store.load(folder), options.include) for folder in folders]
     if options.as_json or options.format == "json":
         show_document(results_of(runs))
         return

@@ -23,10 +23,10 @@ def load(options: LoadOptions) -> None:
     from armload.cli import terminal
     from armload.cli.load_checks import check_combination
     from armload.cli.load_plan import (
-        announced,
-        extent_of,
+        announce_duration,
+        levels_of,
         needed,
-        paces_of,
+        stop_condition_of,
         users_of,
         varied_rate,
     )
@@ -51,19 +51,19 @@ def load(options: LoadOptions) -> None:
 
     check_combination(options)
     url, data, number = options.url, options.data, options.seed
-    paces = paces_of(options)
-    extent = extent_of(options)
+    levels = levels_of(options)
+    stop = stop_condition_of(options)
     gaps = read_arrivals(options.arrivals or "poisson")
     objectives = read_objectives(options.slo)
     formats = read_formats(options.export, has_rates=bool(options.rate) or options.find_rate)
     prompt = read_lengths("prompt-tokens", options.prompt_tokens or PROMPT_TOKENS)
     answer = read_lengths("n-predict", options.n_predict) if options.n_predict else None
-    varied = varied_rate(options, extent, gaps)
+    varied = varied_rate(options, stop, gaps)
     most: int | None = None
     if varied is not None:
         most = len(varied.times)
     elif not (options.find_rate or options.turns):
-        most = needed(paces, extent, gaps, number, options.repeats)
+        most = needed(levels, stop, gaps, number, options.repeats)
     trace = varied.trace if varied else None
     defaults = read_defaults(options.json_schema, options.extra_body)
     users = users_of(options)
@@ -84,7 +84,7 @@ def load(options: LoadOptions) -> None:
         (model,) = models_in(request, [options.model or "demo"], types)
         reached = target_on_board(request, model, plan, spoken, progress)
     with reached as target:
-        check_service(target, first, extent.timeout_s)
+        check_service(target, first, stop.timeout_s)
         api = ServiceApi(target.url, target.api_key)
         users = with_prefix(users, options.prefix_tokens, target, api, progress)
         stops = options.stop_at_end
@@ -113,10 +113,10 @@ def load(options: LoadOptions) -> None:
         probing = LoadRunner(target, work, gaps, number, progress, objectives, users=users)
         at_a_time = (target.settings or {}).get("slots")
         if not options.find_rate:
-            alone = measure_alone(target, work, extent.timeout_s, progress)
-            extent = announced(
-                *(options, extent, alone, work, users),
-                paces=paces * options.repeats,
+            alone = measure_alone(target, work, stop.timeout_s, progress)
+            stop = announce_duration(
+                *(options, stop, alone, work, users),
+                levels=levels * options.repeats,
                 gaps=gaps,
                 slots=at_a_time,
                 times=varied.times if varied else (),
@@ -128,13 +128,11 @@ def load(options: LoadOptions) -> None:
 
         def run() -> object:
             if varied is not None:
-                return loading.staged(
-                    *(varied.stages, varied.times, extent), options.max_concurrency
-                )
+                return loading.staged(*(varied.stages, varied.times, stop), options.max_concurrency)
             if not options.find_rate or objectives is None:
-                return loading.run(paces, extent, options.repeats)
+                return loading.run(levels, stop, options.repeats)
             return search(
-                *(probing, loading, objectives, extent),
+                *(probing, loading, objectives, stop),
                 slots=at_a_time,
                 max_time_s=options.max_time,
                 progress=progress,

@@ -130,17 +130,17 @@ def inspect(options: InspectOptions) -> None:
     from armload.cli import terminal
     from armload.cli.streams import show_document
     from armload.models.find import resolve
-    from armload.models.gguf import read_anatomy
+    from armload.models.gguf import read_model_summary
     from armload.models.header import check_whole
     from armload.report.model_summary import summary_table
 
     progress = terminal.progress()
-    anatomy = read_anatomy(resolve(options.file, progress), progress)
+    summary = read_model_summary(resolve(options.file, progress), progress)
     if options.as_json:
-        show_document(anatomy)
+        show_document(summary)
     else:
-        terminal.show(summary_table(anatomy))
-    check_whole(anatomy.path, anatomy.size_bytes, anatomy.whole_bytes)
+        terminal.show(summary_table(summary))
+    check_whole(summary.path, summary.size_bytes, summary.whole_bytes)
 
 
 class SynthOptions(OutputOptions):
@@ -175,9 +175,9 @@ def synth(options: SynthOptions) -> None:
     progress = terminal.progress()
     synthesise_like(shape, path, file_type=file_type, seed=options.seed, progress=progress)
     if options.as_json:
-        from armload.models.gguf import read_anatomy
+        from armload.models.gguf import read_model_summary
 
-        show_document(read_anatomy(path, progress))
+        show_document(read_model_summary(path, progress))
     else:
         terminal.show(whole(str(path)))
 

@@ -84,7 +84,7 @@ def watch(options: WatchOptions) -> None:
     from armload.boards.board import is_group
     from armload.cli import terminal
     from armload.cli.present import load_charting_meanwhile, present
-    from armload.engines.watched.engine import WatchedProgram, WatchOrder, look_at
+    from armload.engines.watched.engine import WatchedProgram, WatchRequest, look_at
     from armload.engines.watched.llama_cpp import WatchedOnGroup, model_of
     from armload.engines.watched.mnn_wheel import with_wheel
     from armload.runs.pipeline import execute
@@ -102,7 +102,7 @@ def watch(options: WatchOptions) -> None:
             "Give the program its own options after --.",
         )
     request = options.part(Request)
-    order = WatchOrder(
+    watch_request = WatchRequest(
         words=options.command,
         put=options.put,
         reads=options.reads,
@@ -112,8 +112,8 @@ def watch(options: WatchOptions) -> None:
     load_charting_meanwhile()
     with tempfile.TemporaryDirectory() as folder:
         if options.mnn_python:
-            order = with_wheel(
-                order,
+            watch_request = with_wheel(
+                watch_request,
                 options.mnn_python,
                 prompt=options.prompt,
                 tokens=options.n_predict,
@@ -121,12 +121,12 @@ def watch(options: WatchOptions) -> None:
                 folder=Path(folder),
             )
         progress = terminal.progress()
-        program = look_at(order)
+        program = look_at(watch_request)
         on_group = is_group(request.board)
         if on_group:
-            model_of(order)  # what cannot run there is said before anything is built
+            model_of(watch_request)  # what cannot run there is said before anything is built
         with session(request, (), progress, takes_groups=True) as where:
             load = WatchedOnGroup.on_group if on_group else WatchedProgram.load
-            engine = load(order, program, progress)
+            engine = load(watch_request, program, progress)
             run, kept = execute(where, engine, progress, new=options.new)
     present(run, kept, as_json=options.as_json)

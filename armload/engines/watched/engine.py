@@ -35,7 +35,7 @@ PROGRAM_ID_FILE = from_program_folder("watched")
 """Holds the program's process id; the run's script looks at that one's memory."""
 
 
-class WatchOrder(Value):
+class WatchRequest(Value):
     """What a person asks to be run.
 
     Attributes:
@@ -61,7 +61,7 @@ class WatchedProgram(Engine):
     """A program that armload did not build.
 
     Args:
-        payload: what ``order.put`` names, read.
+        payload: what ``request.put`` names, read.
         program: what its first word is: a file of the payload, or a program of the board's own.
     """
 
@@ -70,48 +70,53 @@ class WatchedProgram(Engine):
     helpers = (WATCH,)
 
     def __init__(
-        self, order: WatchOrder, payload: Sequence[Payload], program: Inspection | Script | str
+        self, request: WatchRequest, payload: Sequence[Payload], program: Inspection | Script | str
     ) -> None:
-        self._order = order
+        self._request = request
         self._payload = tuple(payload)
         self._program = program
         self._inspection = program if isinstance(program, Inspection) else None
 
     @classmethod
     def load(
-        cls, order: WatchOrder, program: Inspection | Script | str, progress: Progress
+        cls, request: WatchRequest, program: Inspection | Script | str, progress: Progress
     ) -> WatchedProgram:
         """Read what is to be put on the board, which may be gigabytes.
 
         Raises:
             UsageError, DataError: as for ``read_payload``.
         """
-        return cls(order, [read_payload(path, progress) for path in order.put], program)
+        return cls(request, [read_payload(path, progress) for path in request.put], program)
 
     @property
     def fingerprint(self) -> str:
         """A checksum over the words and all that is put there."""
-        order = self._order
-        parts = [*order.words, order.reads, order.name, *(each.sha256 for each in self._payload)]
+        request = self._request
+        parts = [
+            *request.words,
+            request.reads,
+            request.name,
+            *(each.sha256 for each in self._payload),
+        ]
         return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:16]
 
     @property
     def subject(self) -> RunSpec:
         """The words, and what is known of program and model."""
-        order = self._order
+        request = self._request
         command = self._on(Layout(workdir=PurePosixPath("/")))
         program = command.program
         return RunSpec(
             watched=Watched(
-                words=order.words,
-                reads=order.reads,
+                words=request.words,
+                reads=request.reads,
                 files=tuple(
                     PutFile(name=str(file.name), sha256=file.sha256, size_bytes=file.size_bytes)
                     for each in self._payload
                     for file in each.files
                 ),
-                time_limit_s=order.time_limit_s,
-                n_predict=order.n_predict,
+                time_limit_s=request.time_limit_s,
+                n_predict=request.n_predict,
             ),
             binary=BinaryRecord(
                 program=program.name.name if program else PurePosixPath(command.words[0]).name,
@@ -130,13 +135,13 @@ class WatchedProgram(Engine):
     @property
     def time_limit_s(self) -> float:
         """As asked for."""
-        return self._order.time_limit_s
+        return self._request.time_limit_s
 
     def check(self, host: Host, board: Board, found: Probe, progress: Progress) -> None:
         """Refuse a program that cannot start there; warn of one that may not run."""
         del board
-        if self._order.wheel_python:
-            check_wheel(host, self._order.wheel_python)
+        if self._request.wheel_python:
+            check_wheel(host, self._request.wheel_python)
         check_program(host, found, self._program, self._payload, progress)
 
     def command(self, site: RunContext) -> tuple[str, ...]:
@@ -165,7 +170,7 @@ class WatchedProgram(Engine):
         return Output() if job.watched is None else read_watched(job.watched, folder)
 
     def _on(self, layout: Layout) -> Command:
-        return for_board(self._order.words, self._payload, layout)
+        return for_board(self._request.words, self._payload, layout)
 
     def _model(self, command: Command) -> ModelRecord:
         """Return the largest payload beside the program."""
@@ -176,25 +181,25 @@ class WatchedProgram(Engine):
             if program is None or not program.is_relative_to(each.local)
         ]
         if not others:
-            return ModelRecord(name=self._order.name, sha256="", size_bytes=None)
+            return ModelRecord(name=self._request.name, sha256="", size_bytes=None)
         largest = max(others, key=lambda each: each.size_bytes)
         return ModelRecord(
-            name=self._order.name or largest.name,
+            name=self._request.name or largest.name,
             sha256=largest.sha256,
             size_bytes=largest.size_bytes,
         )
 
 
-def look_at(order: WatchOrder) -> Inspection | Script | str:
+def look_at(request: WatchRequest) -> Inspection | Script | str:
     """Say what is to be run, from the files' names alone; a program of the board's own is a word.
 
     Raises:
         UsageError: something to put there is missing, or the program cannot be run on any board.
         DataError, BuildError: it is neither a script nor a whole ELF file.
     """
-    found: list[FoundPayload] = [find_payload(path) for path in order.put]
-    file = program_among(order.words[0], found)
-    return order.words[0] if file is None else look_at_program(file)
+    found: list[FoundPayload] = [find_payload(path) for path in request.put]
+    file = program_among(request.words[0], found)
+    return request.words[0] if file is None else look_at_program(file)
 
 
 def _features(inspection: Inspection | None) -> tuple[str, ...]:

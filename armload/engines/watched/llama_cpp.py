@@ -15,7 +15,7 @@ from armload.engines.engine import MemoryNeed, RunContext, Spreadable
 from armload.engines.model_program import memory_of
 from armload.engines.plan import MICRO_BATCH_TOKENS
 from armload.engines.watched.command import Script, file_among
-from armload.engines.watched.engine import WatchedProgram, WatchOrder
+from armload.engines.watched.engine import WatchedProgram, WatchRequest
 from armload.models.gguf import read_model
 from armload.models.model import Model
 
@@ -45,17 +45,17 @@ class WatchedOnGroup(WatchedProgram):
 
     def __init__(
         self,
-        order: WatchOrder,
+        request: WatchRequest,
         payload: Sequence[Payload],
         program: Inspection | Script | str,
         model: Model,
     ) -> None:
-        super().__init__(order, payload, program)
+        super().__init__(request, payload, program)
         self._model_file = model
 
     @classmethod
     def on_group(
-        cls, order: WatchOrder, program: Inspection | Script | str, progress: Progress
+        cls, request: WatchRequest, program: Inspection | Script | str, progress: Progress
     ) -> WatchedOnGroup:
         """Read the model, and what is to be put on the board.
 
@@ -63,14 +63,14 @@ class WatchedOnGroup(WatchedProgram):
             UsageError: as for ``model_of``, or ``read_payload``.
             DataError: the model's file is malformed.
         """
-        model = read_model(model_of(order), progress)
-        payload = [read_payload(path, progress) for path in order.put]
-        return cls(order, payload, program, model)
+        model = read_model(model_of(request), progress)
+        payload = [read_payload(path, progress) for path in request.put]
+        return cls(request, payload, program, model)
 
     @property
     def spreadable(self) -> Spreadable:
         """The model, in whole layers."""
-        threads = _number(self._order.words, _THREADS)
+        threads = _number(self._request.words, _THREADS)
         return Spreadable(model=self._model_file, threads=threads)
 
     @property
@@ -85,7 +85,7 @@ class WatchedOnGroup(WatchedProgram):
 
     @property
     def _context_tokens(self) -> int:
-        words, most = self._order.words, self._model_file.context_length
+        words, most = self._request.words, self._model_file.context_length
         if _is_bench(words):
             parts = [_number(words, names) or _USUAL_BENCHMARK for names in _BENCHMARKED_TOKENS]
             return min(most, sum(parts))
@@ -96,34 +96,34 @@ class WatchedOnGroup(WatchedProgram):
         words = super().command(site)
         if site.spread is None:
             return words
-        if _is_bench(self._order.words):
+        if _is_bench(self._request.words):
             return (*words, *site.spread.words(site.servers, separator="/"))
         context = ("-c", str(self._context_tokens))
-        has_context = _number(self._order.words, _CONTEXT) is not None
+        has_context = _number(self._request.words, _CONTEXT) is not None
         return (*words, *(() if has_context else context), *site.spread.words(site.servers))
 
 
-def model_of(order: WatchOrder) -> Path:
+def model_of(request: WatchRequest) -> Path:
     """Return the model that a llama.cpp program is to compute on a group.
 
     Raises:
         UsageError: it is another program, names no model that is put on the board, or says itself
             how the model is divided.
     """
-    name = Path(order.words[0]).name
+    name = Path(request.words[0]).name
     if name not in _PROGRAMS:
         raise UsageError(
             f"{name}: only llama.cpp's programs run on a group of boards: {', '.join(_PROGRAMS)}.",
             "Name one of the group's members to run another program there.",
         )
-    divides = next((word for word in order.words if word in _DIVIDING), None)
+    divides = next((word for word in request.words if word in _DIVIDING), None)
     if divides is not None:
         raise UsageError(
             f"{divides}: armload divides the model between the members itself.",
             f"Remove {divides} and its value.",
         )
-    found = [find_payload(path) for path in order.put]
-    for option, value in itertools.pairwise(order.words):
+    found = [find_payload(path) for path in request.put]
+    for option, value in itertools.pairwise(request.words):
         if option in _MODEL and (file := file_among(value, found)) is not None:
             return file.local
     raise UsageError(

@@ -111,7 +111,7 @@ def llm_demo_figures(path: Path, text: str) -> list[Measurement]:
                     prompt_tokens=summary.count("prompt tokens num"),
                     output_tokens=summary.count("decode tokens num"),
                 ),
-                way=Method(engine="MNN llm_demo"),
+                method=Method(engine="MNN llm_demo"),
                 prefill_tps=prefill,
                 decode_tps=decode,
             )
@@ -149,7 +149,7 @@ def llm_bench_figures(path: Path, content: object) -> list[Measurement]:
                     prompt_tokens=result.prompt_len or None,
                     output_tokens=result.generate_len or None,
                 ),
-                way=Method(
+                method=Method(
                     engine=f"MNN llm_bench ({document.backend})",
                     threads=document.threads,
                     options=" ".join(

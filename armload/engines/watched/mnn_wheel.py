@@ -8,28 +8,28 @@ from pathlib import Path
 
 from armload.core.errors import UsageError
 from armload.core.workspace import data_path
-from armload.engines.watched.engine import WatchOrder
+from armload.engines.watched.engine import WatchRequest
 
 CONFIG = "config.json"
 _SCRIPT = "mnn_answer.py"
 
 
 def with_wheel(
-    order: WatchOrder,
+    request: WatchRequest,
     model: Path,
     *,
     prompt: str,
     tokens: int,
     python: str,
     folder: Path,
-) -> WatchOrder:
-    """Return a order that lets the wheel answer a prompt.
+) -> WatchRequest:
+    """Return a request that lets the wheel answer a prompt.
 
     Args:
-        order: how long it may take, and what else it needs.
+        request: how long it may take, and what else it needs.
         model: an MNN model's folder, with its ``config.json``.
         tokens: to generate, at most.
-        folder: on this machine, for the prompt's file while the order lasts.
+        folder: on this machine, for the prompt's file while the request lasts.
 
     Raises:
         UsageError: the folder holds no MNN model, or the prompt is empty or no text.
@@ -53,12 +53,12 @@ def with_wheel(
     script = data_path("deploy", _SCRIPT)
     name = Path(os.path.normpath(model.expanduser().absolute())).name
     words = (python, script.name, f"{name}/{CONFIG}", file.name, str(tokens))
-    return order.model_copy(
+    return request.model_copy(
         update={
             "words": words,
-            "put": (*order.put, model, script, file),
+            "put": (*request.put, model, script, file),
             "reads": "mnn",
-            "name": order.name or name,
+            "name": request.name or name,
             "wheel_python": python,
             "n_predict": tokens,
         }

@@ -13,7 +13,7 @@ from armload.evaluation.question import Question
 _BEGIN, _END = "<think>", "</think>"
 
 
-def without_thoughts(text: str) -> str:
+def without_reasoning(text: str) -> str:
     """Return what follows the reasoning; nothing if that was cut short.
 
     Chat templates may open the section in the prompt, so that the answer only closes it.
@@ -51,6 +51,6 @@ def grade(grader: str, text: str, question: Question) -> Grade:
         MissingToolError: the grader's package is not installed.
     """
     check_grader(grader)
-    answer = without_thoughts(text)
+    answer = without_reasoning(text)
     finding = GRADERS[grader](answer, question)
     return Grade(**finding.model_dump(), boxed=last_closed_box(answer) is not None)

@@ -85,27 +85,27 @@ def series_of(points: Sequence[AccuracyPoint]) -> list[BudgetSeries]:
     """Return the lines that points make, in the order of their first points."""
     groups: dict[tuple[str, ...], list[AccuracyPoint]] = {}
     for point in points:
-        groups.setdefault(_ways(point), []).append(point)
+        groups.setdefault(_variants(point), []).append(point)
     columns = list(zip(*groups, strict=True))
     differing = [number for number, values in enumerate(columns) if len(set(values)) > 1] or [0]
     return [
         BudgetSeries(
-            label=", ".join(ways[number] for number in differing),
+            label=", ".join(variants[number] for number in differing),
             points=tuple(sorted(its, key=lambda point: point.budget or 0)),
         )
-        for ways, its in groups.items()
+        for variants, its in groups.items()
     ]
 
 
-def way_words(prompt: str, *, is_told: bool, concludes: bool) -> str:
+def variant_words(prompt: str, *, is_told: bool, concludes: bool) -> str:
     """Say in which way a model was asked."""
     told = TOLD if is_told else UNTOLD
     return f"prompt {prompt}, {told}, {CONCLUDED}" if concludes else f"prompt {prompt}, {told}"
 
 
-def way_heading(prompt: str, *, is_told: bool, concludes: bool) -> str:
+def variant_heading(prompt: str, *, is_told: bool, concludes: bool) -> str:
     """Say the same at the beginning of a sentence."""
-    words = way_words(prompt, is_told=is_told, concludes=concludes)
+    words = variant_words(prompt, is_told=is_told, concludes=concludes)
     return words[:1].upper() + words[1:]
 
 
@@ -117,15 +117,15 @@ def _groups_of(series: Sequence[BudgetSeries]) -> list[SeriesGroup]:
             lines.setdefault("", []).append(line)
             continue
         point = line.points[0]
-        way = way_heading(point.prompt, is_told=point.is_told, concludes=point.concludes)
+        variant = variant_heading(point.prompt, is_told=point.is_told, concludes=point.concludes)
         of_model = replace(line, label=point.model.removesuffix(".gguf"))
-        lines.setdefault(way, []).append(of_model)
+        lines.setdefault(variant, []).append(of_model)
     drawn = [
-        (way, its[first : first + MOST_LINES])
-        for way, its in lines.items()
+        (variant, its[first : first + MOST_LINES])
+        for variant, its in lines.items()
         for first in range(0, len(its), MOST_LINES)
     ]
-    return [_group(way if len(drawn) > 1 else "", its) for way, its in drawn]
+    return [_group(variant if len(drawn) > 1 else "", its) for variant, its in drawn]
 
 
 def _group(heading: str, series: Sequence[BudgetSeries]) -> SeriesGroup:
@@ -140,7 +140,7 @@ def _group(heading: str, series: Sequence[BudgetSeries]) -> SeriesGroup:
     )
 
 
-def _ways(point: AccuracyPoint) -> tuple[str, ...]:
+def _variants(point: AccuracyPoint) -> tuple[str, ...]:
     told = TOLD if point.is_told else UNTOLD
     return (
         point.model.removesuffix(".gguf"),

@@ -19,7 +19,7 @@ from armload.evaluation.sides import TradeoffSide
 from armload.evaluation.tradeoff import SharedAxis, Tradeoff
 from armload.report import formatting as words
 from armload.report.evaluation.figures import deadline_figure, energy_figure
-from armload.report.evaluation.series import way_heading
+from armload.report.evaluation.series import variant_heading
 from armload.report.evaluation.table import INTERVAL, between
 from armload.report.layout import Column, Details, Prose, Table
 from armload.report.pages import Page, Paragraph, Section, paragraphs, render
@@ -31,7 +31,7 @@ def tradeoff_view(tradeoffs: Sequence[Tradeoff]) -> Group:
     for each in tradeoffs:
         if lines:
             lines.append(Text(""))
-        lines += [Prose(way_line(each), "bold"), _table(each), Text("")]
+        lines += [Prose(variant_line(each), "bold"), _table(each), Text("")]
         lines.append(Prose(each.sentence, "bold"))
         lines += [Prose(deadline_line(each, one)) for one in each.deadlines]
         lines += [Prose(line) for line in energy_lines(each)]
@@ -48,7 +48,7 @@ def doubts(tradeoffs: Sequence[Tradeoff]) -> list[str]:
     return found
 
 
-def way_line(each: Tradeoff) -> str:
+def variant_line(each: Tradeoff) -> str:
     """Say in which way both were asked, and how many questions count."""
     count = len(each.a.questions)
     questions = counted(count, "question")
@@ -57,8 +57,8 @@ def way_line(each: Tradeoff) -> str:
             f"{count} of {counted(count + each.left_out, 'question')}; not both models have an "
             f"answer to the other {each.left_out}"
         )
-    way = way_heading(each.prompt, is_told=each.is_told, concludes=each.concludes)
-    return f"{way}: {questions}"
+    variant = variant_heading(each.prompt, is_told=each.is_told, concludes=each.concludes)
+    return f"{variant}: {questions}"
 
 
 def _table(each: Tradeoff) -> Table:
@@ -174,7 +174,7 @@ def _section(number: int, each: Tradeoff) -> Section:
     figure = deadline_figure((each.a, each.b), each.crossover)
     figure = figure.model_copy(update={"name": f"{figure.name}-{number}"})
     return Section(
-        title=way_line(each),
+        title=variant_line(each),
         blocks=(
             Paragraph(text=figure.sentence, style="result"),
             figure,
@@ -192,7 +192,7 @@ def _energy_section(number: int, each: Tradeoff) -> Section:
     known = [(system, joules) for system, joules in energies if joules]
     figure = energy_figure(known, name=f"accuracy-joules-{number}")
     return Section(
-        title=f"Accuracy against energy: {way_line(each)}",
+        title=f"Accuracy against energy: {variant_line(each)}",
         blocks=(
             *(Paragraph(text=line, style="result") for line in energy_lines(each)),
             *paragraphs(figure.sentence if figure else "", style="soft"),

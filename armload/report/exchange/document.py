@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from armload.analysis.conditions_log import Around
+from armload.analysis.conditions_log import RunConditions
 from armload.analysis.run import FORMAT as RUN_FORMAT
 from armload.analysis.run import Run, Verdict
 from armload.analysis.verdict import judge
@@ -18,7 +18,7 @@ from armload.core.files import unreadable
 from armload.core.validation_messages import explain_mistake
 from armload.core.values import Value, parse_json
 from armload.engines.output import Output
-from armload.report.exchange.kept import kept
+from armload.report.exchange.excerpt import excerpt_of
 from armload.report.exchange.plausible import implausible
 
 FORMAT = 1
@@ -47,8 +47,8 @@ class Results(Value):
 def read_results(path: Path) -> tuple[Run, ...]:
     """Read a document that somebody else may have written.
 
-    Everything that can be computed is computed again, and no text is taken over that ``kept`` would
-    not publish.
+    Everything that can be computed is computed again, and no text is taken over that ``excerpt_of``
+    would not publish.
 
     Raises:
         DataError: it is no such document, or cannot be true.
@@ -95,14 +95,14 @@ def _content(path: Path) -> dict[str, Any]:
 def _judged_again(path: Path, claimed: Run) -> Run:
     """Return a run with the findings that its own records make, and those that it came with."""
     try:
-        run = kept(claimed.model_copy(update={"is_excerpt": True}))
+        run = excerpt_of(claimed.model_copy(update={"is_excerpt": True}))
     except UsageError as error:
         raise DataError(f"{path}: {error.message}", _AGAIN) from error
     if not run.started_utc:
         raise DataError(f"{path}: started_utc must look like 2026-01-31T12:00:00+00:00.", _AGAIN)
     if run.model.name and not run.model.sha256:
         raise DataError(f"{path}: model.sha256 must be 64 hexadecimal digits.", _AGAIN)
-    around = Around(
+    around = RunConditions(
         after=run.after,
         cache=run.cache,
         governor=run.governor,
@@ -118,7 +118,7 @@ def _judged_again(path: Path, claimed: Run) -> Run:
 
 
 def results_of(runs: Sequence[Run]) -> Results:
-    """Return the document of some runs, as ``kept`` gives them.
+    """Return the document of some runs, as ``excerpt_of`` gives them.
 
     Raises:
         DataError: there are more runs or steps in them than a document may hold.

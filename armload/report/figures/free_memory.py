@@ -125,8 +125,8 @@ def _need(run: Run) -> MemoryNeed | None:
     if not weights_bytes:
         return None
     kv_bytes = kv_cache_bytes(run) or 0
-    foreseen = run.prediction.memory if run.prediction else None
-    program_bytes = foreseen.program_bytes if foreseen else PROGRAM_BYTES
+    predicted = run.prediction.memory if run.prediction else None
+    program_bytes = predicted.program_bytes if predicted else PROGRAM_BYTES
     if weights and weights.requested_bytes is None and weights.resident_bytes < weights_bytes:
         taken = (
             weights.resident_bytes + weights.window_bytes + BoardMemory.of(run.before).reserve_bytes

@@ -147,7 +147,7 @@ class Dialect(Protocol):
     def is_streamed(self) -> bool:
         """Whether an answer is a stream of events, and not one JSON object."""
 
-    def body(self, ask: CompletionRequest, model: str) -> dict[str, Any]:
+    def body(self, request: CompletionRequest, model: str) -> dict[str, Any]:
         """Return the body of a request.
 
         Raises:
@@ -162,38 +162,38 @@ class Dialect(Protocol):
         """
 
 
-def length_words(ask: CompletionRequest) -> dict[str, Any]:
+def length_words(request: CompletionRequest) -> dict[str, Any]:
     """Return what makes an answer exactly as long as its limit, where that is wanted."""
-    return {"ignore_eos": True} if ask.ignores_end else {}
+    return {"ignore_eos": True} if request.ignores_end else {}
 
 
-def prompt_alone(ask: CompletionRequest, dialect: str) -> str:
+def prompt_alone(request: CompletionRequest, dialect: str) -> str:
     """Return the prompt, after the turns before it, for a dialect that has no chats.
 
     Raises:
         UsageError: the request is a chat.
     """
-    if ask.messages or ask.tools:
-        what = "tools" if ask.tools else "chats (messages)"
+    if request.messages or request.tools:
+        what = "tools" if request.tools else "chats (messages)"
         raise UsageError(
             f"Dialect {dialect} takes a prompt, and the data has {what}.",
             "Use --dialect openai-chat.",
         )
-    return ask.whole_prompt
+    return request.whole_prompt
 
 
-def text_alone(ask: CompletionRequest, dialect: str) -> str:
+def text_alone(request: CompletionRequest, dialect: str) -> str:
     """Return the prompt, for a dialect that cannot ask for JSON either.
 
     Raises:
         UsageError: the request asks for JSON, or is a chat.
     """
-    if ask.json_schema is not None:
+    if request.json_schema is not None:
         raise UsageError(
             f"Dialect {dialect} cannot ask for answers that fit a JSON schema.",
             "Use --dialect openai-chat, openai or llama-server.",
         )
-    return prompt_alone(ask, dialect)
+    return prompt_alone(request, dialect)
 
 
 def llama_timings(content: dict[str, Any]) -> ServerTimings | None:

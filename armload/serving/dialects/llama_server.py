@@ -22,18 +22,18 @@ class LlamaServer:
     path = "/completion"
     is_streamed = True
 
-    def body(self, ask: CompletionRequest, model: str) -> dict[str, Any]:
+    def body(self, request: CompletionRequest, model: str) -> dict[str, Any]:
         """Return the body of a greedy request; the server decides what it may reuse."""
         del model  # the server has but one
         return {
-            "prompt": prompt_alone(ask, self.name),
-            "n_predict": ask.max_tokens,
+            "prompt": prompt_alone(request, self.name),
+            "n_predict": request.max_tokens,
             "temperature": 0,
             "stream": True,
-            **({} if ask.may_reuse else {"cache_prompt": False}),
-            **length_words(ask),
-            **({} if ask.json_schema is None else {"json_schema": ask.json_schema}),
-            **ask.extra_body,
+            **({} if request.may_reuse else {"cache_prompt": False}),
+            **length_words(request),
+            **({} if request.json_schema is None else {"json_schema": request.json_schema}),
+            **request.extra_body,
         }
 
     def event(self, content: dict[str, Any]) -> Event:

@@ -18,16 +18,16 @@ class LlmServing:
     path = "/models/llama2/generate_stream"
     is_streamed = True
 
-    def body(self, ask: CompletionRequest, model: str) -> dict[str, Any]:
+    def body(self, request: CompletionRequest, model: str) -> dict[str, Any]:
         """Return the body as that project's test client sends it, booleans as text."""
         del model  # its path names one
         return {
-            "inputs": text_alone(ask, self.name),
+            "inputs": text_alone(request, self.name),
             "parameters": {
-                "max_new_tokens": ask.max_tokens,
+                "max_new_tokens": request.max_tokens,
                 "do_sample": "False",
                 "return_full_text": "True",
-                **ask.extra_body,
+                **request.extra_body,
             },
         }
 

@@ -25,10 +25,10 @@ class OpenAi:
     path = "/v1/completions"
     is_streamed = True
 
-    def body(self, ask: CompletionRequest, model: str) -> dict[str, Any]:
+    def body(self, request: CompletionRequest, model: str) -> dict[str, Any]:
         """Return the body of a request; llama-server reads a schema from a key of its own."""
-        schema = {} if ask.json_schema is None else {"json_schema": ask.json_schema}
-        return {"prompt": prompt_alone(ask, self.name), **schema, **common_body(ask, model)}
+        schema = {} if request.json_schema is None else {"json_schema": request.json_schema}
+        return {"prompt": prompt_alone(request, self.name), **schema, **common_body(request, model)}
 
     def event(self, content: dict[str, Any]) -> Event:
         """Read one event."""
@@ -36,19 +36,19 @@ class OpenAi:
         return event_of(content, choice, str(choice.get("text") or ""))
 
 
-def common_body(ask: CompletionRequest, model: str) -> dict[str, Any]:
+def common_body(request: CompletionRequest, model: str) -> dict[str, Any]:
     """Return what completions and chats are both asked with: greedy, unless the request says so."""
-    schema = {"name": "answer", "strict": True, "schema": ask.json_schema}
+    schema = {"name": "answer", "strict": True, "schema": request.json_schema}
     wanted = {"response_format": {"type": "json_schema", "json_schema": schema}}
     return {
         "model": model,
-        "max_tokens": ask.max_tokens,
+        "max_tokens": request.max_tokens,
         "temperature": 0,
         "stream": True,
         "stream_options": {"include_usage": True},
-        **length_words(ask),
-        **({} if ask.json_schema is None else wanted),
-        **ask.extra_body,
+        **length_words(request),
+        **({} if request.json_schema is None else wanted),
+        **request.extra_body,
     }
 
 
@@ -85,11 +85,15 @@ class OpenAiChat:
     path = "/v1/chat/completions"
     is_streamed = True
 
-    def body(self, ask: CompletionRequest, model: str) -> dict[str, Any]:
+    def body(self, request: CompletionRequest, model: str) -> dict[str, Any]:
         """Return the body of a request."""
-        messages = [message.model_dump(exclude_defaults=True) for message in ask.chat]
-        tools = {"tools": ask.tools, "tool_choice": ask.tool_choice or "auto"}
-        return {"messages": messages, **(tools if ask.tools else {}), **common_body(ask, model)}
+        messages = [message.model_dump(exclude_defaults=True) for message in request.chat]
+        tools = {"tools": request.tools, "tool_choice": request.tool_choice or "auto"}
+        return {
+            "messages": messages,
+            **(tools if request.tools else {}),
+            **common_body(request, model),
+        }
 
     def event(self, content: dict[str, Any]) -> Event:
         """Read one event; the first has a role and no text."""
@@ -118,9 +122,9 @@ class OpenAiEmbeddings:
     path = "/v1/embeddings"
     is_streamed = False
 
-    def body(self, ask: CompletionRequest, model: str) -> dict[str, Any]:
+    def body(self, request: CompletionRequest, model: str) -> dict[str, Any]:
         """Return the body of a request for one embedding."""
-        return {"model": model, "input": text_alone(ask, self.name), **ask.extra_body}
+        return {"model": model, "input": text_alone(request, self.name), **request.extra_body}
 
     def event(self, content: dict[str, Any]) -> Event:
         """Read the answer."""

@@ -105,14 +105,11 @@ def test_a_cold_run_lets_the_board_forget_its_files(
     model = PurePosixPath(tmp_path / "m.gguf")
     Path(model).write_bytes(os.urandom(1_000_000))
     ready = prepared(host, board, Settings(cold=True), model)
-    local = ran(host, board.workdir, tmp_path / "run", "true", beforehand=ready.beforehand)
+    local = ran(host, board.workdir, tmp_path / "run", "true", setup=ready.setup)
     assert read_cache(local) == "dropped"
     assert kernel.drop_caches.read_text() == "3\n"
     warm = prepared(host, board, Settings(), model)
-    assert (
-        read_cache(ran(host, board.workdir, tmp_path / "warm", "true", beforehand=warm.beforehand))
-        is None
-    )
+    assert read_cache(ran(host, board.workdir, tmp_path / "warm", "true", setup=warm.setup)) is None
 
 
 def test_where_not_all_may_be_forgotten_the_model_is(
@@ -122,11 +119,11 @@ def test_where_not_all_may_be_forgotten_the_model_is(
     path.write_bytes(os.urandom(3_000_000))
     with board_host(tmp_path / "server", shell, kernel, read_only=True) as host:
         ready = prepared(host, board, Settings(cold=True), PurePosixPath(path))
-        local = ran(host, board.workdir, tmp_path / "evicted", "true", beforehand=ready.beforehand)
+        local = ran(host, board.workdir, tmp_path / "evicted", "true", setup=ready.setup)
         assert read_cache(local) == "evicted"
         assert kernel.drop_caches.read_text() == "0\n"
         path.unlink()
-        gone = ran(host, board.workdir, tmp_path / "gone", "true", beforehand=ready.beforehand)
+        gone = ran(host, board.workdir, tmp_path / "gone", "true", setup=ready.setup)
         assert read_cache(gone) == "as found"
 
 
@@ -156,7 +153,7 @@ def test_the_slow_cores_of_a_mixed_board_are_left_alone_and_that_is_said(
         "--cpus 0-1 uses all."
     )
     words = (*ready.site.launcher, "grep", "Cpus_allowed_list", "/proc/self/status")
-    local = ran(host, board.workdir, tmp_path / "run", *words, beforehand=ready.beforehand)
+    local = ran(host, board.workdir, tmp_path / "run", *words, setup=ready.setup)
     assert (local / "stdout").read_text().split() == ["Cpus_allowed_list:", "1"]
 
 
@@ -170,5 +167,5 @@ def test_a_board_without_taskset_gets_a_program_of_ours(
         ready = prepared(host, board, Settings(cpus="0"), model)
         assert ready.site.launcher[0].endswith("/pin")
         words = (*ready.site.launcher, "grep", "Cpus_allowed_list", "/proc/self/status")
-        local = ran(host, board.workdir, tmp_path / "run", *words, beforehand=ready.beforehand)
+        local = ran(host, board.workdir, tmp_path / "run", *words, setup=ready.setup)
         assert (local / "stdout").read_text().split() == ["Cpus_allowed_list:", "0"]

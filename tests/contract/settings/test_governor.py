@@ -16,12 +16,12 @@ from armload.boards.probe import probe
 from armload.boards.sensors import Sensor
 from armload.core.errors import BoardError
 from armload.deploy.follow import CutShortError, end_orphan, follow, stop
-from armload.deploy.launch import Beforehand, check_governor
+from armload.deploy.launch import BoardSetup, check_governor
 from tests.contract.launching import launched, nothing, ran
 from tests.contract.settings.kernel import CPUS, Kernel, board_host
 from tests.waiting import wait_until
 
-PERFORMANCE = Beforehand(governor="performance")
+PERFORMANCE = BoardSetup(governor="performance")
 
 
 def test_clusters_and_sensors_are_read(host: Host, board: Board, kernel: Kernel) -> None:
@@ -49,7 +49,7 @@ def test_a_run_has_its_governor_and_the_board_its_own_again(
     check_governor(host, "performance")
     assert kernel.governors() == ["schedutil", "powersave"]
     look = f"cat {CPUS}/cpufreq/policy*/scaling_governor"
-    local = ran(host, board.workdir, tmp_path / "run", "sh", "-c", look, beforehand=PERFORMANCE)
+    local = ran(host, board.workdir, tmp_path / "run", "sh", "-c", look, setup=PERFORMANCE)
     assert (local / "stdout").read_text().split() == ["performance", "performance"]
     assert read_governor(local) == "performance"
     assert kernel.governors() == ["schedutil", "powersave"]
@@ -58,15 +58,13 @@ def test_a_run_has_its_governor_and_the_board_its_own_again(
 def test_governors_come_back_after_a_program_that_fails_is_stopped_or_not_there(
     host: Host, board: Board, kernel: Kernel
 ) -> None:
-    failing = launched(host, board.workdir, "false", name="failing", beforehand=PERFORMANCE)
+    failing = launched(host, board.workdir, "false", name="failing", setup=PERFORMANCE)
     assert follow(host, failing, nothing) == 1
     assert kernel.governors() == ["schedutil", "powersave"]
-    absent = launched(
-        host, board.workdir, "/no/such/program", name="absent", beforehand=PERFORMANCE
-    )
+    absent = launched(host, board.workdir, "/no/such/program", name="absent", setup=PERFORMANCE)
     assert follow(host, absent, nothing) == 127
     assert kernel.governors() == ["schedutil", "powersave"]
-    stopped = launched(host, board.workdir, "sleep", "600", name="stopped", beforehand=PERFORMANCE)
+    stopped = launched(host, board.workdir, "sleep", "600", name="stopped", setup=PERFORMANCE)
     wait_until(lambda: kernel.governors() == ["performance", "performance"], within_s=30)
     stop(host, stopped)
     assert kernel.governors() == ["schedutil", "powersave"]
@@ -75,7 +73,7 @@ def test_governors_come_back_after_a_program_that_fails_is_stopped_or_not_there(
 def test_governors_come_back_when_nobody_is_there_any_more(
     host: Host, board: Board, kernel: Kernel
 ) -> None:
-    folder = launched(host, board.workdir, "sleep", "1", beforehand=PERFORMANCE)
+    folder = launched(host, board.workdir, "sleep", "1", setup=PERFORMANCE)
     host.close()
     wait_until(lambda: Path(folder / "exit").exists(), within_s=30)
     assert kernel.governors() == ["schedutil", "powersave"]
@@ -84,7 +82,7 @@ def test_governors_come_back_when_nobody_is_there_any_more(
 def test_governors_come_back_with_the_end_of_a_run_that_lost_its_script(
     host: Host, board: Board, kernel: Kernel
 ) -> None:
-    folder = launched(host, board.workdir, "sleep", "600", beforehand=PERFORMANCE)
+    folder = launched(host, board.workdir, "sleep", "600", setup=PERFORMANCE)
     wait_until(
         lambda: Path(folder / "pid").exists() and Path(folder / "pid").read_text() != "",
         within_s=30,
@@ -111,7 +109,7 @@ def test_an_old_kernel_shows_each_policy_under_each_of_its_cores(
         (cluster, *_) = probe(host, board).conditions.clusters
         assert (cluster.cores, cluster.governor) == ((0, 1), "ondemand")
         look = f"cat {CPUS}/cpu?/cpufreq/scaling_governor"
-        local = ran(host, board.workdir, tmp_path / "run", "sh", "-c", look, beforehand=PERFORMANCE)
+        local = ran(host, board.workdir, tmp_path / "run", "sh", "-c", look, setup=PERFORMANCE)
         assert (local / "stdout").read_text().split() == ["performance", "performance"]
         assert kernel.governors() == ["ondemand"]
 

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from armload.core.errors import DataError
 from armload.core.progress import Silent
-from armload.models.gguf import read_anatomy, read_model
+from armload.models.gguf import read_model, read_model_summary
 from armload.models.model import Model
 from armload.models.model_summary import ModelSummary
 from armload.models.shape import load_shape
@@ -67,35 +67,35 @@ def _written(
     return path
 
 
-def _shown(anatomy: ModelSummary) -> str:
+def _shown(summary: ModelSummary) -> str:
     console = Console(width=120, file=io.StringIO())
-    console.print(summary_table(anatomy))
+    console.print(summary_table(summary))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
-def _runs(anatomy: ModelSummary) -> list[tuple[int | None, int | None]]:
+def _runs(summary: ModelSummary) -> list[tuple[int | None, int | None]]:
     return [
-        (each.first_layer, each.last_layer) for each in anatomy.sections if each.part == "layers"
+        (each.first_layer, each.last_layer) for each in summary.sections if each.part == "layers"
     ]
 
 
 def test_sections_are_the_whole_file_and_the_header_is_what_is_no_tensor(tmp_path: Path) -> None:
     path = _like_llama(tmp_path / "m.gguf")
-    anatomy = read_anatomy(path)
-    assert sum(each.size_bytes for each in anatomy.sections) == path.stat().st_size
+    summary = read_model_summary(path)
+    assert sum(each.size_bytes for each in summary.sections) == path.stat().st_size
     reader = GGUFReader(path)
-    parts = {each.part: each for each in anatomy.sections}
+    parts = {each.part: each for each in summary.sections}
     weights = sum(each.n_bytes for each in reader.tensors)
     assert parts["header"].size_bytes == path.stat().st_size - weights
     embedding = next(each for each in reader.tensors if each.name == "token_embd.weight")
     assert parts["embedding"].size_bytes == embedding.n_bytes
-    assert sum(each.tensors for each in anatomy.sections) == len(reader.tensors)
+    assert sum(each.tensors for each in summary.sections) == len(reader.tensors)
 
 
 def test_layers_of_equal_types_are_one_run(tmp_path: Path) -> None:
     # Of nine layers Q4_K_M gives more bits to the first, the last two, and every third between.
-    assert _runs(read_anatomy(_like_llama(tmp_path / "m.gguf"))) == [
+    assert _runs(read_model_summary(_like_llama(tmp_path / "m.gguf"))) == [
         (0, 0),
         (1, 2),
         (3, 3),
@@ -105,38 +105,38 @@ def test_layers_of_equal_types_are_one_run(tmp_path: Path) -> None:
 
 
 def test_layers_of_equal_sizes_are_one_run(tmp_path: Path) -> None:
-    anatomy = read_anatomy(_written(tmp_path / "m.gguf", "llama"))
-    assert _runs(anatomy) == [(0, 1), (2, 2)]
+    summary = read_model_summary(_written(tmp_path / "m.gguf", "llama"))
+    assert _runs(summary) == [(0, 1), (2, 2)]
 
 
 def test_shares_of_types_are_of_bytes_and_add_up(tmp_path: Path) -> None:
-    anatomy = read_anatomy(_written(tmp_path / "m.gguf", "llama"))
-    assert [(each.type, each.tensors, each.size_bytes) for each in anatomy.types] == [
+    summary = read_model_summary(_written(tmp_path / "m.gguf", "llama"))
+    assert [(each.type, each.tensors, each.size_bytes) for each in summary.types] == [
         ("F32", 3, (32 + 32 + 64) * 128 * 4),
         ("F16", 1, 10 * 128 * 2),
     ]
-    assert sum(each.share for each in anatomy.types) == pytest.approx(1)
+    assert sum(each.share for each in summary.types) == pytest.approx(1)
 
 
 def test_it_is_the_model_and_more(tmp_path: Path) -> None:
     path = _like_llama(tmp_path / "m.gguf")
-    anatomy, model = read_anatomy(path), read_model(path)
-    assert anatomy.model_dump(include=set(Model.model_fields)) == model.model_dump()
-    assert (anatomy.title, anatomy.tokenizer) == (
+    summary, model = read_model_summary(path), read_model(path)
+    assert summary.model_dump(include=set(Model.model_fields)) == model.model_dump()
+    assert (summary.title, summary.tokenizer) == (
         "Llama 3.1 8B, random weights",
         "gpt2 (llama-bpe)",
     )
-    assert (anatomy.width, anatomy.feed_forward, anatomy.heads) == (256, 512, 8)
-    assert anatomy.kv_heads == (2,) * 9
+    assert (summary.width, summary.feed_forward, summary.heads) == (256, 512, 8)
+    assert summary.kv_heads == (2,) * 9
 
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3", "exaone", "phi3", "mistral3"])
 def test_the_cache_is_known_whatever_prefix_the_keys_have(
     architecture: str, tmp_path: Path
 ) -> None:
-    anatomy = read_anatomy(_written(tmp_path / "m.gguf", architecture))
+    summary = read_model_summary(_written(tmp_path / "m.gguf", architecture))
     values = 3 * 2 * (32 + 32)
-    assert [(each.type, each.bytes_per_token, each.context_bytes) for each in anatomy.cache] == [
+    assert [(each.type, each.bytes_per_token, each.context_bytes) for each in summary.cache] == [
         ("f16", values * 2, values * 2 * 1024),
         ("q8_0", values // 32 * 34, values // 32 * 34 * 1024),
         ("q4_0", values // 32 * 18, values // 32 * 18 * 1024),
@@ -146,13 +146,13 @@ def test_the_cache_is_known_whatever_prefix_the_keys_have(
 def test_the_cache_counts_the_head_width_that_the_header_states(tmp_path: Path) -> None:
     widths = {"attention.key_length": 64, "attention.value_length": 96}
     path = _written(tmp_path / "m.gguf", "qwen3", kv_heads=[2, 0, 1], numbers=widths)
-    assert read_anatomy(path).cache[0].bytes_per_token == 3 * (64 + 96) * 2
+    assert read_model_summary(path).cache[0].bytes_per_token == 3 * (64 + 96) * 2
 
 
 def test_a_cache_type_that_the_engine_refuses_for_these_heads_is_left_out(tmp_path: Path) -> None:
     widths = {"attention.key_length": 80, "attention.value_length": 80}
     path = _written(tmp_path / "m.gguf", "phi2", numbers=widths)
-    assert [each.type for each in read_anatomy(path).cache] == ["f16"]
+    assert [each.type for each in read_model_summary(path).cache] == ["f16"]
 
 
 def test_latent_attention_keeps_one_compressed_vector_of_a_token(tmp_path: Path) -> None:
@@ -164,35 +164,35 @@ def test_latent_attention_keeps_one_compressed_vector_of_a_token(tmp_path: Path)
     }
     numbers = {f"attention.{key}": value for key, value in widths.items()}
     path = _written(tmp_path / "m.gguf", "deepseek2", kv_heads=1, numbers=numbers)
-    assert read_anatomy(path).cache[0].bytes_per_token == 3 * 576 * 2
+    assert read_model_summary(path).cache[0].bytes_per_token == 3 * 576 * 2
 
 
 def test_layers_with_a_window_take_no_more_for_a_longer_context(tmp_path: Path) -> None:
     numbers = {"attention.sliding_window": 512, "context_length": 100_096}
     path = _written(tmp_path / "m.gguf", "gemma2", numbers=numbers)
-    anatomy = read_anatomy(path)
-    memory, of_a_layer = anatomy.context_memory, 2 * (32 + 32) * 2
+    summary = read_model_summary(path)
+    memory, of_a_layer = summary.context_memory, 2 * (32 + 32) * 2
     assert (memory.window_tokens, memory.window_layers) == (512, 2)
-    assert anatomy.cache[0].bytes_per_token == of_a_layer
-    assert anatomy.cache[0].context_bytes == of_a_layer * (100_096 + 2 * (512 + 512))
-    assert "2 layers limited to the last 512 tokens" in _shown(anatomy)
+    assert summary.cache[0].bytes_per_token == of_a_layer
+    assert summary.cache[0].context_bytes == of_a_layer * (100_096 + 2 * (512 + 512))
+    assert "2 layers limited to the last 512 tokens" in _shown(summary)
 
 
 def test_the_state_of_recurrent_layers_counts_for_each_sequence(tmp_path: Path) -> None:
     numbers = {"shortconv.l_cache": 3}
     path = _written(tmp_path / "m.gguf", "lfm2", kv_heads=[0, 2, 0], numbers=numbers)
-    anatomy = read_anatomy(path)
-    memory, state_bytes = anatomy.context_memory, 2 * 128 * 2 * 4
+    summary = read_model_summary(path)
+    memory, state_bytes = summary.context_memory, 2 * 128 * 2 * 4
     assert (memory.recurrent_layers, memory.state_bytes) == (2, state_bytes)
-    assert anatomy.cache[0].bytes_per_token == 2 * (32 + 32) * 2
+    assert summary.cache[0].bytes_per_token == 2 * (32 + 32) * 2
     assert memory.size_bytes(512, sequences=4) - memory.size_bytes(2048) == 3 * state_bytes
-    assert "2 layers with a state of" in _shown(anatomy)
+    assert "2 layers with a state of" in _shown(summary)
 
 
 def test_layers_that_predict_further_tokens_are_read_and_cached_by_nobody(tmp_path: Path) -> None:
-    plain = read_anatomy(_written(tmp_path / "plain.gguf", "qwen3"))
+    plain = read_model_summary(_written(tmp_path / "plain.gguf", "qwen3"))
     numbers = {"nextn_predict_layers": 1}
-    with_mtp = read_anatomy(_written(tmp_path / "mtp.gguf", "qwen3", numbers=numbers))
+    with_mtp = read_model_summary(_written(tmp_path / "mtp.gguf", "qwen3", numbers=numbers))
     assert plain.bytes_per_token - with_mtp.bytes_per_token == 64 * 128 * 4
     assert with_mtp.context_memory.bytes_per_token * 3 == plain.context_memory.bytes_per_token * 2
     assert (with_mtp.layers, with_mtp.prediction_layers) == (3, 1)
@@ -205,22 +205,22 @@ def test_layers_that_predict_further_tokens_are_read_and_cached_by_nobody(tmp_pa
 def test_the_cache_of_an_unknown_architecture_is_a_lower_bound_and_says_so(
     tmp_path: Path, key: str, bytes_per_token: int
 ) -> None:
-    anatomy = read_anatomy(_written(tmp_path / "m.gguf", "newest", numbers={key: 64}))
-    assert anatomy.context_memory.bytes_per_token == bytes_per_token
-    assert not anatomy.context_memory.is_exact
-    assert "may be larger than shown" in anatomy.notes[0]
+    summary = read_model_summary(_written(tmp_path / "m.gguf", "newest", numbers={key: 64}))
+    assert summary.context_memory.bytes_per_token == bytes_per_token
+    assert not summary.context_memory.is_exact
+    assert "may be larger than shown" in summary.notes[0]
 
 
 def test_a_model_that_only_predicts_further_tokens_is_refused(tmp_path: Path) -> None:
     path = _written(tmp_path / "m.gguf", "qwen3", numbers={"nextn_predict_layers": 3})
     with pytest.raises(DataError, match="nextn_predict_layers is 3"):
-        read_anatomy(path)
+        read_model_summary(path)
 
 
 def test_experts_are_counted_and_those_of_one_token_are_read(tmp_path: Path) -> None:
-    dense = read_anatomy(_written(tmp_path / "dense.gguf", "llama"))
+    dense = read_model_summary(_written(tmp_path / "dense.gguf", "llama"))
     experts = {"expert_count": 8, "expert_used_count": 2}
-    mixture = read_anatomy(_written(tmp_path / "mixture.gguf", "llama", numbers=experts))
+    mixture = read_model_summary(_written(tmp_path / "mixture.gguf", "llama", numbers=experts))
     assert (mixture.experts, mixture.experts_used) == (8, 2)
     assert mixture.bytes_per_token - dense.bytes_per_token == 2 * 8 * 128 * 4
 

@@ -12,7 +12,7 @@ from gguf import GGUFWriter
 from armload.boards.board import load_board
 from armload.engines.plan import Plan
 from armload.models.gguf import read_outline
-from armload.models.quant_mix import foreseen, quantised_name
+from armload.models.quant_mix import predict_quantised, quantised_name
 from armload.models.shape import load_shape
 from armload.models.synth import header_like
 from armload.runs.predicting import predict_from_facts
@@ -49,7 +49,7 @@ def test_tensors_are_those_of_the_published_type(shape: str, tmp_path: Path) -> 
     for file_type in ("Q2_K", "Q4_K_M", "Q5_0", "Q8_0"):
         header_like(load_shape(shape), tmp_path / "wanted.gguf", file_type=file_type)
         model, header = read_outline(tmp_path / "wanted.gguf")
-        found = foreseen(*base, file_type)
+        found = predict_quantised(*base, file_type)
         assert found is not None
         types = {tensor.name: (tensor.type_name, tensor.size_bytes) for tensor in found[1].tensors}
         assert types == {
@@ -60,17 +60,20 @@ def test_tensors_are_those_of_the_published_type(shape: str, tmp_path: Path) -> 
         assert abs(found[0].size_bytes - model.size_bytes) <= 64
 
 
-def test_a_type_or_architecture_without_known_rules_is_not_foreseen(tmp_path: Path) -> None:
+def test_a_type_or_architecture_without_known_rules_is_not_predicted(tmp_path: Path) -> None:
     header_like(load_shape("stories260k"), tmp_path / "f16.gguf", file_type="F16")
     model, header = read_outline(tmp_path / "f16.gguf")
-    assert foreseen(model, header, "IQ2_XXS") is None
-    assert foreseen(model.model_copy(update={"architecture": "falcon"}), header, "Q2_K") is None
+    assert predict_quantised(model, header, "IQ2_XXS") is None
+    assert (
+        predict_quantised(model.model_copy(update={"architecture": "falcon"}), header, "Q2_K")
+        is None
+    )
 
 
 @pytest.mark.parametrize("lacking", ["head_count_kv", "feed_forward_length"])
-def test_a_model_whose_first_layer_lacks_a_part_is_foreseen(lacking: str, tmp_path: Path) -> None:
+def test_a_model_whose_first_layer_lacks_a_part_is_predicted(lacking: str, tmp_path: Path) -> None:
     model, header = read_outline(unusual_model(tmp_path / "m.gguf", **{lacking: [0]}))
-    found = foreseen(model, header, "Q8_0")
+    found = predict_quantised(model, header, "Q8_0")
     assert found is not None
     assert 0 < found[0].size_bytes < model.size_bytes
 

@@ -40,7 +40,7 @@ def answer_of(
     return with_retries(lambda: host.run(command, stdin=header.content, timeout_s=timeout_s)).text
 
 
-def kept_path(name: str, identity: Sequence[object], content: bytes = b"") -> Path:
+def cached_path(name: str, identity: Sequence[object], content: bytes = b"") -> Path:
     """Return where on this machine an answer is kept.
 
     Args:
@@ -52,7 +52,7 @@ def kept_path(name: str, identity: Sequence[object], content: bytes = b"") -> Pa
     return cache_folder() / f"{name}-{key.hexdigest()[:16]}.json"
 
 
-def read_kept(kind: type[Kept], kept: Path) -> Kept | None:
+def read_cached(kind: type[Kept], kept: Path) -> Kept | None:
     """Read a value that was kept; none where there is none."""
     try:
         return kind.model_validate_json(kept.read_bytes())
@@ -60,7 +60,7 @@ def read_kept(kind: type[Kept], kept: Path) -> Kept | None:
         return None
 
 
-def keep(kept: Path, value: Value) -> None:
+def write_cached(kept: Path, value: Value) -> None:
     """Keep a value there, unless this machine has no room for it."""
     with suppress(OSError):
         write_whole(kept, value.model_dump_json().encode())

@@ -26,7 +26,7 @@ CHUNK_BYTES = 8 << 20
 """Dask keeps what it moves in memory, and warns of tasks that are larger than 10 MB."""
 
 
-class BoardOrder(Value):
+class BoardRequirements(Value):
     """How a command wants a board to be ready.
 
     Attributes:
@@ -44,9 +44,9 @@ class BoardOrder(Value):
 
 
 class BoardWork(Value):
-    """What is done on a board that is as the order wants it."""
+    """What is done on a board that meets the requirements."""
 
-    order: BoardOrder
+    requirements: BoardRequirements
 
 
 class OpenWork(BoardWork):

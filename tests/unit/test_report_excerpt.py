@@ -20,7 +20,7 @@ from armload.core.errors import UsageError
 from armload.core.values import as_json
 from armload.engines.plan import SEED_PROMPT, Plan
 from armload.report.exchange import Included
-from armload.report.exchange.kept import EVERYTHING, kept
+from armload.report.exchange.excerpt import EVERYTHING, excerpt_of
 from tests.unit.published import (
     fields_at,
     free_texts,
@@ -64,12 +64,12 @@ def leaked(run: Run) -> list[str]:
 
     A host may be called like a word of ours, such as ``vm``, which is no more often there then.
     """
-    found, usual, places = [], as_json(kept(run)), free_texts(run)
+    found, usual, places = [], as_json(excerpt_of(run)), free_texts(run)
     for secret in dict.fromkeys([*SECRETS, *of_this_machine()]):
         for way in WAYS:
             full = planted(run, partial(way, secret), places)
             assert occurrences(as_json(full), secret) > 40
-            if occurrences(as_json(kept(full)), secret) > occurrences(usual, secret):
+            if occurrences(as_json(excerpt_of(full)), secret) > occurrences(usual, secret):
                 found.append(secret)
     return found
 
@@ -90,7 +90,7 @@ def test_the_secrets_are_in_every_field_that_can_hold_a_text() -> None:
 
 def test_names_and_the_prompt_are_published_only_if_asked_for() -> None:
     run = talkative_run()
-    silent = as_json(kept(run))
+    silent = as_json(excerpt_of(run))
     told: dict[Included, list[str]] = {
         "board": [f'"{run.board.name}-'],
         "model": [f'"{run.model.name}"'],
@@ -98,14 +98,14 @@ def test_names_and_the_prompt_are_published_only_if_asked_for() -> None:
     }
     assert set(told) == set(EVERYTHING)
     for included, words in told.items():
-        text = as_json(kept(run, [included]))
+        text = as_json(excerpt_of(run, [included]))
         assert all(word in text for word in words)
         assert not any(word in silent for word in words)
 
 
 def test_a_name_that_was_asked_for_is_a_name_and_no_path() -> None:
     run = planted(talkative_run(), lambda _: "/home/zaphod/x")
-    assert "zaphod" not in as_json(kept(run, ["board", "model"]))
+    assert "zaphod" not in as_json(excerpt_of(run, ["board", "model"]))
 
 
 @pytest.mark.parametrize(
@@ -115,14 +115,14 @@ def test_a_name_that_was_asked_for_is_a_name_and_no_path() -> None:
 )
 def test_what_is_published_is_the_same_when_it_is_published_again(run: Run) -> None:
     for include in ((), EVERYTHING):
-        published = kept(run, include)
-        assert kept(published) == published
+        published = excerpt_of(run, include)
+        assert excerpt_of(published) == published
         assert Run.model_validate_json(as_json(published)) == published
 
 
 def test_what_makes_a_result_checkable_is_published() -> None:
     run = talkative_run()
-    published = kept(run)
+    published = excerpt_of(run)
     assert published.steps == run.steps
     assert published.summary.token_s == run.summary.token_s
     assert published.model.sha256 == run.model.sha256
@@ -169,14 +169,14 @@ def test_every_field_of_a_plan_is_published_but_for_the_texts_that_a_person_wrot
     }
     plan, usual = Plan(**unusual), Plan()
     assert [name for name in Plan.model_fields if getattr(plan, name) == getattr(usual, name)] == []
-    published = kept(quick_run().model_copy(update={"plan": plan})).plan
+    published = excerpt_of(quick_run().model_copy(update={"plan": plan})).plan
     assert published is not None
     lost = [name for name in unusual if getattr(published, name) != unusual[name]]
     assert lost == ["prompt"]
 
 
 def test_the_default_prompt_is_no_secret() -> None:
-    plan = kept(quick_run()).plan
+    plan = excerpt_of(quick_run()).plan
     assert plan is not None
     assert plan.prompt == SEED_PROMPT
 
@@ -196,7 +196,7 @@ def test_the_default_prompt_is_no_secret() -> None:
 def test_a_kernel_keeps_its_version_and_its_vendor(release: str, published: str) -> None:
     run = quick_run()
     before = run.before.model_copy(update={"kernel": release})
-    assert kept(run.model_copy(update={"before": before})).before.kernel == published
+    assert excerpt_of(run.model_copy(update={"before": before})).before.kernel == published
 
 
 @pytest.mark.parametrize(
@@ -210,20 +210,20 @@ def test_a_kernel_keeps_its_version_and_its_vendor(release: str, published: str)
 def test_an_architecture_is_one_of_llama_cpp(architecture: str, published: str) -> None:
     run = quick_run()
     model = run.model.model_copy(update={"architecture": architecture})
-    assert kept(run.model_copy(update={"model": model})).model.architecture == published
+    assert excerpt_of(run.model_copy(update={"model": model})).model.architecture == published
 
 
 def test_boards_of_a_kind_stay_apart_and_boots_of_one_do_not_tell_which() -> None:
     names = []
     for boot in ("one", "two", "one"):
         before = quick_run().before.model_copy(update={"boot_id": boot})
-        names.append(kept(quick_run().model_copy(update={"before": before})).board.name)
+        names.append(excerpt_of(quick_run().model_copy(update={"before": before})).board.name)
     assert names[0] == names[2] != names[1]
     assert all(re.fullmatch("rk3568-[0-9a-f]{4}", name) for name in names)
 
 
 def test_a_run_without_its_text_is_not_garbage() -> None:
-    mine, theirs = measurement_of(quick_run()), measurement_of(kept(quick_run()))
+    mine, theirs = measurement_of(quick_run()), measurement_of(excerpt_of(quick_run()))
     assert (theirs.garbage, theirs.text) == ("", None)
     (compared,) = compare([mine], [theirs])
     assert {each.figures.kind for each in compared.differences} == {"differs"}
@@ -234,4 +234,4 @@ def test_a_run_without_its_text_is_not_garbage() -> None:
 def test_only_runs_that_time_tokens_are_published() -> None:
     scorer = quick_run().model_copy(update={"engine_name": "llama-scorer"})
     with pytest.raises(UsageError, match="no token times to export"):
-        kept(scorer)
+        excerpt_of(scorer)

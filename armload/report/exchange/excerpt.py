@@ -38,7 +38,7 @@ _catalogue = cache(partial(load_shipped, HARDWARE, Hardware))
 _ENGINES = (Completion.name, WatchedProgram.name)
 
 
-def kept(run: Run, include: Collection[Included] = ()) -> Run:
+def excerpt_of(run: Run, include: Collection[Included] = ()) -> Run:
     """Return what of a run is published; of what is already such a part, the same again.
 
     Args:

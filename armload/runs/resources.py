@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from armload.analysis.compute import Compute
-from armload.analysis.prediction import BoardGives, Rate
+from armload.analysis.prediction import BoardResources, Rate
 from armload.analysis.roofline import from_facts
-from armload.analysis.shares import MemberGives
+from armload.analysis.shares import MemberResources
 from armload.boards.board import Board, LocalReach, VirtualReach
 from armload.boards.conditions import Conditions
 from armload.boards.probe import Probe, clusters_of
@@ -24,9 +24,9 @@ ASSUMED_AVAILABLE = 0.8
 """Share of the installed memory, where the board cannot be asked."""
 
 
-def given_by(
+def resources_of_board(
     board: Board, now: Conditions, rates: Rates, before: Rates | None = None
-) -> BoardGives:
+) -> BoardResources:
     """Return what a board gives: as measured in this boot, before, or as declared.
 
     Args:
@@ -36,33 +36,33 @@ def given_by(
     if before is not None:
         storage = storage or before.storage_read_bytes_per_s
         memory = memory or before.memory_bytes_per_s
-    return BoardGives(
+    return BoardResources(
         memory=BoardMemory.of(now),
         storage=rate_of(storage, board.facts.storage_read_bytes_per_s),
         memory_rate=rate_of(memory, board.facts.memory_bytes_per_s),
     )
 
 
-def declared_by(facts: DeclaredSpecs) -> BoardGives:
+def declared_resources(facts: DeclaredSpecs) -> BoardResources:
     """Return what a board gives that does not answer, or that nobody has."""
     memory = facts.memory and BoardMemory(
         total_bytes=facts.memory, available_bytes=round(ASSUMED_AVAILABLE * facts.memory)
     )
-    return BoardGives(
+    return BoardResources(
         memory=memory or None,
         storage=rate_of(None, facts.storage_read_bytes_per_s),
         memory_rate=rate_of(None, facts.memory_bytes_per_s),
     )
 
 
-def member_gives(member: ReachedBoard, rates: Rates) -> MemberGives:
+def member_resources(member: ReachedBoard, rates: Rates) -> MemberResources:
     """Return what a member of a group gives."""
     board, now = member.main_board, member.found.conditions
-    return MemberGives(
+    return MemberResources(
         board=board.name,
         free_bytes=BoardMemory.of(now).free_bytes,
         memory_bytes_per_s=rates.memory_bytes_per_s or board.facts.memory_bytes_per_s,
-        storage=given_by(board, now, rates).storage,
+        storage=resources_of_board(board, now, rates).storage,
     )
 
 
@@ -84,9 +84,11 @@ def facts_of(board: Board, found: Probe) -> DeclaredSpecs:
     return facts.model_copy(update={"clusters": clusters_of(found)})
 
 
-def roofline(facts: DeclaredSpecs, model: Model, gives: BoardGives, plan: Plan) -> Compute | None:
+def roofline(
+    facts: DeclaredSpecs, model: Model, resources: BoardResources, plan: Plan
+) -> Compute | None:
     """Estimate what computing takes from a board's facts; none where they do not tell."""
-    if gives.memory_rate is not None:
-        facts = facts.model_copy(update={"memory_bytes_per_s": gives.memory_rate.bytes_per_s})
+    if resources.memory_rate is not None:
+        facts = facts.model_copy(update={"memory_bytes_per_s": resources.memory_rate.bytes_per_s})
     cache_bytes = memory_need(plan, model).kv_cache.size_bytes(math.ceil(mid_depth(model, plan)), 1)
     return from_facts(model, facts, threads=plan.threads, cache_bytes=cache_bytes)

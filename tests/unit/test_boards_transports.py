@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from armload.boards.probe import TOOLS, tool_ways
+from armload.boards.probe import TOOLS, tool_transports
 
 OTHER = "armv7l"
 """A machine that no program of ours is made for."""
 
 
 def chosen(*tools: str) -> dict[str, str]:
-    return {way.purpose: way.chosen for way in tool_ways(tools, OTHER)}
+    return {transport.purpose: transport.chosen for transport in tool_transports(tools, OTHER)}
 
 
 def test_a_board_with_every_tool_gets_the_best_way_of_each() -> None:
@@ -24,11 +24,13 @@ def test_a_board_with_every_tool_gets_the_best_way_of_each() -> None:
         "CPU pinning": "taskset",
     }
     every = [*TOOLS, "openssl", "taskset"]
-    assert {way.reason for way in tool_ways(every, OTHER)} == {"the best available"}
+    assert {transport.reason for transport in tool_transports(every, OTHER)} == {
+        "the best available"
+    }
 
 
 @pytest.mark.parametrize(
-    ("tools", "purpose", "way"),
+    ("tools", "purpose", "transport"),
     [
         (("toybox sha256sum", "busybox sha256sum"), "checksums", "toybox sha256sum"),
         (("busybox sha256sum",), "checksums", "busybox sha256sum"),
@@ -43,17 +45,17 @@ def test_a_board_with_every_tool_gets_the_best_way_of_each() -> None:
     ],
 )
 def test_what_a_board_lacks_is_done_the_next_best_way(
-    tools: tuple[str, ...], purpose: str, way: str
+    tools: tuple[str, ...], purpose: str, transport: str
 ) -> None:
-    assert chosen(*tools)[purpose] == way
+    assert chosen(*tools)[purpose] == transport
 
 
 def test_the_reason_names_what_is_lacking() -> None:
-    (checksums, *_) = tool_ways(["busybox sha256sum"], OTHER)
+    (checksums, *_) = tool_transports(["busybox sha256sum"], OTHER)
     assert checksums.reason == ("the board has no openssl and no sha256sum and no toybox sha256sum")
 
 
 def test_a_program_of_ours_comes_first_where_it_runs() -> None:
-    (checksums, *_) = tool_ways(["sha256sum"], "aarch64")
+    (checksums, *_) = tool_transports(["sha256sum"], "aarch64")
     assert checksums.chosen == "armload's own program"
     assert "sha256sum" in checksums.reason

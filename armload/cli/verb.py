@@ -232,10 +232,17 @@ class VerbGroup(Collection):
         return super().task_with_config(name) if name else (self.own, self.configuration())
 
 
-def add_verb(namespace: Collection, verb: Task[Any] | VerbGroup) -> None:
-    """Add a verb; of a group, the verb that it is named after and the group side by side."""
+def add_verb(namespace: Collection, verb: Task[Any] | Collection) -> list[str]:
+    """Add a verb, or a collection of verbs, and return the names.
+
+    What a group is named after stands beside it.
+    """
+    before = set(namespace.task_names)
     if isinstance(verb, VerbGroup):
         namespace.add_task(verb.own)
         namespace.collections[verb.own.name] = verb
+    elif isinstance(verb, Collection):
+        namespace.add_collection(verb)
     else:
         namespace.add_task(verb)
+    return [name for name in namespace.task_names if name not in before]

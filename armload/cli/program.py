@@ -69,6 +69,7 @@ for name in namespace.task_names:
     namespace[name].full_name = name
     VERBS[name] = namespace[name].options
 
+_HELP_WORDS = {"help", "--help", "-h"}
 _HELP = ("-h, --help", "show this page")
 ABOUT = """
 Run language models on ARM boards: build llama.cpp, deploy it, time every token, and see what limits
@@ -135,12 +136,20 @@ class _Armload(Program):
             print(columns(pairs, widest=widest))
 
 
+def _with_help_last(words: Sequence[str]) -> list[str]:
+    """Return ``armload VERB --help`` for ``armload help VERB``, and other lines unchanged."""
+    name, *others = words
+    if not others or others[0] not in _HELP_WORDS or any(each[:1] == "-" for each in others[1:]):
+        return list(words)
+    return [name, *filter(None, [".".join(others[1:])]), "--help"]
+
+
 def run() -> None:
     """Run the verb that the command line names."""
     program = _Armload(name="armload", binary="armload", version=__version__, namespace=namespace)
     try:
         try:
-            program.run(sys.argv)
+            program.run(_with_help_last(sys.argv))
         finally:
             sys.stdout.flush()
     except BrokenPipeError:  # as in 'armload --help | head'

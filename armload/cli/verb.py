@@ -20,6 +20,11 @@ from armload.cli.streams import STANDARD_OUTPUT, discard_output, promise_documen
 from armload.core.errors import ArmloadError, ConnectError, InterruptionError, UsageError
 from armload.core.options import Declared, OptionGroup, declared_options
 
+_INTERRUPTED = (
+    "Interrupted. Whatever was built, downloaded, copied or measured so far is kept. Repeat the "
+    "command to continue."
+)
+
 Options = TypeVar("Options", bound=OptionGroup)
 Result = TypeVar("Result")
 
@@ -75,8 +80,7 @@ class Verb(Task[Any]):
         except ArmloadError as error:
             raise failed(error) from error
         except KeyboardInterrupt:
-            message = "Interrupted. What was built, fetched and copied so far is kept."
-            raise failed(InterruptionError(message)) from None
+            raise failed(InterruptionError(_INTERRUPTED)) from None
         except OSError as error:
             if isinstance(error, BrokenPipeError) and error.filename == STANDARD_OUTPUT:
                 discard_output()  # the reader has seen enough

@@ -214,6 +214,28 @@ def test_a_board_that_no_file_can_be_called_by_gets_no_such_file_proposed(name: 
     assert ".yaml" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--host", "127.0.0.1", "--port", "1"], "Check --host, --port and ~/.ssh/config."),
+        (
+            ["--host", "127.0.0.1", "--key", "nofile"],
+            "no key file nofile.\nCorrect --key.",
+        ),
+        (["--host", "kitchen.invalid"], "Or set it as --host."),
+        (["--host", "a b"], "Correct ~/.ssh/config, or --host."),
+    ],
+)
+@pytest.mark.parametrize("verb", ["board.add kitchen", "init --yes --name kitchen"])
+def test_an_error_on_the_way_to_a_new_board_names_its_options_and_no_file(
+    verb: str, options: list[str], said: str, tmp_path: Path
+) -> None:
+    done = typed(tmp_path, *verb.split(), *options)
+    assert done.returncode in {3, 6}
+    assert said in done.stderr
+    assert ".yaml" not in done.stderr
+
+
 def test_near_names_are_offered() -> None:
     assert "virtual" in run("armload", "board.probe", "--board", "vitual").stderr
 

@@ -236,6 +236,26 @@ def test_an_error_on_the_way_to_a_new_board_names_its_options_and_no_file(
     assert ".yaml" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "near", "listing"),
+    [
+        (["fit", "--hardware", "rock5b"], "Did you mean 'rock-5b'?", "armload board.hardware"),
+        (["fit", "--hardware", "nothing-like-it"], "", "armload board.hardware"),
+        (["build", "--target", "rk3586"], "Did you mean 'rk3588'?", "/toolchains"),
+        (["bench", "--model", "like:qwen3-0.6:Q4_0"], "Did you mean 'qwen3-0.6b'?", "/shapes"),
+        (["clean", "--what", "model"], "Did you mean 'models'?", "armload clean"),
+    ],
+)
+def test_many_names_are_not_listed_but_the_command_that_lists_them_is_named(
+    words: list[str], near: str, listing: str
+) -> None:
+    done = run("armload", *words)
+    assert done.returncode == 2
+    assert near in done.stderr
+    assert re.search(rf"To list all \d+: .*{re.escape(listing)}$", done.stderr, re.MULTILINE)
+    assert max(line.count(",") for line in done.stderr.splitlines()) < 12
+
+
 def test_near_names_are_offered() -> None:
     assert "virtual" in run("armload", "board.probe", "--board", "vitual").stderr
 

@@ -97,13 +97,15 @@ def _size(decisions: Sequence[Decision], fate: str) -> str:
 
 def _chosen(what: str, kinds: Sequence[CacheKind]) -> list[CacheKind]:
     from armload.core.errors import UsageError
+    from armload.core.validation_messages import available
 
     by_name = {kind.name: kind for kind in kinds}
     names = [name.strip() for name in what.split(",") if name.strip()]
     for name in names or [what]:
         if name not in by_name:
             raise UsageError(
-                f"--what {name}: there is no such kind.", f"Available: {', '.join(by_name)}."
+                f"--what {name}: there is no such kind.",
+                available(name, by_name, "armload clean"),
             )
     return [by_name[name] for name in dict.fromkeys(names)]
 

@@ -39,7 +39,7 @@ def shown(error: ParseError, words: Sequence[str], verbs: Collection[str]) -> Ex
         said, hint = f"{wrong!r} is a group of verbs.", f"Choose one: {', '.join(group)}. "
     elif wrong.startswith("-"):
         hint = _option_meant(wrong, error.context)
-    elif wrong and verb:
+    elif wrong and error.context and verb:
         hint = _word_meant(wrong, error.context, words, verbs)
     elif wrong:
         hint = _verb_meant(wrong, verbs)

@@ -72,7 +72,7 @@ def test_without_a_person_nothing_is_freed_and_it_is_said_how(cache: Path, face:
     assert builds(cache) == BOTH
     assert "Nothing was freed" in done.stderr
     assert "armload clean --what builds,hashes --yes" in done.stderr
-    assert "goes   builds: 0123456789ab (rk3568)" in done.stderr
+    assert "remove  builds: 0123456789ab (rk3568)" in done.stderr
     assert "photos" not in done.stdout + done.stderr
     assert "not armload's" in done.stdout
 

@@ -57,4 +57,4 @@ def config(options: ConfigOptions) -> None:
     elif found:
         terminal.show(defaults_table(documents.root))
     else:
-        terminal.show(f"No defaults are set. Put yours into {user_file()}.")
+        terminal.show(f"No defaults are set. To set some, edit {user_file()}.")

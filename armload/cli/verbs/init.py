@@ -99,7 +99,7 @@ def _check_can_ask(options: InitOptions) -> None:
     missing = [name for name, answer in questions.items() if not answer]
     if missing and not options.yes and not terminal.can_ask():
         raise UsageError(
-            f"There is no terminal to ask for {', '.join(missing)} on.",
+            f"{', '.join(missing)}: not given, and there is no terminal to ask on.",
             "Give these options, or --yes to take the default answers: without --host, a virtual "
             "board is used.",
         )

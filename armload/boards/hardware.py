@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from armload.boards.specs import CpuCluster, DeclaredSpecs
 from armload.core.errors import UsageError
-from armload.core.validation_messages import available
+from armload.core.near_names import available
 from armload.core.values import ByteCount, Value
 from armload.core.workspace import data_names, listing_of
 from armload.core.yamlfile import load_named

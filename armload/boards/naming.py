@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from armload.boards.board import is_group, load_board
 from armload.boards.group import load_group
 from armload.core.errors import UsageError
-from armload.core.validation_messages import did_you_mean
+from armload.core.near_names import did_you_mean
 from armload.core.workspace import data_names
 
 LABEL = "@"

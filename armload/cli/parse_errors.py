@@ -16,7 +16,7 @@ from armload.cli.completion.table import CompletedOption, load_table
 from armload.cli.error_output import failed
 from armload.cli.streams import promise_document
 from armload.core.errors import UsageError
-from armload.core.validation_messages import did_you_mean
+from armload.core.near_names import did_you_mean
 
 _JSON = {"--json", "-j"}
 

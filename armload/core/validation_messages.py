@@ -2,48 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
+from armload.core.near_names import MOST_LISTED, did_you_mean
 from armload.core.values import Value, format_bytes, parse_bytes
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return ``Did you mean 'dayu200'? `` with the name most like a mistyped one; empty without."""
-    near = difflib.get_close_matches(name, list(names), n=1)
-    return f"Did you mean {near[0]!r}? " if near else ""
-
-
-def nearest_first(name: str, names: Collection[str]) -> str:
-    """List names, those like a mistyped one first: ``dayu200, virtual``; of many, not all."""
-    near = difflib.get_close_matches(name, names, n=3)
-    ordered = list(dict.fromkeys([*near, *names]))
-    if len(ordered) <= _MOST_LISTED:
-        return ", ".join(ordered)
-    listed = ", ".join(ordered[:_MOST_LISTED])
-    return f"{listed}, and {len(ordered) - _MOST_LISTED} others"
-
-
-def available(name: str, names: Collection[str], listing: str, more: str = "") -> str:
-    """Say which names there are instead of a mistyped one; of many, the likeliest.
-
-    Args:
-        listing: the command that lists them all.
-        more: a sentence on what else can be done.
-    """
-    hint = did_you_mean(name, names)
-    if len(names) <= _MOST_LISTED:
-        return f"{hint}Available: {nearest_first(name, names)}. {more}".rstrip()
-    return f"{hint}{f'{more} ' if more else ''}To list all {len(names)}: {listing}"
-
-
-_MOST_LISTED = 12
 _MUST_BE = {
     "string_type": "text",
     "int_type": "a whole number",
@@ -322,7 +292,7 @@ def keys_words(model: type[BaseModel], place: tuple[int | str, ...] = ()) -> str
     """Say which keys may stand at a place of a file; of many, where they are listed."""
     allowed = allowed_keys(model, place)
     listing = next((found for kind in _models_at(model, place) if (found := _listing(kind))), "")
-    if len(allowed) > _MOST_LISTED and listing:
+    if len(allowed) > MOST_LISTED and listing:
         return f"To list the {len(allowed)} keys: {listing}"
     return f"Allowed here: {', '.join(allowed)}." if allowed else ""
 

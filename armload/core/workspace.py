@@ -159,7 +159,7 @@ def data_file(kind: str, name: str) -> Path:
     for path in data_files(kind, name):
         return path
     # Shells' completion lists names within milliseconds, without pydantic.
-    from armload.core.validation_messages import available
+    from armload.core.near_names import available
 
     names = data_names(kind)
     is_a_name = name not in {"", ".", ".."} and not set(name) & set("/,\\\0")

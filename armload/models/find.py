@@ -17,8 +17,8 @@ from armload.core.cache import (
 )
 from armload.core.errors import ConnectError, TransferError, UsageError
 from armload.core.files import is_there, require_file, require_utf_8, write_whole
+from armload.core.near_names import available, did_you_mean
 from armload.core.progress import Progress
-from armload.core.validation_messages import available, did_you_mean
 from armload.core.workspace import cache_folder, data_names, listing_of
 from armload.models import hub
 from armload.models.gguf import read_model, read_outline

@@ -97,7 +97,7 @@ def _size(decisions: Sequence[Decision], fate: str) -> str:
 
 def _chosen(what: str, kinds: Sequence[CacheKind]) -> list[CacheKind]:
     from armload.core.errors import UsageError
-    from armload.core.validation_messages import available
+    from armload.core.near_names import available
 
     by_name = {kind.name: kind for kind in kinds}
     names = [name.strip() for name in what.split(",") if name.strip()]

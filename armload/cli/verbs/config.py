@@ -34,7 +34,7 @@ def config(options: ConfigOptions) -> None:
     )
     from armload.cli.streams import show_document
     from armload.core.errors import UsageError
-    from armload.core.validation_messages import did_you_mean
+    from armload.core.near_names import did_you_mean
     from armload.core.values import ValueList
     from armload.report.defaults import SetDefault, defaults_table
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -193,7 +194,7 @@ class _Time(ProgressColumn):
         if expected_s is not None:
             left_s = expected_s - (now_s - task.fields["moved_s"])
             if left_s >= 1:
-                return Text(f"{_clock(left_s)} left", style="yellow")
+                return Text(f"{_clock(math.ceil(left_s))} left", style="yellow")
         return Text(_clock(now_s - task.fields["began_s"]), style="yellow")
 
 

@@ -167,7 +167,7 @@ def _about_ssh(
         )
     no_key = "No authentication methods" in str(error)
     if no_key or isinstance(error, paramiko.AuthenticationException):
-        return _refused(connection, where)
+        return _refused(connection, where, board_name)
     if isinstance(connection.gateway, str) and str(error) in _SILENT:
         return ConnectError(
             f"{where}: its ProxyCommand does not reach an SSH server: "
@@ -266,7 +266,7 @@ def _reason(error: paramiko.ssh_exception.NoValidConnectionsError) -> str:
     return "no route to the host"
 
 
-def _refused(connection: fabric.Connection, where: str) -> LoginRefusedError:
+def _refused(connection: fabric.Connection, where: str, board_name: str) -> LoginRefusedError:
     tried = [*connection.connect_kwargs["key_filename"]]
     usual = (Path.home() / ".ssh" / f"id_{kind}" for kind in ("rsa", "ecdsa", "ed25519"))
     tried += [str(path) for path in usual if path.is_file() and str(path) not in tried]
@@ -282,8 +282,8 @@ def _refused(connection: fabric.Connection, where: str) -> LoginRefusedError:
     hint = f" For password login, put the password in {PASSWORD_VARIABLE}." if would_do else ""
     return LoginRefusedError(
         f"{where}: login refused. Tried: {', '.join(tried) or 'nothing, no key found'}.",
-        f"Add your public key to the board's authorized_keys, or name a key as 'key' under "
-        f"'reach'.{hint}",
+        f"Add your public key to the board's authorized_keys, or name a key as "
+        f"{place_of_reach(board_name, 'key')}.{hint}",
         password_would_do=would_do,
     )
 

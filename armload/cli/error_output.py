@@ -95,7 +95,7 @@ def system_error(error: OSError) -> ArmloadError:
         )
     if error.errno in _NO_MORE:
         return LocalMemoryError(
-            f"This machine has no more memory, processes or open files: {error.strerror}.",
+            f"This machine has run out of memory, processes or open files: {error.strerror}.",
             "Close other programs, or raise the limit (ulimit -a shows them).",
         )
     return disk_error(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable
+from itertools import takewhile
 
 MOST_LISTED = 12
 """Names in an error; of more, the command that lists them is named."""
@@ -11,8 +12,14 @@ MOST_LISTED = 12
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Return ``Did you mean 'dayu200'? `` with the name most like a mistyped one; empty without."""
-    near = difflib.get_close_matches(name, list(names), n=1)
-    return f"Did you mean {near[0]!r}? " if near else ""
+    near = difflib.get_close_matches(name, list(names), n=3)
+
+    def likeness(each: str) -> tuple[float, int]:
+        ratio = difflib.SequenceMatcher(None, each, name).ratio()
+        same = takewhile(lambda pair: pair[0] == pair[1], zip(each, name, strict=False))
+        return ratio, len(list(same))  # rk3568 and rk3576 are equally like rk3569
+
+    return f"Did you mean {max(near, key=likeness)!r}? " if near else ""
 
 
 def nearest_first(name: str, names: Collection[str]) -> str:

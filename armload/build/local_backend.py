@@ -159,11 +159,10 @@ class LocalBackend:
             def watch(line: str) -> None:
                 status = read_status(line)
                 if status is not None:
-                    step.update(
-                        weights.after(status.output),
-                        total=weights.total,
-                        note=f"{status.done} of {status.total} steps: {status.what}",
-                    )
+                    count = {"done": status.done, "total": status.total}
+                    done, total = weights.after(status.output, **count)
+                    note = f"{status.done} of {status.total} steps: {status.what}"
+                    step.update(done, total=total, note=note)
 
             self._run(command, request, compiler, watch)
         # The objects stay for further programs; zig's own copies of them are far larger.

@@ -26,14 +26,16 @@ class Weights:
         self._bytes = {each: _weight(each, source, tree) for each in outputs}
         self._done: set[str] = set()
 
-    @property
-    def total(self) -> int:
-        return sum(self._bytes.values())
+    def after(self, output: str, *, done: int, total: int) -> tuple[int, int]:
+        """Note that a step is done, and return what those that are and all steps weigh.
 
-    def after(self, output: str) -> int:
-        """Note that a step is done, and return what all of those that are weigh."""
+        Args:
+            done, total: numbers of steps, which count where not all of them were foreseen.
+        """
+        if len(self._bytes) < total:
+            return done, total
         self._done.add(output)
-        return sum(self._bytes.get(each, 0) for each in self._done)
+        return sum(self._bytes.get(each, 0) for each in self._done), sum(self._bytes.values())
 
 
 def _weight(output: str, source: Path, tree: Path) -> int:

@@ -57,11 +57,17 @@ def test_steps_weigh_what_their_sources_do_and_files_that_are_compiled_together_
     both = "llama.cpp/src/CMakeFiles/llama.dir/__/__/together/llama-0.cpp.o"
     small = "llama.cpp/common/CMakeFiles/common.dir/c.cpp.o"
     weights = Weights([both, small, "bin/llama"], source, tree)
-    assert weights.after("Re-running CMake...") == 0
-    assert 0.8 < weights.after(both) / weights.total < 0.95
-    assert weights.after(both) == weights.after(both)
-    weights.after(small)
-    assert weights.after("bin/llama") == weights.total
+    assert weights.after("Re-running CMake...", done=0, total=1)[0] == 0
+    done, total = weights.after(both, done=1, total=3)
+    assert 0.8 < done / total < 0.95
+    assert weights.after(both, done=1, total=3) == (done, total)
+    weights.after(small, done=2, total=3)
+    assert weights.after("bin/llama", done=3, total=3) == (total, total)
+
+
+def test_steps_are_counted_where_not_all_of_them_were_foreseen(tmp_path: Path) -> None:
+    weights = Weights(["Re-running CMake..."], tmp_path, tmp_path)
+    assert weights.after("a.dir/b.cpp.o", done=3, total=137) == (3, 137)
 
 
 def _run(code: str, folder: Path) -> list[str]:

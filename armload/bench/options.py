@@ -10,7 +10,7 @@ import itertools
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -113,6 +113,8 @@ class Options(_PlanOptions):
         repeats: runs of every combination that count.
         warmups: runs of every combination before them that do not.
     """
+
+    keys_listed_by: ClassVar[str] = "armload bench --help"
 
     board: Listed[str] = ()
     model: Annotated[

@@ -81,7 +81,7 @@ def write_virtual(comment: str, name: str) -> Path:
         check_new(name)
     if not is_there:
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = f"{comment}# What is not here is as in the board that comes with armload.\n"
+        text = f"{comment}# Keys not given here are those of the board that comes with armload.\n"
         write_whole(path, f"{text}extends: {VIRTUAL}\n".encode())
     return path
 

@@ -10,9 +10,9 @@ from pydantic import Field, ValidationInfo, field_validator
 from armload.boards.hardware import load_hardware
 from armload.boards.power import PowerMeter
 from armload.boards.specs import DeclaredSpecs
-from armload.core.errors import UsageError
+from armload.core.errors import UsageError, as_words
 from armload.core.values import ByteCount, Value
-from armload.core.workspace import cache_folder, data_names
+from armload.core.workspace import cache_folder, data_file, listing_of
 from armload.core.yamlfile import has_key, load_named
 
 
@@ -198,20 +198,22 @@ class Board(Value):
         try:
             return load_hardware(hardware).name if hardware else ""
         except UsageError as error:
-            raise ValueError(f"{error.message} {error.remedy}".strip()) from error
+            raise ValueError(as_words(error)) from error
 
     @field_validator("target")
     @classmethod
     def _is_described(cls, target: str, info: ValidationInfo) -> str:
         if not target and info.data.get("hardware"):
             return load_hardware(info.data["hardware"]).hardware.target
-        names = data_names("toolchains")
         if not target:
             raise ValueError(
-                f"give a target ({', '.join(names)}), or 'hardware' from the catalogue"
+                "give a target, such as rk3568, or 'hardware' from the catalogue; to list the "
+                f"targets: {listing_of('toolchains')}"
             )
-        if target not in names:
-            raise ValueError(f"there is no target named {target!r}; available: {', '.join(names)}")
+        try:
+            data_file("toolchains", target)
+        except UsageError as error:
+            raise ValueError(as_words(error)) from error
         return target
 
     @field_validator("workdir")

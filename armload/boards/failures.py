@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from armload.boards.known_keys import known_keys_name
 from armload.core.errors import ConnectError, PermanentConnectError
 from armload.core.shell import join
+from armload.core.workspace import data_names
 
 if TYPE_CHECKING:
     import fabric
@@ -76,6 +77,13 @@ class SlowCommandError(PermanentConnectError):
 
 class PoweredOffError(PermanentConnectError):
     """A virtual board's machine has gone: it cannot be reached any more."""
+
+
+def place_of_reach(board_name: str, key: str) -> str:
+    """Return where a person says how a board is reached: in its file, or as an option before."""
+    if board_name in data_names("boards"):
+        return f"{key!r} under 'reach' in boards/{board_name}.yaml"
+    return f"--{key}"
 
 
 @contextlib.contextmanager
@@ -144,8 +152,8 @@ def _about_ssh(
     if str(error) == _LOGIN_CUT:
         return DisconnectedError(
             f"{where}: the server closed the connection during login.",
-            "Servers also do this after too many key offers: name one as 'key' under "
-            f"'reach' in boards/{board_name}.yaml.",
+            "Servers also do this after too many key offers: name one as "
+            f"{place_of_reach(board_name, 'key')}.",
         )
     if str(error) == _LOGIN_SILENT:
         return ConnectError(
@@ -159,7 +167,7 @@ def _about_ssh(
         )
     no_key = "No authentication methods" in str(error)
     if no_key or isinstance(error, paramiko.AuthenticationException):
-        return _refused(connection, where)
+        return _refused(connection, where, board_name)
     if isinstance(connection.gateway, str) and str(error) in _SILENT:
         return ConnectError(
             f"{where}: its ProxyCommand does not reach an SSH server: "
@@ -238,12 +246,14 @@ def _way_to_address(connection: fabric.Connection, board_name: str) -> str:
     entry = ["printf", r"%s\n", f"Host {alias}", "  HostName ADDRESS", "  User USER"]
     return (
         f"Add its address to ~/.ssh/config: mkdir -p ~/.ssh; {join(entry)} >> ~/.ssh/config\n"
-        f"Or set it as 'host' under 'reach' in your own boards/{board_name}.yaml."
+        f"Or set it as {place_of_reach(board_name, 'host')}."
     )
 
 
 def _check(board_name: str) -> str:
-    return f"Check 'reach' in boards/{board_name}.yaml and ~/.ssh/config."
+    is_added = board_name in data_names("boards")
+    places = f"'reach' in boards/{board_name}.yaml" if is_added else "--host, --port"
+    return f"Check {places} and ~/.ssh/config."
 
 
 def _is_refused(error: paramiko.ssh_exception.NoValidConnectionsError) -> bool:
@@ -256,7 +266,7 @@ def _reason(error: paramiko.ssh_exception.NoValidConnectionsError) -> str:
     return "no route to the host"
 
 
-def _refused(connection: fabric.Connection, where: str) -> LoginRefusedError:
+def _refused(connection: fabric.Connection, where: str, board_name: str) -> LoginRefusedError:
     tried = [*connection.connect_kwargs["key_filename"]]
     usual = (Path.home() / ".ssh" / f"id_{kind}" for kind in ("rsa", "ecdsa", "ed25519"))
     tried += [str(path) for path in usual if path.is_file() and str(path) not in tried]
@@ -272,8 +282,8 @@ def _refused(connection: fabric.Connection, where: str) -> LoginRefusedError:
     hint = f" For password login, put the password in {PASSWORD_VARIABLE}." if would_do else ""
     return LoginRefusedError(
         f"{where}: login refused. Tried: {', '.join(tried) or 'nothing, no key found'}.",
-        f"Add your public key to the board's authorized_keys, or name a key as 'key' under "
-        f"'reach'.{hint}",
+        f"Add your public key to the board's authorized_keys, or name a key as "
+        f"{place_of_reach(board_name, 'key')}.{hint}",
         password_would_do=would_do,
     )
 

@@ -9,9 +9,9 @@ from pydantic import Field, model_validator
 
 from armload.boards.specs import CpuCluster, DeclaredSpecs
 from armload.core.errors import UsageError
-from armload.core.validation_messages import did_you_mean, nearest_first
+from armload.core.near_names import available
 from armload.core.values import ByteCount, Value
-from armload.core.workspace import data_names
+from armload.core.workspace import data_names, listing_of
 from armload.core.yamlfile import load_named
 
 KIND = "hardware"
@@ -176,7 +176,7 @@ def load_hardware(name: str) -> ChosenHardware:
         alike = [f"{each}-{match['count']}{match['unit']}" for each in known] if match else known
         raise UsageError(
             f"There is no hardware named {name!r}.",
-            f"{did_you_mean(name.lower(), alike)}Available: {nearest_first(name, known)}.",
+            available(name.lower(), alike, listing_of(KIND)),
         )
     hardware = load_named(KIND, name, Hardware)
     if len(hardware.memory_sizes) > 1:

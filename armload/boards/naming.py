@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from armload.boards.board import is_group, load_board
 from armload.boards.group import load_group
 from armload.core.errors import UsageError
-from armload.core.validation_messages import did_you_mean
+from armload.core.near_names import did_you_mean, nearest_first
 from armload.core.workspace import data_names
 
 LABEL = "@"
@@ -66,7 +66,7 @@ def _meant(word: str) -> list[str]:
     names = _single_boards()
     found = [name for name in names if fnmatchcase(name, word)]
     if not found:
-        raise UsageError(f"{word}: no board matches.", f"Boards: {', '.join(names)}.")
+        raise UsageError(f"{word}: no board matches.", f"Boards: {nearest_first(word, names)}.")
     return found
 
 
@@ -75,7 +75,7 @@ def _labelled(label: str) -> list[str]:
     found = [name for name, its in labels.items() if label in its]
     if not found:
         known = sorted({each for its in labels.values() for each in its})
-        has = f"Labels: {', '.join(known)}." if known else "No board has labels yet."
+        has = f"Labels: {nearest_first(label, known)}." if known else "No board has labels yet."
         raise UsageError(
             f"{LABEL}{label}: no board has this label.",
             f"{did_you_mean(label, known)}{has} Add it under 'labels' in a board's file.",

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from armload.boards.failures import CONNECT_TIMEOUT_S
+from armload.boards.failures import CONNECT_TIMEOUT_S, place_of_reach
 from armload.core.errors import ConnectError, DataError
 from armload.core.files import unreadable
 from armload.core.shell import join
@@ -212,7 +212,7 @@ def _by_paramiko(host: str, board_name: str) -> Values:
 def _unusable(board_name: str, complaint: str) -> DataError:
     return DataError(
         f"{board_name}: the SSH configuration cannot be used: {complaint}.",
-        f"Correct ~/.ssh/config, or 'host' under 'reach' in boards/{board_name}.yaml.",
+        f"Correct ~/.ssh/config, or {place_of_reach(board_name, 'host')}.",
     )
 
 

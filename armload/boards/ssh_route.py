@@ -12,6 +12,7 @@ from armload.boards.board import SshAddress
 from armload.boards.failures import (
     CONNECT_TIMEOUT_S,
     PASSWORD_VARIABLE,
+    place_of_reach,
     refuse_unknown,
 )
 from armload.boards.known_keys import (
@@ -57,7 +58,7 @@ def prepared(address: SshAddress, board_name: str) -> fabric.Connection:
     if address.key is not None and not address.key.expanduser().is_file():
         raise DataError(
             f"{board_name}: there is no key file {address.key}.",
-            f"Correct 'key' under 'reach' in boards/{board_name}.yaml.",
+            f"Correct {place_of_reach(board_name, 'key')}.",
         )
     named = JumpHost(host=address.host, port=address.port, user=address.user)
     connection = _routed(named, board_name, ())

@@ -7,6 +7,7 @@ import platform
 import re
 import shlex
 import shutil
+import subprocess
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
@@ -22,6 +23,7 @@ from armload.build.backend import (
 )
 from armload.build.compiler import Compiler, compiler_name, find_compiler, tool
 from armload.build.target import Target
+from armload.build.weighing import Weights
 from armload.core.children import run_watched
 from armload.core.errors import ArmloadError, BuildError, DiskError
 from armload.core.files import write_whole
@@ -37,7 +39,12 @@ class Status(NamedTuple):
 
     done: int
     total: int
-    what: str
+    output: str
+
+    @property
+    def what(self) -> str:
+        """What was made, for people."""
+        return self.output.rpartition("/")[2].removesuffix(".o")
 
 
 def read_status(line: str) -> Status | None:
@@ -48,8 +55,8 @@ def read_status(line: str) -> Status | None:
     match = re.fullmatch(r"\[ *(\d+)(?:/(\d+)|%)\] (.*)", line.rstrip())
     if match is None:
         return None
-    what = match.group(3).rpartition("/")[2].removesuffix(".o")
-    return Status(done=int(match.group(1)), total=int(match.group(2) or 100), what=what)
+    output = re.sub(r"^(Building|Linking) \w+ (\w+ library|\w+) ", "", match.group(3))
+    return Status(done=int(match.group(1)), total=int(match.group(2) or 100), output=output)
 
 
 def run_logged(
@@ -145,16 +152,19 @@ class LocalBackend:
         tree = request.folder / "tree"
         self._configure(request, compiler, tree, progress)
         jobs = [f"-j{self._jobs}"] if self._jobs else []
-        with progress.step(request.label, unit="steps") as step:
+        command = [_ninja(), "-C", str(tree), *jobs, *request.programs]
+        weights = Weights(_outputs_of(command), request.source, tree)
+        with progress.step(request.label) as step:
 
             def watch(line: str) -> None:
                 status = read_status(line)
                 if status is not None:
-                    step.update(status.done, total=status.total, note=status.what)
+                    count = {"done": status.done, "total": status.total}
+                    done, total = weights.after(status.output, **count)
+                    note = f"{status.done} of {status.total} steps: {status.what}"
+                    step.update(done, total=total, note=note)
 
-            self._run(
-                [_ninja(), "-C", str(tree), *jobs, *request.programs], request, compiler, watch
-            )
+            self._run(command, request, compiler, watch)
         # The objects stay for further programs; zig's own copies of them are far larger.
         shutil.rmtree(tree / "zig", ignore_errors=True)
         return {program: tree / "bin" / program for program in request.programs}
@@ -204,6 +214,15 @@ class LocalBackend:
             watch=watch,
             keep_open=request.lock,
         )
+
+
+def _outputs_of(command: Sequence[str]) -> list[str]:
+    """Return what ninja would make; nothing where it cannot say so."""
+    planned = subprocess.run(
+        [*command, "-n"], capture_output=True, encoding="utf-8", errors="replace", check=False
+    )
+    statuses = map(read_status, planned.stdout.splitlines())
+    return [status.output for status in statuses if status is not None]
 
 
 def _configuring(request: BuildRequest, compiler: Compiler, tree: Path, ccache: str) -> list[str]:

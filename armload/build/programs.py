@@ -12,7 +12,7 @@ from pathlib import Path
 
 from armload.build.source import BUILT_EXAMPLE
 from armload.core.errors import UsageError
-from armload.core.validation_messages import nearest_first
+from armload.core.near_names import nearest_first
 from armload.core.workspace import data_path
 
 _COMMAND = re.compile(r"(\w+)[ \t]*\(((?:\"(?:\\.|[^\"\\])*\"|[^()\"]|\([^()]*\))*)\)")

@@ -16,8 +16,8 @@ from armload.build.commit import Commit
 from armload.build.repository import Address, address_of, commit_of, shown
 from armload.core.errors import UsageError
 from armload.core.files import require_utf_8
+from armload.core.near_names import nearest_first
 from armload.core.progress import Progress
-from armload.core.validation_messages import nearest_first
 from armload.core.values import Value
 from armload.core.workspace import compiling_folder, data_names
 from armload.core.yamlfile import load_named

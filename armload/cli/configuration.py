@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from armload.core.errors import DataError, UsageError
 from armload.core.files import unreadable
+from armload.core.near_names import did_you_mean
 from armload.core.options import FILTER, Declared, declared_options
-from armload.core.validation_messages import did_you_mean
 from armload.core.workspace import workspace
 
 if TYPE_CHECKING:

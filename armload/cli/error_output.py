@@ -15,7 +15,13 @@ from armload.cli.streams import (
     is_document_owed,
     show_document,
 )
-from armload.core.errors import ArmloadError, ConnectError, DiskError, LocalMemoryError
+from armload.core.errors import (
+    ArmloadError,
+    ConnectError,
+    DiskError,
+    InterruptionError,
+    LocalMemoryError,
+)
 from armload.core.files import READ_REMEDY, is_about_network, is_refusal
 
 _PLACES = (
@@ -28,7 +34,8 @@ _ELSEWHERE = "Check that location, or use another one."
 def failed(error: ArmloadError) -> Exit:
     """Show an error, as the document too that is still owed, and return what ends the program."""
     _show_owed_document(error)
-    show_error(error.message, error.remedy)
+    # An interruption is as was wished: nothing is wrong.
+    show_error(error.message, error.remedy, label=not isinstance(error, InterruptionError))
     return Exit(code=error.exit_status)
 
 
@@ -50,14 +57,19 @@ def end_if_failed(boards: Mapping[str, ArmloadError | None]) -> None:
     raise Exit(code=first.exit_status)
 
 
-def show_error(message: str, remedy: str = "") -> None:
-    """Tell a person what is wrong, and what to do now."""
+def show_error(message: str, remedy: str = "", *, label: bool = True) -> None:
+    """Tell a person what is wrong, and what to do now.
+
+    Args:
+        label: say that it is an error.
+    """
     from rich.text import Text
 
     from armload.cli.terminal import say
     from armload.report.layout import Prose
 
-    say(Prose(Text.assemble(("error:", "bold red"), " ", message)))
+    begin = (("error:", "bold red"), " ") if label else ()
+    say(Prose(Text.assemble(*begin, message)))
     if remedy:
         say(remedy)
 
@@ -83,7 +95,7 @@ def system_error(error: OSError) -> ArmloadError:
         )
     if error.errno in _NO_MORE:
         return LocalMemoryError(
-            f"This machine has no more memory, processes or open files: {error.strerror}.",
+            f"This machine has run out of memory, processes or open files: {error.strerror}.",
             "Close other programs, or raise the limit (ulimit -a shows them).",
         )
     return disk_error(error)

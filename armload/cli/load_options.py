@@ -262,7 +262,7 @@ class LoadOptions(
     repeats: Annotated[
         Annotated[int, Field(ge=1, le=1000)],
         Option(
-            "times to run each rate, each time on a different schedule; compare needs several", "N"
+            "number of runs of each rate, each on a different schedule; compare needs several", "N"
         ),
     ] = 1
     warmup: Annotated[

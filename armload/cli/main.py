@@ -39,7 +39,7 @@ def interruptible() -> Iterator[None]:
 
 def _end(_number: int, _frame: FrameType | None) -> None:
     with contextlib.suppress(OSError):
-        os.write(2, b"error: Interrupted.\n")
+        os.write(2, b"Interrupted.\n")
     os._exit(InterruptionError.exit_status)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from armload import __version__
 from armload.cli.help import grouped, shown
-from armload.cli.program import ABOUT, EXIT_STATUSES, namespace
+from armload.cli.program import ABOUT, EXIT_STATUSES, VERB_GROUPS, namespace
 from armload.cli.verb import Verb
 from armload.core.options import declared_options
 
@@ -28,21 +28,26 @@ def manual() -> Mapping[str, str]:
 
 
 def _program_page() -> str:
-    verbs = [(name, namespace[name].about) for name in namespace.task_names]
+    verbs = [
+        line
+        for heading, names in VERB_GROUPS.items()
+        for line in (f".SS {heading}", *(_entry(name, namespace[name].about) for name in names))
+    ]
+    names = [name for several in VERB_GROUPS.values() for name in several]
     return _page(
         "armload",
         "run language models on ARM boards, and time every token",
         [
             *_section("SYNOPSIS", ".B armload\nVERB [options]"),
             *_section("DESCRIPTION", _text(ABOUT)),
-            *_section("VERBS", *(_entry(name, about) for name, about in verbs)),
+            *_section("VERBS", *verbs),
             *_section(
                 "OPTIONS",
                 _entry("-h, --help", "show help"),
                 _entry("-V, --version", "show the version"),
             ),
             *_section("EXIT STATUS", _text(EXIT_STATUSES.partition(": ")[2])),
-            *_section("SEE ALSO", ",\n".join(f".BR armload-{name} (1)" for name, _ in verbs)),
+            *_section("SEE ALSO", ",\n".join(f".BR armload-{name} (1)" for name in names)),
         ],
     )
 

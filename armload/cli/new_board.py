@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from armload.report.boards import AddedBoard
 
 
-HOST_HELP = "its SSH server, as [USER@]HOST: a name, an address, or an alias from ~/.ssh/config"
+HOST_HELP = "its SSH server, [USER@]HOST: a name, an address, or an alias from ~/.ssh/config"
 HOST = Option(HOST_HELP)
 
 
@@ -39,7 +39,7 @@ class NewBoardOptions(OptionGroup):
     hardware: Annotated[
         str,
         Option(
-            "name of its hardware in the catalogue, such as raspberry-pi-5-8gb",
+            "name of the board's hardware in the catalogue, such as raspberry-pi-5-8gb",
             "NAME",
             "recognised by the board's device name",
         ),

@@ -2,31 +2,50 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from invoke.exceptions import Exit, ParseError
+from invoke.parser.context import ParserContext
 
+from armload.cli.completion.names import names
+from armload.cli.completion.table import CompletedOption, load_table
 from armload.cli.error_output import failed
 from armload.cli.streams import promise_document
 from armload.core.errors import UsageError
-from armload.core.validation_messages import did_you_mean
+from armload.core.near_names import did_you_mean
 
 _JSON = {"--json", "-j"}
 
 
-def shown(error: ParseError, words: Sequence[str], verbs: Iterable[str]) -> Exit:
+def shown(error: ParseError, words: Sequence[str], verbs: Collection[str]) -> Exit:
     """Show a mistake in a command line, and return what ends the program.
 
     Args:
         words: the command line.
         verbs: every one that there is.
     """
-    verb = f"{error.context.name} " if error.context and error.context.name else ""
+    verb = error.context.name if error.context and error.context.name else ""
     promise_document(wanted=bool(_JSON.intersection(words)))
     said = _in_our_words(str(error), verb)
-    return failed(UsageError(said, f"{_meant(error, verbs)}See: armload {verb}--help"))
+    quoted = re.search(r"'(.+?)'", str(error))
+    wrong = quoted[1] if quoted else ""
+    if joined := _joined(wrong, verb, words, verbs):
+        verb, hint = joined, f"Did you mean {joined!r}? "
+    elif group := [name for name in verbs if not verb and name.startswith(f"{wrong}.")]:
+        said, hint = f"{wrong!r} is a group of verbs.", f"Choose one: {', '.join(group)}. "
+    elif wrong.startswith("-"):
+        hint = _option_meant(wrong, error.context)
+    elif wrong and error.context and verb:
+        hint = _word_meant(wrong, error.context, words, verbs)
+    elif wrong:
+        hint = _verb_meant(wrong, verbs)
+    else:
+        hint = ""
+    return failed(UsageError(said, f"{hint}See: armload {f'{verb} ' if verb else ''}--help"))
 
 
 def _in_our_words(complaint: str, verb: str) -> str:
@@ -42,23 +61,94 @@ def _in_our_words(complaint: str, verb: str) -> str:
     return complaint
 
 
-def _meant(error: ParseError, verbs: Iterable[str]) -> str:
-    quoted = re.search(r"'(.+?)'", str(error))
-    if quoted is None:
-        return ""
-    # An option of a verb is looked for among that verb's; a word among the verbs.
-    is_option = quoted[1].startswith("-")
-    names = (error.context.flags if error.context else ()) if is_option else verbs
-    if quoted[1] == "--prompts" and error.context and error.context.name == "eval":
+def _joined(wrong: str, verb: str, words: Sequence[str], verbs: Collection[str]) -> str:
+    """Return the verb that two words are, such as ``board down``; empty where they are none."""
+    behind = words[words.index(wrong) + 1 :] if wrong in words else ()
+    pairs = [(verb, wrong)] if verb else [(wrong, each) for each in behind[:1]]
+    return next((name for name in map(".".join, pairs) if name in verbs), "")
+
+
+def _option_meant(wrong: str, context: ParserContext | None) -> str:
+    if wrong == "--prompts" and context and context.name == "eval":
         return (
             "To choose among a task's prompts, use --prompt NAMES; for --task logits, give a file "
             "of prompts with --data FILE. "
         )
-    if meant := did_you_mean(quoted[1], names):
-        return meant
+    meant = did_you_mean(wrong, context.flags if context else ())
+    return meant or _engine_option_meant(context)
+
+
+def _engine_option_meant(context: ParserContext | None) -> str:
+    takes_more = context is not None and "--engine-args" in context.flags
+    return 'Options of llama.cpp itself go into --engine-args "...". ' if takes_more else ""
+
+
+def _verb_meant(wrong: str, verbs: Collection[str]) -> str:
+    if ends := [name for name in verbs if name.endswith(f".{wrong}")]:
+        return f"Did you mean {' or '.join(map(repr, ends))}? "
+    return did_you_mean(wrong, verbs)
+
+
+def _word_meant(
+    wrong: str, context: ParserContext, words: Sequence[str], verbs: Collection[str]
+) -> str:
+    """Say what to do with a word that no option of a verb takes."""
+    before = words[words.index(wrong) - 1] if wrong in words[1:] else ""
     for word in sys.argv:
         switch, equals, value = word.partition("=")
-        if switch.startswith("--") and equals and value == quoted[1]:
+        if switch.startswith("--") and equals and value == wrong:
             return f"{switch} takes no value. "
-    takes_more = error.context is not None and "--engine-args" in error.context.flags
-    return 'Options of llama.cpp itself go into --engine-args "...". ' if takes_more else ""
+    if before.startswith("-") and before not in context.flags:
+        return _engine_option_meant(context)
+    near: dict[str, str] = {}
+    for option in _naming_options(context):
+        known = [each.word for each in names(option["takes"], wrong, load_table())]
+        if value := _value_meant(wrong, option, known):
+            return _given_to(option, wrong, value, words)
+        if option["takes"] != "file":
+            near |= {each: f"{option['name']} {each}" for each in known if each not in near}
+    if meant := did_you_mean(wrong, verbs):
+        return meant
+    found = difflib.get_close_matches(wrong, near, n=1)
+    return f"Did you mean {near[found[0]]}? " if found else ""
+
+
+_KINDS: Mapping[str, str] = {
+    "board": "a board",
+    "model": "a model",
+    "target": "a target",
+    "hardware": "hardware in the catalogue",
+    "file": "a file",
+}
+"""What a word may be that lacks its option; by what options take, the likeliest first."""
+_FILES = {"--plan": (".yaml", ".yml"), "--data": (".json", ".jsonl")}
+
+
+def _naming_options(context: ParserContext) -> Iterator[CompletedOption]:
+    """Yield those options of a verb for which a word without an option may be meant."""
+    entry = load_table()["verbs"].get(context.name or "")
+    options = [each for each in entry["options"] if each["name"] in context.flags] if entry else []
+    for takes in _KINDS:
+        of_kind = [each for each in options if each["takes"] == takes]
+        yield from of_kind if takes == "file" else of_kind[:1]
+
+
+def _value_meant(word: str, option: CompletedOption, known: Sequence[str]) -> str:
+    if option["takes"] == "file":
+        is_meant = word.endswith(_FILES.get(option["name"], ())) and Path(word).is_file()
+        return word if is_meant else ""
+    is_model = option["takes"] == "model"
+    if word in known or (is_model and word.startswith(("hf:", "ms:", "like:"))):
+        return word
+    if is_model and word.endswith(".gguf"):
+        return word
+    return next((each for each in known if each.startswith(f"{word}:")), "")
+
+
+def _given_to(option: CompletedOption, word: str, value: str, words: Sequence[str]) -> str:
+    is_given = not {option["name"], option["letter"]}.isdisjoint(words)
+    if is_given and not option["several"]:
+        return f"{option['name']} takes only one value. "
+    if is_given and option["several"] != "repeat":
+        return f"To give {option['name']} several values, separate them with commas: A,{word}. "
+    return f"{word} is {_KINDS[option['takes']]}: use {option['name']} {value}. "

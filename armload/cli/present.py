@@ -10,6 +10,7 @@ from pathlib import Path
 
 from armload.analysis.repeats import Precision, middle
 from armload.analysis.run import Run
+from armload.analysis.wording.resuming import resuming
 from armload.bench.options import Options
 from armload.bench.single import bench, bench_until_known
 from armload.bench.sweep import SweepFolder
@@ -183,9 +184,7 @@ class SweepProgress:
         """Say what is there already, and the heads of the columns."""
         done = len(journal.entries)
         if done:
-            self._progress.say(
-                f"Resuming {journal.sweep.id} after {counted(done, 'run')}. (--new starts over.)"
-            )
+            self._progress.say(resuming(journal.sweep.id, counted(done, "run")))
         self._lines.append(SweepLines(journal.sweep, done))
         self._progress.say(self._lines[0].head())
 

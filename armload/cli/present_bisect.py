@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from armload.analysis.bisection import JudgedCommit
 from armload.analysis.run import Run
+from armload.analysis.wording.resuming import resuming
 from armload.build.history import CommitTitle
 from armload.cli import terminal
 from armload.cli.streams import show_document
@@ -26,9 +27,7 @@ def bisect_and_present(request: Request, bisection: BisectionRequest, *, as_json
 
     def begun(journal: BisectionFolder) -> None:
         if done := len(journal.entries):
-            progress.say(
-                f"Resuming {journal.header.id} after {counted(done, 'run')}. (--new starts over.)"
-            )
+            progress.say(resuming(journal.header.id, counted(done, "run")))
 
     def said(judged: JudgedCommit, title: CommitTitle) -> None:
         progress.say(judged_line(judged, title))

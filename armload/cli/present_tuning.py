@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from armload.analysis.load.records import read_objectives
+from armload.analysis.wording.resuming import resuming
 from armload.bench.options import Options
 from armload.cli import terminal
 from armload.cli.error_output import end_if_failed
@@ -177,8 +178,7 @@ def tune_and_present(
         def begun(tuned: TuningFolder) -> None:
             done = len(tuned.entries)
             if done:
-                trials = counted(done, "trial")
-                own.say(f"Resuming {tuned.tuning.id} after {trials}. (--new starts over.)")
+                own.say(resuming(tuned.tuning.id, counted(done, "trial")))
             size = counted(tuned.tuning.space.size, "configuration")
             own.say(f"The search space has {size}. Trials are kept in {tuned.folder}.")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from inspect import getdoc
 
 from invoke.collection import Collection
@@ -16,7 +16,7 @@ from armload.cli.error_output import disk_error, failed
 from armload.cli.help import columns, grouped, prose, shown
 from armload.cli.main import interruptible
 from armload.cli.streams import discard_output
-from armload.cli.verb import add_verb
+from armload.cli.verb import Verb, add_verb
 from armload.cli.verbs import (
     bench,
     bisect,
@@ -41,40 +41,35 @@ from armload.cli.verbs import (
 )
 from armload.core.options import declared_options
 
+_GROUPED: Mapping[str, Sequence[Verb | Collection]] = {
+    "Get started": (bench.demo, init.init),
+    "Boards": (board.collection,),
+    "Build and deploy": (build.build, build.inspect, deploy.deploy),
+    "Models": (fit.fit, model.collection),
+    "Measure": (
+        *(bench.bench, watch.watch, bench.pull, tune.tune, bisect.bisect),
+        *(evaluation.evaluate, evaluation.tradeoff),
+    ),
+    "Services": (serve.group, load.load),
+    "Results": (
+        *(show.show, show.report, compare.compare),
+        *(exchange.export, exchange.import_results),
+    ),
+    "Administration": (config.config, completion.completion, clean.clean, worker.worker),
+}
+"""All verbs, by what a person does with them."""
+
 namespace = Collection("armload")
-for verb in (
-    bench.demo,
-    init.init,
-    build.build,
-    build.inspect,
-    deploy.deploy,
-    bench.bench,
-    watch.watch,
-    fit.fit,
-    evaluation.evaluate,
-    evaluation.tradeoff,
-    serve.group,
-    load.load,
-    tune.tune,
-    bisect.bisect,
-    bench.pull,
-    show.show,
-    show.report,
-    compare.compare,
-    exchange.export,
-    exchange.import_results,
-    worker.worker,
-    clean.clean,
-    config.config,
-    completion.completion,
-):
-    add_verb(namespace, verb)
-namespace.add_collection(board.collection, name="board")
-namespace.add_collection(model.collection, name="model")
+VERB_GROUPS = {
+    heading: [name for verb in verbs for name in add_verb(namespace, verb)]
+    for heading, verbs in _GROUPED.items()
+}
+"""The names of all verbs as help lists them, by their heading."""
 for name in namespace.task_names:
     namespace[name].full_name = name
     VERBS[name] = namespace[name].options
 
+_HELP_WORDS = {"help", "--help", "-h"}
 _HELP = ("-h, --help", "show this page")
 ABOUT = """
 Run language models on ARM boards: build llama.cpp, deploy it, time every token, and see what limits
@@ -106,10 +101,12 @@ class _Armload(Program):
     def print_help(self) -> None:
         print("Usage: armload VERB [--options]\n       armload VERB --help\n")
         print(f"{prose(ABOUT)}\n")
-        self.task_list_opener()
-        self.print_columns([(name, namespace[name].about) for name in namespace.task_names])
+        widest = max(map(len, namespace.task_names))
+        for heading, names in VERB_GROUPS.items():
+            print(f"{heading}:\n")
+            print(columns([(name, namespace[name].about) for name in names], widest=widest))
         print("Options:\n")
-        self.print_columns([_HELP, ("-V, --version", "show the version")])
+        print(columns([_HELP, ("-V, --version", "show the version")], widest=widest))
         print(prose(EXIT_STATUSES))
 
     def print_columns(self, tuples: Sequence[tuple[str, str | None]]) -> None:
@@ -139,12 +136,20 @@ class _Armload(Program):
             print(columns(pairs, widest=widest))
 
 
+def _with_help_last(words: Sequence[str]) -> list[str]:
+    """Return ``armload VERB --help`` for ``armload help VERB``, and other lines unchanged."""
+    name, *others = words
+    if not others or others[0] not in _HELP_WORDS or any(each[:1] == "-" for each in others[1:]):
+        return list(words)
+    return [name, *filter(None, [".".join(others[1:])]), "--help"]
+
+
 def run() -> None:
     """Run the verb that the command line names."""
     program = _Armload(name="armload", binary="armload", version=__version__, namespace=namespace)
     try:
         try:
-            program.run(sys.argv)
+            program.run(_with_help_last(sys.argv))
         finally:
             sys.stdout.flush()
     except BrokenPipeError:  # as in 'armload --help | head'

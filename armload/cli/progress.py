@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -114,7 +115,8 @@ class _LineStep:
         if moved <= 0 or spent_s <= 0:
             return []
         left_s = spent_s * (self._total - self._completed) / moved
-        return [rate(moved / spent_s, self._unit), f"{left_s:.0f} s left"]
+        pace = [rate(moved / spent_s, self._unit)] if self._unit else []
+        return [*pace, f"{left_s:.0f} s left"]
 
 
 class Lines:
@@ -184,13 +186,16 @@ class _Speed(ProgressColumn):
 
 
 class _Time(ProgressColumn):
-    """The time left where it is known, else the time that has passed."""
+    """The time left where it is known, else the time that has passed; both move at all times."""
 
     def render(self, task: Task) -> Text:
-        left_s = None if task.finished else task.time_remaining
-        if left_s is not None:
-            return Text(f"{_clock(left_s)} left", style="yellow")
-        return Text(_clock(time.monotonic() - task.fields["began_s"]), style="yellow")
+        now_s = time.monotonic()
+        expected_s = None if task.finished else task.time_remaining
+        if expected_s is not None:
+            left_s = expected_s - (now_s - task.fields["moved_s"])
+            if left_s >= 1:
+                return Text(f"{_clock(math.ceil(left_s))} left", style="yellow")
+        return Text(_clock(now_s - task.fields["began_s"]), style="yellow")
 
 
 def _clock(seconds: float) -> str:
@@ -204,6 +209,7 @@ class _BarStep:
         self._bars = bars
         self._task = task
         self._begun = False
+        self._completed = 0.0
 
     def update(
         self,
@@ -222,6 +228,9 @@ class _BarStep:
         beneath = [f"{label:{width}}  {words}" for label, words in rows] or [note]
         if any(beneath):
             self._bars.update(self._task, beneath=[_beneath(each) for each in beneath])
+        if completed != self._completed:
+            self._completed = completed
+            self._bars.update(self._task, moved_s=time.monotonic())
         self._bars.update(self._task, completed=completed)
 
 
@@ -245,7 +254,9 @@ class Bars:
         """Show a step until the block ends."""
         start = time.monotonic()
         bars = self._joined()
-        task = bars.add_task(label, total=total, unit=unit, beneath=[], began_s=start)
+        task = bars.add_task(
+            label, total=total, unit=unit, beneath=[], began_s=start, moved_s=start
+        )
         try:
             yield _BarStep(bars, task)
         finally:

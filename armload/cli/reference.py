@@ -12,7 +12,7 @@ from pathlib import Path
 from armload.cli.completion.declared import table_text
 from armload.cli.completion.table import TABLE
 from armload.cli.help import grouped, shown
-from armload.cli.program import namespace
+from armload.cli.program import VERB_GROUPS, namespace
 from armload.cli.verb import Verb
 from armload.core.options import Declared, declared_options
 
@@ -26,12 +26,16 @@ from the program by `python docs/regenerate.py`.
 
 def reference() -> str:
     """Return the page, as Markdown."""
-    return "\n".join([_HEAD, *(_section(name) for name in namespace.task_names)])
+    groups = (
+        "\n".join([f"## {heading}", "", *map(_section, names)])
+        for heading, names in VERB_GROUPS.items()
+    )
+    return "\n".join([_HEAD, *groups])
 
 
 def _section(name: str) -> str:
     verb: Verb = namespace[name]
-    lines = [f"## {name}", "", verb.about, ""]
+    lines = [f"### {name}", "", verb.about, ""]
     options = list(declared_options(verb.options))
     arguments = [each for each in options if each.option.is_argument]
     if arguments:

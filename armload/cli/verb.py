@@ -20,6 +20,11 @@ from armload.cli.streams import STANDARD_OUTPUT, discard_output, promise_documen
 from armload.core.errors import ArmloadError, ConnectError, InterruptionError, UsageError
 from armload.core.options import Declared, OptionGroup, declared_options
 
+_INTERRUPTED = (
+    "Interrupted. Whatever was built, downloaded, copied or measured so far is kept. Repeat the "
+    "command to continue."
+)
+
 Options = TypeVar("Options", bound=OptionGroup)
 Result = TypeVar("Result")
 
@@ -75,8 +80,7 @@ class Verb(Task[Any]):
         except ArmloadError as error:
             raise failed(error) from error
         except KeyboardInterrupt:
-            message = "Interrupted. What was built, fetched and copied so far is kept."
-            raise failed(InterruptionError(message)) from None
+            raise failed(InterruptionError(_INTERRUPTED)) from None
         except OSError as error:
             if isinstance(error, BrokenPipeError) and error.filename == STANDARD_OUTPUT:
                 discard_output()  # the reader has seen enough
@@ -232,10 +236,17 @@ class VerbGroup(Collection):
         return super().task_with_config(name) if name else (self.own, self.configuration())
 
 
-def add_verb(namespace: Collection, verb: Task[Any] | VerbGroup) -> None:
-    """Add a verb; of a group, the verb that it is named after and the group side by side."""
+def add_verb(namespace: Collection, verb: Task[Any] | Collection) -> list[str]:
+    """Add a verb, or a collection of verbs, and return the names.
+
+    What a group is named after stands beside it.
+    """
+    before = set(namespace.task_names)
     if isinstance(verb, VerbGroup):
         namespace.add_task(verb.own)
         namespace.collections[verb.own.name] = verb
+    elif isinstance(verb, Collection):
+        namespace.add_collection(verb)
     else:
         namespace.add_task(verb)
+    return [name for name in namespace.task_names if name not in before]

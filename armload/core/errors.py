@@ -170,6 +170,12 @@ class InterruptionError(ArmloadError):
     exit_status = 130
 
 
+def as_words(error: ArmloadError) -> str:
+    """Return an error as a part of another one's sentence."""
+    words = f"{error.message} {error.remedy}".strip().removesuffix(".")
+    return words[:1].lower() + words[1:]
+
+
 def error_of(kind: ErrorKind, message: str, remedy: str) -> ArmloadError:
     """Return an error of a kind that another machine has told."""
     return {each.kind: each for each in _all_below(ArmloadError)}[kind](message, remedy)

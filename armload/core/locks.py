@@ -31,7 +31,7 @@ def locked(path: Path, progress: Progress, *, waiting: str) -> Iterator[int]:
     descriptor = _try(path)
     if descriptor is None:
         progress.say(f"{waiting} {_holder(path)}")
-        with progress.step("Waiting") as step:
+        with progress.step("Waiting for the other process") as step:
             while descriptor is None:
                 step.update(0)
                 time.sleep(_POLL_S)

@@ -116,7 +116,7 @@ class OptionGroup(Value):
         try:
             return cls.model_validate(given).with_usual(usual)
         except ValidationError as error:
-            mistake = first_mistake(error, cls)
+            mistake = first_mistake(error, cls, given)
             shown = declared[str(mistake.place[0])].shown
             raise UsageError(f"{shown}: {mistake.words}.", mistake.remedy) from error
 

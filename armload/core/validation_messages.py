@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
+from armload.core.near_names import MOST_LISTED, did_you_mean
 from armload.core.values import Value, format_bytes, parse_bytes
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
-
-
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return ``Did you mean 'dayu200'? `` with the name most like a mistyped one; empty without."""
-    near = difflib.get_close_matches(name, list(names), n=1)
-    return f"Did you mean {near[0]!r}? " if near else ""
-
-
-def nearest_first(name: str, names: Collection[str]) -> str:
-    """List names, those like a mistyped one first: ``dayu200, virtual``."""
-    near = difflib.get_close_matches(name, names, n=3)
-    return ", ".join(dict.fromkeys([*near, *names]))
 
 
 _MUST_BE = {
@@ -47,22 +35,25 @@ _MUST_BE = {
     "less_than": "less than {lt}",
     "less_than_equal": "{le} or less",
     "literal_error": "{expected}",
+    "string_pattern_mismatch": "text of the form {pattern}",
 }
 
 
 _LONGEST_SHOWN = 100
+_PlaceKeys = tuple[int | str, ...]
 _BOOLEAN_REMEDY = (
     "YAML reads an unquoted yes, no, on or off as true or false; quote it to make it text."
 )
 
 
 class ValidationMessage(Value):
-    """The first thing to tell a person about what they wrote.
+    """What to tell a person about a mistake in what they wrote.
 
     Attributes:
         place: the keys that lead to it, with the kinds that pydantic chose among them.
         unknown_key: there is no such key.
         words: what is wrong, beginning with a small letter; empty for an unknown key.
+        hint: for an unknown key, what was probably meant; ends with a space.
         remedy: the keys that there are, for an unknown key; else what to do, where it is not
             plain from the words.
     """
@@ -70,30 +61,120 @@ class ValidationMessage(Value):
     place: tuple[int | str, ...]
     unknown_key: bool
     words: str
+    hint: str = ""
     remedy: str
 
 
-def first_mistake(error: ValidationError, model: type[BaseModel]) -> ValidationMessage:
-    """Return the mistake that explains the others.
+def mistakes(
+    error: ValidationError, model: type[BaseModel], written: Mapping[str, object]
+) -> list[ValidationMessage]:
+    """Return the mistakes, without those that only follow from others.
 
     Args:
         error: all of them.
         model: what should have been there.
+        written: what a person wrote.
     """
-    found = error.errors()
+    found: dict[tuple[_PlaceKeys, _PlaceKeys], tuple[ErrorDetails, ValidationMessage]] = {}
+    for each in error.errors():
+        # Of a value that may have several types, pydantic tells what each of them is not.
+        key = (_held(each["loc"], written), each["loc"] if each["type"] == "missing" else ())
+        found.setdefault(key, (each, _message(each, model, written)))
+    unknown = [message for _, message in found.values() if message.unknown_key]
+    within = {held[:length] for held, _ in found for length in range(len(held))}
+    causes = [
+        message
+        for (held, _), (each, message) in found.items()
+        if not _follows(each, held, unknown) and (held not in within or each["type"] == "missing")
+    ]
+    return causes or [message for _, message in found.values()]
+
+
+def _follows(mistake: ErrorDetails, held: _PlaceKeys, unknown: Sequence[ValidationMessage]) -> bool:
+    """Say whether a mistake is probably none once others are corrected."""
+    if mistake["type"] == "missing":
+        return any(_is_meant(mistake["loc"], each) for each in unknown)
+    return mistake["type"] == "value_error" and not held
+
+
+def first_mistake(
+    error: ValidationError, model: type[BaseModel], written: Mapping[str, object] | None = None
+) -> ValidationMessage:
+    """Return the mistake that explains the others.
+
+    Args:
+        error, model: as for ``mistakes``.
+        written: as there; none where it is not at hand.
+    """
+    if written is None:
+        found = [_message(each, model, {}) for each in error.errors()]
+    else:
+        found = mistakes(error, model, written)
     # A key that is spelt wrongly is mostly the reason why another one is missing.
-    unknown = next((each for each in found if each["type"] == "extra_forbidden"), None)
-    if unknown is None:
-        words = _words(found[0], model)
-        remedy = _BOOLEAN_REMEDY if isinstance(found[0]["input"], bool) else ""
+    return next((each for each in found if each.unknown_key), found[0])
+
+
+def _message(
+    mistake: ErrorDetails, model: type[BaseModel], written: Mapping[str, object]
+) -> ValidationMessage:
+    place = mistake["loc"]
+    if mistake["type"] != "extra_forbidden":
         return ValidationMessage(
-            place=_place(found[0]), unknown_key=False, words=words, remedy=remedy
+            place=_place(mistake),
+            unknown_key=False,
+            words=_words(mistake, model),
+            remedy=_BOOLEAN_REMEDY if isinstance(mistake["input"], bool) else "",
         )
-    place = unknown["loc"]
-    allowed = allowed_keys(model, place[:-1])
-    hint = did_you_mean(str(place[-1]), allowed)
-    remedy = f"{hint}Allowed here: {', '.join(allowed)}." if allowed else ""
-    return ValidationMessage(place=place, unknown_key=True, words="", remedy=remedy)
+    name = str(place[-1])
+    where = _where_it_belongs(name, model, written, _held(place, written)[:-1])
+    hint = where or did_you_mean(name, allowed_keys(model, place[:-1]))
+    remedy = "" if where else keys_words(model, place[:-1])
+    return ValidationMessage(place=place, unknown_key=True, words="", hint=hint, remedy=remedy)
+
+
+def _held(place: Sequence[int | str], written: Any) -> tuple[int | str, ...]:
+    """Return those parts of a place that a person wrote; pydantic puts others between them."""
+    held: list[int | str] = []
+    for part in place:
+        entries = range(len(written)) if isinstance(written, list) else written
+        if isinstance(entries, Mapping | range) and part in entries:
+            written = written[part]
+            held.append(part)
+    return tuple(held)
+
+
+def _is_meant(missing: tuple[int | str, ...], unknown: ValidationMessage) -> bool:
+    """Say whether an unknown key is a missing one, spelt wrongly or at the wrong level."""
+    name = str(missing[-1])
+    is_beside = missing[:-1] == unknown.place[:-1]
+    return unknown.place[-1] == name or (is_beside and f"{name!r}" in unknown.hint)
+
+
+def _where_it_belongs(
+    name: str,
+    model: type[BaseModel],
+    written: Mapping[str, object],
+    place: tuple[int | str, ...],
+) -> str:
+    """Return a sentence on a key that stands at the wrong level; empty where no level has it."""
+    for path in _paths_of(name, model, written):
+        if not path and place:
+            return f"{name} belongs at the top level: move it there, without indentation. "
+        if path and path != place:
+            return f"{name} belongs under {'.'.join(path)}: move it there, and indent it. "
+    return ""
+
+
+def _paths_of(name: str, model: type[BaseModel], written: object) -> Iterator[tuple[str, ...]]:
+    """Yield the keys below which a key may stand, given the kinds that a person wrote."""
+    if name in model.model_fields:
+        yield ()
+    for key, field in model.model_fields.items():
+        inside = written.get(key) if isinstance(written, Mapping) else None
+        kind = inside.get("kind") if isinstance(inside, Mapping) else None
+        for one in _models_in(field.annotation):
+            if kind is None or kind in _tags([one]) or not _tags([one]):
+                yield from ((key, *path) for path in _paths_of(name, one, inside))
 
 
 def explain_mistake(error: ValueError, model: type[BaseModel]) -> str:
@@ -205,6 +286,20 @@ def _shown(value: object) -> str:
         return "a list"
     shown = repr(value)
     return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}..."
+
+
+def keys_words(model: type[BaseModel], place: tuple[int | str, ...] = ()) -> str:
+    """Say which keys may stand at a place of a file; of many, where they are listed."""
+    allowed = allowed_keys(model, place)
+    listing = next((found for kind in _models_at(model, place) if (found := _listing(kind))), "")
+    if len(allowed) > MOST_LISTED and listing:
+        return f"To list the {len(allowed)} keys: {listing}"
+    return f"Allowed here: {', '.join(allowed)}." if allowed else ""
+
+
+def _listing(model: type[BaseModel]) -> str:
+    """Return the command that lists a model's keys, where it has one."""
+    return getattr(model, "keys_listed_by", "")
 
 
 def allowed_keys(model: type[BaseModel], place: tuple[int | str, ...] = ()) -> list[str]:

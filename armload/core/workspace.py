@@ -27,6 +27,8 @@ _ONE_OF = {
 }
 
 
+_LISTED_BY = {"boards": "armload board.list", "hardware": "armload board.hardware"}
+
 _OWN_KEYS = {
     "boards": re.compile(rb"^(?:reach|workdir|members|extends)[ \t]*:", re.MULTILINE),
     "toolchains": re.compile(rb"^(?:cpu|extends)[ \t]*:", re.MULTILINE),
@@ -157,17 +159,25 @@ def data_file(kind: str, name: str) -> Path:
     for path in data_files(kind, name):
         return path
     # Shells' completion lists names within milliseconds, without pydantic.
-    from armload.core.validation_messages import did_you_mean, nearest_first
+    from armload.core.near_names import available
 
     names = data_names(kind)
     is_a_name = name not in {"", ".", ".."} and not set(name) & set("/,\\\0")
-    new = f" To add it, create {kind}/{name}.yaml." if is_a_name else ""
+    new = f"To add it, create {kind}/{name}.yaml." if is_a_name else ""
     if new and kind == "boards":
-        new = f" To add it: armload board.add {name} --host ADDRESS, or create {kind}/{name}.yaml."
+        new = f"To add it: armload board.add {name} --host ADDRESS, or create {kind}/{name}.yaml."
     raise UsageError(
         f"There is no {_ONE_OF.get(kind, 'file')} named {name!r}.",
-        f"{did_you_mean(name.lower(), names)}Available: {nearest_first(name, names)}.{new}",
+        available(name.lower(), names, listing_of(kind), new),
     )
+
+
+def listing_of(*kinds: str) -> str:
+    """Return the command that lists all data files of some kinds."""
+    from armload.core.shell import join
+
+    folders = [folder for kind in kinds for folder in data_folders(kind)]
+    return _LISTED_BY.get(kinds[0]) or join(["ls", *folders])
 
 
 def data_files(kind: str, name: str) -> Iterator[Path]:

@@ -14,11 +14,12 @@ from armload.core.errors import DataError
 from armload.core.files import unreadable
 from armload.core.validation_messages import (
     ValidationMessage,
-    allowed_keys,
     boolean_for_a_number,
-    first_mistake,
+    keys_words,
+    mistakes,
 )
 from armload.core.workspace import data_file, data_files, shipped_folders
+from armload.core.yaml_syntax import syntax_error
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -95,8 +96,7 @@ def _read(path: Path, model: type[BaseModel]) -> tuple[dict[str, Any], yaml.Node
     if isinstance(content, dict):
         return content, root
     what = "this file is empty" if content is None else "expected 'key: value' lines"
-    keys = ", ".join(allowed_keys(model))
-    raise DataError(f"{path}, line 1: {what}.", f"Keys: {keys}.")
+    raise DataError(f"{path}, line 1: {what}.", keys_words(model))
 
 
 def _parsed(path: Path, text: str) -> tuple[yaml.Node | None, object]:
@@ -108,13 +108,7 @@ def _parsed(path: Path, text: str) -> tuple[yaml.Node | None, object]:
         _refuse_repeated_keys(path, root)
         return root, loader.construct_document(root)
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        if "expected ':'" in (error.problem or ""):  # noticed lines below the key that lacks it
-            mark = error.context_mark or mark
-        line = mark.line + 1 if mark else 1
-        raise DataError(
-            f"{path}, line {line}: invalid YAML: {error.problem}.", _remedy(error)
-        ) from error
+        raise syntax_error(path, text, error) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise DataError(
@@ -128,17 +122,6 @@ def _parsed(path: Path, text: str) -> tuple[yaml.Node | None, object]:
         ) from error
     except RecursionError as error:
         raise DataError(f"{path}: the values are nested too deeply.") from error
-
-
-def _remedy(error: yaml.MarkedYAMLError) -> str:
-    problem = error.problem or ""
-    if "constructor for the tag" in problem:
-        return "Delete the tag, or quote text that begins with '!'."
-    if "undefined alias" in problem or "cannot start any token" in problem:
-        return "Indent with spaces, and quote text that contains special characters."
-    if "expected ':'" in problem:
-        return "Put a colon after the key on that line."
-    return "Check the indentation and quotes on that line."
 
 
 def _refuse_repeated_keys(path: Path, root: yaml.Node) -> None:
@@ -247,18 +230,34 @@ def _validated(model: type[Model], content: dict[str, Any], files: Sequence[_Fil
     try:
         read = model.model_validate(content)
     except ValidationError as error:
-        raise _data_error(first_mistake(error, model), files) from error
+        raise _data_error(mistakes(error, model, content), files) from error
     mistake = boolean_for_a_number(content, read)
     if mistake is not None:
-        raise _data_error(mistake, files)
+        raise _data_error([mistake], files)
     return read
 
 
-def _data_error(mistake: ValidationMessage, files: Sequence[_File]) -> DataError:
-    place = _place_of(files, mistake.place)
-    what = (
+def _data_error(found: Sequence[ValidationMessage], files: Sequence[_File]) -> DataError:
+    """Return all mistakes as one error, with a line for each of several."""
+    placed = [(_place_of(files, each.place), each) for each in found]
+    first = files[0].path
+    if len(placed) == 1:
+        ((place, mistake),) = placed
+        extended = "" if place.path == first else f"{first} extends this file."
+        remedy = f"{mistake.hint}{mistake.remedy} {extended}".strip()
+        return DataError(f"{place.path}, line {place.line}: {_said(place, mistake)}.", remedy)
+    lines = [
+        f"  {'' if place.path == first else f'{place.path}, '}line {place.line}: "
+        f"{_said(place, mistake)}. {mistake.hint or mistake.remedy}".rstrip()
+        for place, mistake in sorted(placed, key=lambda pair: (pair[0].path != first, pair[0].line))
+    ]
+    return DataError(
+        "\n".join([f"{first}: {len(lines)} errors.", *lines]),
+        "Correct these lines, then repeat the command.",
+    )
+
+
+def _said(place: _Place, mistake: ValidationMessage) -> str:
+    return (
         f"there is no key {place.key!r}" if mistake.unknown_key else f"{place.key}: {mistake.words}"
     )
-    extended = "" if place.path == files[0].path else f"{files[0].path} extends this file."
-    remedy = f"{mistake.remedy} {extended}".strip()
-    return DataError(f"{place.path}, line {place.line}: {what}.", remedy)

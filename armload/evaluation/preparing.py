@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from armload.analysis.wording.resuming import resuming
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.values import Value, counted
@@ -202,10 +203,8 @@ def prepare(asked: EvaluationRequest, progress: Progress, *, new: bool) -> Prepa
     if found is not None:
         found.grade_by(grader)
         done = sum(len(found.answers(part)) for part in range(len(parts)))
-        progress.say(
-            f"Resuming {found.evaluation.id}: {counted(done, 'answer')} of "
-            f"{len(questions) * len(parts)} are done. (--new starts over.)"
-        )
+        all_answers = counted(len(questions) * len(parts), "answer")
+        progress.say(resuming(found.evaluation.id, f"{done} of {all_answers}"))
     return PreparedEvaluation(
         evaluated=found or EvaluationFolder.begin_with(evaluation, questions),
         task=task,

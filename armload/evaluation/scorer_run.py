@@ -16,6 +16,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from armload.analysis.run import Run
+from armload.analysis.wording.resuming import START_OVER
 from armload.build.binary import Binary
 from armload.core.errors import ArmloadError, DataError, RunError
 from armload.core.files import write_whole
@@ -242,7 +243,7 @@ def answer_items_there(
     if earlier.answers:
         progress.say(
             f"{len(earlier.answers)} of {counted(len(items), 'answer')} already exist, the latest "
-            f"in {earlier.folders[0].name}. (--new starts over.)"
+            f"in {earlier.folders[0].name}. {START_OVER}"
         )
     ask_all(board, "item", missing, ask, progress)
     return note_earlier(found())

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from armload.core.errors import UsageError
-from armload.core.validation_messages import nearest_first
+from armload.core.near_names import available
 from armload.models.header import Header
 
 TENSOR_TYPES: Mapping[str, str] = {
@@ -69,8 +69,10 @@ def file_type(name: str) -> str:
     usual = _ALIASES.get(usual, usual)
     if usual in TENSOR_TYPES:
         return usual
-    types = nearest_first(usual, TENSOR_TYPES)
-    raise ValueError(f"llama-quantize has no type {name.strip()!a}; available: {types}")
+    raise ValueError(
+        f"llama-quantize has no type {name.strip()!a}. "
+        f"{available(usual, TENSOR_TYPES, 'armload model.quantize --help')}"
+    )
 
 
 def distinct_file_types(names: Sequence[str]) -> tuple[str, ...]:

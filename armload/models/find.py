@@ -17,9 +17,9 @@ from armload.core.cache import (
 )
 from armload.core.errors import ConnectError, TransferError, UsageError
 from armload.core.files import is_there, require_file, require_utf_8, write_whole
+from armload.core.near_names import available, did_you_mean
 from armload.core.progress import Progress
-from armload.core.validation_messages import did_you_mean
-from armload.core.workspace import cache_folder, data_names
+from armload.core.workspace import cache_folder, data_names, listing_of
 from armload.models import hub
 from armload.models.gguf import read_model, read_outline
 from armload.models.hub_cache import kept_models
@@ -273,7 +273,7 @@ def _split(reference: str) -> tuple[str, str]:
     if name not in known:
         raise UsageError(
             f"There is no shape named {name!r}.",
-            f"{did_you_mean(name, known)}Available: {', '.join(sorted(known))}.",
+            available(name, known, listing_of(OUTLINES, SHAPES)),
         )
     if not separator:
         raise UsageError(f"{reference!r} has no file type.", f"Example: like:{name}:Q4_0")

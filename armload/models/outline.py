@@ -10,6 +10,7 @@ from typing import Annotated
 from pydantic import Field
 
 from armload.core.errors import UsageError
+from armload.core.near_names import nearest_first
 from armload.core.values import Value
 from armload.core.workspace import data_names
 from armload.models.gguf import outline_of
@@ -165,7 +166,7 @@ def outlined(outline: Outline, file_type: str) -> tuple[Model, Header]:
     if file_type.upper() not in FILE_TYPES:
         raise UsageError(
             f"The tensor types of a {file_type!r} file are unknown.",
-            f"Available: {', '.join(FILE_TYPES)}.",
+            f"Available: {nearest_first(file_type.upper(), FILE_TYPES)}.",
         )
     path = Path(f"{outline.name}-{file_type.upper()}.gguf")
     header = _base(outline)

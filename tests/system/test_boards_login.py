@@ -284,4 +284,4 @@ def test_a_network_without_a_way_to_the_board_is_said(tmp_path: Path) -> None:
     )
     assert "my-board: " in done.stdout
     assert "etwork is unreachable" in done.stdout
-    assert "Is the board on? Check 'reach' in boards/my-board.yaml" in done.stdout
+    assert "Is the board on? Check --host, --port and ~/.ssh/config." in done.stdout

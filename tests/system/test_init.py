@@ -227,7 +227,7 @@ def test_a_password_is_asked_for_once_and_no_answer_is_lost(ann: Person, tmp_pat
 def test_without_a_terminal_it_says_which_options_to_give(ann: Person) -> None:
     before = files(ann)
     refused = ann.types("init", "--host", "kitchen", status=2)
-    assert "no terminal to ask for --name, --model on" in refused.stderr
+    assert "--name, --model: not given, and there is no terminal to ask on" in refused.stderr
     assert "--yes" in refused.stderr
     alone = ann.types("init", "--port", "22", "--yes", status=2)
     assert "--port cannot be combined with a virtual board" in alone.stderr

@@ -459,7 +459,7 @@ def test_a_mixture_one_of_whose_layers_does_not_fit_stays_mapped_and_is_not_refu
 def test_times_of_an_emulated_board_are_said_to_be_no_real_ones() -> None:
     found = predicted(need(), resources(), computing(1.9), may_stream=True)
     emulated = on_board(load_board("virtual"), found)
-    said = "virtual is emulated: these times are for it on this machine"
+    said = "virtual is emulated: these times apply to this machine"
     assert said in forecast_notice("m", "virtual", emulated)
     run = quick_run().model_copy(update={"prediction": emulated})
     assert "per token for the emulated board (streams" in prediction_line(run)

@@ -168,7 +168,7 @@ def test_yaml_says_on_and_off_as_it_likes(tmp_path: Path) -> None:
         ("threads: [1, 0]\n", "line 1: threads"),
         ("repeats: 2\nthreads: [1, 1]\n", "line 2: threads: 1 is listed twice"),
         ("- threads\n", "expected 'key: value' lines"),
-        ("threads: [1\n", "invalid YAML"),
+        ("threads: [1\n", "is never closed"),
         ("engine_args: '-x \"a'\n", "No closing quotation"),
     ],
 )
@@ -180,6 +180,31 @@ def test_a_wrong_plan_file_is_answered_with_its_line(text: str, said: str, tmp_p
     assert str(path) in refused.value.message
     assert said in refused.value.message
     assert "target" not in str(refused.value), "a plan is told no key of a board"
+
+
+def test_all_mistakes_of_a_plan_file_are_told_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text("threds: 2\nmodel: x\nrepeats: many\nresident: [x]\nkv_type: [f16, f17]\n")
+    with pytest.raises(DataError) as refused:
+        read_options(path)
+    head, *lines = refused.value.message.split("\n")
+    assert head == f"{path}: 4 errors."
+    assert lines[0] == "  line 1: there is no key 'threds'. Did you mean 'threads'?"
+    assert lines[1] == "  line 3: repeats: must be a whole number, but is 'many'."
+    assert lines[2].startswith("  line 4: resident, entry 1: 'x' is not a size")
+    assert lines[3].startswith("  line 5: kv_type, entry 2: ")
+
+
+@pytest.mark.parametrize("text", ["frobnicate: 2\n", ""])
+def test_the_many_keys_of_a_plan_file_are_not_listed_but_who_lists_them_is(
+    text: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text(text)
+    with pytest.raises(DataError) as refused:
+        read_options(path)
+    assert refused.value.remedy.startswith("To list the ")
+    assert refused.value.remedy.endswith("keys: armload bench --help")
 
 
 def test_a_wrong_key_is_answered_with_the_nearest(tmp_path: Path) -> None:

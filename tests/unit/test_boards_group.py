@@ -64,7 +64,7 @@ def test_a_file_with_members_is_a_group_even_if_another_file_lists_them(boards: 
         ("members: [a, b, a]\n", "a is listed twice"),
         ("members: [a, both]\n", "both is a group of boards"),
         ("members: [a, wrong]\n", "both is a group of boards"),
-        ("members: [a, nobody]\n", "There is no board named 'nobody'"),
+        ("members: [a, nobody]\n", "there is no board named 'nobody'"),
         ("members: [a, other]\n", "a and other differ in target: rk3568 / rk3588"),
         ("members: [a, b]\nlisten: 8.8.8.0/24\n", "8.8.8.0/24 is not private"),
         ("members: [a, b]\nlisten: 10.0.0.0/7\n", "10.0.0.0/7 is not private"),

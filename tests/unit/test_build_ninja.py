@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from armload.build.local_backend import Status, read_status, run_logged
+from armload.build.weighing import Weights
 from armload.core.errors import BuildError, DiskError
 
 
@@ -17,13 +18,17 @@ from armload.core.errors import BuildError, DiskError
     [
         (
             "[3/137] Building CXX object common/CMakeFiles/common.dir/chat.cpp.o\n",
-            Status(done=3, total=137, what="chat.cpp"),
+            Status(done=3, total=137, output="common/CMakeFiles/common.dir/chat.cpp.o"),
         ),
         (
             "[137/137] Linking CXX executable bin/llama-completion",
-            Status(done=137, total=137, what="llama-completion"),
+            Status(done=137, total=137, output="bin/llama-completion"),
         ),
-        ("[0/2] Re-running CMake...", Status(done=0, total=2, what="Re-running CMake...")),
+        (
+            "[9/137] Linking CXX static library ggml/libggml.a",
+            Status(done=9, total=137, output="ggml/libggml.a"),
+        ),
+        ("[0/2] Re-running CMake...", Status(done=0, total=2, output="Re-running CMake...")),
         ("ninja: no work to do.", None),
         ("chat.cpp:12:3: warning: [1/2] is odd", None),
         ("", None),
@@ -31,6 +36,38 @@ from armload.core.errors import BuildError, DiskError
 )
 def test_a_status_line_of_ninja_is_told_from_other_output(line: str, status: Status | None) -> None:
     assert read_status(line) == status
+
+
+def test_a_step_is_called_by_the_file_that_it_compiles() -> None:
+    output = "common/CMakeFiles/common.dir/chat.cpp.o"
+    assert Status(done=3, total=137, output=output).what == "chat.cpp"
+
+
+def test_steps_weigh_what_their_sources_do_and_files_that_are_compiled_together_as_all_of_them(
+    tmp_path: Path,
+) -> None:
+    source, tree = tmp_path / "source", tmp_path / "tree"
+    for name, size in (("src/a.cpp", 100_000), ("src/b.cpp", 300_000), ("common/c.cpp", 5_000)):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text("x" * size)
+    (tree / "together").mkdir(parents=True)
+    (tree / "together" / "llama-0.cpp").write_text(
+        "".join(f'#include "{source / "src" / name}.cpp"\n' for name in "ab")
+    )
+    both = "llama.cpp/src/CMakeFiles/llama.dir/__/__/together/llama-0.cpp.o"
+    small = "llama.cpp/common/CMakeFiles/common.dir/c.cpp.o"
+    weights = Weights([both, small, "bin/llama"], source, tree)
+    assert weights.after("Re-running CMake...", done=0, total=1)[0] == 0
+    done, total = weights.after(both, done=1, total=3)
+    assert 0.8 < done / total < 0.95
+    assert weights.after(both, done=1, total=3) == (done, total)
+    weights.after(small, done=2, total=3)
+    assert weights.after("bin/llama", done=3, total=3) == (total, total)
+
+
+def test_steps_are_counted_where_not_all_of_them_were_foreseen(tmp_path: Path) -> None:
+    weights = Weights(["Re-running CMake..."], tmp_path, tmp_path)
+    assert weights.after("a.dir/b.cpp.o", done=3, total=137) == (3, 137)
 
 
 def _run(code: str, folder: Path) -> list[str]:

@@ -92,7 +92,7 @@ def test_an_unknown_target_is_answered_with_the_nearest_names() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("cpu: x\nfeatures: [a\n", "invalid YAML"),
+        ("cpu: x\nfeatures: [a\n", "is never closed"),
         ("cpu: x\nmustuse: [a]\n", "line 2: there is no key 'mustuse'"),
         ("description: no cpu\n", "cpu"),
         ("cpu: x\nfeatures: asimddp\n", "line 2: features"),

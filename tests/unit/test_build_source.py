@@ -117,7 +117,9 @@ def test_a_wrong_key_in_a_source_file_is_named(
     folder.mkdir(parents=True)
     (folder / "llama-cpp.yaml").write_text("project: x\nversion: 1\nsha: 0\nfolder: y\n")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match=r"llama-cpp\.yaml, line"):
+    with pytest.raises(
+        DataError, match=r"llama-cpp\.yaml: 2 errors\.[\s\S]*line 3: there is no key 'sha'"
+    ):
         pinned_source()
 
 

@@ -14,6 +14,7 @@ from invoke.tasks import Task
 
 from armload.cli import program
 from armload.cli.help import grouped
+from armload.cli.manual import manual
 from armload.cli.program import namespace
 from armload.cli.verb import Verb
 from armload.core.errors import ArmloadError
@@ -64,6 +65,22 @@ def test_invoke_and_armload_show_the_same_verbs() -> None:
         assert re.search(rf"^ +{re.escape(name)} ", listed.stdout, re.MULTILINE)
         assert re.search(rf"^ +{re.escape(name)} ", helped.stdout, re.MULTILINE)
         assert line[:40] in helped.stdout
+
+
+def test_help_and_the_manual_list_every_verb_once_under_the_heading_of_its_group() -> None:
+    helped = run("armload", "--help").stdout
+    page = manual()["armload.1"].replace("\\-", "-").partition(".SH VERBS")[2]
+    places = []
+    for heading, names in program.VERB_GROUPS.items():
+        (at,) = (found.end() for found in re.finditer(rf"^{heading}:$", helped, re.MULTILINE))
+        listed = re.findall(r"^  ([a-z][a-z.]*)", helped[at:].partition(":\n")[0], re.MULTILINE)
+        assert listed == names
+        in_manual = page.partition(f".SS {heading}\n")[2].partition("\n.S")[0]
+        assert re.findall(r"^\.B (\S+)$", in_manual, re.MULTILINE) == names
+        places.append(at)
+    assert places == sorted(places)
+    everywhere = [name for names in program.VERB_GROUPS.values() for name in names]
+    assert sorted(everywhere) == sorted(verbs(namespace))
 
 
 def test_help_needs_none_of_the_heavy_libraries() -> None:

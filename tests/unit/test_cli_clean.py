@@ -72,7 +72,7 @@ def test_without_a_person_nothing_is_freed_and_it_is_said_how(cache: Path, face:
     assert builds(cache) == BOTH
     assert "Nothing was freed" in done.stderr
     assert "armload clean --what builds,hashes --yes" in done.stderr
-    assert "goes   builds: 0123456789ab (rk3568)" in done.stderr
+    assert "remove  builds: 0123456789ab (rk3568)" in done.stderr
     assert "photos" not in done.stdout + done.stderr
     assert "not armload's" in done.stdout
 
@@ -108,11 +108,13 @@ def test_a_build_that_is_under_way_stays_and_is_named(cache: Path) -> None:
     assert "ba9876543210" in done.stderr
 
 
-def test_a_kind_that_does_not_exist_is_answered_with_those_that_do(cache: Path) -> None:
+def test_a_kind_that_does_not_exist_is_answered_with_the_command_that_lists_those_that_do(
+    cache: Path,
+) -> None:
     for what in ("biulds", "builds,photos", "../builds"):
         done = typed(cache, "clean", "--what", what, "--yes")
         assert (done.returncode, done.stdout) == (2, "")
-        assert "builds, sources" in done.stderr
+        assert done.stderr.rstrip().endswith(": armload clean")
     assert builds(cache) == BOTH
 
 
@@ -158,6 +160,8 @@ def test_ctrl_c_at_the_question_frees_nothing(cache: Path) -> None:
     _, err = process.communicate(timeout=60)
     os.close(person)
     assert process.returncode == 130
-    assert b"Interrupted." in err
+    assert b"error:" not in err
+    assert b"Interrupted. Whatever was built" in err
+    assert b"Repeat the command to continue." in err
     assert b"Traceback" not in err
     assert builds(cache) == BOTH

@@ -55,6 +55,10 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "loads" / "20261126T090000Z-load").mkdir(parents=True)
     (folder / "my model.gguf").touch()
     (folder / "notes.txt").touch()
+    (folder / "plan.yaml").touch()
+    (folder / "bench.json").touch()
+    (folder / "kept-run").mkdir()
+    (folder / "kept-run" / "run.json").touch()
     (folder / ".hidden.gguf").touch()
     (folder / "models").mkdir()
     (folder / "models" / "b.gguf").touch()
@@ -149,7 +153,18 @@ def test_programs_are_those_that_help_names() -> None:
         ),
         ("armload bench --reference latest", ["latest"]),
         ("armload show latest-l", ["latest-load"]),
-        ("armload compare latest notes", ["notes.txt"]),
+        ("armload compare latest be", ["bench.json"]),
+        ("armload compare latest notes", []),
+        ("armload compare latest bo", []),
+        ("armload show pl", []),
+        ("armload show be", []),
+        ("armload show bo", []),
+        ("armload show ru", ["runs/"]),
+        ("armload show ke", ["kept-run/"]),
+        ("armload show kept-run/", ["kept-run/run.json"]),
+        ("armload show ./bo", ["./boards/"]),
+        ("armload show ./pl", []),
+        ("armload report bo", ["boards/"]),
         ("armload compare a b c", []),
         ("armload watch --put notes.txt -- no", ["notes.txt"]),
         ("armload watch -- --pu", []),
@@ -176,7 +191,11 @@ def test_nothing_typed_yet_offers_all(workspace: Path) -> None:
     }
     assert "--model" in offered("armload bench ")
     assert "--install" not in offered("armload completion ")
-    assert offered("armload show ")[:2] == ["latest", "latest-sweep"]
+    shown = offered("armload show ")
+    assert shown[:2] == ["latest", "latest-sweep"]
+    assert {each for each in shown if "." in each or "/" in each} == {
+        *("kept-run/", "loads/", "runs/"),
+    }
 
 
 def test_a_line_is_split_as_shells_do() -> None:

@@ -350,7 +350,7 @@ def test_an_interruption_is_a_document(folder: Path, tmp_path: Path, face: str) 
     assert done.returncode == 128 + signal.SIGINT, done.stderr
     error = document_of("board.list", done.stdout, status=130)["error"]
     assert error["kind"] == "interrupted"
-    assert done.stderr == f"error: {error['message']}\n"
+    assert done.stderr == f"{error['message']}\n"
 
 
 @pytest.mark.parametrize("face", ["armload", "invoke"])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import BOUND_BY_PERMISSIONS, run
+from tests.command_line import BOUND_BY_PERMISSIONS, run, typed
 
 
 @pytest.mark.parametrize(
@@ -214,6 +214,48 @@ def test_a_board_that_no_file_can_be_called_by_gets_no_such_file_proposed(name: 
     assert ".yaml" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--host", "127.0.0.1", "--port", "1"], "Check --host, --port and ~/.ssh/config."),
+        (
+            ["--host", "127.0.0.1", "--key", "nofile"],
+            "no key file nofile.\nCorrect --key.",
+        ),
+        (["--host", "kitchen.invalid"], "Or set it as --host."),
+        (["--host", "a b"], "Correct ~/.ssh/config, or --host."),
+    ],
+)
+@pytest.mark.parametrize("verb", ["board.add kitchen", "init --yes --name kitchen"])
+def test_an_error_on_the_way_to_a_new_board_names_its_options_and_no_file(
+    verb: str, options: list[str], said: str, tmp_path: Path
+) -> None:
+    done = typed(tmp_path, *verb.split(), *options)
+    assert done.returncode in {3, 6}
+    assert said in done.stderr
+    assert ".yaml" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "near", "listing"),
+    [
+        (["fit", "--hardware", "rock5b"], "Did you mean 'rock-5b'?", "armload board.hardware"),
+        (["fit", "--hardware", "nothing-like-it"], "", "armload board.hardware"),
+        (["build", "--target", "rk3586"], "Did you mean 'rk3588'?", "/toolchains"),
+        (["bench", "--model", "like:qwen3-0.6:Q4_0"], "Did you mean 'qwen3-0.6b'?", "/shapes"),
+        (["clean", "--what", "model"], "Did you mean 'models'?", "armload clean"),
+    ],
+)
+def test_many_names_are_not_listed_but_the_command_that_lists_them_is_named(
+    words: list[str], near: str, listing: str
+) -> None:
+    done = run("armload", *words)
+    assert done.returncode == 2
+    assert near in done.stderr
+    assert re.search(rf"To list all \d+: .*{re.escape(listing)}$", done.stderr, re.MULTILINE)
+    assert max(line.count(",") for line in done.stderr.splitlines()) < 12
+
+
 def test_near_names_are_offered() -> None:
     assert "virtual" in run("armload", "board.probe", "--board", "vitual").stderr
 
@@ -236,6 +278,69 @@ def test_a_line_that_cannot_be_read_is_a_wrong_argument(words: list[str], said: 
     assert done.returncode == 2, done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("board down", "Did you mean 'board.down'? See: armload board.down --help"),
+        ("serve list", "Did you mean 'serve.list'? See: armload serve.list --help"),
+        ("down", "Did you mean 'board.down'?"),
+        ("list", "Did you mean 'board.list' or 'serve.list'?"),
+        ("board", "'board' is a group of verbs.\nChoose one: board.list, board.hardware,"),
+        ("model quantise", "'model' is a group of verbs.\nChoose one: model.inspect,"),
+        ("bench kitchen", "kitchen is a board: use --board kitchen. See: armload bench --help"),
+        ("board.down kitchen", "kitchen is a board: use --board kitchen."),
+        ("bench kitchn", "Did you mean --board kitchen?"),
+        ("bench tiny.gguf", "tiny.gguf is a model: use --model tiny.gguf."),
+        ("bench smollm2", "smollm2 is a model: use --model smollm2."),
+        ("bench llama-3.2-1b", "llama-3.2-1b is a model: use --model llama-3.2-1b:Q"),
+        ("bench hf:org/name", "hf:org/name is a model: use --model hf:org/name."),
+        ("build rk3588", "rk3588 is a target: use --target rk3588."),
+        ("fit raspberry-pi-5-8gb", "use --hardware raspberry-pi-5-8gb."),
+        ("bench plan.yaml", "plan.yaml is a file: use --plan plan.yaml."),
+        ("load questions.jsonl", "questions.jsonl is a file: use --data questions.jsonl."),
+        (
+            "bench --board kitchen virtual",
+            "To give --board several values, separate them with commas: A,virtual.",
+        ),
+        ("board.down --board kitchen virtual", "--board takes only one value."),
+        ("bench -ngl 99", "Options of llama.cpp itself go into --engine-args"),
+    ],
+)
+def test_a_word_in_the_wrong_place_is_answered_with_the_line_that_was_meant(
+    line: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "boards").mkdir()
+    (tmp_path / "boards" / "kitchen.yaml").write_text("target: rk3568\nreach: {kind: local}\n")
+    (tmp_path / "plan.yaml").write_text("threads: 1\n")
+    (tmp_path / "questions.jsonl").touch()
+    done = typed(tmp_path, *line.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "usage"),
+    [
+        (["help"], "Usage: armload VERB [--options]"),
+        (["help", "bench"], "Usage: armload bench [--options]"),
+        (["help", "board.down"], "Usage: armload board.down [--options]"),
+        (["help", "board", "down"], "Usage: armload board.down [--options]"),
+        (["--help", "show"], "Usage: armload show [RUN] [--options]"),
+    ],
+)
+def test_help_is_a_word_too(words: list[str], usage: str) -> None:
+    done = run("armload", *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(usage)
+
+
+@pytest.mark.parametrize("words", [["help", "bnch"], ["--help", "bnch"]])
+def test_help_for_a_verb_that_is_none_offers_the_near_one(words: list[str]) -> None:
+    done = run("armload", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Did you mean 'bench'?" in done.stderr
 
 
 def test_a_file_that_is_nested_too_deep_is_a_malformed_one_in_every_verb(tmp_path: Path) -> None:

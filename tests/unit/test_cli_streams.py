@@ -134,7 +134,7 @@ def test_an_interruption_at_any_moment_is_no_traceback(
 ) -> None:
     done = typed(folder, 'exec "$0" board.list', **interrupted_at(moment, tmp_path))
     assert (done.returncode, done.stdout) == (130, "")
-    assert done.stderr.startswith("error: Interrupted.")
+    assert done.stderr.startswith("Interrupted.")
     assert done.stderr.count("\n") == 1
 
 
@@ -142,7 +142,7 @@ def test_an_interruption_after_the_work_is_no_traceback(folder: Path, tmp_path: 
     late = "import atexit, os, signal\natexit.register(os.kill, os.getpid(), signal.SIGINT)\n"
     (tmp_path / "sitecustomize.py").write_text(late)
     done = typed(folder, 'exec "$0" board.list --json', PYTHONPATH=before_others(tmp_path))
-    assert (done.returncode, done.stderr) == (130, "error: Interrupted.\n")
+    assert (done.returncode, done.stderr) == (130, "Interrupted.\n")
     assert json.loads(done.stdout)
 
 

@@ -66,6 +66,38 @@ def test_a_plain_line_tells_the_rate_and_the_time_left_of_what_moved_here(
     step.end()
 
 
+def test_a_plain_line_of_work_without_a_unit_tells_its_share_and_the_time_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(progress, "_FIRST_LINE_AFTER_S", 3600)
+    now_s = 100.0
+    monkeypatch.setattr("armload.cli.progress.time.monotonic", lambda: now_s)
+    step = progress._LineStep(Console(file=io.StringIO()), "Compiling", None, "", lambda _: True)
+    step.update(20, total=100, note="1 of 3 steps: a.cpp")
+    now_s = 110.0
+    step.update(60, total=100, note="2 of 3 steps: b.cpp")
+    assert step._line() == "Compiling: (60%, 10 s left) 2 of 3 steps: b.cpp"
+    step.end()
+
+
+def test_the_time_left_goes_down_while_nothing_is_done_and_then_the_time_passed_is_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = 100.0
+    monkeypatch.setattr("armload.cli.progress.time.monotonic", lambda: now_s)
+    bars = Bars(Console(force_terminal=True, width=120, file=io.StringIO()))
+    with bars.step("Compiling", total=100) as step:
+        assert bars._bars is not None
+        (task,) = bars._bars.tasks
+        for each in (bars._bars, task):
+            monkeypatch.setattr(each, "get_time", lambda: now_s)
+        shown = []
+        for now_s, completed in ((110, 20), (120, 40), (130, 60), (140, 60), (149, 60), (155, 60)):  # noqa: B007
+            step.update(completed)
+            shown.append(progress._Time().render(task).plain)
+    assert shown[-4:] == ["0:20 left", "0:10 left", "0:01 left", "0:55"]
+
+
 def test_without_a_terminal_no_line_is_empty_and_outer_work_does_not_repeat_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -124,7 +124,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 REFUSED = {
     "model.quantize F16.gguf": (2, "--type is missing", "Example: armload model.quantize"),
-    "model.quantize F16.gguf --type Q4KM": (2, "no type 'Q4KM'; available: Q4_K_M", ""),
+    "model.quantize F16.gguf --type Q4KM": (2, "no type 'Q4KM'. Did you mean 'Q4_K_M'?", ""),
     "model.quantize F16.gguf --type Q4_K,Q4_K_M": (2, "are the same type; list each type once", ""),
     "model.quantize F16.gguf --type IQ2_XS": (2, "an importance matrix", "--calibration FILE"),
     "model.quantize Q8_0.gguf --type Q2_K": (2, "quantised already (Q8_0)", "--allow-requantize"),

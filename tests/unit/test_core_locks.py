@@ -48,7 +48,7 @@ def test_a_lock_is_waited_for_and_ends_with_its_process(tmp_path: Path) -> None:
             said
             == f"Waiting for the other one. It is process {holder.pid}. Press Ctrl-C to cancel."
         )
-        assert progress.steps == ["Waiting"]
+        assert progress.steps == ["Waiting for the other process"]
     with locked(path, progress, waiting="Waiting again."):
         pass
     assert progress.said == [said]

@@ -84,7 +84,7 @@ def test_what_not_both_have_answered_is_left_out_and_counted() -> None:
     (found,) = trade(*sides, deadlines_s=[0.7])
     assert found.a.questions == found.b.questions == ("1", "2", "3")
     assert found.left_out == 1
-    said = "3 of 4 questions; not both models have an answer to the other 1"
+    said = "3 of 4 questions; one of the models has no answer to the other 1"
     assert said in write_tradeoff_page(sides, [found]).read_text()
 
 

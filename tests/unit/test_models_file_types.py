@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from armload.cli.verbs.quantize import quantize
 from armload.core.errors import UsageError
-from armload.models.file_types import check_importance, distinct_file_types
+from armload.models.file_types import TENSOR_TYPES, check_importance, distinct_file_types
 
 
 def test_types_are_read_in_any_case_and_by_their_short_names() -> None:
@@ -14,11 +15,21 @@ def test_types_are_read_in_any_case_and_by_their_short_names() -> None:
 
 @pytest.mark.parametrize(
     ("text", "near"),
-    [("Q4KM", "available: Q4_K_M"), ("IQ2XXS", "available: IQ2_XXS"), ("", "no type ''")],
+    [
+        ("Q4KM", "Did you mean 'Q4_K_M'"),
+        ("IQ2XXS", "Did you mean 'IQ2_XXS'"),
+        ("", r"no type ''\. To list all \d+: armload model.quantize --help"),
+    ],
 )
-def test_an_unknown_type_is_refused_with_the_nearest_first(text: str, near: str) -> None:
+def test_an_unknown_type_is_refused_with_the_nearest(text: str, near: str) -> None:
     with pytest.raises(ValueError, match=near):
         distinct_file_types([text])
+
+
+def test_help_of_quantize_lists_all_types() -> None:
+    _, _, listed = (quantize.__doc__ or "").partition("The types are ")
+    types = listed.partition(".\n")[0].replace(",", " ").split()
+    assert types == list(TENSOR_TYPES)
 
 
 def test_two_names_of_one_type_are_refused() -> None:

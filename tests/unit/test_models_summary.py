@@ -260,7 +260,7 @@ def test_the_verbs_make_a_model_and_say_what_it_is(tmp_path: Path) -> None:
     ("words", "status", "part"),
     [
         (("model.synth",), 2, "llama-3.1-8b"),
-        (("model.synth", "--like", "qwen3-0.6"), 2, "Available: qwen3-0.6b"),
+        (("model.synth", "--like", "qwen3-0.6"), 2, "Did you mean 'qwen3-0.6b'?"),
         (("model.synth", "--like", "stories260k", "--type", "Q7"), 2, "Q4_K_M"),
         (("model.synth", "--like", "stories260k", "--seed", "-1"), 2, "--seed: must be 0 or more"),
         (("model.synth", "--like", "stories260k", "--output", "."), 2, "is a folder"),

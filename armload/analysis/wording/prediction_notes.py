@@ -39,12 +39,12 @@ _FIXED: Mapping[PredictionNoteKind, str] = {
         "hardware's name (NAME-16gb)."
     ),
     "lower bound": (
-        "The size of this architecture's KV cache is only known to be this large or larger, so "
-        "the run is not refused; it may not fit."
+        "This architecture's KV cache may be larger than predicted. The run is not refused, but "
+        "it may not fit."
     ),
     "group": (
-        "Loading is that of a first run, which transfers each member's part; later runs read it "
-        "from the member's own storage."
+        "The loading time is that of a first run, which transfers each member's part; later runs "
+        "read it from the member's own storage."
     ),
     "group without links": (
         "The connections between the members were not measured: the forecast leaves them out, and "
@@ -66,8 +66,8 @@ def _sentence(kind: PredictionNoteKind, subject: str, reason: str) -> str:
             )
         case "emulated":
             return (
-                f"{subject} is emulated: these times are for it on this machine, and say nothing "
-                "of a real board's speed."
+                f"{subject} is emulated: these times apply to this machine, and say nothing about "
+                "a real board's speed."
             )
         case _:
             return _FIXED[kind]

@@ -20,11 +20,11 @@ def chosen_between(
     """
     other: Split = "tensor" if best == "layer" else "layer"
     if other in lacking:
-        return f"--split auto takes {best}. Not {other}: {lacking[other]}"
+        return f"--split auto takes {best}; {other} is not possible: {lacking[other]}"
     if len(times_s) < 2:
         return f"--split auto takes {best}: the members' speed is unknown."
     return (
-        f"--split auto takes {best}: about {seconds(times_s[best])} per token, against "
+        f"--split auto takes {best}: about {seconds(times_s[best])} per token, compared with "
         f"{seconds(times_s[other])} with {other}."
     )
 

@@ -17,8 +17,8 @@ from armload.boards.virtual.packages import (
 )
 from armload.boards.virtual.state import last_lines
 from armload.core.errors import ConnectError, MissingToolError
+from armload.core.near_names import nearest_first
 from armload.core.progress import Progress
-from armload.core.validation_messages import nearest_first
 from armload.core.values import Value
 from armload.core.workspace import cache_folder
 

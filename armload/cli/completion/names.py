@@ -11,6 +11,7 @@ from armload.cli.completion.table import CompletionTable
 from armload.core.workspace import (
     data_names,
     evaluations_folder,
+    imports_folder,
     loads_folder,
     runs_folder,
     sweeps_folder,
@@ -21,11 +22,13 @@ from armload.models.published import PUBLISHED
 
 _MOST_RUNS = 200
 _LIKE, _DRAFT = "like:", "draft:"
-_FILES = {
+_FILES: Mapping[str, str | tuple[str, ...]] = {
     "file": "",
     "folder": "/",
     "model": ".gguf",
-    "result": "",
+    "measurement": (".json", ".jsonl"),
+    "result": "run.json",
+    "results": "run.json",
     "source": "/",
     "task": ".yaml",
 }
@@ -72,7 +75,10 @@ def names(taken: str, typed: str, table: CompletionTable) -> Iterator[Completion
         for folder in folders:
             yield from map(CompletionWord, _newest(folder(), typed))
     if taken in _FILES:
-        yield from sorted(_files(typed, _FILES[taken]))
+        files = sorted(_files(typed, _FILES[taken]))
+        # Before a path is begun, most folders of a workspace hold no results.
+        is_chosen = taken in {"measurement", "result"} and "/" not in typed
+        yield from filter(_is_result, files) if is_chosen else files
 
 
 def _models(typed: str, table: CompletionTable) -> Iterator[CompletionWord]:
@@ -89,7 +95,12 @@ def _models(typed: str, table: CompletionTable) -> Iterator[CompletionWord]:
         yield from map(CompletionWord, sorted(set(kept_models())))
 
 
-def _files(typed: str, ending: str) -> Iterator[CompletionWord]:
+def _is_result(each: CompletionWord) -> bool:
+    folders = {f"{folder().name}/" for folder in (*_RESULTS["result"][1], imports_folder)}
+    return each.is_whole or each.word in folders or (Path(each.word) / "run.json").is_file()
+
+
+def _files(typed: str, ending: str | tuple[str, ...]) -> Iterator[CompletionWord]:
     name = typed.rpartition("/")[2]
     before = typed[: len(typed) - len(name)]
     for entry in _entries(Path(before).expanduser()):
@@ -129,8 +140,11 @@ _NAMES: Mapping[str, Callable[[], Iterable[str]]] = {
 _RESULTS: Mapping[str, tuple[tuple[str, ...], tuple[Callable[[], Path], ...]]] = {
     "run": (("latest",), (runs_folder,)),
     "evaluation": (("latest",), (evaluations_folder,)),
-    "result": (
-        ("latest", "latest-sweep", "latest-eval", "latest-load", "latest-tune"),
-        (runs_folder, sweeps_folder, evaluations_folder, loads_folder, tunings_folder),
+    **dict.fromkeys(
+        ("measurement", "result", "results"),
+        (
+            ("latest", "latest-sweep", "latest-eval", "latest-load", "latest-tune"),
+            (runs_folder, sweeps_folder, evaluations_folder, loads_folder, tunings_folder),
+        ),
     ),
 }

@@ -56,8 +56,8 @@ def bisect(options: BisectOptions) -> None:
 
     Commits are tried in the order of git bisect, each in alternation with the good and the bad one,
     so that a board that warms up does not bias the result. Those that do not build are skipped. If
-    the run of the bad commit fails, the first commit whose run fails is found. Ends with the draft
-    of an issue. Repeating an interrupted command resumes it.
+    the bad commit's run fails, finds the first commit whose run fails. Ends with a draft of an
+    issue report. Repeating an interrupted command resumes it.
     Example: armload bisect --board dayu200 --model m.gguf --good b6800 --bad b7000
     """
     import shlex

@@ -63,7 +63,7 @@ def probe(options: BoardOptions) -> None:
     """Show a board's CPU features, memory, storage and tools.
 
     Memory and storage bandwidth are measured once per boot, while the board is not in use. The
-    first time, small programs for that are compiled, which can take a minute.
+    first time, small benchmark programs are compiled for that, which can take a minute.
     Example: armload board.probe --board dayu200
     """
     from armload.boards.board import load_board

@@ -52,14 +52,14 @@ def clean(options: CacheOptions) -> None:
 
 
 def _is_meant(plan: Sequence[Decision], what: str, *, yes: bool) -> bool:
-    """Say what goes and what stays, and ask."""
+    """Say what is removed and what is kept, and ask."""
     from armload.cli import terminal
     from armload.core.values import format_bytes
 
     say = terminal.progress().say
     for decision in plan:
         line = f"{decision.kind}: {decision.item.label}, {format_bytes(decision.item.size_bytes)}"
-        say(f"stays  {line}: {decision.reason}" if decision.reason else f"goes   {line}")
+        say(f"kept    {line}: {decision.reason}" if decision.reason else f"remove  {line}")
     if all(decision.reason for decision in plan):
         say(f"Nothing to remove: {what}. Choose other kinds from the table with --what.")
         return False
@@ -97,13 +97,15 @@ def _size(decisions: Sequence[Decision], fate: str) -> str:
 
 def _chosen(what: str, kinds: Sequence[CacheKind]) -> list[CacheKind]:
     from armload.core.errors import UsageError
+    from armload.core.near_names import available
 
     by_name = {kind.name: kind for kind in kinds}
     names = [name.strip() for name in what.split(",") if name.strip()]
     for name in names or [what]:
         if name not in by_name:
             raise UsageError(
-                f"--what {name}: there is no such kind.", f"Available: {', '.join(by_name)}."
+                f"--what {name}: there is no such kind.",
+                available(name, by_name, "armload clean"),
             )
     return [by_name[name] for name in dict.fromkeys(names)]
 

@@ -34,7 +34,7 @@ def config(options: ConfigOptions) -> None:
     )
     from armload.cli.streams import show_document
     from armload.core.errors import UsageError
-    from armload.core.validation_messages import did_you_mean
+    from armload.core.near_names import did_you_mean
     from armload.core.values import ValueList
     from armload.report.defaults import SetDefault, defaults_table
 
@@ -57,4 +57,4 @@ def config(options: ConfigOptions) -> None:
     elif found:
         terminal.show(defaults_table(documents.root))
     else:
-        terminal.show(f"No defaults are set. Put yours into {user_file()}.")
+        terminal.show(f"No defaults are set. To set some, edit {user_file()}.")

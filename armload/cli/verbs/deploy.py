@@ -34,7 +34,7 @@ class DeployOptions(OnBoards, OnGateways, Waiting, EngineSource, OutputOptions):
 def deploy(options: DeployOptions) -> None:
     """Copy the engine and a model to a board and verify them there.
 
-    Builds the engine first if necessary. Several boards are served in parallel; if one
+    Builds the engine first if necessary. Several boards are handled in parallel; if one
     fails, the others continue. Example: armload deploy --board dayu200 --model m.gguf
     """
     from armload.boards.naming import boards_called

@@ -51,7 +51,7 @@ def init(options: InitOptions) -> None:
     Asks for whatever is not given; Enter accepts the proposed answer. Pins the board's host key
     after you have compared it, probes the board, writes its file to boards/, proposes a model that
     fits, and runs it as bench does. Without --host, a virtual board is used. Repeating an
-    interrupted command continues.
+    interrupted command resumes it.
     Example: armload init
     Example: armload init --host pi@192.168.1.50 --model smollm2 --yes
     """
@@ -99,7 +99,7 @@ def _check_can_ask(options: InitOptions) -> None:
     missing = [name for name, answer in questions.items() if not answer]
     if missing and not options.yes and not terminal.can_ask():
         raise UsageError(
-            f"There is no terminal to ask for {', '.join(missing)} on.",
+            f"{', '.join(missing)}: not given, and there is no terminal to ask on.",
             "Give these options, or --yes to take the default answers: without --host, a virtual "
             "board is used.",
         )

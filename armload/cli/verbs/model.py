@@ -184,13 +184,13 @@ def synth(options: SynthOptions) -> None:
 
 def _given(like: str) -> str:
     from armload.core.errors import UsageError
-    from armload.core.workspace import data_names
+    from armload.core.workspace import listing_of
     from armload.models.shape import SHAPES
 
     if not like:
         raise UsageError(
             "--like is required: the name of a shape.",
-            f"Available: {', '.join(data_names(SHAPES))}.",
+            f"Example: --like llama-3.1-8b. To list all shapes: {listing_of(SHAPES)}",
         )
     return like
 

@@ -89,7 +89,7 @@ class ServeOptions(ServingPlan, OneModel, Resuming, Waiting, EngineSource, Outpu
 def serve(options: ServeOptions) -> None:
     """Serve a model on a board, and forward a local port to it.
 
-    Prints an OpenAI-compatible URL and follows the server's log until Ctrl-C, which stops it.
+    Prints an OpenAI-compatible URL and the server's log until Ctrl-C, which stops the service.
     Example: armload serve --board dayu200 --model m.gguf --slots 2 --context 1024
     """
     from armload.cli.present_service import serve_and_present

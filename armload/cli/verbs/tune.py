@@ -138,9 +138,9 @@ class TuneOptions(
 def tune(options: TuneOptions) -> None:
     """Find the fastest configuration for a model on a board.
 
-    Short trials come first; longer ones go to the best. The winner is compared with the defaults
-    in alternating runs, and written to a plan file. Several boards are tuned in parallel,
-    independently. Repeating an interrupted command resumes it.
+    Starts with short trials, and gives longer ones to the best configurations. The winner is
+    compared with the defaults in alternating runs, and written to a plan file. Several boards are
+    tuned in parallel, independently. Repeating an interrupted command resumes it.
     Example: armload tune --board dayu200 --model m.gguf --for decode --max-time 30m
     """
     from armload.boards.naming import boards_called

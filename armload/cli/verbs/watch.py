@@ -99,7 +99,7 @@ def watch(options: WatchOptions) -> None:
     if not options.mnn_python and (named := options.given(("prompt", "n_predict", "python"))):
         raise UsageError(
             f"{', '.join(named)}: only with --mnn-python.",
-            "Give the program its own options after --.",
+            "Put the program's own options after --.",
         )
     request = options.part(Request)
     watch_request = WatchRequest(

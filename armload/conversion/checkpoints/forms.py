@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from armload.conversion.checkpoints.checkpoint import Checkpoint, CheckpointOutline, read_object
 from armload.core.errors import DataError, UsageError
-from armload.core.validation_messages import nearest_first
+from armload.core.near_names import nearest_first
 
 Form = Literal["gguf", "mnn"]
 FORMS: tuple[Form, ...] = get_args(Form)

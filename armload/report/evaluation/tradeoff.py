@@ -54,7 +54,7 @@ def variant_line(each: Tradeoff) -> str:
     questions = counted(count, "question")
     if each.left_out:
         questions = (
-            f"{count} of {counted(count + each.left_out, 'question')}; not both models have an "
+            f"{count} of {counted(count + each.left_out, 'question')}; one of the models has no "
             f"answer to the other {each.left_out}"
         )
     variant = variant_heading(each.prompt, is_told=each.is_told, concludes=each.concludes)

@@ -68,5 +68,5 @@ def _drawn(labels: list[str], rows: Rows, error_s: float) -> Figure:
             alt.Tooltip("celsius:Q", title="°C", format=".0f"),
         ],
     )
-    sentence = f"The members' clocks were compared to within {error_s * 1000:.0f} ms."
+    sentence = f"The members' clocks are aligned to within {error_s * 1000:.0f} ms."
     return drawn(NAME, TITLE, sentence, [line, points], {"samples": rows})

@@ -285,6 +285,21 @@ class Contended(SlowedFromOutside):
     per: Literal["token", "prompt"]
 
 
+class EmulatorDelayed(Value):
+    """The workstation that emulates a virtual board was busy with other programs.
+
+    Attributes:
+        cpu_share: that the emulator had of the CPU time it wanted.
+        cores, load: of the workstation; the load is the highest during the run.
+    """
+
+    name: ClassVar[FindingName] = "contended"
+    kind: Literal["emulator delayed"] = "emulator delayed"
+    cpu_share: float
+    cores: int
+    load: float
+
+
 class Unsteady(SlowedFromOutside):
     """The 90th percentile of the time per token is ``times_median`` medians."""
 
@@ -337,6 +352,7 @@ Figures = Annotated[
     | ThrottledByHardware
     | SlowerThanShown
     | Contended
+    | EmulatorDelayed
     | Unsteady
     | StreamedBytes
     | LockedBytes,

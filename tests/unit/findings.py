@@ -7,6 +7,7 @@ from armload.analysis.clocks import MeasuredClock
 from armload.analysis.findings import (
     Contended,
     DegenerateText,
+    EmulatorDelayed,
     Failed,
     Figures,
     FindingName,
@@ -342,6 +343,14 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
             "Contended: the engine's 2 threads had the CPU for 47% of the time and were preempted "
             "40 times during prefill, mostly by kswapd0 (kernel, 40% of a core). Stop other "
             "programs on the board, or use fewer threads."
+        ),
+    ),
+    (
+        EmulatorDelayed(cpu_share=0.05, cores=2, load=40.12),
+        (
+            "Contended: the workstation that emulates the board was busy. The emulator had 5% of "
+            "the CPU time that it needed (load 40.1 on 2 cores). Stop other programs on the "
+            "workstation, and repeat the run."
         ),
     ),
     (

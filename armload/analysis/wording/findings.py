@@ -8,6 +8,7 @@ from armload.analysis.background import BackgroundProcess
 from armload.analysis.findings import (
     Contended,
     DegenerateText,
+    EmulatorDelayed,
     Failed,
     Figures,
     LeaseLost,
@@ -122,6 +123,13 @@ def sentence(found: Figures) -> str:  # noqa: C901 - one case for each finding
             )
         case Contended():
             return _contended(found)
+        case EmulatorDelayed():
+            return (
+                "Contended: the workstation that emulates the board was busy. The emulator had "
+                f"{found.cpu_share:.0%} of the CPU time that it needed (load {found.load:.1f} on "
+                f"{counted(found.cores, 'core')}). Stop other programs on the workstation, and "
+                "repeat the run."
+            )
         case Unsteady():
             other = found.process
             return (

@@ -222,6 +222,8 @@ def test_a_disturbed_repeat_is_left_out_and_named_where_others_are_not_disturbed
     )
     alone = one(repeats("a", 4), [slow])
     assert alone.b.doubts == ("b9: Contended.",)
+    assert alone.finding == "inconclusive"
+    assert [each.finding for each in alone.measured][:1] == ["slower"]
 
 
 def test_garbage_is_never_the_faster_one() -> None:

@@ -173,6 +173,8 @@ def test_other_settings_are_noted_and_failures_are_doubts(tmp_path: Path) -> Non
         "Different context tokens: 2048 / 512.",
     ]
     assert said_of(first.doubts) == [f"B: 1 of {len(lines)} requests failed."]
+    assert first.finding == "inconclusive"
+    assert "Inconclusive: not all figures are valid. B takes" in sentence(first)
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ _DISTURBED_IN_A_ROW = 3
 DISTURBANCES = frozenset(("throttled", "under-voltage", "contended", "unsteady", "swapped"))
 """Findings on what slowed a run down from outside."""
 
-_PASSING = DISTURBANCES | {"few tokens"}
+_PASSING = DISTURBANCES | {"imprecise"}
 """Findings that a repeat may be without."""
 
 
@@ -132,8 +132,8 @@ def known(runs: Sequence[Run]) -> Known | None:
 
 
 def counts(run: Run) -> bool:
-    """Return whether a run's median counts: nothing is wrong with it but too few tokens."""
-    return run.summary.token_s is not None and _names(run) <= {"few tokens"}
+    """Return whether a run's median counts: nothing is wrong with it but that it is imprecise."""
+    return run.summary.token_s is not None and _names(run) <= {"imprecise"}
 
 
 def is_disturbed(run: Run) -> bool:
@@ -186,7 +186,7 @@ def middle(runs: Sequence[Run]) -> Run:
 def judged_together(runs: Sequence[Run]) -> list[Run]:
     """Return runs with verdicts that take their repeats into account.
 
-    A run with too few tokens for its spread is valid if it and its repeats determine the median
+    An imprecise run is valid if it and its repeats determine the median
     as precisely as a single run must, or as was requested; otherwise its finding says how well all
     of them do. Others are returned unchanged.
     """

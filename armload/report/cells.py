@@ -150,8 +150,8 @@ class Cell:
         if more <= 0:
             return ""
         return (
-            f"Too few repeats for their spread: the median of the decode rate is not known within "
-            f"{KNOWN_WITHIN:.0%}. {more} more are needed."
+            f"Imprecise: the median of the decode rate is not known within {KNOWN_WITHIN:.0%}. "
+            f"{more} more repeats are needed."
         )
 
     @property

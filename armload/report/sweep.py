@@ -9,6 +9,7 @@ from typing import get_args
 from rich.console import Group
 from rich.text import Text
 
+from armload.analysis.findings import FindingName
 from armload.analysis.run import Finding, Run
 from armload.bench.sweep import Sweep
 from armload.core.errors import ArmloadError
@@ -81,7 +82,7 @@ def _short_verdict(place: SweepPoint, run: Run) -> str:
         return "warm-up"
     if run.verdict.valid:
         return "valid"
-    return f"not valid: {run.verdict.findings[0].figures.kind}"
+    return f"not valid: {run.verdict.findings[0].name}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,9 +111,9 @@ class CellResult:
         return next((each.sentence for each in self._findings), self.cell.too_few)
 
     @property
-    def kind_of_doubt(self) -> str:
-        """Two or three words for it."""
-        return next((each.figures.kind for each in self._findings), "too few repeats")
+    def name_of_doubt(self) -> FindingName:
+        """Its name."""
+        return next((each.name for each in self._findings), "imprecise")
 
     @property
     def _findings(self) -> list[Finding]:
@@ -323,7 +324,7 @@ def _remark(each: CellResult, *, is_best: bool) -> Text:
     if each.error or (cell is not None and not cell.counted):
         return Text("failed", style="red")
     if each.doubt:
-        return Text(each.kind_of_doubt, style="yellow" if cell and cell.is_valid else "red")
+        return Text(each.name_of_doubt, style="yellow" if cell and cell.is_valid else "red")
     return Text("fastest", style="green") if is_best else Text("")
 
 

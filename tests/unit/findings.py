@@ -189,14 +189,14 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
     (
         TooFewTokens(timed_tokens=7, needed_tokens=8, more=USE_MORE),
         (
-            "Too few tokens: 7 were timed after the first, and estimating the spread takes 8. "
+            "Imprecise: 7 tokens were timed after the first, and estimating their spread takes 8. "
             "Use -n 9 or more."
         ),
     ),
     (
         TooFewTokens(timed_tokens=1, needed_tokens=8, more=ENDED),
         (
-            "Too few tokens: 1 was timed after the first, and estimating the spread takes 8. "
+            "Imprecise: 1 token was timed after the first, and estimating their spread takes 8. "
             "The model ended its answer after 8 tokens: use a --prompt with a longer answer, or "
             "omit --stop-at-end."
         ),
@@ -204,43 +204,40 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
     (
         TooFewTokens(timed_tokens=7, needed_tokens=8, more=OTHER_ENDED),
         (
-            "Too few tokens: 7 were timed after the first, and estimating the spread takes 8. "
+            "Imprecise: 7 tokens were timed after the first, and estimating their spread takes 8. "
             "The model ended its answer after 1 token: use a --prompt with a longer answer."
         ),
     ),
     (
         TooFewTokens(timed_tokens=7, needed_tokens=8, more=UNCOUNTED),
         (
-            "Too few tokens: 7 were timed after the first, and estimating the spread takes 8. "
+            "Imprecise: 7 tokens were timed after the first, and estimating their spread takes 8. "
             "Let the program generate 9 tokens or more."
         ),
     ),
     (
         WideSpread(within=0.131, more=USE_MORE, adds_repeats=True, workstation=None),
         (
-            "Too few tokens for their spread: the median is known only within 13%. Use -n 9 or "
+            "Imprecise: the median is known only within 13%. Use -n 9 or "
             "more, or allow more time for repeats (--precision-time)."
         ),
     ),
     (
         WideSpread(within=0.131, more=USE_MORE, workstation=None),
-        ("Too few tokens for their spread: the median is known only within 13%. Use -n 9 or more."),
+        ("Imprecise: the median is known only within 13%. Use -n 9 or more."),
     ),
     (
         WideSpread(within=0.131, more=None, workstation=None),
-        (
-            "Too few tokens for their spread: the median is known only within 13%. Stop other "
-            "programs on the board."
-        ),
+        ("Imprecise: the median is known only within 13%. Stop other programs on the board."),
     ),
     (
         TooFewRepeats(runs=3, needed_runs=6),
-        "Too few repeats: 3 of at least 6. Allow more (--precision-time).",
+        "Imprecise: 3 repeats of at least 6. Allow more (--precision-time).",
     ),
     (
         WideSpreadOfRepeats(runs=7, within=0.12),
         (
-            "Too few repeats for their spread: the median of 7 runs is known only within 12.0%. "
+            "Imprecise: the median of 7 runs is known only within 12.0%. "
             "Allow more (--precision-time)."
         ),
     ),

@@ -336,5 +336,5 @@ def test_few_tokens_are_no_doubt_about_a_run_that_measures_something_else() -> N
         judge(job, output, ENDED_WELL, Around(after=conditions()))
         for output in (few, few.model_copy(update={"result": {"answers": 3}}))
     )
-    assert [doubt.name for doubt in doubted] == ["few tokens"]
+    assert [doubt.name for doubt in doubted] == ["imprecise"]
     assert scored == []

@@ -27,17 +27,26 @@ _TIMES_FROM = 10
 
 
 def headline(run: Run) -> str:
-    """Say the run's result in one sentence."""
-    decode_tps = run.summary.decode_tps
-    if decode_tps is None and run.plan is None:
+    """Say the run's result in one sentence, and first that it is not valid if it is not."""
+    decode_tps, times = run.summary.decode_tps, run.summary.token_s
+    if times is not None or decode_tps is not None:
+        said = speed(times.p50 if times else None, decode_tps)
+    elif run.plan is None:
         wall_s = run.summary.wall_s
         lasted = "" if wall_s is None else f" for {seconds(wall_s)}"
-        return f"{run.binary.program} ran{lasted} on {run.board.name}"
-    if decode_tps is None:
+        said = f"{run.binary.program} ran{lasted}"
+    else:
         return f"No token was generated on {run.board.name}"
-    if decode_tps < 1:
-        return f"{seconds(1 / decode_tps)} per token (mean) on {run.board.name}"
-    return f"{rate(decode_tps)} tokens per second on {run.board.name}"
+    doubt = "" if run.verdict.valid else "Not valid: "
+    return f"{doubt}{said} on {run.board.name}"
+
+
+def speed(p50_s: float | None, decode_tps: float | None) -> str:
+    """Say how fast tokens came, as every headline says it: by their median where that is known."""
+    if not p50_s:
+        return f"{rate(decode_tps)} tokens per second (mean)"
+    per_s = f"{rate(1 / p50_s)} tokens per second, " if p50_s <= 1 else ""
+    return f"{seconds(p50_s)} per token ({per_s}median)"
 
 
 def advice(run: Run) -> str:

@@ -30,8 +30,8 @@ class TokenTimes(Value):
     """Quantiles of the time per output token, in seconds.
 
     Attributes:
-        p50_low, p50_high: the median's 95% confidence interval, over this run's tokens; none
-            for few tokens.
+        p50_low, p50_high: the median's 95% confidence interval, from this run's tokens and what
+            usually differs between runs; none for few tokens.
     """
 
     p50: float

@@ -210,10 +210,9 @@ def in_all(run: Run) -> str:
 
 
 def median_range(run: Run) -> str:
-    """Say what the run's median time per token is, and between which bounds its tokens place it.
+    """Say what the run's median time per token is, and between which bounds it lies.
 
-    The bounds say nothing of another run, so one that is repeated to know the median is shown
-    without them.
+    One that is repeated to know the median is shown without them: all repeats place it better.
     """
     times = run.summary.token_s
     if times is None or times.p50_low is None or times.p50_high is None:
@@ -221,7 +220,7 @@ def median_range(run: Run) -> str:
     if run.place is not None and run.place.precision is not None:
         return f"{seconds(times.p50)} (median of this run)"
     low, high = seconds(times.p50_low), seconds(times.p50_high)
-    return f"{seconds(times.p50)}, 95% CI within this run {low} to {high}"
+    return f"{seconds(times.p50)}, 95% CI {low} to {high}"
 
 
 def prediction_line(run: Run) -> str:

@@ -11,14 +11,19 @@ from pathlib import Path
 import pytest
 
 from armload.analysis.benchmark_file import read_benchmark_file
+from armload.analysis.repeats import known
 from armload.analysis.run import Run
 from armload.core.errors import DataError, UsageError
 from armload.core.progress import Silent
 from armload.core.values import as_json
+from armload.engines.job import SweepPoint
+from armload.report.cells import cells_of
 from armload.report.exchange import leaderboard, tables
 from armload.report.exchange.document import results_of
 from armload.report.exchange.kept import EVERYTHING, kept
 from armload.report.exchange.llama_bench import llama_bench
+from armload.report.exchange.tables import median_words, token_time
+from armload.report.run_words import median_range
 from tests.unit.pages import HOSTILE, Page
 from tests.unit.published import talkative_run
 from tests.unit.runs import failed_run, planned, quick_run
@@ -211,3 +216,33 @@ def test_a_single_result_is_counted_in_the_singular(tmp_path: Path) -> None:
     written = leaderboard.write_leaderboard(documents, tmp_path / "site")
     assert written.headline == "1 result: 1 model on 1 board"
     assert written.figures == ()
+
+
+def test_a_run_has_the_same_interval_in_show_and_export() -> None:
+    run = quick_run()
+    found = token_time(cells_of([run])[0])
+    times = run.summary.token_s
+    assert found is not None
+    assert times is not None
+    assert (found.value, found.low, found.high) == pytest.approx(
+        (times.p50, times.p50_low, times.p50_high)
+    )
+    _, _, bounds = median_range(run).partition("95% CI ")
+    assert bounds.replace(" ms to ", " to ") in median_words(found)
+
+
+def test_repeats_have_the_same_interval_in_show_and_export() -> None:
+    place = SweepPoint(sweep="repeats", cell=0, round=0, precision=0.05)
+    runs = [
+        made_run(repeat=number).model_copy(update={"place": place, "id": f"r{number}"})
+        for number in range(7)
+    ]
+    found, together = token_time(cells_of(runs)[0]), known(runs)
+    assert found is not None
+    assert together is not None
+    assert together.interval_s is not None
+    assert (found.value, found.low, found.high) == (
+        together.p50_s,
+        together.interval_s.low,
+        together.interval_s.high,
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from armload.analysis.repeats import known
 from armload.analysis.run import Run
 from armload.core.values import as_csv
 from armload.report import formatting as words
@@ -12,7 +13,15 @@ from armload.report.settings import stem
 
 
 def token_time(cell: Cell) -> Estimate | None:
-    """Return the median time per token over a cell's runs, and where it lies."""
+    """Return the median time per token over a cell's runs, and where it lies.
+
+    The interval is the one that ``show`` gives for the run, or for the repeats.
+    """
+    if any(run.place is not None and run.place.precision is not None for run in cell.runs):
+        found = known(cell.runs)
+        if found is not None and found.interval_s is not None:
+            low, high = found.interval_s.low, found.interval_s.high
+            return Estimate(value=found.p50_s, low=low, high=high)
     medians = [run.summary.token_s.p50 for run in cell.counted if run.summary.token_s]
     return estimate(medians, cell.rows_s)
 

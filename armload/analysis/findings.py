@@ -195,13 +195,24 @@ class TooFewRepeats(Value):
     needed_runs: int
 
 
+MOST_MORE_RUNS = 100
+"""Where more than so many would be needed, the runs differ too much, and that is what to mend."""
+
+
 class WideSpreadOfRepeats(Value):
-    """The median over the repeats is not known well enough; ``within`` is a share of it."""
+    """The median over the repeats is not known well enough; ``within`` is a share of it.
+
+    Attributes:
+        more_runs: that would be needed.
+        workstation: that a virtual board shares its CPU with.
+    """
 
     name: ClassVar[FindingName] = "imprecise"
     kind: Literal["wide spread of repeats"] = "wide spread of repeats"
     runs: int
     within: float
+    more_runs: int
+    workstation: Workstation | None
 
 
 class ThrottledFromStart(Value):

@@ -11,6 +11,7 @@ from statistics import median
 from typing import Literal
 
 from armload.analysis.equal_boards import unequal_boards
+from armload.analysis.findings import MOST_MORE_RUNS
 from armload.analysis.limit_figures import LimitCause
 from armload.analysis.measurement import measurement_of
 from armload.analysis.repeats import counts
@@ -23,6 +24,7 @@ from armload.analysis.statistics import (
     runs_to_know,
 )
 from armload.analysis.wording.comparisons import unequal as unequal_sentence
+from armload.analysis.wording.repeats import too_different
 from armload.engines.llama_cpp import repacked
 from armload.engines.measurement import Measurement
 from armload.report.settings import BOARD, THREADS, Settings, labels, settings_of, subject
@@ -148,9 +150,12 @@ class Cell:
         more = runs_to_know(rates, KNOWN_WITHIN) - len(rates)
         if more <= 0:
             return ""
+        needed = f"{more} more repeats are needed."
+        if more > MOST_MORE_RUNS:
+            needed = too_different(self.runs[0].board.workstation)
         return (
             f"Imprecise: the median of the decode rate is not known within {KNOWN_WITHIN:.0%}. "
-            f"{more} more repeats are needed."
+            f"{needed}"
         )
 
     @property

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from armload.analysis.compare import Comparison, Measured, Side
 from armload.analysis.comparison_findings import Remark
+from armload.analysis.findings import MOST_MORE_RUNS
 from armload.analysis.statistics import Ratio
 from armload.analysis.wording.comparisons import not_comparable
 from armload.report import formatting as words
@@ -161,6 +162,11 @@ def advice(compared: Comparison) -> str:
     runs = min(len(compared.a.names), len(compared.b.names))
     if needed <= runs:
         return ""
+    if needed > MOST_MORE_RUNS:
+        return (
+            "At this spread, no sensible number of runs detects a difference of 3%: stop other "
+            "programs on the board, or fix its clock (--governor performance)."
+        )
     return f"At this spread, {needed} runs per side are needed to detect a difference of 3%."
 
 

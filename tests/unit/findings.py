@@ -235,10 +235,26 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
         "Imprecise: 3 repeats of at least 6. Allow more (--precision-time).",
     ),
     (
-        WideSpreadOfRepeats(runs=7, within=0.12),
+        WideSpreadOfRepeats(runs=7, within=0.12, more_runs=33, workstation=None),
         (
             "Imprecise: the median of 7 runs is known only within 12.0%. "
             "Allow more (--precision-time)."
+        ),
+    ),
+    (
+        WideSpreadOfRepeats(runs=7, within=0.8, more_runs=1785, workstation=None),
+        (
+            "Imprecise: the median of 7 runs is known only within 80.0%. The runs differ too much "
+            "for more of them to help: stop other programs on the board, fix its clock (--governor "
+            "performance), let it cool (--cool-to), and repeat them."
+        ),
+    ),
+    (
+        WideSpreadOfRepeats(runs=7, within=0.8, more_runs=1785, workstation=SHARED),
+        (
+            "Imprecise: the median of 7 runs is known only within 80.0%. The runs differ too much "
+            "for more of them to help: stop other programs on the workstation that emulates the "
+            "board, and repeat them."
         ),
     ),
     (

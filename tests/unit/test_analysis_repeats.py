@@ -230,6 +230,14 @@ def test_repeats_that_cannot_suffice_in_time_are_not_begun_and_the_time_is_told(
     assert "1 of 8 runs were disturbed. It was contended." in why
 
 
+def test_runs_that_differ_too_much_are_not_answered_with_thousands_more() -> None:
+    why = decided(runs([0.02, 0.2, 0.1, 0.3, 0.4, 0.1, 0.9]), added_s=58, a_run_s=10)
+    assert why is not None
+    assert why.startswith("the median of 7 runs is known only within 350%.")
+    assert "The runs differ too much for more of them to help: stop other programs" in why
+    assert "--precision-time" not in why
+
+
 def test_runs_that_lack_tokens_are_valid_with_enough_repeats_and_with_them_alone() -> None:
     narrow = runs([0.1, 0.101, 0.099, 0.1, 0.102, 0.098, 0.1])
     judged = judged_together(narrow)

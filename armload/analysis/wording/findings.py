@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from armload.analysis.background import BackgroundProcess
 from armload.analysis.findings import (
+    MOST_MORE_RUNS,
     Contended,
     DegenerateText,
     EmulatorDelayed,
@@ -38,6 +39,7 @@ from armload.analysis.run import Finding, Verdict
 from armload.analysis.sanity import Departure, TextFault
 from armload.analysis.streaming import WeightsNote
 from armload.analysis.throttling import ThrottleEvent
+from armload.analysis.wording.repeats import too_different
 from armload.core.values import counted, format_bytes
 from armload.engines.job import Workstation
 
@@ -98,8 +100,13 @@ def sentence(found: Figures) -> str:  # noqa: C901 - one case for each finding
             )
         case WideSpreadOfRepeats():
             return (
-                f"Imprecise: the median of {found.runs} runs is known only "
-                f"within {found.within:.1%}. {_MORE_REPEATS}"
+                f"Imprecise: the median of {found.runs} runs is known only within "
+                f"{found.within:.1%}. "
+                + (
+                    _MORE_REPEATS
+                    if found.more_runs <= MOST_MORE_RUNS
+                    else too_different(found.workstation)
+                )
             )
         case ThrottledFromStart():
             return _throttled_from_start(found)

@@ -10,6 +10,7 @@ from rich.console import Group
 from rich.text import Text
 
 from armload.analysis.findings import FindingName
+from armload.analysis.pairing import differences
 from armload.analysis.run import Finding, Run
 from armload.bench.sweep import Sweep
 from armload.core.errors import ArmloadError
@@ -17,7 +18,7 @@ from armload.core.values import Value
 from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
 from armload.report import formatting as words
-from armload.report.cells import Cell, Estimate, Quantile, cells_of, fastest, unequal
+from armload.report.cells import Cell, Estimate, Quantile, cells_of, fastest, tps_of, unequal
 from armload.report.layout import Column, Prose, Table
 from armload.report.multi_run import rivals
 from armload.report.settings import (
@@ -219,6 +220,32 @@ def notes(results: Sequence[CellResult]) -> list[str]:
     by_name = {_in_a_line(each.name): each.cell for each in results if each.cell is not None}
     cells = list(by_name.values())
     return [*doubts, *filter(None, [rivals(cells)]), *gains(by_name), *unequal(cells)]
+
+
+def comparable(results: Sequence[CellResult]) -> tuple[CellResult, CellResult] | None:
+    """Return the first cell that did the same work as another, and the fastest such other.
+
+    None where no two cells can be compared.
+    """
+    timed = [(each, each.cell.figures[0]) for each in results if each.cell and each.cell.figures]
+    for first, done in timed:
+        others = [
+            each
+            for each, its in timed
+            if each.number != first.number and not differences(done, its, "decode")
+        ]
+        if others:
+            return first, max(others, key=lambda each: tps_of(each.cell) if each.cell else 0.0)
+    return None
+
+
+def comparison_of(sweep: Sweep, results: Sequence[CellResult], program: str) -> str:
+    """Return the command that compares two of a sweep's cells; empty where none can be."""
+    pair = comparable(results)
+    if pair is None:
+        return ""
+    a, b = (f"{sweep.id}/{each.number + 1}" for each in pair)
+    return f"{program} compare {a} {b}"
 
 
 def sweep_view(results: Sequence[CellResult]) -> Group:

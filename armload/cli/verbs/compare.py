@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _SIDE = (
     "a run (id, folder, latest, or BOARD:MODEL, where BOARD may be @LABEL or a pattern), several "
-    "runs (a,b,c), a sweep, a benchmark's file, a load, or a tuning"
+    "runs (a,b,c), a sweep or one of its cells (SWEEP/2), a benchmark's file, a load, or a tuning"
 )
 
 

@@ -152,9 +152,9 @@ def test_energies_that_were_measured_differently_are_not_compared(
 @pytest.mark.parametrize(
     ("difference", "words"),
     [
-        ({"board": "garage"}, "board: kitchen / garage"),
-        ({"objective": "ttft"}, "objective: decode / ttft"),
-        ({"n_predict": 128}, "n predict: 64 / 128"),
+        ({"board": "garage"}, "board: A kitchen, B garage"),
+        ({"objective": "ttft"}, "objective: A decode, B ttft"),
+        ({"n_predict": 128}, "n predict: A 64, B 128"),
     ],
 )
 def test_searches_of_other_work_are_not_comparable(

@@ -82,14 +82,13 @@ def doubts_about_speed(
         found += _doubts_about_frequency(steps, cores)
         if _ARM & set(job.board.cpu_features):  # elsewhere the maximum is that of one core alone
             found += _doubts_from_the_start(steps, job.before, around, cores)
+    # In a group, the first member's threads pause for the others.
+    if output.header is not None and job.spread is None:
+        found += _doubts_about_the_cpu(steps, output.header, process, job.board)
     delayed = doubts_about_the_emulator(around.emulation)
     found += delayed
-    if not delayed:  # the board's own figures would tell of the same again
-        # In a group, the first member's threads pause for the others.
-        if output.header is not None and job.spread is None:
-            found += _doubts_about_the_cpu(steps, output.header, process, job.board)
-        if measures_tokens:
-            found += _doubts_about_spread(job, output, process)
+    if measures_tokens and not delayed:  # which explains any spread
+        found += _doubts_about_spread(job, output, process)
     return [*found, *doubts_about_streaming(output.header, steps)]
 
 

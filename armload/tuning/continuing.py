@@ -172,7 +172,7 @@ def outcome_of(run: Run, objective: Objective) -> Outcome:
             short = "decode is too short for the power meter"
             reason = f"the run has no valid energy: {problem or short}"
         return Outcome(status="failed", reason=reason, evidence=(run.id,))
-    garbage = findings.get("text", "")
+    garbage = findings.get("degenerate text", "")
     return Outcome(
         status="violates" if garbage else "measured",
         cost=cost,

@@ -91,9 +91,9 @@ def test_measurement_of_a_run_are_its_own() -> None:
         (changed(quick_run(), n_predict=64), "output tokens (n_predict): A 32, B 64"),
         (changed(quick_run(), prompt="Hello"), "'Hello'"),
         (changed(quick_run(), context_tokens=4096), "context: A 512, B 4096"),
-        (changed(quick_run(), extra=("-ctk", "q8_0")), "KV cache type: f16/f16 / q8_0/f16"),
-        (changed(quick_run(), extra=("--cache-type-v=q4_0",)), "f16/f16 / f16/q4_0"),
-        (changed(quick_run(), temperature=0.8), "temperature 0, seed 1 / temperature 0.8"),
+        (changed(quick_run(), extra=("-ctk", "q8_0")), "KV cache type: A f16/f16, B q8_0/f16"),
+        (changed(quick_run(), extra=("--cache-type-v=q4_0",)), "A f16/f16, B f16/q4_0"),
+        (changed(quick_run(), temperature=0.8), "A temperature 0, seed 1, B temperature 0.8"),
         (storage_run().model_copy(update={"id": "other"}), "Llama-3.1-8B-Instruct-Q2_K.gguf"),
         (
             quick_run().model_copy(
@@ -223,7 +223,6 @@ def test_a_disturbed_repeat_is_left_out_and_named_where_others_are_not_disturbed
     alone = one(repeats("a", 4), [slow])
     assert alone.b.doubts == ("b9: Contended.",)
     assert alone.finding == "inconclusive"
-    assert [each.finding for each in alone.measured][:1] == ["slower"]
 
 
 def test_garbage_is_never_the_faster_one() -> None:
@@ -348,12 +347,17 @@ def test_the_sentence_is_plain_and_says_how_sure_it_is() -> None:
 def test_more_repeats_are_advised_where_a_small_difference_would_not_be_seen() -> None:
     assert "4 or more runs per side" in advice(one(repeats("a", 1), repeats("b", 1)))
     wild = [
-        each.model_copy(update={"token_s": tuple(t * (0.925 + n / 20) for t in each.token_s)})
+        each.model_copy(update={"token_s": tuple(t * (0.94 + n / 25) for t in each.token_s)})
         for n, each in enumerate(repeats("a", 4))
     ]
     assert "runs per side are needed to detect a difference of 3%" in advice(
         one(wild, repeats("b", 4))
     )
+    wilder = [
+        each.model_copy(update={"token_s": tuple(t * (0.5 + n / 3) for t in each.token_s)})
+        for n, each in enumerate(repeats("a", 4))
+    ]
+    assert "no sensible number of runs" in advice(one(wilder, repeats("b", 4)))
     assert advice(one(repeats("a", 6), repeats("b", 6, 1.1))) == ""
 
 

@@ -302,7 +302,7 @@ def test_what_stands_against_a_comparison_is_said(tmp_path: Path) -> None:
     (found,) = compare([measurement_of(watched)], [measurement_of(comparable(watched, tokens=64))])
     assert found.finding == "not comparable"
     assert [each.sentence for each in found.differences] == [
-        f"output tokens (n_predict): {len(WORDS)} / 64"
+        f"output tokens (n_predict): A {len(WORDS)}, B 64"
     ]
 
 

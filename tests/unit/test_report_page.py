@@ -79,7 +79,7 @@ def test_a_picture_of_a_model_without_a_name_does_not_begin_with_a_comma() -> No
     run = quick_run()
     nameless = run.model.model_copy(update={"name": "", "quantisation": ""})
     title = token_chart(run.model_copy(update={"model": nameless}))["title"]
-    assert title["subtitle"] == ["2026-11-21 02:15:00 UTC"]
+    assert title["subtitle"] == ["2026-11-21 02:15:00 UTC. Dashed: the median."]
 
 
 def test_the_page_asks_for_nothing_but_the_files_beside_it(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_energies_that_were_measured_differently_are_not_compared(
     found = compare_tunings(a, for_energy(tmp_path, 0.1, other))
     assert found.finding == "not comparable"
     assert [each.sentence for each in found.differences] == [
-        f"energy measurement: at the wall, idle power included / {words}"
+        f"energy measurement: A at the wall, idle power included, B {words}"
     ]
     assert a.tuning.fingerprint != for_energy(tmp_path, 0.1, other).tuning.fingerprint
 

@@ -120,7 +120,7 @@ def test_repeats_that_lie_far_apart_ask_for_more_of_them() -> None:
 
     assert too_few(range(100, 108)) == ""
     assert too_few((60, 180)) == "", "two runs know nothing of their spread"
-    assert "more repeats are needed" in too_few((80, 90, 100, 110, 120, 130))
+    assert "more repeats are needed" in too_few((90, 95, 100, 105, 110, 115))
     hopeless = too_few((1, 80, 100, 900, 140, 1600))
     assert "more repeats" not in hopeless
     assert "The runs differ too much for more of them to help" in hopeless

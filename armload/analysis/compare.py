@@ -95,7 +95,7 @@ class Comparison(Value):
 
     Attributes:
         finding: of the first figure that both have; ``not comparable`` if anything in
-            ``differences`` stands against it.
+            ``differences`` stands against it; ``inconclusive`` if a run is not valid.
         measured: every figure that both have, decode first.
         differences: what differs in the work.
         notes: what else a reader should know.
@@ -155,10 +155,13 @@ def _compared(every_a: WorkGroup, every_b: WorkGroup) -> Comparison:
     ]
     if not measured:
         against.append(NothingInCommon(what="figure"))
+    finding: ComparisonFinding = "not comparable"
+    if not against:
+        finding = "inconclusive" if a.doubts or b.doubts else measured[0].finding
     return Comparison(
         a=a,
         b=b,
-        finding="not comparable" if against else measured[0].finding,
+        finding=finding,
         measured=measured,
         differences=wording.differences(against),
         notes=wording.remarks(

@@ -15,7 +15,8 @@ from armload.core.values import Value
 
 SideLabel = Literal["A", "B"]
 
-ComparisonFinding = Literal[RatioFinding, "not comparable"]
+ComparisonFinding = Literal[RatioFinding, "inconclusive", "not comparable"]
+"""What a ratio says; nothing where the figures are not valid, or the sides did different work."""
 
 
 class OfBothSides(Value):

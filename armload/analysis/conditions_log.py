@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 from armload.analysis.background import BackgroundProcess
 from armload.analysis.clocks import MeasuredClock
+from armload.analysis.emulation import Emulation
 from armload.boards.conditions import Conditions
 from armload.boards.probe import read_state
 from armload.boards.sensors import chosen_names
@@ -48,6 +49,7 @@ class RunConditions:
     swapped: Swapped | None = None
     throttling: tuple[ThrottleReading, ...] = ()
     clocks: tuple[MeasuredClock, ...] = ()
+    emulation: Emulation | None = None
     storage_was_full: bool = False
     lease_lost: bool = False
 

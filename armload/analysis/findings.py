@@ -14,16 +14,16 @@ from armload.core.values import Value
 from armload.engines.job import Workstation
 
 FindingName = Literal[
-    "exit",
+    "failed",
     "no trace",
     "token count",
-    "text",
-    "output",
-    "reference",
+    "degenerate text",
+    "output missing",
+    "text differs",
     "throttled",
     "under-voltage",
     "contended",
-    "few tokens",
+    "imprecise",
     "unsteady",
     "not cold",
     "storage full",
@@ -31,13 +31,13 @@ FindingName = Literal[
     "streaming",
     "lease lost",
 ]
-"""Every kind of reason to doubt a run."""
+"""Every reason to doubt a run, as tables, documents and the pages of the docs call it."""
 
 
 class Failed(Value):
     """The program failed: its exit status, none when it was never known."""
 
-    name: ClassVar[FindingName] = "exit"
+    name: ClassVar[FindingName] = "failed"
     kind: Literal["failed"] = "failed"
     status: int | None
     meaning: str
@@ -76,7 +76,7 @@ class DegenerateText(Value):
         ignores_end: the model had to go on where it would have ended its answer.
     """
 
-    name: ClassVar[FindingName] = "text"
+    name: ClassVar[FindingName] = "degenerate text"
     kind: Literal["degenerate text"] = "degenerate text"
     fault: TextFault
     has_prompt: bool = False
@@ -86,7 +86,7 @@ class DegenerateText(Value):
 class OutputMissing(Value):
     """The engine lacks something in its output, in the engine's words."""
 
-    name: ClassVar[FindingName] = "output"
+    name: ClassVar[FindingName] = "output missing"
     kind: Literal["output missing"] = "output missing"
     missing: str
 
@@ -94,7 +94,7 @@ class OutputMissing(Value):
 class TextDiffers(Value):
     """The text departs from the reference's."""
 
-    name: ClassVar[FindingName] = "reference"
+    name: ClassVar[FindingName] = "text differs"
     kind: Literal["text differs"] = "text differs"
     departure: Departure
 
@@ -162,7 +162,7 @@ class MoreTokens(Value):
 class TooFewTokens(Value):
     """Too few tokens to estimate their spread."""
 
-    name: ClassVar[FindingName] = "few tokens"
+    name: ClassVar[FindingName] = "imprecise"
     kind: Literal["too few tokens"] = "too few tokens"
     timed_tokens: int
     needed_tokens: int
@@ -178,7 +178,7 @@ class WideSpread(Value):
         adds_repeats: the run is repeated until the time for repeats is used up.
     """
 
-    name: ClassVar[FindingName] = "few tokens"
+    name: ClassVar[FindingName] = "imprecise"
     kind: Literal["wide spread"] = "wide spread"
     within: float
     more: MoreTokens | None
@@ -189,19 +189,30 @@ class WideSpread(Value):
 class TooFewRepeats(Value):
     """Too few repeats for an interval of their median."""
 
-    name: ClassVar[FindingName] = "few tokens"
+    name: ClassVar[FindingName] = "imprecise"
     kind: Literal["too few repeats"] = "too few repeats"
     runs: int
     needed_runs: int
 
 
-class WideSpreadOfRepeats(Value):
-    """The median over the repeats is not known well enough; ``within`` is a share of it."""
+MOST_MORE_RUNS = 100
+"""Where more than so many would be needed, the runs differ too much, and that is what to mend."""
 
-    name: ClassVar[FindingName] = "few tokens"
+
+class WideSpreadOfRepeats(Value):
+    """The median over the repeats is not known well enough; ``within`` is a share of it.
+
+    Attributes:
+        more_runs: that would be needed.
+        workstation: that a virtual board shares its CPU with.
+    """
+
+    name: ClassVar[FindingName] = "imprecise"
     kind: Literal["wide spread of repeats"] = "wide spread of repeats"
     runs: int
     within: float
+    more_runs: int
+    workstation: Workstation | None
 
 
 class ThrottledFromStart(Value):
@@ -285,6 +296,21 @@ class Contended(SlowedFromOutside):
     per: Literal["token", "prompt"]
 
 
+class EmulatorDelayed(Value):
+    """The workstation that emulates a virtual board was busy with other programs.
+
+    Attributes:
+        cpu_share: that the emulator had of the CPU time it wanted.
+        cores, load: of the workstation; the load is the highest during the run.
+    """
+
+    name: ClassVar[FindingName] = "contended"
+    kind: Literal["emulator delayed"] = "emulator delayed"
+    cpu_share: float
+    cores: int
+    load: float
+
+
 class Unsteady(SlowedFromOutside):
     """The 90th percentile of the time per token is ``times_median`` medians."""
 
@@ -337,6 +363,7 @@ Figures = Annotated[
     | ThrottledByHardware
     | SlowerThanShown
     | Contended
+    | EmulatorDelayed
     | Unsteady
     | StreamedBytes
     | LockedBytes,

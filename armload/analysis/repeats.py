@@ -20,13 +20,14 @@ from armload.analysis.speed_doubts import MEDIAN_WITHIN
 from armload.analysis.statistics import Interval
 from armload.analysis.wording.findings import valid_with_repeats, verdict
 from armload.core.values import Value
+from armload.engines.job import Workstation
 from armload.engines.plan import DEFAULT_PRECISION, DEFAULT_PRECISION_TIME_S
 
 _DISTURBED_IN_A_ROW = 3
 DISTURBANCES = frozenset(("throttled", "under-voltage", "contended", "unsteady", "swapped"))
 """Findings on what slowed a run down from outside."""
 
-_PASSING = DISTURBANCES | {"few tokens"}
+_PASSING = DISTURBANCES | {"imprecise"}
 """Findings that a repeat may be without."""
 
 
@@ -99,6 +100,10 @@ class OutOfTime(Value):
         allowed_s, needed_s: for all repeats together.
         runs, disturbed: that were made, and those of them that do not count.
         reason: of the last of those, in the words of its verdict.
+        is_storage_limited: the last run waited for storage.
+        within: how far the median's interval reaches from it now, as a share of it; none for too
+            few runs.
+        workstation: that a virtual board shares its CPU with.
     """
 
     kind: Literal["out of time"] = "out of time"
@@ -110,6 +115,8 @@ class OutOfTime(Value):
     disturbed: int
     reason: str
     is_storage_limited: bool
+    within: float | None = None
+    workstation: Workstation | None = None
 
 
 Stop = Annotated[
@@ -132,8 +139,8 @@ def known(runs: Sequence[Run]) -> Known | None:
 
 
 def counts(run: Run) -> bool:
-    """Return whether a run's median counts: nothing is wrong with it but too few tokens."""
-    return run.summary.token_s is not None and _names(run) <= {"few tokens"}
+    """Return whether a run's median counts: nothing is wrong with it but that it is imprecise."""
+    return run.summary.token_s is not None and _names(run) <= {"imprecise"}
 
 
 def is_disturbed(run: Run) -> bool:
@@ -186,7 +193,7 @@ def middle(runs: Sequence[Run]) -> Run:
 def judged_together(runs: Sequence[Run]) -> list[Run]:
     """Return runs with verdicts that take their repeats into account.
 
-    A run with too few tokens for its spread is valid if it and its repeats determine the median
+    An imprecise run is valid if it and its repeats determine the median
     as precisely as a single run must, or as was requested; otherwise its finding says how well all
     of them do. Others are returned unchanged.
     """
@@ -215,7 +222,12 @@ def _judged(run: Run, found: Known) -> Run:
     finding = (
         TooFewRepeats(runs=found.runs, needed_runs=FEWEST_FIGURES)
         if found.within is None
-        else WideSpreadOfRepeats(runs=found.runs, within=found.within)
+        else WideSpreadOfRepeats(
+            runs=found.runs,
+            within=found.within,
+            more_runs=_more_runs(found.runs, found.within, wanted),
+            workstation=run.board.workstation,
+        )
     )
     return run.model_copy(update={"verdict": verdict([finding])})
 
@@ -233,7 +245,7 @@ def _out_of_time(
         return None
     more = fewest
     if found and found.within is not None:
-        more = max(fewest, math.ceil(have * ((found.within / wanted.share) ** 2 - 1)))
+        more = max(fewest, _more_runs(have, found.within, wanted.share))
     seconds = math.ceil((added_s + more * a_run_s) / 10) * 10
     doubts = [run.verdict.reasons[0] for run in runs if not counts(run)]
     return OutOfTime(
@@ -245,7 +257,13 @@ def _out_of_time(
         disturbed=len(doubts),
         reason=doubts[-1] if doubts else "",
         is_storage_limited=runs[-1].limit.cause == "storage",
+        within=found.within if found else None,
+        workstation=runs[-1].board.workstation,
     )
+
+
+def _more_runs(have: int, within: float, share: float) -> int:
+    return math.ceil(have * ((within / share) ** 2 - 1))
 
 
 def _names(run: Run) -> set[str]:

@@ -9,6 +9,7 @@ from pydantic import JsonValue
 from armload.analysis.background import BackgroundProcess
 from armload.analysis.clocks import MeasuredClock
 from armload.analysis.conditions_log import Cache, Swapped
+from armload.analysis.emulation import Emulation
 from armload.analysis.energy import Energy
 from armload.analysis.findings import Figures, FindingName
 from armload.analysis.limit_figures import LimitCause, LimitFigures
@@ -29,8 +30,8 @@ class TokenTimes(Value):
     """Quantiles of the time per output token, in seconds.
 
     Attributes:
-        p50_low, p50_high: the median's 95% confidence interval, over this run's tokens; none
-            for few tokens.
+        p50_low, p50_high: the median's 95% confidence interval, from this run's tokens and what
+            usually differs between runs; none for few tokens.
     """
 
     p50: float
@@ -180,6 +181,8 @@ class Run(Job):
         swapped: what the board swapped meanwhile; none where that is not known.
         clocks: real frequencies before and after it, where those that the kernel shows cannot be
             trusted.
+        emulation: what a virtual board's emulator had of the CPU meanwhile; none of a real board,
+            and where that is not known.
         energy: what it took, by the board's power meter; none where there is none.
         reference: how its text compares with a reference run's; none without one.
         without_speculation: how a run with speculation compares with those without; none where
@@ -207,6 +210,7 @@ class Run(Job):
     background_processes: tuple[BackgroundProcess, ...] | None = None
     swapped: Swapped | None = None
     clocks: tuple[MeasuredClock, ...] = ()
+    emulation: Emulation | None = None
     energy: Energy | None = None
     reference: Departure | None = None
     without_speculation: WithoutSpeculation | None = None

@@ -16,6 +16,7 @@ from armload.analysis.columns import (
     without_storage,
 )
 from armload.analysis.conditions_log import RunConditions
+from armload.analysis.emulation import doubts_about_the_emulator
 from armload.analysis.findings import (
     Contended,
     Figures,
@@ -84,7 +85,9 @@ def doubts_about_speed(
     # In a group, the first member's threads pause for the others.
     if output.header is not None and job.spread is None:
         found += _doubts_about_the_cpu(steps, output.header, process, job.board)
-    if measures_tokens:
+    delayed = doubts_about_the_emulator(around.emulation)
+    found += delayed
+    if measures_tokens and not delayed:  # which explains any spread
         found += _doubts_about_spread(job, output, process)
     return [*found, *doubts_about_streaming(output.header, steps)]
 

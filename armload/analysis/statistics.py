@@ -6,7 +6,7 @@ Every interval is drawn with the same seed, so the same samples always give the 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from statistics import NormalDist, median
 from typing import TYPE_CHECKING, Any, Literal
@@ -136,6 +136,24 @@ def interval_of_runs(figures: Sequence[float]) -> Interval | None:
     return percentile_interval(drawn, _expanded_tail(len(figures)))
 
 
+def interval_of_few(figures: Sequence[float], rows_s: Iterable[Sequence[float]] = ()) -> Interval:
+    """Return the interval of the median over any number of runs, one of them included.
+
+    Fewer than four runs say nothing of what differs between runs: then the interval is as far as
+    that usually goes, as in a comparison, and wider by what a run itself leaves in doubt.
+
+    Args:
+        figures: one positive figure per run, at least one.
+        rows_s: the times of each run's tokens, which tell that.
+    """
+    interval = interval_of_runs(figures)
+    if interval is not None:
+        return interval
+    usual = ratio_of_runs([1.0], figures)
+    own = max(map(own_doubt, rows_s), default=1.0)
+    return Interval(low=usual.low / own, high=usual.high * own)
+
+
 def runs_for_precision(figures: Sequence[float], share: float) -> int:
     """Return about how many runs it takes to know their median within a share of it."""
     found = interval_of_runs(figures)
@@ -209,6 +227,8 @@ def own_doubt(times: Sequence[float]) -> float:
     known = median_interval(times)
     middle = median(times)
     low, high = (known.low, known.high) if known else (min(times), max(times))
+    if low <= 0:  # the trend that was taken out is steep
+        low = min(times)
     return max(high / middle, middle / low)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from armload.analysis.run import ExpertReads, Summary, TokenTimes
 from armload.analysis.speculation import SpeculationResult
-from armload.analysis.statistics import median_interval
+from armload.analysis.statistics import FEWEST_TOKENS, interval_of_few
 from armload.engines.output import Reported
 from armload.engines.trace import Step, Trace
 
@@ -166,9 +166,11 @@ def token_times(steps: Sequence[Step]) -> list[float]:
 def _token_times(samples: Sequence[float]) -> TokenTimes | None:
     if not samples:
         return None
-    median = median_interval(samples)
+    p50 = quantile(samples, 50)
+    is_known = len(samples) >= FEWEST_TOKENS and min(samples) > 0
+    median = interval_of_few([p50], [samples]) if is_known else None
     return TokenTimes(
-        p50=quantile(samples, 50),
+        p50=p50,
         p90=quantile(samples, 90),
         p99=quantile(samples, 99),
         max=max(samples),

@@ -103,7 +103,8 @@ def fit(
     unreachable = ""
     try:
         with reach.open(
-            *(request, (PROGRAM,), progress),
+            # Current models are predicted from facts, for which nothing need be built.
+            *(request, (PROGRAM,) if model_names else (), progress),
             settings=[settings_of(plan)],
             # Unlike a run, a prediction can do without the board.
             answers_within_s=PATIENCE_S,
@@ -289,6 +290,7 @@ def _fit_one(
             *(each.name, chosen.name, each.model),
             predict_from_facts(chosen.specs, each.model, plan),
             family=each.family,
+            has_file=each.has_file,
         )
         for each in outlined
     )

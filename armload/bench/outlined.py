@@ -44,14 +44,23 @@ class OutlinedModel(NamedTuple):
         """The name without a file type; current models are listed in several."""
         return self.reference if self.header else self.reference.partition(":")[0]
 
+    @property
+    def has_file(self) -> bool:
+        """Whether armload has its weights, or can get them."""
+        return is_runnable(self.reference)
+
     def on_board(self, board: str, found: Prediction) -> FittedModel:
         """Return what a prediction for a board says of it."""
-        command = self._command(board, found)
-        return fitted(self.name, board, self.model, found, family=self.family, command=command)
+        return fitted(
+            *(self.name, board, self.model, found),
+            family=self.family,
+            command=self._command(board, found),
+            has_file=self.has_file,
+        )
 
     def _command(self, board: str, found: Prediction) -> str:
         """Return what runs it; empty where it cannot run, or armload knows no file of it."""
-        if found.verdict == "cannot run" or not is_runnable(self.reference):
+        if found.verdict == "cannot run" or not self.has_file:
             return ""
         kind = ("--type", self.file_type) if self.file_type else ()
         return join(("armload", "bench", "--board", board, "--model", self.reference, *kind))

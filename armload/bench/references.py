@@ -8,7 +8,7 @@ from pathlib import Path
 from armload.analysis.benchmark_file import read_benchmark_file
 from armload.analysis.measurement import measurement_of
 from armload.analysis.repeats import judged_together
-from armload.bench.sweep import find_sweep
+from armload.bench.sweep import find_cell
 from armload.boards.naming import boards_called, is_name
 from armload.core.errors import UsageError
 from armload.core.files import is_there
@@ -40,7 +40,8 @@ def folders_of(
 
     Args:
         words: a run, as ``store.find`` takes it, or its ``run.json``; a sweep, as
-            ``find_sweep`` takes it, for all its runs but the warm-ups; ``@LABEL:MODEL`` or
+            ``find_cell`` takes it, for all its runs but the warm-ups, or those of a cell;
+            ``@LABEL:MODEL`` or
             ``PATTERN:MODEL`` for the latest run of a model on each of several boards; or several
             of them with commas between.
         selection: leaves out others.
@@ -61,16 +62,17 @@ def _folders_of(reference: str, progress: Progress) -> list[Path]:
     path = Path(reference)
     if path.name == store.RUN_FILE and path.is_file():
         return [path.parent]
-    sweep = find_sweep(reference)
-    if sweep is None:
+    found = find_cell(reference)
+    if found is None:
         board, colon, model = reference.partition(":")
         if colon and not is_name(board):
             return _on_boards(boards_called([board]), model, progress)
         return [store.find(reference)]
-    folders = sweep.run_folders()
+    sweep, cell = found
+    folders = sweep.run_folders(cell)
     if not folders:
         raise UsageError(
-            f"{sweep.folder}: none of its runs is on this machine.",
+            f"{reference}: none of its runs is on this machine.",
             "Repeat the command that started it to resume it.",
         )
     return folders

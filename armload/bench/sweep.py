@@ -15,11 +15,11 @@ from typing import Literal
 
 from armload.analysis.repeats import Precision, Stop, judged_together, stop
 from armload.analysis.run import Run
-from armload.core.errors import ArmloadError
+from armload.core.errors import ArmloadError, UsageError
 from armload.core.ids import begins_now, fingerprint_of, time_of_id
 from armload.core.journal import CommandHeader, CommandJournal, JournalKind
 from armload.core.progress import Progress
-from armload.core.values import Value
+from armload.core.values import Value, counted
 from armload.core.workspace import runs_folder, sweeps_folder
 from armload.engines.completion import Completion
 from armload.engines.job import SweepPoint
@@ -197,9 +197,17 @@ class SweepFolder(CommandJournal[Sweep, SweepEntry]):
             a_run_s=max(took_s[1:], default=first_s),
         )
 
-    def run_folders(self) -> list[Path]:
-        """Return the folders of its runs that are here, without the warm-ups."""
-        ids = (entry.run for entry in self.entries if entry.round >= self.header.warmups)
+    def run_folders(self, cell: int | None = None) -> list[Path]:
+        """Return the folders of its runs that are here, without the warm-ups.
+
+        Args:
+            cell: the number of one of its cells, from 0; none for all.
+        """
+        ids = (
+            entry.run
+            for entry in self.entries
+            if entry.round >= self.header.warmups and cell in (None, entry.cell)
+        )
         folders = (runs_folder() / each for each in ids if each)
         return [folder for folder in folders if (folder / store.RUN_FILE).is_file()]
 
@@ -212,6 +220,31 @@ def resume_or_begin(sweep: Sweep, progress: Progress, *, new: bool) -> SweepFold
     """
     since = time_of_id(datetime.now(UTC) - OLDEST_TO_GROW) if sweep.precision else ""
     return SweepFolder.resume_or_begin(sweep, progress, new=new, since=since)
+
+
+def find_cell(reference: str) -> tuple[SweepFolder, int | None] | None:
+    """Return the referenced sweep, and the cell that ``SWEEP/NUMBER`` means, counted from 0 here.
+
+    Returns:
+        none if the reference may be to a run.
+
+    Raises:
+        UsageError: the sweep has no such cell; and as for ``find_sweep``.
+        DataError, DiskError: as for ``find_sweep``.
+    """
+    sweep = find_sweep(reference)
+    if sweep is not None:
+        return sweep, None
+    before, slash, number = reference.rpartition("/")
+    if not slash or not number.isdecimal() or (sweep := find_sweep(before)) is None:
+        return None
+    cells = len(sweep.sweep.cells)
+    if not 1 <= int(number) <= cells:
+        raise UsageError(
+            f"{reference}: the sweep has {counted(cells, 'cell')}.",
+            f"Name one of them: {before}/1" + (f" to {before}/{cells}." if cells > 1 else "."),
+        )
+    return sweep, int(number) - 1
 
 
 def find_sweep(reference: str) -> SweepFolder | None:

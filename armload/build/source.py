@@ -14,7 +14,7 @@ from pathlib import Path
 from armload.build.archive import unpacked
 from armload.build.commit import Commit
 from armload.build.repository import Address, address_of, commit_of, shown
-from armload.core.errors import UsageError
+from armload.core.errors import ArmloadError, UsageError
 from armload.core.files import require_utf_8
 from armload.core.near_names import nearest_first
 from armload.core.progress import Progress
@@ -52,6 +52,7 @@ class Archive(Value):
         version: of the project.
         sha256: of the archive, 64 hexadecimal digits.
         folder: of llama.cpp inside the archive.
+        commit: of llama.cpp, from which that folder was taken; empty where nobody says.
         together: groups of files, by their target and their patterns, that are compiled as one
             file each, which takes a fraction of the time.
     """
@@ -62,6 +63,7 @@ class Archive(Value):
     version: str
     sha256: str
     folder: str
+    commit: str = ""
     together: Mapping[str, tuple[tuple[str, ...], ...]] = {}
 
     @property
@@ -132,6 +134,20 @@ def pinned_source() -> Archive:
         DataError: its file is malformed.
     """
     return load_named(_KIND, _PINNED, Archive)
+
+
+def commit_in_archive(label: str) -> str:
+    """Return the commit of llama.cpp that an archive carries; empty where that is not known.
+
+    Args:
+        label: of the source, as ``Archive`` gives it.
+    """
+    for name in data_names(_KIND):
+        with suppress(ArmloadError):  # a malformed file is refused where it is named
+            archive = load_named(_KIND, name, Archive)
+            if archive.label == label:
+                return archive.commit
+    return ""
 
 
 def folder_source(path: Path) -> Folder:

@@ -24,7 +24,14 @@ from armload.core.workspace import runs_folder
 from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
 from armload.report.layout import whole
-from armload.report.sweep import CellResult, SweepLines, cell_results, sweep_view, swept_cells
+from armload.report.sweep import (
+    CellResult,
+    SweepLines,
+    cell_results,
+    comparison_of,
+    sweep_view,
+    swept_cells,
+)
 from armload.runs.reach import CONNECTED, Reach
 from armload.runs.request import Request
 
@@ -250,5 +257,6 @@ def show_sweep(journal: SweepFolder, *, as_json: bool) -> list[CellResult]:
     terminal.show(whole(f"sweep    {journal.folder}"))
     program = terminal.program()
     terminal.show(whole(f"page     {program} report {journal.sweep.id}"))
-    terminal.show(whole(f"compare  {program} compare OTHER_SWEEP {journal.sweep.id}"))
+    if command := comparison_of(journal.sweep, results, program):
+        terminal.show(whole(f"compare  {command}"))
     return results

@@ -47,6 +47,11 @@ _UNREADABLE_STATUS = 74
 _NOT_STARTED_STATUS = 75
 """Of a run that found another user on the board (``deploy/run/run.sh.j2``)."""
 
+INTERRUPTED = frozenset[ExitKind](
+    ("stopped", "unattended", "restart", "lost", "no lease", "member lost")
+)
+"""Kinds of exit by which a run was cut short from outside, whatever its program would have done."""
+
 _FULL_BELOW_BYTES = 64 << 10
 _MEMORY_GONE_BELOW = 0.1
 LESS_MEMORY = "Use a smaller model or context."

@@ -65,7 +65,8 @@ class BinaryRecord(Value):
 
     Attributes:
         sha256, size_bytes: of its file; unknown for a program that was on the board already.
-        build_id, target, compiler, source, engine_commit: how armload built it.
+        build_id, target, compiler, source: how armload built it.
+        engine_commit: upstream's commit where the source tells it, else upstream's version.
         prebuilt_in: the release of armload that it came with, such as ``armload 0.1.0``; empty
             where it was compiled for this machine's cache.
         features: the CPU features that its code uses, unasked where it is one of ours. A

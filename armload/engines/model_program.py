@@ -12,6 +12,7 @@ from armload.boards.board import Board
 from armload.boards.host import Host
 from armload.boards.probe import Probe
 from armload.build.binary import Binary
+from armload.build.source import commit_in_archive
 from armload.core.errors import UsageError
 from armload.core.ids import fingerprint_of
 from armload.core.progress import Progress
@@ -99,8 +100,10 @@ class ModelProgram(Engine, Generic[AnyDocument]):
 
 def binary_record(binary: Binary) -> BinaryRecord:
     """Return what is kept of a program."""
+    given_otherwise = {"features", "engine_commit"}
     return BinaryRecord(
-        **binary.model_dump(include=set(BinaryRecord.model_fields) - {"features"}),
+        **binary.model_dump(include=set(BinaryRecord.model_fields) - given_otherwise),
+        engine_commit=commit_in_archive(binary.source) or binary.engine_commit,
         features=tuple(use.feature for use in binary.features if not use.guarded),
     )
 

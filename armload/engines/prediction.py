@@ -105,6 +105,7 @@ class Sequences(Value):
 PredictionNoteKind = Literal[
     "estimated from facts",
     "storage rate unknown",
+    "memory rate unknown",
     "operations disturbed",
     "operations failed",
     "memory assumed",

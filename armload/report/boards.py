@@ -176,14 +176,20 @@ def probe_table(
     return Details([*rows, ("in use by", in_use or "nobody")])
 
 
+def _swap(now: Conditions) -> str:
+    if not now.swap_total_bytes:
+        return "no swap"
+    used = f"{format_bytes(now.swap_used_bytes)} of {format_bytes(now.swap_total_bytes)} swapped"
+    if not now.zram_total_bytes:
+        return used
+    return f"{used} ({format_bytes(now.zram_total_bytes)} of it zram: compressed memory)"
+
+
 def _probe_rows(board: Board, found: Probe, missing: Missing) -> list[tuple[str, str]]:
     now = found.conditions
     cores = ", ".join(f"{cluster.cores} {cluster.name}" for cluster in found.clusters)
     if found.max_khz:
         cores += f", up to {max(found.max_khz) / 1e6:.1f} GHz"
-    swap = f"{format_bytes(now.swap_used_bytes)} of {format_bytes(now.swap_total_bytes)} swapped"
-    if now.zram_total_bytes:
-        swap += f" ({format_bytes(now.zram_total_bytes)} of it zram: compressed memory)"
     lacking = [tool for tool in TOOLS if tool not in found.tools]
     folder = "ready"
     if not found.workdir_writable:
@@ -194,7 +200,7 @@ def _probe_rows(board: Board, found: Probe, missing: Missing) -> list[tuple[str,
         folder += f" ({found.workdir_obstacle.words})"
     memory = (
         f"{format_bytes(now.memory_available_bytes)} available of "
-        f"{format_bytes(now.memory_total_bytes)}{within_group(now)}, {swap}"
+        f"{format_bytes(now.memory_total_bytes)}{within_group(now)}, {_swap(now)}"
     )
     rows = [
         ("board", f"{board.name} (target {board.target})"),

@@ -11,8 +11,8 @@ from armload.report.settings import ALWAYS_SHOWN, MODEL, NONE, PROGRAM, THREADS,
 
 _FIGURES = (
     Column(heading="runs", unit="valid / all", is_number=True),
-    Column(heading="decode", unit="tokens/s", is_number=True),
-    Column(heading="prefill", unit="tokens/s", is_number=True),
+    Column(heading="decode", unit="tokens/s, mean", is_number=True),
+    Column(heading="prefill", unit="tokens/s, mean", is_number=True),
     Column(heading="first token", unit="after", is_number=True),
     Column(heading="p50", unit="per token", is_number=True),
     Column(heading="p90", unit="per token", is_number=True),

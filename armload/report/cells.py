@@ -10,20 +10,21 @@ from functools import cached_property
 from statistics import median
 from typing import Literal
 
-from armload.analysis import statistics
 from armload.analysis.equal_boards import unequal_boards
+from armload.analysis.findings import MOST_MORE_RUNS
 from armload.analysis.limit_figures import LimitCause
 from armload.analysis.measurement import measurement_of
 from armload.analysis.repeats import counts
 from armload.analysis.run import Run
 from armload.analysis.statistics import (
     FEWEST_RUNS,
-    interval_of_runs,
+    interval_of_few,
     ratio_of_runs,
     ratio_of_tokens,
     runs_for_precision,
 )
 from armload.analysis.wording.comparisons import unequal as unequal_sentence
+from armload.analysis.wording.repeats import too_different
 from armload.engines.llama_cpp import repacked
 from armload.engines.measurement import Measurement
 from armload.report.settings import BOARD, THREADS, Settings, labels, settings_of, subject
@@ -149,9 +150,12 @@ class Cell:
         more = runs_for_precision(rates, KNOWN_WITHIN) - len(rates)
         if more <= 0:
             return ""
+        needed = f"{more} more repeats are needed."
+        if more > MOST_MORE_RUNS:
+            needed = too_different(self.runs[0].board.workstation)
         return (
-            f"Too few repeats for their spread: the median of the decode rate is not known within "
-            f"{KNOWN_WITHIN:.0%}. {more} more are needed."
+            f"Imprecise: the median of the decode rate is not known within {KNOWN_WITHIN:.0%}. "
+            f"{needed}"
         )
 
     @property
@@ -222,21 +226,14 @@ def estimate(
 ) -> Estimate | None:
     """Return the median of one figure per run with its interval; none without figures.
 
-    Fewer than four runs say nothing of what differs between runs: then the interval is as far as
-    that usually goes, as in a comparison, and wider by what a run itself leaves in doubt.
-
     Args:
-        rows_s: the times of each run's tokens, which tell that.
+        rows_s: as for ``interval_of_few``.
     """
     known = [sample for sample in samples if sample is not None and 0 < sample < math.inf]
     if not known:
         return None
-    interval = interval_of_runs(known)
-    if interval is not None:
-        return Estimate(value=median(known), low=interval.low, high=interval.high)
-    usual = ratio_of_runs([1.0], known)
-    own_doubt = max(map(statistics.own_doubt, rows_s), default=1.0)
-    return Estimate(value=usual.ratio, low=usual.low / own_doubt, high=usual.high * own_doubt)
+    interval = interval_of_few(known, rows_s)
+    return Estimate(value=median(known), low=interval.low, high=interval.high)
 
 
 def _median(samples: Iterable[float | None]) -> float | None:

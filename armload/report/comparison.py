@@ -9,6 +9,7 @@ from rich.text import Text
 
 from armload.analysis.compare import Comparison, Measured, Side
 from armload.analysis.comparison_findings import Remark
+from armload.analysis.findings import MOST_MORE_RUNS
 from armload.analysis.statistics import Ratio
 from armload.analysis.wording.comparisons import not_comparable
 from armload.report import formatting as words
@@ -18,8 +19,14 @@ TIMES_FROM = 2.0
 """From this ratio on it is shown as a factor, below as a percentage."""
 
 _NAMED_AT_MOST = 3
-NOT_COMPARABLE = "not comparable"
-STYLES = {"faster": "green", "slower": "red", "no difference": "bold", NOT_COMPARABLE: "yellow"}
+NOT_COMPARABLE, INCONCLUSIVE = "not comparable", "inconclusive"
+STYLES = {
+    "faster": "green",
+    "slower": "red",
+    "no difference": "bold",
+    INCONCLUSIVE: "yellow",
+    NOT_COMPARABLE: "yellow",
+}
 
 
 def change(ratio: float, *, much: str = "long", more: str = "longer") -> str:
@@ -64,8 +71,8 @@ def figures_table(heading: str = "") -> Table:
 
 
 def finding_cell(finding: str, overall: str) -> Text:
-    """Return what a row of that table says; nothing where the sides are not comparable."""
-    said = "-" if overall == NOT_COMPARABLE else finding
+    """Return what a row of that table says, unless the whole comparison says nothing."""
+    said = {NOT_COMPARABLE: "-", INCONCLUSIVE: INCONCLUSIVE}.get(overall, finding)
     return Text(said, style=STYLES.get(said, ""))
 
 
@@ -91,12 +98,12 @@ def side_by_side(
     """
     details = Details([("A", a), ("B", b)])
     remarks = [Prose(f"note: {note.sentence}", style="dim") for note in notes]
-    remarks += [Prose(f"doubt: {doubt}", style="yellow") for doubt in _once(doubts)]
+    remarks += [Prose(f"warning: {doubt}", style="yellow") for doubt in _once(doubts)]
     said = Prose(Text(sentence, style=STYLES[finding]) if isinstance(sentence, str) else sentence)
     figures = [Text(""), *(part for table in tables for part in (table, Text("")))]
     if len(figures) == 1:
         figures = []
-    if finding == NOT_COMPARABLE:  # before figures that would be read as a result
+    if finding in (NOT_COMPARABLE, INCONCLUSIVE):  # before figures that would be read as a result
         return Group(details, said, *remarks, *figures)
     return Group(details, *remarks, *figures, said)
 
@@ -124,21 +131,25 @@ def sentence(compared: Comparison) -> str:
     longer, interval = takes(first.ratio)
     if compared.finding == "not comparable":
         return f"{not_comparable(compared.differences)} For reference: B takes {figures}, {longer}."
+    said = f"{figures}, {longer} (95% CI {interval})."
+    if compared.finding == "inconclusive":
+        return f"Inconclusive: {_invalid(compared)}. B takes {said}"
     if compared.finding == "no difference":
-        return f"No significant difference: B takes {figures}, {longer} (95% CI {interval})."
-    return f"B is {compared.finding}: {figures}, {longer} (95% CI {interval}).{_doubt(compared)}"
+        return f"No significant difference: B takes {said}"
+    return f"B is {compared.finding}: {said}"
 
 
-def _doubt(compared: Comparison) -> str:
-    """Say that a finding rests on runs which are not valid themselves."""
+def _invalid(compared: Comparison) -> str:
+    """Say whose runs are not valid."""
     doubted = {label: side for label, side in (("A", compared.a), ("B", compared.b)) if side.doubts}
-    if not doubted:
-        return ""
     labels = " and ".join(doubted)
     if all(len(side.names) == 1 for side in doubted.values()):
-        what = f"the run of {labels} is" if len(doubted) == 1 else f"the runs of {labels} are"
-        return f" But {what} not valid."
-    return f" But not all runs of {labels} are valid."
+        return (
+            f"the run of {labels} is not valid"
+            if len(doubted) == 1
+            else f"the runs of {labels} are not valid"
+        )
+    return f"not all runs of {labels} are valid"
 
 
 def advice(compared: Comparison) -> str:
@@ -151,6 +162,11 @@ def advice(compared: Comparison) -> str:
     runs = min(len(compared.a.names), len(compared.b.names))
     if needed <= runs:
         return ""
+    if needed > MOST_MORE_RUNS:
+        return (
+            "At this spread, no sensible number of runs detects a difference of 3%: stop other "
+            "programs on the board, or fix its clock (--governor performance)."
+        )
     return f"At this spread, {needed} runs per side are needed to detect a difference of 3%."
 
 

@@ -68,14 +68,14 @@ def demo_view(
         speed = "No run could be measured: see the page for the reasons."
     else:
         between = (
-            f" (95% CI over {found.runs} runs: {words.seconds(interval.low)} to "
-            f"{words.seconds(interval.high)})"
+            f", 95% CI over {found.runs} runs {words.seconds(interval.low)} to "
+            f"{words.seconds(interval.high)}"
             if interval
             else ""
         )
         speed = (
-            f"{run_words.model_name(middle)} takes {words.seconds(found.p50_s)} per token (median) "
-            f"on {middle.board.name}{between}: {1 / found.p50_s:.3g} tokens per second."
+            f"{run_words.model_name(middle)} takes {run_words.speed(found.p50_s, None)} "
+            f"on {middle.board.name}{between}."
         )
     commands = {
         f"{program} show latest": "every figure of the last run",

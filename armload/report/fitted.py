@@ -61,14 +61,14 @@ def listing_view(fit: Fit, *, program: str = "armload") -> Group:
 
 
 def _where_files_are(models: Sequence[FittedModel]) -> list[RenderableType]:
-    known = dict.fromkeys(each.family for each in models if each.command)
+    known = dict.fromkeys(each.family for each in models if each.has_file)
     if not known:
         return []
     return [
         Text(""),
         Prose(
-            f"armload can download {', '.join(known)}. For another model, give its file or "
-            "hf:ORG/REPO:TYPE."
+            f"armload can download {', '.join(known)}. For another model (file: -), give its file "
+            "or hf:ORG/REPO:TYPE."
         ),
     ]
 
@@ -85,7 +85,8 @@ def _how_to_run(models: Sequence[FittedModel], program: str) -> list[RenderableT
 
 
 def models_table(models: Sequence[FittedModel]) -> Table:
-    """Lay out models with size, verdict, memory and times."""
+    """Lay out models with size, verdict, memory, times, and whether armload can get a file."""
+    marks_files = not all(each.has_file for each in models)
     table = Table(
         Column(heading="model", below=""),
         Column(heading="parameters\n(active)", is_number=True),
@@ -93,9 +94,11 @@ def models_table(models: Sequence[FittedModel]) -> Table:
         Column(heading="memory", is_number=True),
         Column(heading="per token", is_number=True),
         Column(heading="first\ntoken", is_number=True),
+        *([Column(heading="file")] if marks_files else []),
     )
     for each in models:
         found = each.prediction
+        file = "download" if each.has_file else UNKNOWN
         table.add(
             Text(each.model, style="bold"),
             all_weights(each.parameters, each.active_parameters),
@@ -103,6 +106,7 @@ def models_table(models: Sequence[FittedModel]) -> Table:
             format_bytes(found.memory.wanted_bytes) if found.memory else UNKNOWN,
             _about(found.token_s),
             _about(found.ttft_s),
+            *([file] if marks_files else []),
         )
     return table
 

@@ -136,11 +136,15 @@ def _lead(run: Run) -> tuple[Block, ...]:
 def _figures(run: Run) -> Markup:
     summary, times = run.summary, run.summary.token_s
     figures = (
-        ("decode", words.rate(summary.decode_tps), "tokens/s" if summary.decode_tps else ""),
-        ("prefill", words.rate(summary.prefill_tps), "tokens/s" if summary.prefill_tps else ""),
+        ("per token, median", words.seconds(times.p50 if times else None), ""),
+        ("decode, mean", words.rate(summary.decode_tps), "tokens/s" if summary.decode_tps else ""),
+        (
+            "prefill, mean",
+            words.rate(summary.prefill_tps),
+            "tokens/s" if summary.prefill_tps else "",
+        ),
         ("time to first token", words.seconds(summary.ttft_s), ""),
         ("peak memory (RSS)", words.size(run.memory.max_rss_bytes if run.memory else None), ""),
-        ("per token, median", words.seconds(times.p50 if times else None), ""),
         ("per token, 90th percentile", words.seconds(times.p90 if times else None), ""),
         ("per token, 99th percentile", words.seconds(times.p99 if times else None), ""),
         ("slowest token", words.seconds(times.max if times else None), ""),

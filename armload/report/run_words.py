@@ -27,17 +27,26 @@ _TIMES_FROM = 10
 
 
 def headline(run: Run) -> str:
-    """Say the run's result in one sentence."""
-    decode_tps = run.summary.decode_tps
-    if decode_tps is None and run.plan is None:
+    """Say the run's result in one sentence, and first that it is not valid if it is not."""
+    decode_tps, times = run.summary.decode_tps, run.summary.token_s
+    if times is not None or decode_tps is not None:
+        said = speed(times.p50 if times else None, decode_tps)
+    elif run.plan is None:
         wall_s = run.summary.wall_s
         lasted = "" if wall_s is None else f" for {seconds(wall_s)}"
-        return f"{run.binary.program} ran{lasted} on {run.board.name}"
-    if decode_tps is None:
+        said = f"{run.binary.program} ran{lasted}"
+    else:
         return f"No token was generated on {run.board.name}"
-    if decode_tps < 1:
-        return f"{seconds(1 / decode_tps)} per token (mean) on {run.board.name}"
-    return f"{rate(decode_tps)} tokens per second on {run.board.name}"
+    doubt = "" if run.verdict.valid else "Not valid: "
+    return f"{doubt}{said} on {run.board.name}"
+
+
+def speed(p50_s: float | None, decode_tps: float | None) -> str:
+    """Say how fast tokens came, as every headline says it: by their median where that is known."""
+    if not p50_s:
+        return f"{rate(decode_tps)} tokens per second (mean)"
+    per_s = f"{rate(1 / p50_s)} tokens per second, " if p50_s <= 1 else ""
+    return f"{seconds(p50_s)} per token ({per_s}median)"
 
 
 def advice(run: Run) -> str:
@@ -201,10 +210,9 @@ def in_all(run: Run) -> str:
 
 
 def median_range(run: Run) -> str:
-    """Say what the run's median time per token is, and between which bounds its tokens place it.
+    """Say what the run's median time per token is, and between which bounds it lies.
 
-    The bounds say nothing of another run, so one that is repeated to know the median is shown
-    without them.
+    One that is repeated to know the median is shown without them: all repeats place it better.
     """
     times = run.summary.token_s
     if times is None or times.p50_low is None or times.p50_high is None:
@@ -212,7 +220,7 @@ def median_range(run: Run) -> str:
     if run.place is not None and run.place.precision is not None:
         return f"{seconds(times.p50)} (median of this run)"
     low, high = seconds(times.p50_low), seconds(times.p50_high)
-    return f"{seconds(times.p50)}, 95% CI within this run {low} to {high}"
+    return f"{seconds(times.p50)}, 95% CI {low} to {high}"
 
 
 def prediction_line(run: Run) -> str:

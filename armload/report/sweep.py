@@ -9,6 +9,8 @@ from typing import get_args
 from rich.console import Group
 from rich.text import Text
 
+from armload.analysis.findings import FindingName
+from armload.analysis.pairing import differences
 from armload.analysis.run import Finding, Run
 from armload.bench.sweep import Sweep
 from armload.core.errors import ArmloadError
@@ -16,7 +18,7 @@ from armload.core.values import Value
 from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
 from armload.report import formatting as words
-from armload.report.cells import Cell, Estimate, Quantile, cells_of, fastest, unequal
+from armload.report.cells import Cell, Estimate, Quantile, cells_of, fastest, tps_of, unequal
 from armload.report.layout import Column, Prose, Table
 from armload.report.multi_run import rivals
 from armload.report.settings import (
@@ -81,7 +83,7 @@ def _short_verdict(place: SweepPoint, run: Run) -> str:
         return "warm-up"
     if run.verdict.valid:
         return "valid"
-    return f"not valid: {run.verdict.findings[0].figures.kind}"
+    return f"not valid: {run.verdict.findings[0].name}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,9 +112,9 @@ class CellResult:
         return next((each.sentence for each in self._findings), self.cell.too_few)
 
     @property
-    def kind_of_doubt(self) -> str:
-        """Two or three words for it."""
-        return next((each.figures.kind for each in self._findings), "too few repeats")
+    def name_of_doubt(self) -> FindingName:
+        """Its name."""
+        return next((each.name for each in self._findings), "imprecise")
 
     @property
     def _findings(self) -> list[Finding]:
@@ -220,6 +222,32 @@ def notes(results: Sequence[CellResult]) -> list[str]:
     return [*doubts, *filter(None, [rivals(cells)]), *gains(by_name), *unequal(cells)]
 
 
+def comparable(results: Sequence[CellResult]) -> tuple[CellResult, CellResult] | None:
+    """Return the first cell that did the same work as another, and the fastest such other.
+
+    None where no two cells can be compared.
+    """
+    timed = [(each, each.cell.figures[0]) for each in results if each.cell and each.cell.figures]
+    for first, done in timed:
+        others = [
+            each
+            for each, its in timed
+            if each.number != first.number and not differences(done, its, "decode")
+        ]
+        if others:
+            return first, max(others, key=lambda each: tps_of(each.cell) if each.cell else 0.0)
+    return None
+
+
+def comparison_of(sweep: Sweep, results: Sequence[CellResult], program: str) -> str:
+    """Return the command that compares two of a sweep's cells; empty where none can be."""
+    pair = comparable(results)
+    if pair is None:
+        return ""
+    a, b = (f"{sweep.id}/{each.number + 1}" for each in pair)
+    return f"{program} compare {a} {b}"
+
+
 def sweep_view(results: Sequence[CellResult]) -> Group:
     """Lay out a sweep with what there is to say of it."""
     return Group(sweep_table(results), *(Prose(note, style="dim") for note in notes(results)))
@@ -323,7 +351,7 @@ def _remark(each: CellResult, *, is_best: bool) -> Text:
     if each.error or (cell is not None and not cell.counted):
         return Text("failed", style="red")
     if each.doubt:
-        return Text(each.kind_of_doubt, style="yellow" if cell and cell.is_valid else "red")
+        return Text(each.name_of_doubt, style="yellow" if cell and cell.is_valid else "red")
     return Text("fastest", style="green") if is_best else Text("")
 
 

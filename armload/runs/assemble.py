@@ -16,6 +16,7 @@ from armload.analysis.conditions_log import (
     read_throttle_log,
     storage_was_full,
 )
+from armload.analysis.emulation import read_emulation
 from armload.analysis.energy import Phase, read_energy
 from armload.analysis.limit import find_limit
 from armload.analysis.members import ServerLoad
@@ -157,6 +158,7 @@ def assemble(job: Job, folder: Path) -> Run:
         swapped=read_swapped(folder, header.page_bytes if header else _PAGE_BYTES),
         throttling=read_throttle_log(folder),
         clocks=read_clocks(folder),
+        emulation=read_emulation(folder),
         lease_lost=(folder / "unleased").exists(),
     )
     found = read_departure(job, output.text or "", folder)
@@ -170,6 +172,7 @@ def assemble(job: Job, folder: Path) -> Run:
         background_processes=around.background,
         swapped=around.swapped,
         clocks=around.clocks,
+        emulation=around.emulation,
         energy=read_energy(
             folder,
             steps,

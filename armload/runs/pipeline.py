@@ -17,6 +17,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from armload.analysis.emulation import FILE_NAME as EMULATOR_FILE
 from armload.analysis.energy import FILE_NAME as POWER_FILE
 from armload.analysis.energy import PowerLine
 from armload.analysis.run import Run
@@ -33,6 +34,7 @@ from armload.deploy.retry import with_retries
 from armload.engines.engine import Engine
 from armload.engines.job import Job, SweepPoint
 from armload.runs.assemble import new_job
+from armload.runs.emulator import emulator_recorded
 from armload.runs.fetch import fetch, mark_fetched
 from armload.runs.footprint import checked_memory
 from armload.runs.helpers import Helpers, helping
@@ -232,11 +234,14 @@ def execute(
         KeyboardInterrupt: after what is there was kept.
     """
     with underway(session, engine, progress, new=new, place=place, predictor=predictor) as it:
-        power = runs_folder() / it.folder.name / POWER_FILE
-        with power_recorded(it.connection, power, progress, idle=it.idle):
+        local = runs_folder() / it.folder.name
+        with (
+            power_recorded(it.connection, local / POWER_FILE, progress, idle=it.idle),
+            emulator_recorded(it.connection.board, local / EMULATOR_FILE),
+        ):
             cut = it.follow(engine, progress, heard)
         if it.helpers is not None:
-            it.helpers.end(runs_folder() / it.folder.name, progress)
+            it.helpers.end(local, progress)
         run, folder = fetch(
             *(it.connection.host, it.connection.board, it.folder, progress),
             job=it.job,

@@ -99,7 +99,11 @@ def predict_without_runs(where: ReachedBoard, model: Model, plan: Plan) -> Predi
     resources = resources_of_board(board, found.conditions, found.rates)
     compute = roofline(facts_of(board, found), model, resources, plan)
     hits = measured_hits(board.name, model)
-    return on_board(board, expected(plan, model, resources, compute, hits=hits))
+    found_out = expected(plan, model, resources, compute, hits=hits)
+    if compute is None:
+        notes = (*found_out.notes, note("memory rate unknown"))
+        found_out = found_out.model_copy(update={"notes": notes})
+    return on_board(board, found_out)
 
 
 def predict_from_facts(facts: DeclaredSpecs, model: Model, plan: Plan) -> Prediction:

@@ -19,6 +19,7 @@ from armload.core.progress import Silent
 from armload.core.validation_messages import explain_mistake
 from armload.core.values import parse_json
 from armload.core.workspace import imports_folder, runs_folder
+from armload.deploy.exit_reason import INTERRUPTED
 from armload.runs.selection import RunSelection, model_in_id, names_in_id
 
 RUN_FILE = "run.json"
@@ -153,10 +154,10 @@ def find(reference: str) -> Path:
         reference: a folder, a run's id or the beginning of one, the end of one, ``latest``,
             ``latest:TEXT`` for the latest whose id holds that text, or ``BOARD:MODEL`` for the
             latest of that board and of a model of that name, or with that in its name. An imported
-            run is meant by its id alone.
+            or interrupted run is meant by its id alone.
 
     Raises:
-        UsageError: no run, or more than one, fits.
+        UsageError: no run, or more than one, fits; or all that fit were interrupted.
         DataError: a run that may be meant cannot be read.
     """
     if (Path(reference) / RUN_FILE).is_file():
@@ -169,9 +170,9 @@ def find(reference: str) -> Path:
         )
     before, colon, wanted = reference.partition(":")
     if before == "latest":
-        fitting = [folder for folder in folders if wanted in folder.name]
-        if fitting:
-            return fitting[-1]
+        fitting = [folder for folder in reversed(folders) if wanted in folder.name]
+        if found := _first_finished(reference, fitting):
+            return found
     elif colon:
         return _latest_of(before, wanted, folders)
     else:
@@ -196,12 +197,35 @@ def _latest_of(board: str, model: str, folders: Sequence[Path]) -> Path:
     selection = RunSelection(boards=[board], model=model)
     exact = f"{board}-{model_in_id(model)}"
     fitting = [folder for folder in reversed(folders) if selection.holds(folder.name)]
-    for folder in sorted(fitting, key=lambda folder: names_in_id(folder.name) != exact):
-        if load(folder).board.name == board:
-            return folder
+    for is_exact in (True, False):
+        named = [folder for folder in fitting if (names_in_id(folder.name) == exact) == is_exact]
+        if found := _first_finished(f"{board}:{model}", named, board):
+            return found
     raise UsageError(
         f"No run of model {model!r} on board {board!r} in {runs_folder()}.",
         _similar(exact, folders),
+    )
+
+
+def _first_finished(reference: str, folders: Sequence[Path], board: str = "") -> Path | None:
+    """Return the first folder of a finished run; none where there is no run of that board.
+
+    Raises:
+        UsageError: all of them were interrupted.
+    """
+    interrupted = ""
+    for folder in folders:
+        run = load(folder)
+        if board and run.board.name != board:
+            continue
+        if run.exit.kind not in INTERRUPTED:
+            return folder
+        interrupted = interrupted or f"{folder.name} ({run.exit.meaning})"
+    if not interrupted:
+        return None
+    raise UsageError(
+        f"{reference}: no such run has finished; the latest is {interrupted}.",
+        "Use an interrupted run's id to name it.",
     )
 
 

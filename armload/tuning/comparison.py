@@ -93,7 +93,7 @@ class TuningComparison(Value):
 
     Attributes:
         finding: of the winners; ``not comparable`` if anything in ``differences`` stands against
-            it.
+            it; ``inconclusive`` if a run that it rests on is not valid.
         measured: the winners, then the defaults as far as they run on both sides.
         choices: what the winners set differently; empty where the same settings won.
         differences: what differs in the work.
@@ -135,10 +135,14 @@ def compare_tunings(a: TuningFolder, b: TuningFolder) -> TuningComparison:
         if found is not None
     ]
     against = _differences(a.tuning, b.tuning)
+    doubts = [*_doubts("A", results[0]), *_doubts("B", results[1])]
+    finding: ComparisonFinding = "not comparable"
+    if not against:
+        finding = "inconclusive" if doubts else measured[0].finding
     return TuningComparison(
         a=_side(a.tuning, results[0]),
         b=_side(b.tuning, results[1]),
-        finding="not comparable" if against else measured[0].finding,
+        finding=finding,
         measured=tuple(measured),
         choices=tuple(_choices(winners, defaults)),
         differences=wording.differences(against),
@@ -149,7 +153,7 @@ def compare_tunings(a: TuningFolder, b: TuningFolder) -> TuningComparison:
                 *_not_interleaved("B", compared[1]),
             ]
         ),
-        doubts=wording.remarks([*_doubts("A", results[0]), *_doubts("B", results[1])]),
+        doubts=wording.remarks(doubts),
     )
 
 

@@ -6,6 +6,7 @@ import math
 from functools import cached_property
 
 from armload.analysis.energy import FEWEST_SAMPLES
+from armload.analysis.findings import FindingName
 from armload.analysis.repeats import DISTURBANCES
 from armload.analysis.run import Run
 from armload.analysis.summary import token_times
@@ -37,7 +38,7 @@ LEAST_DECODE_S = 6.0
 FEWEST_TOKENS = 9
 """Of fewer, a run has too few times to estimate their spread."""
 
-_ENDED_BADLY = ("exit", "no trace", "token count", "output")
+_ENDED_BADLY: tuple[FindingName, ...] = ("failed", "no trace", "token count", "output missing")
 
 
 class Continuations:
@@ -171,7 +172,7 @@ def outcome_of(run: Run, objective: Objective) -> Outcome:
             short = "decode is too short for the power meter"
             reason = f"the run has no valid energy: {problem or short}"
         return Outcome(status="failed", reason=reason, evidence=(run.id,))
-    garbage = findings.get("text", "")
+    garbage = findings.get("degenerate text", "")
     return Outcome(
         status="violates" if garbage else "measured",
         cost=cost,

@@ -7,6 +7,7 @@ from armload.analysis.clocks import MeasuredClock
 from armload.analysis.findings import (
     Contended,
     DegenerateText,
+    EmulatorDelayed,
     Failed,
     Figures,
     FindingName,
@@ -188,14 +189,14 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
     (
         TooFewTokens(timed_tokens=7, needed_tokens=8, more=USE_MORE),
         (
-            "Too few tokens: 7 were timed after the first, and estimating the spread takes 8. "
+            "Imprecise: 7 tokens were timed after the first, and estimating their spread takes 8. "
             "Use -n 9 or more."
         ),
     ),
     (
         TooFewTokens(timed_tokens=1, needed_tokens=8, more=ENDED),
         (
-            "Too few tokens: 1 was timed after the first, and estimating the spread takes 8. "
+            "Imprecise: 1 token was timed after the first, and estimating their spread takes 8. "
             "The model ended its answer after 8 tokens: use a --prompt with a longer answer, or "
             "omit --stop-at-end."
         ),
@@ -203,44 +204,57 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
     (
         TooFewTokens(timed_tokens=7, needed_tokens=8, more=OTHER_ENDED),
         (
-            "Too few tokens: 7 were timed after the first, and estimating the spread takes 8. "
+            "Imprecise: 7 tokens were timed after the first, and estimating their spread takes 8. "
             "The model ended its answer after 1 token: use a --prompt with a longer answer."
         ),
     ),
     (
         TooFewTokens(timed_tokens=7, needed_tokens=8, more=UNCOUNTED),
         (
-            "Too few tokens: 7 were timed after the first, and estimating the spread takes 8. "
+            "Imprecise: 7 tokens were timed after the first, and estimating their spread takes 8. "
             "Let the program generate 9 tokens or more."
         ),
     ),
     (
         WideSpread(within=0.131, more=USE_MORE, adds_repeats=True, workstation=None),
         (
-            "Too few tokens for their spread: the median is known only within 13%. Use -n 9 or "
+            "Imprecise: the median is known only within 13%. Use -n 9 or "
             "more, or allow more time for repeats (--precision-time)."
         ),
     ),
     (
         WideSpread(within=0.131, more=USE_MORE, workstation=None),
-        ("Too few tokens for their spread: the median is known only within 13%. Use -n 9 or more."),
+        ("Imprecise: the median is known only within 13%. Use -n 9 or more."),
     ),
     (
         WideSpread(within=0.131, more=None, workstation=None),
-        (
-            "Too few tokens for their spread: the median is known only within 13%. Stop other "
-            "programs on the board."
-        ),
+        ("Imprecise: the median is known only within 13%. Stop other programs on the board."),
     ),
     (
         TooFewRepeats(runs=3, needed_runs=6),
-        "Too few repeats: 3 of at least 6. Allow more (--precision-time).",
+        "Imprecise: 3 repeats of at least 6. Allow more (--precision-time).",
     ),
     (
-        WideSpreadOfRepeats(runs=7, within=0.12),
+        WideSpreadOfRepeats(runs=7, within=0.12, more_runs=33, workstation=None),
         (
-            "Too few repeats for their spread: the median of 7 runs is known only within 12.0%. "
+            "Imprecise: the median of 7 runs is known only within 12.0%. "
             "Allow more (--precision-time)."
+        ),
+    ),
+    (
+        WideSpreadOfRepeats(runs=7, within=0.8, more_runs=1785, workstation=None),
+        (
+            "Imprecise: the median of 7 runs is known only within 80.0%. The runs differ too much "
+            "for more of them to help: stop other programs on the board, fix its clock (--governor "
+            "performance), let it cool (--cool-to), and repeat them."
+        ),
+    ),
+    (
+        WideSpreadOfRepeats(runs=7, within=0.8, more_runs=1785, workstation=SHARED),
+        (
+            "Imprecise: the median of 7 runs is known only within 80.0%. The runs differ too much "
+            "for more of them to help: stop other programs on the workstation that emulates the "
+            "board, and repeat them."
         ),
     ),
     (
@@ -342,6 +356,14 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
             "Contended: the engine's 2 threads had the CPU for 47% of the time and were preempted "
             "40 times during prefill, mostly by kswapd0 (kernel, 40% of a core). Stop other "
             "programs on the board, or use fewer threads."
+        ),
+    ),
+    (
+        EmulatorDelayed(cpu_share=0.05, cores=2, load=40.12),
+        (
+            "Contended: the workstation that emulates the board was busy. The emulator had 5% of "
+            "the CPU time that it needed (load 40.1 on 2 cores). Stop other programs on the "
+            "workstation, and repeat the run."
         ),
     ),
     (

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from armload.analysis.clocks import MeasuredClock
 from armload.analysis.conditions_log import Swapped
+from armload.analysis.emulation import Emulation
 from armload.analysis.energy import Energy
 from armload.analysis.limit import find_limit
 from armload.analysis.limit_figures import GroupLimit
@@ -134,6 +135,7 @@ def talkative_run() -> Run:
                     moment="before", core=0, cycles=2, ns=1, by="loop", shown_khz=1_992_000
                 ),
             ),
+            "emulation": Emulation(watched_s=9.0, ran_s=8.0, waited_s=1.0, cores=2, load=1.5),
             "energy": Energy(
                 source="shelly at http://plug",
                 sees="wall",

@@ -88,12 +88,12 @@ def test_measurement_of_a_run_are_its_own() -> None:
 @pytest.mark.parametrize(
     ("other", "word"),
     [
-        (changed(quick_run(), n_predict=64), "output tokens (n_predict): 32 / 64"),
+        (changed(quick_run(), n_predict=64), "output tokens (n_predict): A 32, B 64"),
         (changed(quick_run(), prompt="Hello"), "'Hello'"),
-        (changed(quick_run(), context_tokens=4096), "context: 512 / 4096"),
-        (changed(quick_run(), extra=("-ctk", "q8_0")), "KV cache type: f16/f16 / q8_0/f16"),
-        (changed(quick_run(), extra=("--cache-type-v=q4_0",)), "f16/f16 / f16/q4_0"),
-        (changed(quick_run(), temperature=0.8), "temperature 0, seed 1 / temperature 0.8"),
+        (changed(quick_run(), context_tokens=4096), "context: A 512, B 4096"),
+        (changed(quick_run(), extra=("-ctk", "q8_0")), "KV cache type: A f16/f16, B q8_0/f16"),
+        (changed(quick_run(), extra=("--cache-type-v=q4_0",)), "A f16/f16, B f16/q4_0"),
+        (changed(quick_run(), temperature=0.8), "A temperature 0, seed 1, B temperature 0.8"),
         (storage_run().model_copy(update={"id": "other"}), "Llama-3.1-8B-Instruct-Q2_K.gguf"),
         (
             quick_run().model_copy(
@@ -102,7 +102,7 @@ def test_measurement_of_a_run_are_its_own() -> None:
                     "board": quick_run().board.model_copy(update={"name": "kitchen"}),
                 }
             ),
-            "board: virtual-dayu200 / kitchen",
+            "board: A virtual-dayu200, B kitchen",
         ),
     ],
 )
@@ -170,7 +170,7 @@ def test_another_way_to_do_the_same_work_is_compared_and_noted(extra: tuple[str,
         [measurement_of(quick_run())], [measurement_of(changed(quick_run(), extra=extra))]
     )
     assert compared.finding == "no difference"
-    assert f"Different options: none / {' '.join(extra)}." in said_of(compared.notes)
+    assert f"Options: A none, B {' '.join(extra)}." in said_of(compared.notes)
 
 
 def test_runs_whose_weights_were_repacked_are_no_repeats_of_others() -> None:
@@ -182,10 +182,10 @@ def test_runs_whose_weights_were_repacked_are_no_repeats_of_others() -> None:
     alone, other = compare(repacked, [*repeats("c", 4), *not_repacked])
     assert alone.finding == "no difference"
     assert other.differences[0].figures == OnlyOneSide(side="B")
-    assert "weights repacked: yes / no" in said_of(other.differences)
+    assert "weights repacked: A yes, B no" in said_of(other.differences)
     compared = one(repacked, not_repacked)
     assert compared.finding == "slower"
-    assert any("Weights repacked: yes / no, so" in note for note in said_of(compared.notes))
+    assert any("Weights repacked: A yes, B no, so" in note for note in said_of(compared.notes))
 
 
 @pytest.mark.parametrize(
@@ -222,6 +222,7 @@ def test_a_disturbed_repeat_is_left_out_and_named_where_others_are_not_disturbed
     )
     alone = one(repeats("a", 4), [slow])
     assert alone.b.doubts == ("b9: Contended.",)
+    assert alone.finding == "inconclusive"
 
 
 def test_garbage_is_never_the_faster_one() -> None:
@@ -281,8 +282,8 @@ def test_a_plan_that_one_side_lacks_is_told_and_compares_to_nothing() -> None:
         "not comparable",
     ]
     assert [said_of(each.differences) for each in found[1:]] == [
-        ["only A has runs with this configuration", "output tokens (n_predict): 32 / 16"],
-        ["only B has runs with this configuration", "output tokens (n_predict): 16 / 24"],
+        ["only A has runs with this configuration", "output tokens (n_predict): A 32, B 16"],
+        ["only B has runs with this configuration", "output tokens (n_predict): A 16, B 24"],
     ]
 
 
@@ -292,7 +293,7 @@ def test_a_number_of_threads_that_one_side_lacks_is_named() -> None:
     found = compare([*both, alone[0].model_copy(update={"method": method})], repeats("b", 1))
     assert said_of(found[1].differences) == [
         "only A has runs with this configuration",
-        "threads: 4 / 2",
+        "threads: A 4, B 2",
     ]
 
 
@@ -346,12 +347,17 @@ def test_the_sentence_is_plain_and_says_how_sure_it_is() -> None:
 def test_more_repeats_are_advised_where_a_small_difference_would_not_be_seen() -> None:
     assert "4 or more runs per side" in advice(one(repeats("a", 1), repeats("b", 1)))
     wild = [
-        each.model_copy(update={"token_s": tuple(t * (0.925 + n / 20) for t in each.token_s)})
+        each.model_copy(update={"token_s": tuple(t * (0.94 + n / 25) for t in each.token_s)})
         for n, each in enumerate(repeats("a", 4))
     ]
     assert "runs per side are needed to detect a difference of 3%" in advice(
         one(wild, repeats("b", 4))
     )
+    wilder = [
+        each.model_copy(update={"token_s": tuple(t * (0.5 + n / 3) for t in each.token_s)})
+        for n, each in enumerate(repeats("a", 4))
+    ]
+    assert "no sensible number of runs" in advice(one(wilder, repeats("b", 4)))
     assert advice(one(repeats("a", 6), repeats("b", 6, 1.1))) == ""
 
 

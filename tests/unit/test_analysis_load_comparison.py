@@ -127,9 +127,9 @@ def said_of(found: Iterable[Remark]) -> list[str]:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"seed": 2}, "seed: 1 / 2"),
-        ({"arrivals": "constant"}, "arrivals: poisson / constant"),
-        ({"requests_from": "b.jsonl"}, "requests: questions.jsonl / b.jsonl"),
+        ({"seed": 2}, "seed: A 1, B 2"),
+        ({"arrivals": "constant"}, "arrivals: A poisson, B constant"),
+        ({"requests_from": "b.jsonl"}, "requests: A questions.jsonl, B b.jsonl"),
         ({"requests_sha256": "1" * 64}, "requests: the content of the file differs"),
     ],
 )
@@ -147,7 +147,7 @@ def test_loads_with_another_cap_on_requests_in_flight_are_not_comparable(tmp_pat
     capped = [point.model_copy(update={"max_concurrency": 4}) for point in a.load.points]
     b = kept(tmp_path / "b", Simulated(), points=tuple(capped))
     first = compared(a, b)[0]
-    said = ["--max-concurrency: none / 4"]
+    said = ["--max-concurrency: A none, B 4"]
     assert (first.finding, said_of(first.differences)) == ("not comparable", said)
 
 
@@ -169,10 +169,12 @@ def test_other_settings_are_noted_and_failures_are_doubts(tmp_path: Path) -> Non
     first = compared(a, b)[0]
     assert first.requests == len(lines) - 1
     assert said_of(first.notes) == [
-        "Different boards: kitchen / porch.",
-        "Different context tokens: 2048 / 512.",
+        "Boards: A kitchen, B porch.",
+        "Context tokens: A 2048, B 512.",
     ]
     assert said_of(first.doubts) == [f"B: 1 of {len(lines)} requests failed."]
+    assert first.finding == "inconclusive"
+    assert "Inconclusive: not all figures are valid. B takes" in sentence(first)
 
 
 @pytest.fixture(scope="module")

@@ -67,7 +67,7 @@ def run(
     )
 
 
-def runs(figures: Sequence[float], finding: FindingName | None = "few tokens") -> list[Run]:
+def runs(figures: Sequence[float], finding: FindingName | None = "imprecise") -> list[Run]:
     return [run(figure, finding, number=number) for number, figure in enumerate(figures)]
 
 
@@ -106,7 +106,7 @@ def repeated(
     while ended is None:
         times = drawn(chance, TOKENS, alike=alike, spread=within)
         figure = float(np.median(times) * np.exp(between * chance.standard_normal()))
-        made.append(run(figure, "few tokens", number=len(made)))
+        made.append(run(figure, "imprecise", number=len(made)))
         ended = stop(made, WANTED, added_s=a_run_s * (len(made) - 1), a_run_s=a_run_s)
     found = known(made)
     assert found is not None
@@ -208,7 +208,9 @@ def test_disturbed_runs_count_for_nothing_and_three_in_a_row_are_the_reason_to_e
     assert (found.runs, found.p50_s, found.within) == (7, 0.1, 0)
 
 
-@pytest.mark.parametrize("cause", ["exit", "no trace", "text", "reference", "storage full"])
+@pytest.mark.parametrize(
+    "cause", ["failed", "no trace", "degenerate text", "text differs", "storage full"]
+)
 def test_what_a_repeat_would_not_mend_is_not_repeated(cause: FindingName) -> None:
     why = decided([run(finding=cause)])
     assert why is not None
@@ -228,6 +230,14 @@ def test_repeats_that_cannot_suffice_in_time_are_not_begun_and_the_time_is_told(
     assert "1 of 8 runs were disturbed. It was contended." in why
 
 
+def test_runs_that_differ_too_much_are_not_answered_with_thousands_more() -> None:
+    why = decided(runs([0.02, 0.2, 0.1, 0.3, 0.4, 0.1, 0.9]), added_s=58, a_run_s=10)
+    assert why is not None
+    assert why.startswith("the median of 7 runs is known only within 350%.")
+    assert "The runs differ too much for more of them to help: stop other programs" in why
+    assert "--precision-time" not in why
+
+
 def test_runs_that_lack_tokens_are_valid_with_enough_repeats_and_with_them_alone() -> None:
     narrow = runs([0.1, 0.101, 0.099, 0.1, 0.102, 0.098, 0.1])
     judged = judged_together(narrow)
@@ -235,7 +245,7 @@ def test_runs_that_lack_tokens_are_valid_with_enough_repeats_and_with_them_alone
     assert "the median of 7 runs is known within 2.0%" in judged[0].notes[-1]
     (few, *_) = judged_together(narrow[:5])
     assert few.verdict.reasons == (
-        "Too few repeats: 5 of at least 6. Allow more (--precision-time).",
+        "Imprecise: 5 repeats of at least 6. Allow more (--precision-time).",
     )
     assert judged_together(narrow[:1]) == narrow[:1]
     fixed = [each.model_copy(update={"place": None}) for each in narrow]

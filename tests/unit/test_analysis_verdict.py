@@ -312,7 +312,7 @@ def test_a_text_that_departs_from_its_reference_is_not_valid(tmp_path: Path) -> 
         update={"exit": Exit(kind="out of memory", status=137, meaning="killed")}
     )
     _, doubts = compared(killed, other, tmp_path)
-    assert [doubt.name for doubt in doubts] == ["exit", "reference"]
+    assert [doubt.name for doubt in doubts] == ["failed", "text differs"]
 
 
 def test_another_models_text_says_nothing_against_a_run(tmp_path: Path) -> None:
@@ -336,5 +336,5 @@ def test_few_tokens_are_no_doubt_about_a_run_that_measures_something_else() -> N
         judge(job, output, ENDED_WELL, RunConditions(after=conditions()))
         for output in (few, few.model_copy(update={"result": {"answers": 3}}))
     )
-    assert [doubt.name for doubt in doubted] == ["few tokens"]
+    assert [doubt.name for doubt in doubted] == ["imprecise"]
     assert scored == []

@@ -61,9 +61,9 @@ from armload.engines.prediction import PredictionNoteKind
 WALL = EnergyBasis(sees="wall")
 
 DIFFERENCES: tuple[tuple[ComparisonFigures, str], ...] = (
-    (Differs(name="board", a="kitchen", b=None), "board: kitchen / unknown"),
-    (SettingDiffers(name="threads", a=None, b=4), "threads: default / 4"),
-    (SettingDiffers(name="stop at end", a=True, b=False), "stop at end: yes / no"),
+    (Differs(name="board", a="kitchen", b=None), "board: A kitchen, B unknown"),
+    (SettingDiffers(name="threads", a=None, b=4), "threads: A default, B 4"),
+    (SettingDiffers(name="stop at end", a=True, b=False), "stop at end: A yes, B no"),
     (OnlyOneSide(side="B"), "only B has runs with this configuration"),
     (DegenerateOutput(side="A", faults="a1: It loops."), "A: a1: It loops."),
     (NothingInCommon(what="figure"), "the two sides have no metric in common"),
@@ -75,19 +75,19 @@ DIFFERENCES: tuple[tuple[ComparisonFigures, str], ...] = (
     (RequestsDiffer(), "requests: the content of the file differs"),
 )
 REMARKS: tuple[tuple[ComparisonFigures, str], ...] = (
-    (Differs(name="options", a="", b="-b 64"), "Different options: none / -b 64."),
+    (Differs(name="options", a="", b="-b 64"), "Options: A none, B -b 64."),
     (
         Differs(name="weights repacked", a=True, b=None),
         (
-            "Weights repacked: yes / unknown, so different kernels ran. armload repacks weights if "
-            "memory allows; to disable it on both sides, use --engine-args --no-repack."
+            "Weights repacked: A yes, B unknown, so different kernels ran. armload repacks weights "
+            "if memory allows; to disable it on both sides, use --engine-args --no-repack."
         ),
     ),
-    (SettingDiffers(name="slots", a=2, b=4), "Different slots: 2 / 4."),
+    (SettingDiffers(name="slots", a=2, b=4), "Slots: A 2, B 4."),
     (Excluded(side="A", names=("a1", "a2")), "Disturbed and excluded from A: a1, a2."),
     (
         ModelUnverified(a="m.gguf", b=None),
-        "Cannot verify that both sides ran the same model: m.gguf / unknown.",
+        "Cannot verify that both sides ran the same model: A m.gguf, B unknown.",
     ),
     (
         EqualBoardsDiffer(a="kitchen", b="cellar", called="@rk rk3568"),
@@ -105,12 +105,12 @@ REMARKS: tuple[tuple[ComparisonFigures, str], ...] = (
     ),
     (
         EnergyPerToken(a_j=3.214, b_j=2.5, a_basis=WALL, b_basis=WALL),
-        ("Energy at the wall, idle power included: 3.21 / 2.5 J per token, B uses 78% of A's."),
+        ("Energy at the wall, idle power included: A 3.21, B 2.5 J per token, B uses 78% of A's."),
     ),
     (
         EnergyPerToken(a_j=3.214, b_j=1.6, a_basis=WALL, b_basis=EnergyBasis(sees="board")),
         (
-            "Energy: 3.21 J per token at the wall, idle power included / 1.6 J per token on the "
+            "Energy: A 3.21 J per token at the wall, idle power included, B 1.6 J per token on the "
             "board, idle power included. These cannot be compared: only the wall includes the "
             "supply's losses."
         ),
@@ -120,7 +120,7 @@ REMARKS: tuple[tuple[ComparisonFigures, str], ...] = (
             a_j=3.214, b_j=1.6, a_basis=WALL, b_basis=EnergyBasis(sees="wall", subtracts_idle=True)
         ),
         (
-            "Energy: 3.21 J per token at the wall, idle power included / 1.6 J per token at the "
+            "Energy: A 3.21 J per token at the wall, idle power included, B 1.6 J per token at the "
             "wall, idle power subtracted. These cannot be compared: the idle power is subtracted "
             "from only one of them."
         ),
@@ -248,7 +248,7 @@ STOPS: tuple[tuple[Stop, str], ...] = (
 def test_each_difference_is_a_part_of_a_sentence(figures: ComparisonFigures, sentence: str) -> None:
     assert comparisons.differences([figures]) == (Remark(figures=figures, sentence=sentence),)
     found = comparisons.differences([figures, Differs(name="seed", a=1, b=2)])
-    assert comparisons.not_comparable(found) == f"Not comparable: {sentence}; seed: 1 / 2."
+    assert comparisons.not_comparable(found) == f"Not comparable: {sentence}; seed: A 1, B 2."
 
 
 @pytest.mark.parametrize(("figures", "sentence"), REMARKS)

@@ -139,10 +139,29 @@ def test_without_a_model_current_models_are_listed_the_fastest_first() -> None:
     command = commands["llama-3.2-1b:Q4_0"]
     assert command == "armload bench --board away --model llama-3.2-1b:Q4_0"
     assert not commands["qwen3-8b:Q8_0"], "of which armload knows no file"
+    files = {each.model: each.has_file for each in found.models}
+    assert (files["llama-3.2-1b:Q4_0"], files["qwen3-8b:Q8_0"]) == (True, False)
     assert not [name for name in names if "stories260k" in name]
     times = [each.prediction.token_s.value for each in found.models if each.prediction.token_s]
     assert times == sorted(times)
     assert {"fits", "streams"} <= {each.prediction.verdict for each in found.models}
+
+
+@pytest.mark.parametrize("rate", ["", "facts: {memory_bytes_per_s: 3000000000}\n"])
+def test_for_the_list_of_current_models_nothing_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rate: str
+) -> None:
+    monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path / "cache"))
+    Path("boards/here.yaml").write_text(f"extends: this-machine\n{rate}", encoding="utf-8")
+    found = fit(Request(board="here"), (), Plan(prompt_tokens=128), Silent())
+    assert found.unreachable == ""
+    assert not (tmp_path / "cache" / "builds").exists()
+    assert all(each.prediction.memory for each in found.models), "the board answered"
+    runs = [each.prediction for each in found.models if each.prediction.verdict == "fits"]
+    assert runs
+    for each in runs:
+        kinds = {note.kind for note in each.notes}
+        assert (each.token_s is None) == ("memory rate unknown" in kinds) == (not rate)
 
 
 def test_a_shape_of_one_s_own_is_listed_and_types_can_be_chosen() -> None:

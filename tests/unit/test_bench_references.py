@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 
 from armload.bench.references import folders_of
+from armload.bench.sweep import SweepEntry, SweepFolder
 from armload.core.errors import UsageError
 from armload.core.progress import Silent
+from armload.engines.plan import Plan
 from armload.runs import store
 from tests.unit.runs import quick_run
+from tests.unit.samples import plan_cells, sweep_of
 
 
 class Told(Silent):
@@ -50,6 +53,19 @@ def test_a_board_without_a_run_is_left_out_of_several_and_named(runs: Path) -> N
     assert told.said == ["Left out, without a run of a: cellar."]
     with pytest.raises(UsageError, match="'nothing' on board"):
         folders_of("@lab:nothing")
+
+
+def test_a_cell_of_a_sweep_is_named_by_its_number(runs: Path) -> None:
+    one, other = sorted(runs.iterdir())
+    journal = SweepFolder.begin(sweep_of(*plan_cells(Plan(threads=1), Plan(threads=2))))
+    journal.append(SweepEntry(cell=0, round=0, run=one.name))
+    journal.append(SweepEntry(cell=1, round=0, run=other.name))
+    for name in ("latest-sweep", journal.sweep.id, str(journal.folder)):
+        assert folders_of(name) == [one, other]
+        assert folders_of(f"{name}/1") == [one]
+        assert folders_of(f"{name}/2,{name}/1") == [other, one]
+    with pytest.raises(UsageError, match="latest-sweep/3: the sweep has 2 cells"):
+        folders_of("latest-sweep/3")
 
 
 def test_a_folder_whose_name_holds_a_comma_is_one_run(runs: Path) -> None:

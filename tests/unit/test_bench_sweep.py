@@ -32,13 +32,14 @@ from armload.report.settings import differing, settings_of
 from armload.report.sweep import (
     SweepLines,
     cell_results,
+    comparison_of,
     names_of_cells,
     notes,
     sweep_table,
     swept_cells,
 )
 from armload.runs import store
-from tests.unit.runs import failed_run, quick_run
+from tests.unit.runs import failed_run, planned, quick_run
 from tests.unit.samples import plan_cells, sweep_of
 
 
@@ -119,7 +120,10 @@ def test_repeats_that_lie_far_apart_ask_for_more_of_them() -> None:
 
     assert too_few(range(100, 108)) == ""
     assert too_few((60, 180)) == "", "two runs know nothing of their spread"
-    assert "more are needed" in too_few((60, 80, 100, 120, 140, 160))
+    assert "more repeats are needed" in too_few((90, 95, 100, 105, 110, 115))
+    hopeless = too_few((1, 80, 100, 900, 140, 1600))
+    assert "more repeats" not in hopeless
+    assert "The runs differ too much for more of them to help" in hopeless
 
 
 def test_cells_are_called_by_what_tells_them_apart() -> None:
@@ -253,6 +257,19 @@ def test_a_sweep_s_runs_are_one_side_of_a_comparison_without_the_warm_ups() -> N
     SweepFolder.begin(sweep(identity="zzzz"))
     with pytest.raises(UsageError, match="none of its runs is on this machine"):
         folders_of("latest-sweep")
+
+
+def test_a_sweep_ends_with_the_command_that_compares_two_of_its_cells() -> None:
+    several = sweep(Plan(threads=1), Plan(threads=2), Plan(threads=4))
+    rates = {0: [run(10)], 1: [run(30)], 2: [run(20)]}
+    results = cell_results(several, rates, {})
+    assert comparison_of(several, results, "armload") == (
+        f"armload compare {several.id}/1 {several.id}/2"
+    )
+    # What is not the same work cannot be compared.
+    other = sweep(Plan(n_predict=8), Plan(n_predict=9))
+    runs = {0: [planned(run(10), n_predict=8)], 1: [planned(run(30), n_predict=9)]}
+    assert comparison_of(other, cell_results(other, runs, {}), "armload") == ""
 
 
 def test_two_names_of_one_model_are_refused_before_anything_runs(

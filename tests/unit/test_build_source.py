@@ -12,6 +12,7 @@ from armload.build.archive import unpack, unpacked
 from armload.build.source import (
     Archive,
     choose,
+    commit_in_archive,
     engine_commit,
     folder_source,
     pinned_source,
@@ -20,6 +21,8 @@ from armload.core.errors import BuildError, DataError, UsageError
 from armload.core.files import sha256_of
 from armload.core.progress import Silent
 from armload.core.workspace import data_names
+from armload.engines.model_program import binary_record
+from tests.unit.samples import binary
 from tests.unit.sources import llama_cpp
 
 
@@ -145,6 +148,15 @@ def test_the_engine_says_its_own_version(tmp_path: Path) -> None:
     assert engine_commit(folder_source(folder), folder) == "0.5.7-dev"
     old = llama_cpp(tmp_path / "old", {"main": OLD})
     assert engine_commit(pinned_source(), old).startswith("llama-cpp-python-")
+
+
+def test_a_run_records_the_commit_that_the_pinned_archive_carries() -> None:
+    pinned = pinned_source()
+    assert commit_in_archive(pinned.label) == pinned.commit != ""
+    built = binary().model_copy(update={"source": pinned.label})
+    assert binary_record(built).engine_commit == pinned.commit
+    other = built.model_copy(update={"source": "/a/folder"})
+    assert binary_record(other).engine_commit == built.engine_commit
 
 
 def test_only_the_wanted_folder_is_unpacked(tmp_path: Path) -> None:

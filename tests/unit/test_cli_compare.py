@@ -93,26 +93,31 @@ def test_a_gate_is_inconclusive_where_a_run_is_not_valid(
     assert "inconclusive" in done.stderr
     assert "kitchen-c4: Contended." in " ".join(done.stderr.split())
     assert "Repeat those runs" in done.stderr
-    assert f"But not all runs of {doubted} are valid." in " ".join(done.stdout.split())
+    said = " ".join(done.stdout.split())
+    assert f"Inconclusive: not all runs of {doubted} are valid. B takes" in said
+    # No row names a winner either, and the sentence stands before the figures.
+    assert "slower" not in said
+    assert "faster" not in said
+    assert said.index("Inconclusive:") < said.index("95% CI")
 
 
 def test_a_doubt_that_several_runs_have_is_told_once(folder: Path, tmp_path: Path) -> None:
     said = typed(folder, "compare", "kitchen-c4", "kitchen-d4").stdout
-    assert said.count("doubt: ") == 2
+    assert said.count("warning: ") == 2
     same = [a_run(f"e{number}", 1.0, "Too few repeats.") for number in range(4)]
     for run in (a_run("a0", 1.0), *same):
         store.save(run, tmp_path / "runs" / run.id)
     words = ("compare", "kitchen-a0", ",".join(run.id for run in same))
     said = typed(tmp_path, *words).stdout
-    assert said.count("Too few repeats.") == said.count("doubt: ") == 1
+    assert said.count("Too few repeats.") == said.count("warning: ") == 1
     assert f"{same[2].id} and 1 more: Too few repeats." in " ".join(said.split())
 
 
 def test_a_single_run_that_is_not_valid_is_told_in_the_singular(folder: Path) -> None:
     said = typed(folder, "compare", "kitchen-a1", "kitchen-d4").stdout
-    assert "But the run of B is not valid." in " ".join(said.split())
+    assert "Inconclusive: the run of B is not valid." in " ".join(said.split())
     both = typed(folder, "compare", "kitchen-c4", "kitchen-d4").stdout
-    assert "But the runs of A and B are not valid." in " ".join(both.split())
+    assert "Inconclusive: the runs of A and B are not valid." in " ".join(both.split())
 
 
 def test_the_gate_does_not_open_for_what_cannot_be_compared(folder: Path) -> None:

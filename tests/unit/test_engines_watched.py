@@ -102,7 +102,7 @@ def test_without_an_agreement_there_are_no_times_per_token_and_it_is_said(tmp_pa
     assert run.steps == ()
     assert run.summary.token_s is None
     assert run.summary.decode_tps == pytest.approx(len(WORDS) / 1.9, abs=0.01)
-    assert f"{len(WORDS)} tokens, but its answer came in 2 writes" in run.notes[0]
+    assert f"{len(WORDS)} tokens, but printed its answer in 2 writes" in run.notes[0]
     assert run.verdict.valid, run.verdict.reasons
 
 
@@ -127,9 +127,14 @@ def test_text_of_any_program_has_neither_tokens_nor_speeds(tmp_path: Path) -> No
     run = watched_run(tmp_path, tokens_of(WORDS), reads="text")
     assert run.steps == ()
     assert (run.summary.decode_tps, run.summary.decode_tokens, run.engine) == (None, None, None)
-    assert "the number of tokens is unknown" in run.notes[0]
+    assert "its tokens are not counted" in run.notes[0]
     assert run.summary.ttft_s is None, "its first write need not be a token"
     assert run.verdict.valid, run.verdict.reasons
+
+
+def test_a_program_that_prints_nothing_is_said_to_print_nothing(tmp_path: Path) -> None:
+    run = watched_run(tmp_path, [], reads="text")
+    assert run.notes[:1] == ("The program printed nothing.",)
 
 
 def test_llm_bench_fills_the_same_run(tmp_path: Path) -> None:
@@ -297,7 +302,7 @@ def test_what_stands_against_a_comparison_is_said(tmp_path: Path) -> None:
     (found,) = compare([measurement_of(watched)], [measurement_of(comparable(watched, tokens=64))])
     assert found.finding == "not comparable"
     assert [each.sentence for each in found.differences] == [
-        f"output tokens (n_predict): {len(WORDS)} / 64"
+        f"output tokens (n_predict): A {len(WORDS)}, B 64"
     ]
 
 

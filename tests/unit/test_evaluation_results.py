@@ -121,7 +121,7 @@ def test_it_is_noted_which_runs_answered_and_what_was_found_about_their_times() 
     write_whole(folder / "stdout", f"{answer('1', 'again').model_dump_json()}\n".encode())
     harvest(made, Silent())
     assert made.sources(1) == [AnswerSource(run=folder.name, part=1, board=run.board.name)]
-    found = [finding("output", "Cut."), finding("throttled", "Hot.")]
+    found = [finding("output missing", "Cut."), finding("throttled", "Hot.")]
     store.save(run.model_copy(update={"verdict": Verdict.of(found)}), folder)
     harvest(made, Silent())
     again = EvaluationFolder.read(made.folder)

@@ -227,7 +227,7 @@ def test_times_of_an_invalid_run_are_called_so_and_the_answers_own_are_not_judge
     evaluated(fails=False, parallel=8)
     a, b = find_sides("latest", "")
     contended = finding("contended", "The CPU was busy.")
-    text = finding("text", "The text repeats itself.")
+    text = finding("degenerate text", "The text repeats itself.")
     (found,) = trade(a, b, runs=(_run_of(a, findings=[text]), _run_of(b, findings=[contended])))
     assert found.times_of == ("run-a.gguf", "run-b.gguf")
     assert found.doubts == ("Do not rely on the times of run-b.gguf: The CPU was busy.",)

@@ -145,6 +145,9 @@ def test_a_probed_board_shows_its_rates_and_how_they_are_known() -> None:
     assert "frequencies cores 0-1: schedutil 0.41 of 1.99 GHz" in table
     assert "temperature soc-thermal 42 °C, gpu-thermal 43 °C" in table
     assert "free (f2fs)" in table
+    none = found.conditions.model_copy(update={"swap_used_bytes": 0, "swap_total_bytes": 0})
+    without = found.model_copy(update={"conditions": none})
+    assert ", no swap" in shown(probe_table(board, without, Missing(), in_use=""))
     found = parse_probe(output(core(0), df="", place=""), board.name)
     table = " ".join(shown(probe_table(board, found, Missing(), in_use="")).split())
     assert "free space unknown (unknown file system)" in table

@@ -11,14 +11,19 @@ from pathlib import Path
 import pytest
 
 from armload.analysis.benchmark_file import read_benchmark_file
+from armload.analysis.repeats import known
 from armload.analysis.run import Run
 from armload.core.errors import DataError, UsageError
 from armload.core.progress import Silent
 from armload.core.values import as_json
+from armload.engines.job import SweepPoint
+from armload.report.cells import cells_of
 from armload.report.exchange import leaderboard, tables
 from armload.report.exchange.document import results_of
 from armload.report.exchange.excerpt import EVERYTHING, excerpt_of
 from armload.report.exchange.llama_bench import llama_bench
+from armload.report.exchange.tables import median_words, token_time
+from armload.report.run_words import median_range
 from tests.unit.pages import HOSTILE, Page
 from tests.unit.published import talkative_run
 from tests.unit.runs import failed_run, planned, quick_run
@@ -40,15 +45,16 @@ def test_a_table_for_an_issue_has_a_row_for_each_cell_and_what_it_was_measured_w
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[:5]]
     assert len({len(row) for row in rows}) == 1
     assert set("".join(rows[1])) == set(":-")
-    first, second, failed = sorted(rows[2:], key=lambda row: row[-1] == "failed")
+    first, second, failed = sorted(rows[2:], key=lambda row: row[-1] != "valid")
     assert first[1:5] == ["llama-1.24B-Q4_0", "770.9 MB", "4", "8 + 32"]
     assert float(first[6]) == pytest.approx(6.97, abs=0.2)
     assert re.fullmatch(r"1[34]\d ms \(1[34]\d to 1[45]\d ms\)", first[7])
     assert (first[9], second[9], failed[9]) == ("5", "5", "1")
-    assert [first[10], second[10], failed[10]] == ["valid", "valid", "failed"]
+    assert [first[10], second[10], failed[10]] == ["valid", "valid", "failed: no trace"]
     assert "" in lines
     facts = "\n".join(lines[lines.index("") :])
-    assert "- llama-completion, llama-cpp-python 0.3.36, b7000, zig 0.15.2" in facts
+    assert "- llama-completion, llama-cpp-python 0.3.36, llama.cpp b7000, zig 0.15.2" in facts
+    assert "- not valid: No trace: the program never began to decode." in facts
     assert "kernel 6.12.48-cloud-arm64, 8 cores, 2.1 GB of memory" in facts
     assert f"`{Q4.sha256}`" in facts
 
@@ -88,6 +94,8 @@ def test_a_line_of_csv_has_one_run_with_units_and_no_formula() -> None:
     assert float(rows[0]["token_p50_s"]) == times.p50
     assert rows[0]["is_valid"] == "True"
     assert (rows[1]["decode_tps"], rows[1]["is_valid"]) == ("", "False")
+    assert rows[1]["findings"] == "failed, no trace"
+    assert rows[1]["reasons"].endswith("No trace: the program never began to decode.")
     assert rows[2]["governors"] == "schedutil"
     assert (rows[2]["power_sees"], rows[2]["subtracts_idle"]) == ("wall", "False")
     assert not any(text.startswith(("=", "+", "-", "@")) for row in rows for text in row.values())
@@ -213,3 +221,33 @@ def test_a_single_result_is_counted_in_the_singular(tmp_path: Path) -> None:
     written = leaderboard.write_leaderboard(documents, tmp_path / "site")
     assert written.headline == "1 result: 1 model on 1 board"
     assert written.figures == ()
+
+
+def test_a_run_has_the_same_interval_in_show_and_export() -> None:
+    run = quick_run()
+    found = token_time(cells_of([run])[0])
+    times = run.summary.token_s
+    assert found is not None
+    assert times is not None
+    assert (found.value, found.low, found.high) == pytest.approx(
+        (times.p50, times.p50_low, times.p50_high)
+    )
+    _, _, bounds = median_range(run).partition("95% CI ")
+    assert bounds.replace(" ms to ", " to ") in median_words(found)
+
+
+def test_repeats_have_the_same_interval_in_show_and_export() -> None:
+    place = SweepPoint(sweep="repeats", cell=0, round=0, precision=0.05)
+    runs = [
+        made_run(repeat=number).model_copy(update={"place": place, "id": f"r{number}"})
+        for number in range(7)
+    ]
+    found, together = token_time(cells_of(runs)[0]), known(runs)
+    assert found is not None
+    assert together is not None
+    assert together.interval_s is not None
+    assert (found.value, found.low, found.high) == (
+        together.p50_s,
+        together.interval_s.low,
+        together.interval_s.high,
+    )

@@ -75,6 +75,18 @@ def test_the_listing_shows_memory_times_and_active_parameters_in_100_columns() -
     assert "Recommended: small" in text
 
 
+def test_the_listing_marks_the_models_that_armload_can_download() -> None:
+    fit = three_models()
+    longest = "nemotron-3-nano-30b-a3b:Q4_K_M"
+    unknown = fit.models[0].model_copy(update={"model": longest, "has_file": False})
+    models = (unknown, *fit.models[1:])
+    text = printed(listing_view(fit.model_copy(update={"models": models})))
+    assert max(len(line) for line in text.splitlines()) <= 100
+    ends = {line.split()[0]: line.split()[-1] for line in text.splitlines() if "B (" in line}
+    assert ends == {longest: "-", "small.gguf": "download", "large.gguf": "download"}
+    assert "download" not in printed(listing_view(fit)).partition("Memory covers")[0]
+
+
 def test_per_layer_embeddings_are_noted_once_for_all_types_of_a_model() -> None:
     fit, models = three_models(), []
     for name, size_bytes in {"a:Q4_0": 10**9, "a:Q8_0": 2 * 10**9, "b:Q8_0": 3 * 10**9}.items():

@@ -130,11 +130,13 @@ def test_text_from_runs_stays_text(tmp_path: Path) -> None:
 
 
 def test_the_headline_is_the_best_valid_figure() -> None:
-    assert (
-        headline(cells_of(sweep())) == "6.98 tokens per second at best on kitchen: Q4_0, 4 threads"
+    assert headline(cells_of(sweep())) == (
+        "141 ms per token (7.10 tokens per second, median) at best on kitchen: Q4_0, 4 threads"
     )
-    assert headline(cells_of([quick_run()])) == "14.8 tokens per second on virtual-dayu200"
-    assert headline(cells_of([storage_run()])) == "18.0 s per token (mean) on virtual-dayu200"
+    assert headline(cells_of([quick_run()])) == (
+        "66.6 ms per token (15.0 tokens per second, median) on virtual-dayu200"
+    )
+    assert headline(cells_of([storage_run()])) == "18.1 s per token (median) on virtual-dayu200"
     doubtful = made_run(throttled=True)
     assert headline(cells_of([doubtful, made_run(Q8, 1)])).endswith("Q8_0, 1 thread")
     assert headline(cells_of([doubtful])).startswith("No run is valid")
@@ -171,7 +173,7 @@ def test_valid_runs_without_a_rate_are_counted(tmp_path: Path) -> None:
     assert headline(cells_of(runs)) == f"2 valid runs on {board}, none with tokens per second"
     assert counted(cells_of(runs)) == "2 runs of 2 configurations: echo, ls"
     assert new_folder(runs).name.endswith("-2-programs")
-    assert headline(cells_of([*runs, quick_run()])).startswith("14.8 tokens per second")
+    assert headline(cells_of([*runs, quick_run()])).startswith("66.6 ms per token (15.0 tokens")
 
 
 def test_settings_that_may_be_as_fast_as_the_best_are_counted() -> None:

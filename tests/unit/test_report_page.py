@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.analysis.run import Run
+from armload.analysis.run import Run, Verdict
 from armload.report.figures.over_time import (
     FROM_STORAGE,
     IN_MEMORY,
@@ -23,6 +23,7 @@ from armload.report.figures.over_time import (
 )
 from armload.report.run_page import write_report
 from armload.report.run_words import headline
+from tests.unit.findings import finding
 from tests.unit.pages import HOSTILE, Page
 from tests.unit.runs import failed_run, quick_run, storage_run
 
@@ -78,7 +79,7 @@ def test_a_picture_of_a_model_without_a_name_does_not_begin_with_a_comma() -> No
     run = quick_run()
     nameless = run.model.model_copy(update={"name": "", "quantisation": ""})
     title = token_chart(run.model_copy(update={"model": nameless}))["title"]
-    assert title["subtitle"] == ["2026-11-21 02:15:00 UTC"]
+    assert title["subtitle"] == ["2026-11-21 02:15:00 UTC. Dashed: the median."]
 
 
 def test_the_page_asks_for_nothing_but_the_files_beside_it(tmp_path: Path) -> None:
@@ -122,10 +123,20 @@ def test_the_command_copied_from_the_page_runs_the_same(tmp_path: Path) -> None:
 
 
 def test_the_headline_speaks_of_seconds_where_a_token_takes_some() -> None:
-    assert headline(quick_run()).startswith("14.8 tokens per second")
-    said = headline(storage_run())
-    assert said.startswith("18.0 s per token (mean)"), "a tile beside it gives the median"
+    assert headline(quick_run()) == (
+        "66.6 ms per token (15.0 tokens per second, median) on virtual-dayu200"
+    )
+    assert headline(storage_run()) == "18.1 s per token (median) on virtual-dayu200"
     assert headline(failed_run()).startswith("No token")
+
+
+def test_a_run_that_is_not_valid_says_so_first_on_page_and_picture() -> None:
+    run = quick_run()
+    found = finding("contended", "The workstation was busy.")
+    doubtful = run.model_copy(update={"verdict": Verdict.of([found])})
+    for each, begins in ((run, "66.6 ms"), (doubtful, "Not valid: 66.6 ms")):
+        assert headline(each).startswith(begins)
+        assert token_chart(each)["title"]["text"] == headline(each)
 
 
 def test_text_that_a_model_wrote_stays_text(tmp_path: Path) -> None:

@@ -209,13 +209,15 @@ def test_figures_and_verdict_are_computed_again(tmp_path: Path) -> None:
     (read,) = read_results(written(tmp_path, content))
     assert read.summary == quick_run(tokens=4).summary
     assert read.limit.sentence != "Nothing limits it."
-    assert [each.name for each in read.verdict.findings] == ["few tokens"]
+    assert [each.name for each in read.verdict.findings] == ["imprecise"]
 
 
 def test_a_finding_that_only_the_raw_files_show_is_kept(tmp_path: Path) -> None:
     content = content_of(talkative_run())
     (read,) = read_results(written(tmp_path, content))
-    assert {"lease lost", "storage full", "text"} <= {each.name for each in read.verdict.findings}
+    assert {"lease lost", "storage full", "degenerate text"} <= {
+        each.name for each in read.verdict.findings
+    }
 
 
 def numbers(content: object) -> Iterator[tuple[Any, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from armload.analysis.run import FORMAT, Run
 from armload.bench.references import read_side
 from armload.core.errors import DataError, UsageError
+from armload.deploy.exit_reason import Exit
 from armload.runs import store
 from armload.runs.store import is_here
 from tests.unit.runs import quick_run
@@ -97,6 +99,23 @@ def test_a_board_and_a_model_name_the_latest_of_both(here: Path) -> None:
     kept(here, 4, board="cellar", model="llama-q4_0")
     for model in ("llama-q4_0", "llama-q4_0.gguf", "Llama", "q4_0"):
         assert store.find(f"kitchen:{model}").name == wanted.id
+
+
+def test_an_interrupted_run_is_meant_by_its_id_alone(here: Path) -> None:
+    finished, cut = kept(here, 1), kept(here, 2)
+    stopped = Exit(kind="stopped", status=130, meaning="stopped on request")
+    store.save(cut.model_copy(update={"exit": stopped}), here / cut.id)
+    for reference in ("latest", "latest:llama", "kitchen:llama-q4_0", "kitchen:llama"):
+        assert store.find(reference).name == finished.id
+    assert store.find(cut.id[-4:]).name == cut.id
+    # A failure is a result, too.
+    crashed = Exit(kind="crash", status=139, meaning="the program crashed (SIGSEGV)")
+    store.save(finished.model_copy(update={"exit": crashed}), here / finished.id)
+    assert store.find("latest").name == finished.id
+    shutil.rmtree(here / finished.id)
+    for reference in ("latest", "kitchen:llama"):
+        with pytest.raises(UsageError, match=rf"{reference}: no such run has finished; .*{cut.id}"):
+            store.find(reference)
 
 
 def test_of_two_runs_of_one_second_the_last_to_be_kept_is_the_latest(here: Path) -> None:

@@ -235,7 +235,7 @@ def test_what_the_engine_would_refuse_is_not_tried(fields: dict[str, Any], reaso
 
 @pytest.mark.parametrize(
     ("name", "disturbance"),
-    [("contended", "It was contended."), ("few tokens", ""), ("text", "")],
+    [("contended", "It was contended."), ("imprecise", ""), ("degenerate text", "")],
 )
 def test_a_run_is_disturbed_by_what_slows_it_down_from_outside(
     name: FindingName, disturbance: str

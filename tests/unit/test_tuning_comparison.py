@@ -144,7 +144,7 @@ def test_energies_that_were_measured_differently_are_not_compared(
     found = compare_tunings(a, for_energy(tmp_path, 0.1, other))
     assert found.finding == "not comparable"
     assert [each.sentence for each in found.differences] == [
-        f"energy measurement: at the wall, idle power included / {words}"
+        f"energy measurement: A at the wall, idle power included, B {words}"
     ]
     assert a.tuning.fingerprint != for_energy(tmp_path, 0.1, other).tuning.fingerprint
 
@@ -152,9 +152,9 @@ def test_energies_that_were_measured_differently_are_not_compared(
 @pytest.mark.parametrize(
     ("difference", "words"),
     [
-        ({"board": "garage"}, "board: kitchen / garage"),
-        ({"objective": "ttft"}, "objective: decode / ttft"),
-        ({"n_predict": 128}, "n predict: 64 / 128"),
+        ({"board": "garage"}, "board: A kitchen, B garage"),
+        ({"objective": "ttft"}, "objective: A decode, B ttft"),
+        ({"n_predict": 128}, "n predict: A 64, B 128"),
     ],
 )
 def test_searches_of_other_work_are_not_comparable(

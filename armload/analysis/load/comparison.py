@@ -9,6 +9,7 @@ from typing import Literal
 
 from armload.analysis.comparison_findings import (
     ComparisonFigures,
+    ComparisonFinding,
     DoubtfulLoad,
     FailedRequests,
     NothingInCommon,
@@ -97,7 +98,8 @@ class LoadComparison(Value):
         repeats: of the point, on the side that has fewer.
         independent: observations that one repeat is worth, on the side that has fewer.
         finding: of the end-to-end latency; ``not comparable`` if anything in ``differences``
-            stands against it; ``inconclusive`` if the loads are too short to say.
+            stands against it; ``inconclusive`` if a point is not valid, or the loads are too
+            short to say.
         measured: every latency that both have.
         differences: what differs in the work.
         notes: what else a reader should know.
@@ -113,7 +115,7 @@ class LoadComparison(Value):
     requests: int = 0
     repeats: int = 1
     independent: float = 0.0
-    finding: Literal[LatencyFinding, "not comparable"]
+    finding: ComparisonFinding
     measured: tuple[MeasuredLatency, ...] = ()
     differences: tuple[Remark, ...] = ()
     notes: tuple[Remark, ...] = ()
@@ -172,6 +174,14 @@ def _compared(
     against = _differences(a, b)
     if not measured:
         against.append(NothingInCommon(what="answered request"))
+    doubts = [
+        doubt
+        for (_, one), (_, other) in both
+        for doubt in (*_doubts("A", one), *_doubts("B", other))
+    ]
+    finding: ComparisonFinding = "not comparable"
+    if not against:
+        finding = "inconclusive" if doubts else measured[0].finding
     point = ones[0][1]
     return LoadComparison(
         a=a.id,
@@ -183,15 +193,11 @@ def _compared(
         requests=sum(map(len, pairs)),
         repeats=len(both),
         independent=independent,
-        finding="not comparable" if against else measured[0].finding,
+        finding=finding,
         measured=measured,
         differences=wording.differences(against),
         notes=wording.remarks(_notes(a, b)),
-        doubts=wording.remarks(
-            doubt
-            for (_, one), (_, other) in both
-            for doubt in (*_doubts("A", one), *_doubts("B", other))
-        ),
+        doubts=wording.remarks(doubts),
     )
 
 

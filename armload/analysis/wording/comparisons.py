@@ -88,10 +88,6 @@ def _sentence(found: ComparisonFigures) -> str:  # noqa: C901 - one case for eac
                 "armload repacks weights if memory allows; to disable it on both sides, use "
                 "--engine-args --no-repack."
             )
-        case Differs():
-            return f"Different {found.name}: {_values(found, 'unknown')}."
-        case SettingDiffers():
-            return f"Different {found.name}: {_values(found, 'default')}."
         case Excluded():
             return f"Disturbed and excluded from {found.side}: {', '.join(found.names)}."
         case EqualBoardsDiffer():
@@ -100,7 +96,7 @@ def _sentence(found: ComparisonFigures) -> str:  # noqa: C901 - one case for eac
                 "more than their repeats."
             )
         case ModelUnverified():
-            names = f"{found.a or 'unknown'} / {found.b or 'unknown'}"
+            names = f"A {found.a or 'unknown'}, B {found.b or 'unknown'}"
             return f"Cannot verify that both sides ran the same model: {names}."
         case TooFewRuns():
             return (
@@ -142,16 +138,16 @@ def _energy(found: EnergyPerToken) -> str:
     if found.a_basis == found.b_basis:
         change = f", B uses {found.b_j / found.a_j:.0%} of A's" if found.a_j else ""
         where = energies.basis(found.a_basis)
-        return f"Energy {where}: {found.a_j:.3g} / {found.b_j:.3g} J per token{change}."
+        return f"Energy {where}: A {found.a_j:.3g}, B {found.b_j:.3g} J per token{change}."
     return (
-        f"Energy: {found.a_j:.3g} J per token {energies.basis(found.a_basis)} / {found.b_j:.3g} J "
-        f"per token {energies.basis(found.b_basis)}. "
+        f"Energy: A {found.a_j:.3g} J per token {energies.basis(found.a_basis)}, B "
+        f"{found.b_j:.3g} J per token {energies.basis(found.b_basis)}. "
         f"{energies.not_comparable(found.a_basis, found.b_basis)}"
     )
 
 
 def _values(found: Differs | SettingDiffers, missing: str) -> str:
-    return f"{_value(found.a, missing)} / {_value(found.b, missing)}"
+    return f"A {_value(found.a, missing)}, B {_value(found.b, missing)}"
 
 
 def _value(value: JsonValue, missing: str) -> str:

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from armload.analysis.background import BackgroundProcess
 from armload.analysis.findings import (
+    MOST_MORE_RUNS,
     Contended,
     DegenerateText,
+    EmulatorDelayed,
     Failed,
     Figures,
     LeaseLost,
@@ -37,6 +39,7 @@ from armload.analysis.run import Finding, Verdict
 from armload.analysis.sanity import Departure, TextFault
 from armload.analysis.streaming import WeightsNote
 from armload.analysis.throttling import ThrottleEvent
+from armload.analysis.wording.repeats import too_different
 from armload.core.values import counted, format_bytes
 from armload.engines.job import Workstation
 
@@ -85,17 +88,25 @@ def sentence(found: Figures) -> str:  # noqa: C901 - one case for each finding
         case TooFewTokens():
             timed = found.timed_tokens
             return (
-                f"Too few tokens: {timed} {'was' if timed == 1 else 'were'} timed after the first, "
-                f"and estimating the spread takes {found.needed_tokens}. {_more(found.more)}."
+                f"Imprecise: {timed} {'token was' if timed == 1 else 'tokens were'} timed after "
+                f"the first, and estimating their spread takes {found.needed_tokens}. "
+                f"{_more(found.more)}."
             )
         case WideSpread():
             return _wide_spread(found)
         case TooFewRepeats():
-            return f"Too few repeats: {found.runs} of at least {found.needed_runs}. {_MORE_REPEATS}"
+            return (
+                f"Imprecise: {found.runs} repeats of at least {found.needed_runs}. {_MORE_REPEATS}"
+            )
         case WideSpreadOfRepeats():
             return (
-                f"Too few repeats for their spread: the median of {found.runs} runs is known only "
-                f"within {found.within:.1%}. {_MORE_REPEATS}"
+                f"Imprecise: the median of {found.runs} runs is known only within "
+                f"{found.within:.1%}. "
+                + (
+                    _MORE_REPEATS
+                    if found.more_runs <= MOST_MORE_RUNS
+                    else too_different(found.workstation)
+                )
             )
         case ThrottledFromStart():
             return _throttled_from_start(found)
@@ -122,6 +133,13 @@ def sentence(found: Figures) -> str:  # noqa: C901 - one case for each finding
             )
         case Contended():
             return _contended(found)
+        case EmulatorDelayed():
+            return (
+                "Contended: the workstation that emulates the board was busy. The emulator had "
+                f"{found.cpu_share:.0%} of the CPU time that it needed (load {found.load:.1f} on "
+                f"{counted(found.cores, 'core')}). Stop other programs on the workstation, and "
+                "repeat the run."
+            )
         case Unsteady():
             other = found.process
             return (
@@ -192,7 +210,7 @@ def notes_about_supply(recorded: Sequence[str]) -> list[str]:
 
 
 def valid_with_repeats(runs: int, within: float) -> str:
-    """Say that a run of few tokens is valid together with its repeats."""
+    """Say that an imprecise run is valid together with its repeats."""
     return f"Valid with its repeats: the median of {runs} runs is known within {within:.1%}."
 
 
@@ -234,10 +252,7 @@ def _wide_spread(found: WideSpread) -> str:
         advice = _more(found.more)
     if found.adds_repeats:
         advice += ", or allow more time for repeats (--precision-time)"
-    return (
-        f"Too few tokens for their spread: the median is known only within {found.within:.0%}. "
-        f"{advice}."
-    )
+    return f"Imprecise: the median is known only within {found.within:.0%}. {advice}."
 
 
 def _other_text(found: DegenerateText) -> str:

@@ -30,6 +30,10 @@ _FIXED: Mapping[PredictionNoteKind, str] = {
         "The storage's read rate is unknown: measure it with armload board.probe, or set "
         "facts.storage_read_bytes_per_s in the board's file."
     ),
+    "memory rate unknown": (
+        "The memory's read rate is unknown, so times cannot be estimated: measure it with armload "
+        "board.probe, or set facts.memory_bytes_per_s in the board's file."
+    ),
     "operations disturbed": (
         "Other programs kept the cores busy while the model's operations were timed: the forecast "
         "may be too slow. Repeat the command when the board is idle."

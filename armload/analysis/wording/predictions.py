@@ -29,6 +29,7 @@ class FittedModel(Value):
         prediction: of a run.
         sentence: what it means, and what to choose.
         command: which runs it; empty where it cannot run, or armload knows no file of it.
+        has_file: it was given as one, or armload can get one.
     """
 
     model: str
@@ -39,10 +40,18 @@ class FittedModel(Value):
     prediction: Prediction
     sentence: str
     command: str = ""
+    has_file: bool = True
 
 
 def fitted(
-    name: str, board: str, model: Model, found: Prediction, *, family: str = "", command: str = ""
+    name: str,
+    board: str,
+    model: Model,
+    found: Prediction,
+    *,
+    family: str = "",
+    command: str = "",
+    has_file: bool = True,
 ) -> FittedModel:
     """Describe a model; the family is its name where none is given."""
     return FittedModel(
@@ -54,6 +63,7 @@ def fitted(
         prediction=found,
         sentence=sentence(name, board, found),
         command=command,
+        has_file=has_file,
     )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from armload.analysis.findings import MOST_MORE_RUNS
 from armload.core.values import counted
 
 if TYPE_CHECKING:
     from armload.analysis.repeats import OutOfTime, Stop
+    from armload.engines.job import Workstation
 
 
 def stopped(found: Stop) -> str:
@@ -25,13 +27,36 @@ def stopped(found: Stop) -> str:
 
 
 def _out_of_time(found: OutOfTime) -> str:
-    said = (
-        f"{counted(found.more_runs, 'more run')} of about {found.run_s:.0f} s would be needed, "
-        f"which exceeds the time limit for repeats ({found.allowed_s:g} s). To allow "
-        f"{'it' if found.more_runs == 1 else 'them'}, use --precision-time {found.needed_s}."
-    )
+    if found.within is not None and found.more_runs > MOST_MORE_RUNS:
+        said = (
+            f"the median of {found.runs - found.disturbed} runs is known only within "
+            f"{found.within:.0%}. {too_different(found.workstation)}"
+        )
+    else:
+        said = _allow_more(found)
     if found.disturbed:
         said += f" {found.disturbed} of {counted(found.runs, 'run')} were disturbed. {found.reason}"
     if found.is_storage_limited:
         said += " Tokens wait for storage, whose speed varies."
     return said
+
+
+def too_different(workstation: Workstation | None) -> str:
+    """Say that more runs would not help, and what would."""
+    todo = (
+        "the board, fix its clock (--governor performance), let it cool (--cool-to)"
+        if workstation is None
+        else "the workstation that emulates the board"
+    )
+    return (
+        f"The runs differ too much for more of them to help: stop other programs on {todo}, and "
+        "repeat them."
+    )
+
+
+def _allow_more(found: OutOfTime) -> str:
+    return (
+        f"{counted(found.more_runs, 'more run')} of about {found.run_s:.0f} s would be needed, "
+        f"which exceeds the time limit for repeats ({found.allowed_s:g} s). To allow "
+        f"{'it' if found.more_runs == 1 else 'them'}, use --precision-time {found.needed_s}."
+    )

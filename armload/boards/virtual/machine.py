@@ -138,6 +138,12 @@ def running(board: Board) -> SshAddress | None:
     return address_of(folder, powered) if powered is not None and powered.answered else None
 
 
+def emulator(board: Board) -> Started | None:
+    """Return the process that emulates a virtual board; none when that is off."""
+    powered = machine_state(machine_folder(board))
+    return powered.process if powered is not None else None
+
+
 def has_storage(board: Board) -> bool:
     """Say whether the machine was ever switched on, and may hold something."""
     return (machine_folder(board) / DISK).exists()

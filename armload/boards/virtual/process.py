@@ -8,11 +8,19 @@ import signal
 import socket
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import Field
 
 from armload.core.ids import boot_id, pid_namespace
 from armload.core.values import Value
+
+
+class CpuTime(NamedTuple):
+    """CPU time of a thread since its start: what it had, and how long it was ready and waited."""
+
+    ran_ns: int
+    waited_ns: int
 
 
 class Started(Value):
@@ -60,6 +68,18 @@ class Started(Value):
         return any(
             item.status == psutil.CONN_LISTEN and item.laddr.port == port for item in connections
         )
+
+    def cpu_times(self) -> dict[str, CpuTime]:
+        """Return the CPU times of its threads by their numbers; nothing where no kernel tells.
+
+        Format: "scheduler statistics" of the Linux kernel's documentation.
+        """
+        found = {}
+        for file in Path(f"/proc/{self.pid}/task").glob("*/schedstat"):
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                ran, waited, *_ = file.read_text(encoding="ascii").split()
+                found[file.parent.name] = CpuTime(int(ran), int(waited))
+        return found
 
     def wait_gone(self, timeout_s: float) -> bool:
         """Wait for its end; say whether it came."""

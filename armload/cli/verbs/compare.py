@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _SIDE = (
     "a run (id, folder, latest, or BOARD:MODEL, where BOARD may be @LABEL or a pattern), several "
-    "runs (a,b,c), a sweep, a benchmark's file, a load, or a tuning"
+    "runs (a,b,c), a sweep or one of its cells (SWEEP/2), a benchmark's file, a load, or a tuning"
 )
 
 
@@ -136,10 +136,8 @@ def _loads(a: str, b: str, *, as_json: bool) -> list[_Judged]:
         _Judged(
             finding=each.finding,
             low_at=each.measured[0].low_at if each.measured else partial(_constant, 0.0),
-            doubts=(
-                *(doubt.sentence for doubt in each.doubts),
-                *([sentence(each)] if each.finding == "inconclusive" else []),
-            ),
+            doubts=tuple(doubt.sentence for doubt in each.doubts)
+            or ((sentence(each),) if each.finding == "inconclusive" else ()),
             sentence=sentence(each),
         )
         for each in compared

@@ -166,12 +166,14 @@ def _steps(pieces: Sequence[Write], output: EngineOutput) -> tuple[tuple[Step, .
     if output.answer is None:
         return (), []
     count = counted(len(pieces), "write")
+    if output.decode_tokens is None and not pieces:
+        return (), ["The program printed nothing."]
     if output.decode_tokens is None:
-        return (), [f"The output came in {count}; the number of tokens is unknown."]
+        return (), [f"The program printed its output in {count}; its tokens are not counted."]
     if len(pieces) != output.decode_tokens:
         tokens = counted(output.decode_tokens, "token")
         reported = f"the program reports {tokens}"
-        return (), [f"No times per token: {reported}, but its answer came in {count}."]
+        return (), [f"No times per token: {reported}, but printed its answer in {count}."]
     steps = tuple(_step(number, write) for number, write in enumerate(pieces[1:]))
     return steps, _disagreement(steps, output)
 

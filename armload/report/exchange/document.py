@@ -109,6 +109,7 @@ def _judged_again(path: Path, claimed: Run) -> Run:
         background=run.background_processes,
         swapped=run.swapped,
         clocks=run.clocks,
+        emulation=run.emulation,
     )
     output = Output(header=run.trace, steps=run.steps, text=run.text or None)
     found = findings.verdict(judge(run, output, run.exit, around)).findings

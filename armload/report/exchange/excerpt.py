@@ -97,6 +97,7 @@ def excerpt_of(run: Run, include: Collection[Included] = ()) -> Run:
         background_processes=_background(run.background_processes),
         swapped=run.swapped,
         clocks=run.clocks,
+        emulation=run.emulation,
         energy=_energy(run.energy),
     )
 

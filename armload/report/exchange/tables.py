@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from armload.analysis.repeats import known
 from armload.analysis.run import Run
 from armload.core.values import as_csv
 from armload.report import formatting as words
@@ -12,7 +13,15 @@ from armload.report.settings import stem
 
 
 def token_time(cell: Cell) -> Estimate | None:
-    """Return the median time per token over a cell's runs, and where it lies."""
+    """Return the median time per token over a cell's runs, and where it lies.
+
+    The interval is the one that ``show`` gives for the run, or for the repeats.
+    """
+    if any(run.place is not None and run.place.precision is not None for run in cell.runs):
+        found = known(cell.runs)
+        if found is not None and found.interval_s is not None:
+            low, high = found.interval_s.low, found.interval_s.high
+            return Estimate(value=found.p50_s, low=low, high=high)
     medians = [run.summary.token_s.p50 for run in cell.counted if run.summary.token_s]
     return estimate(medians, cell.rows_s)
 
@@ -34,18 +43,25 @@ def token_counts(run: Run) -> str:
     return f"{prompt or words.UNKNOWN} + {output or words.UNKNOWN}"
 
 
+def _verdict(cell: Cell) -> str:
+    """Say how far a cell may be believed, and name what speaks against its runs."""
+    names = dict.fromkeys(each.name for run in cell.runs for each in run.verdict.findings)
+    names.pop("failed", None)
+    return ": ".join(filter(None, (cell.state, ", ".join(names))))
+
+
 _COLUMNS: Mapping[str, Callable[[Cell], str]] = {
     "board": lambda cell: cell.runs[0].board.name,
     "model": lambda cell: stem(cell.runs[0].model.name) or cell.runs[0].binary.program,
     "size": lambda cell: words.size(cell.runs[0].model.size_bytes),
     "threads": lambda cell: str(cell.threads or words.UNKNOWN),
     "tokens (prompt + output)": lambda cell: token_counts(cell.runs[0]),
-    "prefill (tokens/s)": lambda cell: _rate(cell.prefill_tps),
-    "decode (tokens/s)": lambda cell: _rate(cell.decode_tps),
+    "prefill (tokens/s, mean)": lambda cell: _rate(cell.prefill_tps),
+    "decode (tokens/s, mean)": lambda cell: _rate(cell.decode_tps),
     "median per token (95% CI)": lambda cell: median_words(token_time(cell)),
     "peak memory": lambda cell: words.size(cell.max_rss_bytes),
     "runs": lambda cell: str(len(cell.runs)),
-    "verdict": lambda cell: cell.state,
+    "verdict": _verdict,
 }
 _LEFT = ("board", "model", "verdict")
 
@@ -57,6 +73,12 @@ def markdown(runs: Sequence[Run]) -> str:
     rows = [[column(cell) for column in _COLUMNS.values()] for cell in cells]
     lines = [f"| {' | '.join(row)} |" for row in ([*_COLUMNS], rule, *rows)]
     facts = dict.fromkeys(fact for cell in cells for fact in _facts(cell.runs[0]))
+    facts |= dict.fromkeys(
+        f"not valid: {reason}"
+        for cell in cells
+        for run in cell.runs
+        for reason in run.verdict.reasons
+    )
     return "\n".join([*lines, "", *(f"- {fact}" for fact in facts)]) + "\n"
 
 
@@ -66,7 +88,8 @@ def _rate(found: Estimate | None) -> str:
 
 def _facts(run: Run) -> Iterator[str]:
     binary, before, after = run.binary, run.before, run.after
-    built = [binary.source, binary.engine_commit, binary.compiler]
+    commit = f"llama.cpp {binary.engine_commit}" if binary.engine_commit else ""
+    built = [binary.source, commit, binary.compiler]
     yield ", ".join(filter(None, (binary.program, *built, f"measured with armload {run.armload}")))
     governors = f"governor {', '.join(before.governors)}" if before.governors else ""
     warmth = ""
@@ -117,6 +140,7 @@ _CSV: Mapping[str, Callable[[Run], object]] = {
     "power_sees": lambda run: run.energy and run.energy.sees,
     "subtracts_idle": lambda run: run.energy and run.energy.subtracts_idle,
     "is_valid": lambda run: run.verdict.valid,
+    "findings": lambda run: ", ".join(each.name for each in run.verdict.findings),
     "reasons": lambda run: " ".join(run.verdict.reasons),
 }
 

@@ -11,7 +11,6 @@ from armload.analysis.columns import Cores
 from armload.analysis.run import Run
 from armload.analysis.summary import generating, prompting
 from armload.engines.trace import Step
-from armload.report import formatting as words
 from armload.report import run_words
 from armload.report.cells import Cell, fastest_of_each
 from armload.report.drawing import QUIET, Rows, Specification, chart_of, guide, source
@@ -173,13 +172,18 @@ def token_chart(run: Run) -> Specification:
     line, points = token_marks(base, kinds, x, y)
     layers: list[alt.Chart] = [line, points]
     medians: Rows = []
-    title = run_words.headline(run)
+    note = ""
     if run.summary.token_s is not None:
-        title += f", median {words.seconds(run.summary.token_s.p50)} per token (dashed)"
+        note = ". Dashed: the median"
         medians.append({"ms": run.summary.token_s.p50 * 1000})
         layers.append(guide(source(MEDIAN), y))
     subtitle = ", ".join(filter(None, (run_words.model_name(run), run_words.started(run))))
-    return chart_of(layers, {STEPS: rows, MEDIAN: medians}, title=title, subtitle=subtitle)
+    return chart_of(
+        layers,
+        {STEPS: rows, MEDIAN: medians},
+        title=run_words.headline(run),
+        subtitle=f"{subtitle}{note}.",
+    )
 
 
 def token_marks(

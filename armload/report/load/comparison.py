@@ -26,6 +26,11 @@ def sentence(compared: LoadComparison) -> str:
             f"{longer}."
         )
     of = f" over {counted(compared.repeats, 'repeat')}" if compared.repeats > 1 else ""
+    if compared.finding == "inconclusive" and compared.doubts:
+        return (
+            f"{where}Inconclusive: not all figures are valid. B takes {figures}{of}, {longer} "
+            f"(95% CI {interval})."
+        )
     if compared.finding == "inconclusive":
         return (
             f"{where}Inconclusive: B takes {figures}{of}, but requests that queue together are "
@@ -37,10 +42,8 @@ def sentence(compared: LoadComparison) -> str:
             f"{where}No significant difference: B takes {figures}{of}, {longer} (95% CI "
             f"{interval})."
         )
-    doubt = " But not all figures are valid." if compared.doubts else ""
     return (
         f"{where}B is {compared.finding}: {figures}, {longer} (95% CI {interval}{of and ','}{of})."
-        f"{doubt}"
     )
 
 

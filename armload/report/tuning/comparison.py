@@ -21,15 +21,17 @@ def sentence(compared: TuningComparison) -> str:
         return not_comparable(compared.differences)
     what = "Different configurations won." if compared.choices else "The same configuration won."
     changed, interval = _changes(compared, first)
+    if compared.finding == "inconclusive":
+        return (
+            f"Inconclusive: not all runs are valid. {what} B's winner has {figures}, {changed} "
+            f"(95% CI {interval})."
+        )
     if compared.finding == "no difference":
         return (
             f"{what} No significant difference: B's winner has {figures}, {changed} "
             f"(95% CI {interval})."
         )
-    doubt = " But not all runs are valid." if compared.doubts else ""
-    return (
-        f"{what} B's winner {_verdict(compared)}: {figures}, {changed} (95% CI {interval}).{doubt}"
-    )
+    return f"{what} B's winner {_verdict(compared)}: {figures}, {changed} (95% CI {interval})."
 
 
 def _verdict(compared: TuningComparison) -> str:

@@ -1,0 +1,75 @@
+"""What a virtual board's emulator had of the CPU time that it wanted while a run lasted.
+
+Nothing in the board can tell: a virtual CPU that waits for a real one counts as busy there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from armload.analysis.findings import EmulatorDelayed
+from armload.core.values import Count, Finite, Value
+
+FILE_NAME = "emulator.jsonl"
+
+STARVED_BELOW = 0.80
+"""Share of the CPU time it wanted that the emulator must have had."""
+
+_DELAYED_FROM = 0.10
+"""Share of the run that it must have waited: one that mostly waits for its disk is delayed less."""
+
+
+class Emulation(Value):
+    """What the emulator had of the workstation's CPU during a run.
+
+    Attributes:
+        watched_s: how long it was watched.
+        ran_s: CPU time that its threads had.
+        waited_s: that they were ready to run and did not have it, added up.
+        cores: of the workstation.
+        load: the highest average number of programs that ran there or waited to.
+    """
+
+    watched_s: Finite
+    ran_s: Finite
+    waited_s: Finite
+    cores: Count
+    load: Finite
+
+    @property
+    def cpu_share(self) -> float:
+        """Share of the CPU time it wanted that it had."""
+        wanted_s = self.ran_s + self.waited_s
+        return self.ran_s / wanted_s if wanted_s else 1.0
+
+    @property
+    def is_starved(self) -> bool:
+        """Whether that slowed the run down."""
+        is_delayed = self.waited_s >= _DELAYED_FROM * self.watched_s
+        return is_delayed and self.cpu_share < STARVED_BELOW
+
+
+def read_emulation(folder: Path) -> Emulation | None:
+    """Add up what was noted second by second; none where nothing was."""
+    try:
+        lines = (folder / FILE_NAME).read_bytes().split(b"\n")
+        # The last line may have been cut off.
+        noted = [Emulation.model_validate_json(line) for line in lines[:-1]]
+    except (OSError, ValueError):
+        return None
+    if not noted:
+        return None
+    return Emulation(
+        watched_s=sum(each.watched_s for each in noted),
+        ran_s=sum(each.ran_s for each in noted),
+        waited_s=sum(each.waited_s for each in noted),
+        cores=noted[-1].cores,
+        load=max(each.load for each in noted),
+    )
+
+
+def doubts_about_the_emulator(found: Emulation | None) -> list[EmulatorDelayed]:
+    """Return that the workstation was too busy to emulate the board, if it was."""
+    if found is None or not found.is_starved:
+        return []
+    return [EmulatorDelayed(cpu_share=found.cpu_share, cores=found.cores, load=found.load)]

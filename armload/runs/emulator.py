@@ -1,0 +1,95 @@
+"""Watching the process that emulates a virtual board while a run lasts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from armload.analysis.emulation import Emulation
+from armload.boards.board import Board, VirtualReach
+from armload.boards.virtual.machine import emulator
+from armload.boards.virtual.process import CpuTime, Started
+
+_EVERY_S = 1.0
+_JOIN_S = 5.0
+
+
+@contextlib.contextmanager
+def emulator_recorded(board: Board, path: Path) -> Iterator[None]:
+    """Note within the block what a virtual board's emulator has of the CPU time that it wants.
+
+    Of a real board, and where the workstation's kernel does not tell, nothing is noted.
+
+    Args:
+        path: a line for each second is added to this file.
+    """
+    process = emulator(board) if isinstance(board.reach, VirtualReach) else None
+    if process is None or not process.cpu_times():
+        yield
+        return
+    ended = threading.Event()
+    thread = threading.Thread(target=_record, args=(process, board, path, ended), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(_JOIN_S)
+
+
+def _record(process: Started, board: Board, path: Path, ended: threading.Event) -> None:
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        before = _moment(process)
+        while not ended.is_set():
+            ended.wait(_EVERY_S)
+            if not process.is_alive():  # it may have been switched on again
+                process = emulator(board) or process
+            now = _moment(process)
+            with path.open("a", encoding="utf-8") as file:
+                file.write(_between(before, now).model_dump_json() + "\n")
+            before = now
+
+
+class _Moment(NamedTuple):
+    at_s: float
+    threads: dict[str, CpuTime]
+    stolen_s: float
+    busy_s: float
+
+
+def _moment(process: Started) -> _Moment:
+    import psutil
+
+    every = psutil.cpu_times()
+    stolen_s = getattr(every, "steal", 0.0)
+    idle_s = every.idle + getattr(every, "iowait", 0.0)
+    # Guests are counted twice: within the time of the users, too.
+    guests_s = getattr(every, "guest", 0.0) + getattr(every, "guest_nice", 0.0)
+    busy_s = sum(every) - idle_s - stolen_s - guests_s
+    return _Moment(time.monotonic(), process.cpu_times(), stolen_s, busy_s)
+
+
+def _between(before: _Moment, now: _Moment) -> Emulation:
+    both = before.threads.keys() & now.threads.keys()
+    ran_s, waited_s = (
+        sum(now.threads[each][which] - before.threads[each][which] for each in both) / 1e9
+        for which in (0, 1)
+    )
+    # Where the workstation is a virtual machine itself, its host may have taken CPU time away.
+    stolen_s = max(0.0, now.stolen_s - before.stolen_s)
+    busy_s = max(0.0, now.busy_s - before.busy_s)
+    if busy_s:
+        waited_s += ran_s * stolen_s / busy_s
+    return Emulation(
+        watched_s=now.at_s - before.at_s,
+        ran_s=ran_s,
+        waited_s=waited_s,
+        cores=os.cpu_count() or 1,
+        load=os.getloadavg()[0],
+    )

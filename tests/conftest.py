@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Generator, Sequence
 from pathlib import Path, PurePath
@@ -20,6 +21,12 @@ from tests import outside_data
 ROOT = Path(__file__).resolve().parents[1]
 COMMITS = 50
 BEGAN_S = pytest.StashKey[float]()
+
+# Tests start hundreds of programs. Without byte code each would compile all its modules. Before any
+# other module of the tests looks at the environment: commands in another one are not forked.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / ".pytest_cache" / "bytecode"))
+    sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ["PYTHONPYCACHEPREFIX"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,12 +42,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="SECONDS",
         help="skip the exhaustive tests that have not begun after so many seconds",
     )
-
-
-def pytest_configure() -> None:
-    # Tests start hundreds of programs. Without byte code each would compile all its modules.
-    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
-        os.environ.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / ".pytest_cache" / "bytecode"))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

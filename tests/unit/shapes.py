@@ -9,7 +9,7 @@ COMPOUNDS, FILLERS = 100, 100
 
 
 def with_few_words(name: str) -> Shape:
-    """Return a shape whose vocabulary has tokens of each kind; its layers are the published ones."""
+    """Return a published shape whose vocabulary has few tokens, of each kind."""
     shape = load_shape(name)
     assert isinstance(shape.tokenizer, BytePairs)
     text_tokens = smallest_text() + COMPOUNDS

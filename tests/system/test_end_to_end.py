@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -37,12 +36,8 @@ THREE_LINES = (
 
 
 @pytest.fixture(scope="module")
-def person(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
-    somebody = Person(tmp_path_factory.mktemp("person"))
-    try:
-        yield somebody
-    finally:
-        somebody.types("board.down", "--board", "mine")
+def person(people: tuple[Person, Person]) -> Person:
+    return people[0]
 
 
 @pytest.fixture(scope="module")

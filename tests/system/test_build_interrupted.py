@@ -143,6 +143,7 @@ def test_a_full_disk_is_told_and_with_room_the_build_goes_on(cache: Path) -> Non
         assert program.sha256 == sha256_of(program.path)
 
 
+@pytest.mark.exhaustive(covers=["armload/boards/virtual", "armload/build", "armload/runs"])
 def test_a_board_that_cannot_boot_ends_the_build_that_was_begun_meanwhile(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

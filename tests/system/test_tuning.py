@@ -76,8 +76,8 @@ def test_a_killed_search_goes_on_garbage_never_wins_and_its_plan_runs(ann: Perso
         speculate="none",
     )
     search = words(
-        *("--space", narrowed, "--prompt", "Once upon a time", "-n", "32"),
-        *("--max-trials", "3", "--output", "best.yaml"),
+        *("--space", narrowed, "--prompt", "Once upon a time", "-n", "48"),
+        *("--max-trials", "4", "--output", "best.yaml"),
     )
     before = killed_after(ann, 2, *search)
     found = json.loads(ann.types(*search).stdout)

@@ -36,9 +36,12 @@ KINDS = (
 NAME = "bench-board"
 THE_BOARDS_PART = frozenset(
     {
+        "test_conditions.py",
         "test_exit_reasons.py",
         "test_heartbeat.py",
+        "test_lease.py",
         "test_lease_of_a_run.py",
+        "test_monitor.py",
         "test_running.py",
         "test_watch.py",
     }

@@ -19,8 +19,8 @@ from armload.models.vocabulary import english_words
 from tests.contract.launching import run_to_end
 from tests.outside_data import shared
 from tests.system.engines import command, engine, run
-from tests.unit.test_models_gguf import written
 from tests.unit.shapes import with_few_words
+from tests.unit.test_models_gguf import written
 from tests.unit.test_models_synth import SMALL
 
 pytestmark = pytest.mark.build

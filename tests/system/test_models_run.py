@@ -63,7 +63,7 @@ def test_the_engine_runs_a_model_of_each_family_which_answers_in_words_made_of_w
     name: str, tmp_path: Path
 ) -> None:
     sizes = {"layers": 2, "width": 256, "feed_forward": 512, "heads": 4, "kv_heads": 2}
-    shape = with_few_words(name).model_copy(update=sizes)
+    shape = with_few_words(name, compounds=6000).model_copy(update=sizes)
     if shape.experts:
         shape = shape.model_copy(update={"experts": 16, "expert_feed_forward": 256})
     model = tmp_path / "model.gguf"

@@ -9,7 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from armload.core.workspace import cache_folder
 from tests import forked
+
+_USUAL_CACHE = cache_folder().resolve()
 
 BIN = Path(sys.executable).parent
 ROOT = Path(__file__).resolve().parents[1]
@@ -67,8 +70,18 @@ def typed(
     cache: Path | None = None,
     stdin: int = subprocess.DEVNULL,
 ) -> subprocess.CompletedProcess[str]:
-    """Give a command in a folder; whatever it does, it shows no traceback."""
+    """Give a command in a folder; whatever it does, it shows no traceback.
+
+    Args:
+        folder: to be in.
+        words: the command's.
+        face: which program.
+        cache: another one than usual; where it is new, charts need not be bundled for it.
+        stdin: as for ``subprocess``.
+    """
     own_cache = {} if cache is None else {"ARMLOAD_CACHE": str(cache)}
+    if cache is not None and not cache.exists():
+        share_charts(cache)
     done = forked.run(
         [str(BIN / face), *words], cwd=folder, env=os.environ | own_cache, stdin=stdin
     )
@@ -83,6 +96,14 @@ def check_document(done: subprocess.CompletedProcess[str], *words: str) -> None:
         from tests.documents import document_of  # a second, of those who need it
 
         document_of(words[0], done.stdout, status=done.returncode)
+
+
+def share_charts(cache: Path) -> None:
+    """Begin a cache with the usual one's library of charts, which takes seconds to bundle."""
+    usual = _USUAL_CACHE / "vega"
+    usual.mkdir(parents=True, exist_ok=True)
+    cache.mkdir(parents=True)
+    (cache / "vega").symlink_to(usual)
 
 
 @contextmanager

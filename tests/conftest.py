@@ -9,17 +9,31 @@ from __future__ import annotations
 import gc
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Generator, Sequence
 from pathlib import Path, PurePath
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from tests import outside_data
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMITS = 50
 BEGAN_S = pytest.StashKey[float]()
+SHARING = (
+    ("test_end_to_end.py", "test_runs_share.py", "test_runs_survive.py"),  # a virtual board
+    ("test_release.py", "test_release_prebuilt.py"),  # a wheel
+)
+"""Files whose tests run in one process, and so with one of what they share."""
+
+# Tests start hundreds of programs. Without byte code each would compile all its modules. Before any
+# other module of the tests looks at the environment: commands in another one are not forked.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / ".pytest_cache" / "bytecode"))
+    sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ["PYTHONPYCACHEPREFIX"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,14 +51,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_configure() -> None:
-    # Tests start hundreds of programs. Without byte code each would compile all its modules.
-    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
-        os.environ.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / ".pytest_cache" / "bytecode"))
-
-
 def pytest_sessionstart(session: pytest.Session) -> None:
     session.config.stash[BEGAN_S] = time.monotonic()
+
+
+class _InOneProcess(LoadFileScheduling):  # type: ignore[misc]
+    """Gives files that share what takes long to the same process."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return next((f"{group}" for group in SHARING if Path(file).name in group), file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    return _InOneProcess(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,7 +1,8 @@
 """Random command lines of every verb, given in a folder that nothing leads out of.
 
 ``python -m tests.fuzzing SEED [NUMBER]`` gives those of a seed, or one of them, and prints what
-was wrong with each; ``bounds`` and ``names`` instead try each number and each name.
+was wrong with each; ``bounds`` and ``names`` instead try each number and each name, and ``some``
+tries some of all.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -30,7 +32,8 @@ from invoke.parser.argument import Argument
 
 from armload.core.options import declared_options
 
-CASES = 150
+CASES, SOME_CASES = 150, 40
+BOUNDS, SOME_BOUNDS = ("99999999999999999999", "9" * 5000, "1e400", "-1"), ("9" * 5000, "-1")
 LONGEST_S = 60
 MOST_BYTES = 3 << 30
 _MOST_SLEEPS = 50
@@ -706,7 +709,7 @@ def give_at_random(world: World, seed: int, numbers: Sequence[int]) -> Iterator[
             yield f"seed {seed}, number {number}{also}: {line}\n{wrong[-_MOST_SHOWN:]}"
 
 
-def give_numbers_out_of_bounds(world: World) -> Iterator[str]:
+def give_numbers_out_of_bounds(world: World, values: Sequence[str] = BOUNDS) -> Iterator[str]:
     """Give each option that is a number one that is none, and yield which were not refused."""
     world.renew()
     numeric = numeric_options()
@@ -716,7 +719,7 @@ def give_numbers_out_of_bounds(world: World) -> Iterator[str]:
             name = option.names[0]
             if (verb, name) not in numeric:
                 continue
-            for value in ("99999999999999999999", "9" * 5000, "1e400", "-1"):
+            for value in values:
                 needed = NEEDED.get((verb, name)) or NEEDED.get((verb, "")) or ("--", *places)
                 words = [verb, "--json", f"--{name}={value}", *needed]
                 ended = world.give(words)
@@ -725,8 +728,13 @@ def give_numbers_out_of_bounds(world: World) -> Iterator[str]:
                     yield f"{ascii(words)[:90]}: {wrong[-_MOST_SHOWN:]}"
 
 
-def give_names_that_are_no_utf_8(world: World) -> Iterator[str]:
-    """Give each option such a value, and each argument such a path; yield what was wrong."""
+def give_names_that_are_no_utf_8(world: World, most: int | None = None) -> Iterator[str]:
+    """Give each option such a value, and each argument such paths; yield what was wrong.
+
+    Args:
+        world: where.
+        most: paths for one argument.
+    """
     for verb, options in all_options().items():
         positional = [each.names[0] for each in options if each.positional]
         places = [HINTS[name][0] for name in positional]
@@ -744,7 +752,7 @@ def give_names_that_are_no_utf_8(world: World) -> Iterator[str]:
             if wrong := wrong or ("" if said else f"{ended.err or ended.out}"):
                 yield f"{words!a}: {wrong[-_MOST_SHOWN:]}"
         for at, name in enumerate(positional):
-            for hint in HINTS[name]:
+            for hint in HINTS[name][:most]:
                 world.renew()
                 twin = str(twin_of(Path(hint)))
                 words = [verb, "--json", *NEEDED.get((verb, ""), ("--",))]
@@ -759,10 +767,17 @@ def main(words: Sequence[str]) -> int:
     found = 0
     with tempfile.TemporaryDirectory() as name:
         world = World(Path(name).resolve())
+        wrongs: Iterator[str]
         if words == ["bounds"]:
             wrongs = give_numbers_out_of_bounds(world)
         elif words == ["names"]:
             wrongs = give_names_that_are_no_utf_8(world)
+        elif words == ["some"]:
+            wrongs = chain(
+                give_at_random(world, 0, range(SOME_CASES)),
+                give_numbers_out_of_bounds(world, SOME_BOUNDS),
+                give_names_that_are_no_utf_8(world, most=1),
+            )
         else:
             seed, *only = map(int, words)
             wrongs = give_at_random(world, seed, only or range(CASES))

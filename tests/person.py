@@ -33,6 +33,7 @@ SHARED_CACHE = (
     "models",
     "packages",
     "sources",
+    "vega",
     "zig",
 )
 

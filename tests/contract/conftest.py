@@ -20,6 +20,7 @@ from tests.servers import RARE_TOOLS, dropbear, openssh
 similar = pytest.mark.exhaustive(
     covers=["armload/boards", "armload/deploy", "deploy", "tests/contract", "toolchains/board"]
 )
+FOLDER = Path(__file__).parent
 KINDS = (
     "openssh",
     "a poor toybox",
@@ -33,6 +34,19 @@ KINDS = (
 )
 """The first three differ most: in shell, tools and what carries the commands."""
 NAME = "bench-board"
+THE_BOARDS_PART = frozenset(
+    {
+        "test_conditions.py",
+        "test_exit_reasons.py",
+        "test_heartbeat.py",
+        "test_lease.py",
+        "test_lease_of_a_run.py",
+        "test_monitor.py",
+        "test_running.py",
+        "test_watch.py",
+    }
+)
+"""Files of what scripts and programs do there: over hdc, they meet the tools of the poor toybox."""
 
 
 _LAUNCH = """
@@ -59,6 +73,15 @@ class EmulatedSsh(SshHost):
     @property
     def launcher(self) -> tuple[str, ...]:
         return LAUNCHER
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        called = getattr(item, "callspec", None)
+        kind = called.params.get("makers") if called else None
+        if kind == "hdc" and item.path.parent == FOLDER and item.path.name in THE_BOARDS_PART:
+            item.add_marker(similar)
 
 
 @contextmanager

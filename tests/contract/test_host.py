@@ -94,7 +94,7 @@ def test_a_command_that_takes_too_long_is_given_up(host: Host) -> None:
 
 
 @settings(
-    max_examples=40,
+    max_examples=12,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

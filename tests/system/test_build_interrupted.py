@@ -104,6 +104,7 @@ def test_an_interrupted_build_leaves_no_process_and_goes_on_where_it_was(cache: 
     assert total_after <= total_before - 3
 
 
+@pytest.mark.exhaustive(covers=["armload/build", "armload/core/locks.py"])
 def test_a_second_command_waits_for_the_first(cache: Path) -> None:
     with _building() as first:
         _wait_for_statuses(first, cache, 1)
@@ -132,6 +133,7 @@ def test_after_a_killed_build_the_same_command_completes_it(cache: Path) -> None
     assert program.sha256 == sha256_of(program.path)
 
 
+@pytest.mark.exhaustive(covers=["armload/build", "armload/core/locks.py"])
 def test_a_full_disk_is_told_and_with_room_the_build_goes_on(cache: Path) -> None:
     with small_disk(cache / "builds", 3) as builds:
         with pytest.raises(DiskError, match=r"full|No space left") as caught:
@@ -143,6 +145,7 @@ def test_a_full_disk_is_told_and_with_room_the_build_goes_on(cache: Path) -> Non
         assert program.sha256 == sha256_of(program.path)
 
 
+@pytest.mark.exhaustive(covers=["armload/boards/virtual", "armload/build", "armload/runs"])
 def test_a_board_that_cannot_boot_ends_the_build_that_was_begun_meanwhile(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,7 +35,7 @@ BOARD = virtual_board(
     "test-power", VirtualReach(kind="virtual", cores=1, memory=512 << 20, disk=1 << 30)
 )
 LAYOUT = Layout(workdir=BOARD.workdir)
-SIZE = 20_000_000
+SIZE = 8_000_000
 in_bulk = pytest.mark.exhaustive(covers=["armload/deploy", "deploy"])
 CUTS = [0, *(pytest.param(number, marks=in_bulk) for number in range(1, 5))]
 """Each takes a boot."""

@@ -24,7 +24,10 @@ from armload.deploy.exit_reason import explain
 from armload.deploy.transfer import push
 from tests.contract.launching import run_to_end
 
-pytestmark = pytest.mark.machine
+pytestmark = [
+    pytest.mark.machine,
+    pytest.mark.exhaustive(covers=["armload/boards", "armload/deploy", "deploy"]),
+]
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +91,6 @@ def test_a_model_that_does_not_fit_is_refused_before_it_is_sent(
         host.run(f"rm -f {filler}")
 
 
-@pytest.mark.exhaustive(covers=["armload/deploy", "deploy"])
 def test_a_program_that_takes_all_memory_is_said_to_have(
     host: Host, board: Board, tmp_path: Path
 ) -> None:

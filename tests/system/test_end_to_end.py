@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -37,12 +36,8 @@ THREE_LINES = (
 
 
 @pytest.fixture(scope="module")
-def person(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
-    somebody = Person(tmp_path_factory.mktemp("person"))
-    try:
-        yield somebody
-    finally:
-        somebody.types("board.down", "--board", "mine")
+def person(people: tuple[Person, Person]) -> Person:
+    return people[0]
 
 
 @pytest.fixture(scope="module")
@@ -79,10 +74,9 @@ def test_fit_predicts_the_run_of_a_model_from_operations_that_are_timed_once(
     )
     assert "stories260K.gguf" in found["sentence"]
     assert sorted(person.runs.iterdir()) == before
-    # Rates that others had made too low are measured again.
-    again, once_more = (person.types(*words, "--prompt-tokens", "5") for _ in range(2))
-    assert _but_for_free_memory(again.stdout) == _but_for_free_memory(once_more.stdout)
+    again = person.types(*words, "--prompt-tokens", "5")
     assert "Copying" not in again.stderr
+    assert json.loads(again.stdout)["models"][0]["prediction"]["compute"] == "operations"
     # The stored times are used by bench; before, the board's facts were.
     assert story["prediction"]["verdict"] == "fits"
     ran = person.benches("--model", model, "-n", "8")
@@ -106,8 +100,13 @@ def test_a_context_that_does_not_fit_is_refused_before_anything_is_copied(
     assert largest is not None
     assert int(largest[1]) == pytest.approx(refused["prediction"]["largest_context"], rel=0.1)
     assert "Copying" not in done.stderr
+    engines = ("-n", "2", "--engine-args", "-c 100000000")
+    told = person.types("bench", *words[:4], *engines, status=7).stderr
+    assert "with a context of 100000000 tokens" in told
+    assert re.search(r"Use --context \d+ or less", told)
 
 
+@pytest.mark.exhaustive(covers=["armload/engines", "armload/models", "armload/runs", "toolchains"])
 def test_a_hybrid_model_is_predicted_and_run(person: Person, tmp_path: Path) -> None:
     model = str(hybrid_model(shared("stories260K.gguf"), tmp_path / "hybrid.gguf"))
     words = ("fit", "--board", "mine", "--model", model, "--threads", "1", "--json")
@@ -116,13 +115,6 @@ def test_a_hybrid_model_is_predicted_and_run(person: Person, tmp_path: Path) -> 
     ran = person.benches("--model", model, "-n", "4")
     assert (ran["exit"]["status"], len(ran["steps"])) == (0, 4)
     assert ran["prediction"]["compute"] == "operations"
-
-
-def _but_for_free_memory(document: str) -> Any:
-    models = json.loads(document)["models"]
-    for model in models:
-        del model["prediction"]["memory"]["available_bytes"]
-    return models
 
 
 def test_the_trace_holds_one_prompt_and_every_decoded_token(story: dict[str, Any]) -> None:
@@ -141,6 +133,21 @@ def test_the_run_says_what_it_ran_on(story: dict[str, Any]) -> None:
     assert 1.9e9 < story["before"]["memory_total_bytes"] < 2.2e9
     assert story["before"]["boot_id"] == story["after"]["boot_id"]
     assert story["memory"]["max_rss_bytes"] >= max(s["rss_bytes"] for s in story["steps"])
+    assert story["board"]["storage_read_rate"] == story["board"]["memory_rate"] == "measured"
+    assert story["board"]["memory_bytes_per_s"] > 100e6
+    assert story["before"]["workdir_filesystem"] == "ext4"
+
+
+def test_what_the_board_cannot_do_is_refused_before_a_run_begins(person: Person) -> None:
+    before = json.loads(person.types("show", "--json").stdout)
+    words = ("bench", "--board", "mine", "-n", "2")
+    for option, value, status, said in (
+        ("--cool-to", "55", 7, "exposes no temperature sensor"),
+        ("--governor", "fast", 7, "no CPU frequency governors"),
+        ("--cpus", "0-1", 2, "mine has no core 1"),
+    ):
+        assert said in person.types(*words, option, value, status=status).stderr
+    assert json.loads(person.types("show", "--json").stdout) == before
 
 
 @again
@@ -194,6 +201,7 @@ def test_a_run_that_is_lost_here_is_brought_home_again(
         aside.rename(folder)
 
 
+@pytest.mark.exhaustive(covers=["armload/deploy", "armload/runs", "deploy"])
 def test_a_board_without_room_is_refused_and_the_same_command_goes_on(person: Person) -> None:
     person.on_board(
         "rm -rf /data/local/tmp/armload/models; set -- $(df -k /data | tail -n 1);"
@@ -223,6 +231,7 @@ def test_ctrl_c_in_a_run_ends_it_on_the_board_and_keeps_what_is_there(person: Pe
     assert not kept["verdict"]["valid"]
 
 
+@pytest.mark.exhaustive(covers=["armload/boards/virtual", "armload/cli", "armload/runs"])
 def test_ctrl_c_while_a_board_boots_leaves_it_to_the_next_command(person: Person) -> None:
     person.types("board.down", "--board", "mine")
     person.interrupts("mine is not up; starting it.", "deploy", "--board", "mine")
@@ -245,6 +254,7 @@ def test_ctrl_c_in_a_copy_keeps_what_arrived(person: Person, tmp_path: Path) -> 
     person.on_board("rm -r $(dirname /data/local/tmp/armload/models/*/wide.gguf)")
 
 
+@pytest.mark.exhaustive(covers=["armload/build", "armload/cli"])
 def test_ctrl_c_in_a_build_leaves_one_that_goes_on(person: Person, tmp_path: Path) -> None:
     for kind in ("sources", "zig"):
         (tmp_path / kind).symlink_to((person.folder / "cache" / kind).resolve())

@@ -163,7 +163,10 @@ def test_a_told_budget_is_stated_and_a_conclusion_answers(ann: Person) -> None:
         'conclude: {text: " \\\\boxed{", tokens: 6}\ngrader: boxed\n'
     )
     (ann.folder / "sums.jsonl").write_text('{"q": "Ann has 3 apples. How many?", "a": "3"}\n')
-    ann.types("eval", "--board", "here", "--task", str(task), *options, "--tell-budget", "both")
+    command = ("eval", "--board", "here", "--task", str(task), *options, "--json")
+    concluded = json.loads(ann.types(*command, "--tell-budget", "both", "--conclude").stdout)
+    assert concluded["points"]
+    assert all(point["boxed_share"] == 1 for point in concluded["points"])
     items = [
         json.loads(line)
         for path in ann.folder.glob("evaluations/*/items/*.jsonl")
@@ -171,12 +174,6 @@ def test_a_told_budget_is_stated_and_a_conclusion_answers(ann: Person) -> None:
     ]
     told = ["Use 20 tokens." in item["messages"][0]["content"] for item in items]
     assert sorted(told) == [False, True]
-    concluded = json.loads(
-        ann.types(
-            "eval", "--board", "here", "--task", str(task), *options, "--conclude", "--json"
-        ).stdout
-    )
-    assert all(point["boxed_share"] == 1 for point in concluded["points"])
 
 
 def test_a_model_without_a_usable_chat_template_can_be_asked_without_it(ann: Person) -> None:
@@ -222,7 +219,7 @@ def test_nothing_is_lost_or_asked_twice_however_often_the_command_is_killed(
         one_s = time.monotonic() - start
     known, ran = set(ann.folder.glob("evaluations/*")), set(ann.runs.glob("*/stdout"))
     limit = 15 * kills
-    command = words("--model", MODEL, "--budget", "20,96", "--json", limit=limit)
+    command = words("--model", MODEL, "--budget", "20,48", "--json", limit=limit)
     chance = random.Random(kills)
     for _ in range(kills):
         process = ann.start(*command)
@@ -253,13 +250,13 @@ def test_a_context_that_was_too_small_can_be_corrected(ann: Person) -> None:
 
 
 def test_time_that_is_up_leaves_a_result_that_grows_when_it_is_repeated(ann: Person) -> None:
-    command = words("--model", MODEL, "--max-time", "1", "--json", limit=2000)
+    command = words("--model", MODEL, "--max-time", "1", "--json", limit=600)
     done = ann.types(*command)
     first = json.loads(done.stdout)["points"][0]["questions"]
-    assert f"{2000 - first} of 2000 questions were not asked." in done.stderr
-    assert 0 < first < 2000
+    assert f"{600 - first} of 600 questions were not asked." in done.stderr
+    assert 0 < first < 600
     second = json.loads(ann.types(*command).stdout)["points"][0]["questions"]
-    assert first < second < 2000
+    assert first < second < 600
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,17 @@ def files(person: Person) -> set[str]:
     return {path.name for path in (person.folder / "boards").iterdir()}
 
 
-@pytest.mark.parametrize("key", [CTRL_C, CTRL_D], ids=["Ctrl-C", "end of input"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        pytest.param(CTRL_C, id="Ctrl-C"),
+        pytest.param(
+            CTRL_D,
+            id="end of input",
+            marks=pytest.mark.exhaustive(covers=["armload/cli", "armload/boards"]),
+        ),
+    ],
+)
 def test_interrupted_at_each_question_nothing_is_half_written_and_it_says_how_to_continue(
     ann: Person, server: SshAddress, key: bytes
 ) -> None:

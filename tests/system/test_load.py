@@ -130,8 +130,8 @@ def assert_the_board_is_told(found: dict[str, Any]) -> None:
 
 
 def test_a_server_at_its_limit_is_said_to_let_requests_queue(ann: Person) -> None:
-    words = (*SERVED, "--prompt-tokens", "8", "--n-predict", "24", "--arrivals", "constant")
-    load = ("--rate", "200", "--requests", "60", "--slo", "ttft=50ms")
+    words = (*SERVED, "--prompt-tokens", "8", "--n-predict", "8", "--arrivals", "constant")
+    load = ("--rate", "200", "--requests", "30", "--slo", "ttft=50ms")
     found: dict[str, Any] = json.loads(ann.types("load", *words, *load, "--json").stdout)
     (point,) = found["points"]
     assert max(point["slow"], key=point["slow"].get) == "queued"
@@ -182,7 +182,7 @@ def test_later_turns_are_answered_from_the_servers_prompt_cache(ann: Person) -> 
 
 
 def test_conversations_end_when_they_outgrow_their_slot(ann: Person) -> None:
-    words = ("--turns", "30", "--prompt-tokens", "24", "--n-predict", "16", "--concurrency", "2")
+    words = ("--turns", "30", "--prompt-tokens", "36", "--n-predict", "16", "--concurrency", "2")
     found = json.loads(ann.types("load", *CACHING, *words, "--requests", "2", "--json").stdout)
     metrics = found["points"][0]["metrics"]
     assert metrics["conversations"]["ended"] == {"context-full": 2}

@@ -19,6 +19,7 @@ from armload.models.vocabulary import english_words
 from tests.contract.launching import run_to_end
 from tests.outside_data import shared
 from tests.system.engines import command, engine, run
+from tests.unit.shapes import with_few_words
 from tests.unit.test_models_gguf import written
 from tests.unit.test_models_synth import SMALL
 
@@ -28,7 +29,14 @@ SHAPE = SMALL.model_copy(update={"context_length": 256})
 PROMPT = "I believe: 1 + 1 = 2, naïve 🙂\n"
 
 
-@pytest.mark.parametrize("quantisation", TYPES)
+USUAL = ("F16", "Q4_0", "Q8_0", "Q4_K")
+similar = pytest.mark.exhaustive(covers=["armload/models", "toolchains"])
+
+
+@pytest.mark.parametrize(
+    "quantisation",
+    [each if each in USUAL else pytest.param(each, marks=similar) for each in TYPES],
+)
 def test_the_engine_runs_a_made_model_which_answers_in_english_words(
     quantisation: str, tmp_path: Path
 ) -> None:
@@ -55,7 +63,7 @@ def test_the_engine_runs_a_model_of_each_family_which_answers_in_words_made_of_w
     name: str, tmp_path: Path
 ) -> None:
     sizes = {"layers": 2, "width": 256, "feed_forward": 512, "heads": 4, "kv_heads": 2}
-    shape = load_shape(name).model_copy(update=sizes)
+    shape = with_few_words(name, compounds=6000).model_copy(update=sizes)
     if shape.experts:
         shape = shape.model_copy(update={"experts": 16, "expert_feed_forward": 256})
     model = tmp_path / "model.gguf"

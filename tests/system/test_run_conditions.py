@@ -25,6 +25,9 @@ def person(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
         somebody.types("board.down", "--board", "mine")
 
 
+@pytest.mark.exhaustive(
+    covers=["armload/boards/conditions.py", "armload/runs/prepare.py", "deploy", "toolchains/board"]
+)
 def test_what_storage_and_memory_give_is_measured_in_the_first_run_of_a_boot(
     person: Person,
 ) -> None:
@@ -92,6 +95,7 @@ def test_a_busy_neighbour_is_named(person: Person) -> None:
     assert f"{NEIGHBOUR} {busiest['share']:.0%} of a core" in " ".join(shown.split())
 
 
+@pytest.mark.exhaustive(covers=["armload/runs", "deploy"])
 def test_a_run_is_kept_to_its_cores_and_to_no_more_threads(person: Person) -> None:
     process = person.start(
         *("bench", "--board", "mine", "-n", "24", "--cpus", "1", "--repeats", "1", "--json")
@@ -106,12 +110,3 @@ def test_a_run_is_kept_to_its_cores_and_to_no_more_threads(person: Person) -> No
     assert run["command"][:2] == ["taskset", "2"]
     refused = person.types("bench", "--board", "mine", "-n", "2", "--cpus", "0-2", status=2)
     assert "mine has no core 2" in refused.stderr
-
-
-def test_what_the_board_cannot_do_is_refused_before_a_run_begins(person: Person) -> None:
-    before = json.loads(person.types("show", "--json").stdout)
-    hot = person.types("bench", "--board", "mine", "-n", "2", "--cool-to", "55", status=7)
-    assert "exposes no temperature sensor" in hot.stderr
-    quick = person.types("bench", "--board", "mine", "-n", "2", "--governor", "fast", status=7)
-    assert "no CPU frequency governors" in quick.stderr
-    assert json.loads(person.types("show", "--json").stdout) == before

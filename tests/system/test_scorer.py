@@ -44,6 +44,10 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.build
 
+exhaustive = pytest.mark.exhaustive(
+    covers=["armload/engines", "toolchains/native", "toolchains/overlay"]
+)
+
 # With values of 16 bits, other positions in the cache change a log-likelihood by up to 0.02.
 PRECISE_CACHE = ("-ctk", "f32", "-ctv", "f32")
 
@@ -80,6 +84,7 @@ def test_a_greedy_answer_is_the_text_of_llama_cpps_own_program(
     assert [step.generated_tokens for step in generating(steps(tmp_path))] == [1] * 149
 
 
+@exhaustive
 def test_a_long_answer_that_is_cut_is_a_shorter_run(scorer: Path, tmp_path: Path) -> None:
     longer = generated(score(scorer, tmp_path, [story(max_tokens=60)])["story"])
     for budget in (1, 25, 59):
@@ -123,6 +128,7 @@ def texts(answer: Answer) -> object:
 TIMES = {"start_ns", "end_ns"}
 
 
+@exhaustive
 def test_a_pass_takes_a_token_of_every_item(scorer: Path, tmp_path: Path) -> None:
     score(scorer, tmp_path, [story(str(n), max_tokens=20) for n in range(8)], "--parallel", "4")
     found = steps(tmp_path)
@@ -132,6 +138,7 @@ def test_a_pass_takes_a_token_of_every_item(scorer: Path, tmp_path: Path) -> Non
     assert {step.sequences for step in found} == {4}
 
 
+@exhaustive
 def test_a_prompt_that_exceeds_a_pass_holds_nobody_up(scorer: Path, tmp_path: Path) -> None:
     items = [story("short"), story("long", prompt="Lily saw a cat. " * 12, max_tokens=5)]
     answers = score(scorer, tmp_path, items, "--parallel", "2", "-ub", "16")
@@ -145,6 +152,7 @@ def test_a_prompt_that_exceeds_a_pass_holds_nobody_up(scorer: Path, tmp_path: Pa
     assert max(step.tokens for step in mixed) <= 16
 
 
+@exhaustive
 def test_who_writes_gets_a_token_of_every_pass(scorer: Path, tmp_path: Path) -> None:
     choices = [f"Lily saw a {thing}. " * 12 for thing in ("cat", "dog")]
     items: list[Item] = [
@@ -190,6 +198,7 @@ def test_what_cannot_be_answered_is_said_and_stops_no_other(
     assert len(generated(answers["good"]).tokens) == 3
 
 
+@exhaustive
 def test_tokens_are_scored_as_their_text_is(scorer: Path, tmp_path: Path) -> None:
     context, choices = PROMPT, [", there was a cat", " Lily went home"]
     asked = [context, *(context + choice for choice in choices)]
@@ -215,6 +224,7 @@ def test_tokens_are_scored_as_their_text_is(scorer: Path, tmp_path: Path) -> Non
     }
 
 
+@exhaustive
 def test_the_last_items_wait_for_each_others_sequences(scorer: Path, tmp_path: Path) -> None:
     # Of -np 2 the continuations have eight sequences, and no third item begins.
     choices = [f" {name} went to the park" for name in ("Lily", "Tom", "Max", "Mia")]
@@ -245,6 +255,7 @@ def test_a_line_that_is_no_item_is_named_and_fails_the_run(scorer: Path, tmp_pat
     assert json.loads(done.stdout)["id"] == "story"
 
 
+@exhaustive
 def test_a_text_stops_at_a_word_and_its_length_is_that_of_the_text(
     scorer: Path, tmp_path: Path
 ) -> None:
@@ -264,6 +275,7 @@ def test_a_budget_that_is_used_up_is_concluded(scorer: Path, tmp_path: Path) -> 
     assert plain.text == before
 
 
+@exhaustive
 def test_sampling_repeats_with_its_seed(scorer: Path, tmp_path: Path) -> None:
     items = [
         story(name, temperature=1.5, top_k=50, top_p=0.95, seed=seed)
@@ -292,6 +304,7 @@ def test_a_killed_scorer_leaves_whole_lines_and_the_rest_can_follow(
     assert done.isdisjoint(score(scorer, tmp_path, left, "--parallel", "4"))
 
 
+@exhaustive
 def test_streamed_weights_give_the_same_answers(scorer: Path, tmp_path: Path) -> None:
     items = [story(str(n), max_tokens=10) for n in range(3)]
     held = score(scorer, tmp_path, items, "--no-repack")

@@ -29,6 +29,10 @@ from tests.system.scoring import (
 
 pytestmark = pytest.mark.build
 
+exhaustive = pytest.mark.exhaustive(
+    covers=["armload/engines", "toolchains/native", "toolchains/overlay"]
+)
+
 
 def test_likelihoods_are_those_of_the_logits(scorer: Path, tmp_path: Path) -> None:
     context, choices = "Once upon a time", [" there was a little girl", " a xylophone", " the"]
@@ -85,6 +89,7 @@ def test_context_and_continuation_are_tokenized_together(scorer: Path, tmp_path:
     assert empty.context_tokens == 1
 
 
+@exhaustive
 def test_chatml_is_given_as_plain_text_to_a_model_without_it(scorer: Path, tmp_path: Path) -> None:
     messages = [{"role": "user", "content": "Hi"}]
     items = [
@@ -133,6 +138,7 @@ DATED = (
 )
 
 
+@exhaustive
 def test_a_template_is_given_the_items_date_and_not_the_boards(
     scorer: Path, stories: Path, tmp_path: Path
 ) -> None:
@@ -185,6 +191,7 @@ def test_thinking_ends_with_its_tag(scorer: Path, tmp_path: Path) -> None:
     assert generated(score(scorer, tmp_path, [story()])["story"]).think_tokens == 0
 
 
+@exhaustive
 def test_a_model_that_still_thinks_stops_thinking_before_it_concludes(
     scorer: Path, stories: Path, tmp_path: Path
 ) -> None:
@@ -198,6 +205,7 @@ def test_a_model_that_still_thinks_stops_thinking_before_it_concludes(
     assert answer.text.partition("</think>")[2].startswith("\n\n The end.")
 
 
+@exhaustive
 def test_bytes_that_are_no_text_are_replaced_as_python_does(
     scorer: Path, stories: Path, tmp_path: Path
 ) -> None:
@@ -223,6 +231,7 @@ def bytes_of(piece: str) -> bytes:
     return bytes.fromhex(byte[1]) if byte else piece.replace("\u2581", " ").encode()
 
 
+@exhaustive
 def test_a_model_without_single_tokens_to_give_back_is_scored_too(
     scorer: Path, stories: Path, tmp_path: Path
 ) -> None:

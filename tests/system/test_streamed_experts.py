@@ -111,7 +111,13 @@ def cached_share(weights: Weights) -> float:
     return weights.expert_slot_bytes / weights.expert_bytes
 
 
-@pytest.mark.parametrize("changed", [{}, UNALIGNED], ids=["whole pages", "no whole pages"])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param({}, id="whole pages", marks=exhaustive),
+        pytest.param(UNALIGNED, id="no whole pages"),
+    ],
+)
 def test_the_text_is_that_of_mapped_weights_and_no_more_is_missed_than_does_not_stay(
     binary: Binary, tmp_path: Path, changed: dict[str, int]
 ) -> None:
@@ -147,6 +153,7 @@ def test_experts_that_a_text_favours_stay_and_follow_it_as_it_drifts(
     assert missed_share(late) < 0.6 * (1 - cached_share(weights))
 
 
+@exhaustive
 def test_of_a_long_prompt_each_expert_is_read_once_for_each_micro_batch(
     binary: Binary, mixture: Path, tmp_path: Path
 ) -> None:
@@ -164,6 +171,7 @@ def test_of_a_long_prompt_each_expert_is_read_once_for_each_micro_batch(
     assert (first.expert_bytes or 0) > 1.5 * weights.expert_bytes
 
 
+@exhaustive
 def test_a_warm_up_that_uses_all_experts_is_computed_with_a_window(
     binary: Binary, mixture: Path, tmp_path: Path
 ) -> None:
@@ -174,6 +182,7 @@ def test_a_warm_up_that_uses_all_experts_is_computed_with_a_window(
     assert cached_share(experts_of(trace)[0]) < 0.3
 
 
+@exhaustive
 def test_experts_that_all_stay_are_read_once(binary: Binary, mixture: Path, tmp_path: Path) -> None:
     words = (*WORDS, "-n", "20")
     expected = text_of(starts(binary, mixture, tmp_path / "mapped", {}, *words))
@@ -184,6 +193,7 @@ def test_experts_that_all_stay_are_read_once(binary: Binary, mixture: Path, tmp_
     assert sum(step.missed_bytes or 0 for step in steps) <= weights.expert_bytes
 
 
+@exhaustive
 def test_where_not_even_all_other_weights_fit_both_are_streamed(
     binary: Binary, mixture: Path, tmp_path: Path
 ) -> None:
@@ -197,6 +207,7 @@ def test_where_not_even_all_other_weights_fit_both_are_streamed(
     assert missed_share(steps) == 1
 
 
+@exhaustive
 def test_experts_are_streamed_from_all_parts_of_a_model(
     binary: Binary, mixture: Path, tmp_path: Path
 ) -> None:
@@ -207,6 +218,7 @@ def test_experts_are_streamed_from_all_parts_of_a_model(
     assert experts_of(trace)[0].expert_bytes == 32 * 4 * 3 * 256 * 128 * 34 // 32
 
 
+@exhaustive
 def test_several_sequences_at_a_time_use_the_experts_of_all(
     scorer: Path, mixture: Path, tmp_path: Path
 ) -> None:
@@ -253,7 +265,11 @@ def answers(
     "words",
     [
         pytest.param(("-c", "2048", "--no-kv-unified"), id="a KV cache each"),
-        pytest.param(("-c", "2048", "-b", "32", "-ub", "16"), id="one KV cache, small batches"),
+        pytest.param(
+            ("-c", "2048", "-b", "32", "-ub", "16"),
+            id="one KV cache, small batches",
+            marks=exhaustive,
+        ),
     ],
 )
 def test_a_server_with_four_slots_answers_as_with_mapped_weights(
@@ -299,6 +315,7 @@ def test_memory_that_others_take_meanwhile_is_given_back_slot_by_slot(
     assert last.weights == "streamed"
 
 
+@exhaustive
 def test_a_mixture_that_is_truncated_meanwhile_ends_the_run_with_a_message(
     binary: Binary, mixture: Path, tmp_path: Path
 ) -> None:
@@ -312,6 +329,7 @@ def test_a_mixture_that_is_truncated_meanwhile_ends_the_run_with_a_message(
     assert "the model cannot be read" in log.splitlines()[-1]
 
 
+@exhaustive
 def test_a_mixture_that_is_replaced_meanwhile_is_read_on(
     binary: Binary, mixture: Path, tmp_path: Path
 ) -> None:
@@ -326,6 +344,7 @@ def test_a_mixture_that_is_replaced_meanwhile_is_read_on(
     assert text_of(process) == expected
 
 
+@exhaustive
 @as_root
 @pytest.mark.parametrize("has_swap", [False, True], ids=["no swap", "swap"])
 def test_where_locking_is_refused_experts_stay_only_where_swap_cannot_take_them(

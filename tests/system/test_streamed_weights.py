@@ -34,7 +34,7 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.build
 
-older = pytest.mark.exhaustive(covers=COVERED)
+similar = pytest.mark.exhaustive(covers=COVERED)
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes root")
 
 WORDS = ("-n", "4", "--no-repack")
@@ -47,7 +47,9 @@ def await_steps(trace: Path, count: int) -> None:
     )
 
 
-@pytest.fixture(scope="module", params=["llama_process", pytest.param("llama_decode", marks=older)])
+@pytest.fixture(
+    scope="module", params=["llama_process", pytest.param("llama_decode", marks=similar)]
+)
 def binary(request: pytest.FixtureRequest) -> Binary:
     return engine(None if request.param == "llama_process" else LAST_WITH_DECODE)
 
@@ -60,6 +62,12 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for folder in (path.parent, path.parent.parent):
         folder.chmod(0o755)
     return path
+
+
+@pytest.fixture(scope="module")
+def expected(binary: Binary, wide: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What the engine writes with mapped weights."""
+    return text_of(starts(binary, wide, tmp_path_factory.mktemp("mapped") / "trace", {}, *WORDS))
 
 
 def test_text_is_that_of_mapped_weights_and_the_resident_part_is_locked(
@@ -117,11 +125,10 @@ def test_a_table_for_each_layer_that_is_most_of_the_file_is_looked_up_in_it(
 
 @as_root
 def test_where_a_file_system_has_no_direct_io_weights_are_read_through_the_page_cache(
-    binary: Binary, wide: Path, tmp_path: Path
+    binary: Binary, wide: Path, expected: str, tmp_path: Path
 ) -> None:
     trace, folder = tmp_path / "trace.jsonl", tmp_path / "ramfs"
     folder.mkdir()
-    expected = text_of(starts(binary, wide, tmp_path / "mapped", {}, *WORDS))
     copied = 'mount -t ramfs ramfs "$0" && cp "$1" "$0" && shift && exec "$@"'
     launcher = ["unshare", "--mount", "sh", "-c", copied, str(folder), str(wide)]
     process = starts(binary, folder / wide.name, trace, streamed(), *WORDS, launcher=launcher)
@@ -151,10 +158,11 @@ READ_WITHIN = 1.02
     ("readahead_kib", "ways", "options"),
     [
         (8192, "buffered", ""),
-        (8192, "direct", ",data=journal"),  # which reads through the page cache all the same
-        pytest.param(128, "buffered", "", marks=older),
-        pytest.param(4096, "buffered", "", marks=older),
-        pytest.param(8192, "direct", "", marks=older),
+        # Which reads through the page cache all the same.
+        pytest.param(8192, "direct", ",data=journal", marks=similar),
+        pytest.param(128, "buffered", "", marks=similar),
+        pytest.param(4096, "buffered", "", marks=similar),
+        pytest.param(8192, "direct", "", marks=similar),
     ],
 )
 def test_no_more_is_read_than_is_needed_whatever_the_readahead(
@@ -216,10 +224,10 @@ def test_a_longer_prompt_than_any_before_is_given_memory_of_the_resident_part(
     assert (steps[0].locked_bytes or 0) - (long.locked_bytes or 0) > 4 << 20
 
 
+@similar
 def test_weights_that_all_stay_in_memory_are_read_once(
-    binary: Binary, wide: Path, tmp_path: Path
+    binary: Binary, wide: Path, expected: str, tmp_path: Path
 ) -> None:
-    expected = text_of(starts(binary, wide, tmp_path / "mapped", {}, *WORDS))
     trace = tmp_path / "trace.jsonl"
     assert text_of(starts(binary, wide, trace, streamed(1 << 30), *WORDS)) == expected
     weights = traced(trace)[0].weights[-1]
@@ -240,11 +248,12 @@ def test_repacked_weights_are_in_memory_already_and_the_trace_says_so(
 
 
 @as_root
-@pytest.mark.parametrize("has_swap", [False, True], ids=["no swap", "swap"])
+@pytest.mark.parametrize(
+    "has_swap", [pytest.param(False, id="no swap"), pytest.param(True, id="swap", marks=similar)]
+)
 def test_where_locking_is_refused_the_resident_part_is_kept_where_swap_cannot_take_it(
-    binary: Binary, wide: Path, tmp_path: Path, *, has_swap: bool
+    binary: Binary, wide: Path, expected: str, tmp_path: Path, *, has_swap: bool
 ) -> None:
-    expected = text_of(starts(binary, wide, tmp_path / "mapped", {}, *WORDS))
     swap = "SwapTotal: 524288 kB\n" if has_swap else "SwapTotal: 0 kB\n"
     machine = with_meminfo(MEMINFO + swap, tmp_path)
     folder = a_folder_of_nobodys(tmp_path)
@@ -277,6 +286,7 @@ def test_a_model_that_is_truncated_meanwhile_ends_the_run_with_a_message(
     assert "truncated" in log
 
 
+@similar
 def test_a_model_that_is_replaced_meanwhile_is_read_on(
     binary: Binary, wide: Path, tmp_path: Path
 ) -> None:
@@ -307,6 +317,7 @@ def test_weights_are_streamed_from_all_parts_of_a_model(
     assert abs(of_split.locked_bytes - (8 << 20)) < 1 << 20
 
 
+@similar
 def test_repacked_weights_in_parts_are_in_memory_already_and_the_trace_says_so(
     binary: Binary, tmp_path: Path
 ) -> None:
@@ -318,12 +329,11 @@ def test_repacked_weights_in_parts_are_in_memory_already_and_the_trace_says_so(
 
 
 def test_a_kernel_that_cannot_lock_holds_the_resident_part_in_anonymous_memory(
-    binary: Binary, wide: Path, tmp_path: Path
+    binary: Binary, wide: Path, expected: str, tmp_path: Path
 ) -> None:
     if len(Path("/proc/swaps").read_text().splitlines()) > 1:
         pytest.skip("this machine has swap, which could take anonymous memory")
     trace = tmp_path / "trace.jsonl"
-    expected = text_of(starts(binary, wide, tmp_path / "mapped", {}, *WORDS))
     launcher = without_calls("mlock", "mlock2")
     process = starts(binary, wide, trace, streamed(), *WORDS, launcher=launcher)
     assert text_of(process) == expected
@@ -343,10 +353,9 @@ def test_a_kernel_that_cannot_lock_holds_the_resident_part_in_anonymous_memory(
     ],
 )
 def test_where_the_kernel_lacks_what_streaming_needs_the_weights_stay_mapped(
-    binary: Binary, wide: Path, tmp_path: Path, lacks: str, reason: str
+    binary: Binary, wide: Path, expected: str, tmp_path: Path, lacks: str, reason: str
 ) -> None:
     trace = tmp_path / "trace.jsonl"
-    expected = text_of(starts(binary, wide, tmp_path / "mapped", {}, *WORDS))
     launcher = (
         with_meminfo("MemTotal: 524288 kB\n", tmp_path)
         if lacks == "MemAvailable"

@@ -61,7 +61,7 @@ def killed_after(person: Person, done: int, *words: str) -> list[dict[str, Any]]
 
 def test_every_combination_is_run_so_often_in_rounds(ann: Person) -> None:
     shown = ann.types(
-        *words("-n", "8", "-t", "1,2", "--prompt-tokens", "8,32"),
+        *words("-n", "4", "-t", "1,2", "--prompt-tokens", "8,32"),
         *("--repeats", "1", "--warmups", "1"),
     )
     cells = json.loads(shown.stdout)["cells"]

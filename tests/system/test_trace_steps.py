@@ -64,6 +64,7 @@ def test_text_is_the_model_authors_and_each_token_has_its_step(
     assert counts == {"prompt": PROMPT_TOKENS, "generate": 251}
 
 
+@older
 def test_steps_follow_each_other_on_one_clock(
     binary: Binary, stories: Path, tmp_path: Path
 ) -> None:
@@ -110,6 +111,7 @@ def test_a_prompt_is_told_from_generated_tokens_however_it_is_cut(
     assert ran.generated == [1] * 5
 
 
+@older
 @pytest.mark.parametrize("extra", [[], ["--no-warmup"]])
 def test_a_prompt_of_one_token_is_a_prompt(
     binary: Binary, stories: Path, tmp_path: Path, extra: list[str]
@@ -118,6 +120,7 @@ def test_a_prompt_of_one_token_is_a_prompt(
     assert (ran.prompts, ran.generated) == ([1], [1, 1])
 
 
+@older
 def test_one_generated_token_needs_the_prompts_step_alone(
     binary: Binary, stories: Path, tmp_path: Path
 ) -> None:
@@ -154,6 +157,7 @@ def agree(ran: Ran) -> bool:
     )
 
 
+@older
 def test_a_programs_last_words_are_never_lost(
     binary: Binary, stories: Path, tmp_path: Path
 ) -> None:
@@ -163,6 +167,7 @@ def test_a_programs_last_words_are_never_lost(
         assert ran.text.endswith("\n\n")
 
 
+@older
 def test_the_text_is_the_same_without_a_trace_and_none_is_written(
     binary: Binary, stories: Path, tmp_path: Path
 ) -> None:
@@ -181,6 +186,7 @@ def test_the_text_is_the_same_without_a_trace_and_none_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
+@older
 def test_a_trace_that_cannot_be_written_is_said_and_the_run_goes_on(
     binary: Binary, stories: Path, tmp_path: Path
 ) -> None:

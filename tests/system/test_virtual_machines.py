@@ -36,6 +36,7 @@ from tests.virtual_boards import (
 )
 
 pytestmark = pytest.mark.machine
+similar = pytest.mark.exhaustive(covers=["armload/boards/virtual", "deploy/virtual"])
 
 BOARD = virtual_board(
     "test-first",
@@ -134,6 +135,7 @@ def test_a_short_file_is_not_measured_quicker_than_the_storage(
     assert rates["storage_other_way_bytes_per_s"] < 25e6
 
 
+@similar
 def test_it_is_told_of_a_full_disk_of_this_machine_instead_of_standing_still(cache: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("a small file system takes root")
@@ -257,6 +259,7 @@ def test_two_boards_run_at_once_one_from_a_copied_image_folder(
         assert str(tmp_path / "copied") in " ".join(psutil.Process(powered.process.pid).cmdline())
 
 
+@similar
 def test_two_calls_at_once_start_one_machine() -> None:
     board = virtual_board("test-twice", SMALL)
     found: list[SshAddress] = []
@@ -273,6 +276,7 @@ def test_two_calls_at_once_start_one_machine() -> None:
         assert said(first, "echo up") == "up"
 
 
+@similar
 def test_board_whose_start_was_cut_short_is_waited_for_not_taken_for_ready() -> None:
     board = virtual_board("test-booting", SMALL)
     with switched_off_at_the_end(board):
@@ -307,6 +311,7 @@ def test_qemu_whose_start_was_interrupted_does_not_hold_the_disk_for_ever() -> N
         assert not former.process.is_alive()
 
 
+@similar
 def test_board_whose_storage_is_destroyed_says_so_at_once() -> None:
     board = virtual_board("test-broken", SMALL)
     with switched_off_at_the_end(board):

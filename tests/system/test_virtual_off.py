@@ -56,6 +56,7 @@ def board(cache: Path) -> Iterator[Board]:
         yield board
 
 
+@similar
 def test_whoever_would_wait_for_a_board_that_went_off_is_told_at_once(board: Board) -> None:
     with closing(connect(board, Silent())) as host:
         assert host.run("echo in").text == "in"
@@ -97,6 +98,7 @@ def test_a_copy_to_a_board_that_goes_off_in_the_middle_is_told_so(
         push(host, local, remote, sha256=sha256_of(local), executable=False, progress=progress)
 
 
+@similar
 def test_a_board_that_reboots_is_waited_for(board: Board) -> None:
     boot_id = "cat /proc/sys/kernel/random/boot_id"
     with closing(connect(board, Silent())) as host:

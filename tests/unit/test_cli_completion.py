@@ -284,7 +284,7 @@ def test_an_answer_takes_less_than_a_tenth_of_a_second_of_cpu_time(
 ) -> None:
     for number in range(1000):
         (workspace / "runs" / f"20260101T{number:06}Z-kitchen-tiny-{number:04}").mkdir()
-    assert statistics.median(cpu_s(["bash", line], workspace) for _ in range(20)) < 0.1
+    assert statistics.median(cpu_s(["bash", line], workspace) for _ in range(9)) < 0.1
 
 
 def test_an_answer_imports_neither_pydantic_nor_invoke(workspace: Path) -> None:

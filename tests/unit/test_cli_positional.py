@@ -75,6 +75,13 @@ main.main()
 """
 
 
+FACES = [
+    "armload",
+    pytest.param("invoke", marks=pytest.mark.exhaustive(covers=["armload/cli", "tasks.py"])),
+]
+"""Both read all lines in the same way; some tests make sure of it in every run."""
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("verbs")
@@ -99,7 +106,7 @@ def given(face: str, words: list[str], folder: Path) -> subprocess.CompletedProc
     )
 
 
-@pytest.mark.parametrize("face", ["armload", "invoke"])
+@pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -137,7 +144,7 @@ def test_behind_two_dashes_everything_is_a_word(face: str, folder: Path) -> None
     assert given(face, ["show", "--"], folder).stdout == "show ''\n"
 
 
-@pytest.mark.parametrize("face", ["armload", "invoke"])
+@pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("words", ["", "one", "one other", "one --json"])
 @pytest.mark.parametrize("option", ["--help", "-h"])
 def test_help_is_help_wherever_it_stands(face: str, words: str, option: str, folder: Path) -> None:

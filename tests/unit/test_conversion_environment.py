@@ -80,6 +80,7 @@ def cache(wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return tmp_path
 
 
+@pytest.mark.exhaustive(covers=["armload/conversion/checkpoints"])
 def test_it_is_made_once_after_its_size_was_agreed_to(cache: Path, wheels: Path) -> None:
     proposals: list[Proposal] = []
 

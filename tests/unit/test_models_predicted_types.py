@@ -16,6 +16,7 @@ from armload.models.quant_mix import predict_quantised, quantised_name
 from armload.models.shape import load_shape
 from armload.models.synth import header_like
 from armload.runs.predicting import predict_from_facts
+from tests.unit.shapes import with_few_words
 
 
 def unusual_model(path: Path, **changed: Any) -> Path:
@@ -44,10 +45,11 @@ def unusual_model(path: Path, **changed: Any) -> Path:
 
 @pytest.mark.parametrize("shape", ["llama-3.2-1b", "qwen2.5-0.5b", "qwen3-0.6b"])
 def test_tensors_are_those_of_the_published_type(shape: str, tmp_path: Path) -> None:
-    header_like(load_shape(shape), tmp_path / "f16.gguf", file_type="F16")
+    like = with_few_words(shape)
+    header_like(like, tmp_path / "f16.gguf", file_type="F16")
     base = read_outline(tmp_path / "f16.gguf")
     for file_type in ("Q2_K", "Q4_K_M", "Q5_0", "Q8_0"):
-        header_like(load_shape(shape), tmp_path / "wanted.gguf", file_type=file_type)
+        header_like(like, tmp_path / "wanted.gguf", file_type=file_type)
         model, header = read_outline(tmp_path / "wanted.gguf")
         found = predict_quantised(*base, file_type)
         assert found is not None

@@ -17,10 +17,10 @@ from armload.core.progress import Silent
 from armload.models.gguf import read_model, read_model_summary
 from armload.models.model import Model
 from armload.models.model_summary import ModelSummary
-from armload.models.shape import load_shape
 from armload.models.synth import synthesise_like
 from armload.report.model_summary import summary_table
 from tests.command_line import run
+from tests.unit.shapes import with_few_words
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _like_llama(path: Path) -> Path:
     sizes = {"layers": 9, "width": 256, "feed_forward": 512, "heads": 8, "kv_heads": 2}
-    shape = load_shape("llama-3.1-8b").model_copy(update=sizes)
+    shape = with_few_words("llama-3.1-8b").model_copy(update=sizes)
     synthesise_like(shape, path, file_type="Q4_K_M", seed=1, progress=Silent())
     return path
 

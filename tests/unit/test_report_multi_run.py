@@ -24,6 +24,7 @@ from armload.report.multi_run import (
     write_runs_report,
 )
 from armload.report.pages import PAGE_NAME, Report
+from tests.command_line import share_charts
 from tests.unit.pages import HOSTILE, Page
 from tests.unit.runs import failed_run, planned, quick_run, storage_run
 from tests.unit.sweeps import Q4, Q8, failed_run_of, made_run, sweep
@@ -32,8 +33,10 @@ from tests.unit.watched import watched_run
 
 @pytest.fixture(autouse=True, scope="module")
 def _cache(tmp_path_factory: pytest.TempPathFactory) -> object:
+    cache = tmp_path_factory.mktemp("workspace") / "cache"
+    share_charts(cache)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ARMLOAD_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("ARMLOAD_CACHE", str(cache))
         yield
 
 

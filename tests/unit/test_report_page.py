@@ -23,6 +23,7 @@ from armload.report.figures.over_time import (
 )
 from armload.report.run_page import write_report
 from armload.report.run_words import headline
+from tests.command_line import share_charts
 from tests.unit.findings import finding
 from tests.unit.pages import HOSTILE, Page
 from tests.unit.runs import failed_run, quick_run, storage_run
@@ -30,8 +31,10 @@ from tests.unit.runs import failed_run, quick_run, storage_run
 
 @pytest.fixture(autouse=True, scope="module")
 def _cache(tmp_path_factory: pytest.TempPathFactory) -> object:
+    cache = tmp_path_factory.mktemp("workspace") / "cache"
+    share_charts(cache)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ARMLOAD_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("ARMLOAD_CACHE", str(cache))
         yield
 
 

@@ -27,7 +27,7 @@ from tests.unit.test_report_layout import shown
 EXTREMES = (0, 1, -1, 2**31, 2**63 - 1, 2**64, 10**400, 0.0, -0.5, 1e308, 1e-300)
 OTHERS: tuple[object, ...] = (None, "x", [], {}, True, float("nan"), float("inf"))
 FILES = ("trace.jsonl", "trace.jsonl", "every step", "job.json", "memory", "swapped", "exit")
-_CASES = 60
+_CASES = 25
 NESTED = "[" * 10_000 + "]" * 10_000
 HUGE = "9" * 5000
 

@@ -182,7 +182,7 @@ def check_capacity(found: dict[str, Any], saturated_per_s: float, said: str) -> 
 def test_it_says_beforehand_how_long_it_takes_and_at_the_end_what_is_sustained(
     tmp_path: Path,
 ) -> None:
-    slow = ("--slo", "e2e=2s", "--max-time", "15")
+    slow = ("--slo", "e2e=2s", "--max-time", "8")
     with stub_service(header_s=0.06, slots=2) as service:
         done = typed(tmp_path, "load", "--url", service.url, *WORDS, *slow)
     assert done.returncode == 0, done.stderr
@@ -190,7 +190,7 @@ def test_it_says_beforehand_how_long_it_takes_and_at_the_end_what_is_sustained(
     assert said is not None, done.stderr
     assert re.search(r"The search takes up to \d+ s\.", done.stderr)
     found = json.loads(done.stdout)
-    # How far a search comes in 15 s depends on this machine; what it decides is simulated below.
+    # How far a search comes in 8 s depends on this machine; what it decides is simulated below.
     if found["capacity"] is None:
         assert "fell behind schedule" in done.stderr
     else:
@@ -286,7 +286,7 @@ def test_a_rate_that_the_client_spoilt_is_not_held_against_the_service(
 def test_a_rate_at_which_all_requests_fail_is_not_sustained_and_ends_no_search(
     tmp_path: Path,
 ) -> None:
-    words = (*WORDS, "--slo", "e2e=9s", "--max-time", "8")
+    words = (*WORDS, "--slo", "e2e=9s", "--max-time", "4")
     with stub_service(header_s=0.02, status=503, answered=3000, slots=2) as service:
         service.behaviour.answered = 60
         done = typed(tmp_path, "load", "--url", service.url, *words)

@@ -60,7 +60,7 @@ class _InOneProcess(LoadFileScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
-        return next((f"{group}" for group in SHARING if Path(file).name in group), file)
+        return next((str(group) for group in SHARING if Path(file).name in group), file)
 
 
 @pytest.hookimpl(optionalhook=True)

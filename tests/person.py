@@ -75,6 +75,9 @@ class Person:
             "ARMLOAD_CACHE": str(cache),
             "HOME": str(self.home),
             "XDG_CONFIG_HOME": str(self.home / ".config"),
+            # On this machine, for runs that name no number: two threads of an emulated program on a
+            # busy core wait for each other, and take forty times as long.
+            "LLAMA_ARG_THREADS": "1",
         }
         self.environment.pop("SSH_AUTH_SOCK", None)
         self.add_board("mine", "extends: single-core\n")

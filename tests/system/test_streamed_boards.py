@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -310,3 +311,13 @@ def test_a_mixture_of_experts_that_exceeds_memory_is_streamed_and_shows_its_hits
     assert run.prediction is not None
     assert run.prediction.hit_rate is not None
     assert run.prediction.hit_rate.kind == "assumed"
+
+
+@pytest.mark.exhaustive(
+    covers=["armload/engines/footprint.py", "armload/runs/footprint.py", "toolchains/native"]
+)
+def test_a_context_of_engine_args_beyond_the_boards_memory_is_refused(ann: Person) -> None:
+    words = ("bench", "--board", "mine", "-n", "2", "--engine-args", "-c 12288")
+    refused = ann.types(*words, status=7).stderr
+    assert "with a context of 12288 tokens" in refused
+    assert re.search(r"Use --context \d+ or less", refused)

@@ -226,6 +226,8 @@ def beyond_memory(given: argparse.Namespace, folder: Path) -> None:
     cells = [(names[0], "mapped"), (names[0], "streamed")]
     cells += [(f"over-{count}", "") for count in members]
     for board, weights in cells:
+        if given.only not in f"{board} {weights}":
+            continue
         words = ("--board", board, "--model", str(model))
         length = ("-n", str(given.tokens), "--prompt-tokens", "16", "--context", "256")
         how = ("--weights", weights) if weights else ()
@@ -287,6 +289,7 @@ def main() -> None:
     parser.add_argument("--memory", default="768MB")
     parser.add_argument("--members", default="2,3")
     parser.add_argument("--tokens", type=int, default=0)
+    parser.add_argument("--only", default="", help="of memory: cells whose name contains this")
     parser.add_argument("--folder", type=Path, default=Path("/var/tmp"))
     given = parser.parse_args()
     is_links = given.what == "links"

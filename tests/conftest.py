@@ -55,11 +55,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     session.config.stash[BEGAN_S] = time.monotonic()
 
 
-class _InOneProcess(LoadFileScheduling):
+class _InOneProcess(LoadFileScheduling):  # type: ignore[misc]
     """Gives files that share what takes long to the same process."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = super()._split_scope(nodeid)
+        file: str = super()._split_scope(nodeid)
         return next((str(group) for group in SHARING if Path(file).name in group), file)
 
 

@@ -59,7 +59,7 @@ class _InOneProcess(LoadFileScheduling):  # type: ignore[misc]
     """Gives files that share what takes long to the same process."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = super()._split_scope(nodeid)
+        file: str = super()._split_scope(nodeid)
         return next((str(group) for group in SHARING if Path(file).name in group), file)
 
 

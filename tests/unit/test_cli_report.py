@@ -36,7 +36,7 @@ def test_it_writes_a_new_folder_and_says_where_and_what(folder: Path) -> None:
     done = typed(folder, "report", "kitchen:Q4_0", "kitchen:Q8_0,kitchen:Q4_0")
     assert done.returncode == 0
     lines = done.stdout.splitlines()
-    assert lines[0] == "6.97 tokens per second at best on kitchen: Q4_0"
+    assert lines[0] == "141 ms per token (7.10 tokens per second, median) at best on kitchen: Q4_0"
     written = [Path(line.strip()) for line in lines if line.startswith("  ")]
     assert [path.name for path in written] == [
         "report.html",

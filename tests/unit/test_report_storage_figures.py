@@ -202,7 +202,7 @@ def test_a_requested_size_stands_where_as_much_would_stay_by_itself() -> None:
     points = [row["mb"] for row in rows(figure, "points")]
     assert len(set(points)) == 4
     assert points[2] - points[1] > 200
-    assert min(abs(mb - FREE_BYTES / 1e6) for mb in points[:3]) < 5
+    assert min(abs(mb - FREE_BYTES / 1e6) for mb in points[:3]) < 10
     assert "Runs with --resident are drawn at" in said(figure)
 
 

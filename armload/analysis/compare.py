@@ -60,6 +60,7 @@ class Side(Value):
         names: of the measurements.
         work, method: what was done and how.
         doubts: reasons against single measurements, each with its name.
+        is_judged: none of these is more than that one is imprecise.
         garbage: why the output is garbage and the speed meaningless; else empty.
         predicted_token_s: what was expected per output token of the first of them.
     """
@@ -68,6 +69,7 @@ class Side(Value):
     work: Work
     method: Method
     doubts: tuple[str, ...] = ()
+    is_judged: bool = True
     garbage: str = ""
     predicted_token_s: float | None = None
 
@@ -157,7 +159,7 @@ def _compared(every_a: WorkGroup, every_b: WorkGroup) -> Comparison:
         against.append(NothingInCommon(what="figure"))
     finding: ComparisonFinding = "not comparable"
     if not against:
-        finding = "inconclusive" if a.doubts or b.doubts else measured[0].finding
+        finding = measured[0].finding if a.is_judged and b.is_judged else "inconclusive"
     return Comparison(
         a=a,
         b=b,
@@ -196,6 +198,7 @@ def _side(group: WorkGroup) -> Side:
         doubts=tuple(
             f"{each.name}: {doubt}" for each in group if not each.garbage for doubt in each.doubts
         ),
+        is_judged=all(each.is_judged for each in group if not each.garbage),
         garbage="; ".join(f"{', '.join(names)}: {fault}" for fault, names in broken.items()),
         predicted_token_s=group[0].predicted_token_s,
     )

@@ -6,7 +6,7 @@ import math
 
 from armload.analysis.engine_options import context_tokens, kv_type, other_words
 from armload.analysis.equal_boards import equalities
-from armload.analysis.repeats import is_disturbed
+from armload.analysis.repeats import counts, is_disturbed
 from armload.analysis.run import Run
 from armload.analysis.sanity import doubts_about_text
 from armload.analysis.summary import prompting, token_times
@@ -35,6 +35,7 @@ def measurement_of(run: Run) -> Measurement:
         text=run.text if is_text_known else None,
         garbage=_garbage(run),
         doubts=run.verdict.reasons,
+        is_judged=run.verdict.valid or counts(run),
         is_disturbed=is_disturbed(run),
         predicted_token_s=_predicted_s(run),
         joules_per_token=run.energy.joules_per_token if run.energy else None,

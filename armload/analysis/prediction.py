@@ -278,15 +278,21 @@ class _Reads:
         return self.dense_bytes + self.missed_bytes
 
 
+def _share_held(need: MemoryNeed, held: _Held) -> float:
+    return held.expert_bytes / need.expert_bytes if need.expert_bytes else 0.0
+
+
 def _reads(need: MemoryNeed, held: _Held, measured: MeasuredHits | None) -> _Reads:
     used = need.expert_bytes_per_token
     dense_bytes = need.bytes_per_token - used - held.dense_bytes
     if not need.expert_bytes:
         return _Reads(dense_bytes=dense_bytes, missed_bytes=0, expert_share=0.0, hit_rate=None)
-    share = held.expert_bytes / need.expert_bytes
-    hits = HitRate(value=share, kind="assumed")
-    if measured is not None and abs(measured.slot_share - share) <= SIMILAR_SLOTS:
-        hits = HitRate(value=measured.hit_rate, kind="measured")
+    share = _share_held(need, held)
+    hits = (
+        HitRate(value=share, kind="assumed")
+        if measured is None
+        else HitRate(value=measured.hit_rate, kind="measured")
+    )
     return _Reads(
         dense_bytes=dense_bytes,
         missed_bytes=round((1 - hits.value) * used),
@@ -311,10 +317,13 @@ def _streamed(
     uses nearly all, ahead of it.
     """
 
-    def reads(spent_reserve: float) -> _Reads:
-        return _reads(need, _held(need, memory, resident_bytes, spent_reserve), hits)
+    def held(spent_reserve: float) -> _Held:
+        return _held(need, memory, resident_bytes, spent_reserve)
 
-    read = reads(SPENT_RESERVE.value)
+    expected = held(SPENT_RESERVE.value)
+    if hits is not None and abs(hits.slot_share - _share_held(need, expected)) > SIMILAR_SLOTS:
+        hits = None
+    read = _reads(need, expected, hits)
     found: dict[str, object] = {
         "verdict": "streams",
         "storage_bytes_per_token": read.all_bytes,
@@ -324,7 +333,9 @@ def _streamed(
     if storage is None:
         return found | {"notes": (*_notes(need, compute), note("storage rate unknown"))}
     # The more stays in memory, the less is read.
-    least, most = reads(SPENT_RESERVE.high), reads(SPENT_RESERVE.low)
+    least, most = (
+        _reads(need, held(share), hits) for share in (SPENT_RESERVE.high, SPENT_RESERVE.low)
+    )
     reading = storage.time_between(read.dense_bytes, least.dense_bytes, most.dense_bytes)
     waiting = storage.time_between(read.missed_bytes, least.missed_bytes, most.missed_bytes)
     computing = compute.token_s * READER_SLOWDOWN if compute else Expected.nothing()

@@ -66,6 +66,7 @@ class Measurement(Value):
         text: what was written; none where it is unknown.
         garbage: why nobody should look at the speed: how it failed, or what is wrong with its text.
         doubts: what else was found, in words.
+        is_judged: nothing speaks against comparing it, but perhaps that it is imprecise.
         is_disturbed: something slowed it down from outside; it is left out where it has repeats
             without that.
         predicted_token_s: expected seconds per output token; none without a prediction.
@@ -85,6 +86,7 @@ class Measurement(Value):
     text: str | None = None
     garbage: str = ""
     doubts: tuple[str, ...] = ()
+    is_judged: bool = True
     is_disturbed: bool = False
     predicted_token_s: float | None = None
     joules_per_token: float | None = None

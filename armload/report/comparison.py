@@ -141,7 +141,8 @@ def sentence(compared: Comparison) -> str:
 
 def _invalid(compared: Comparison) -> str:
     """Say whose runs are not valid."""
-    doubted = {label: side for label, side in (("A", compared.a), ("B", compared.b)) if side.doubts}
+    sides = (("A", compared.a), ("B", compared.b))
+    doubted = {label: side for label, side in sides if not side.is_judged}
     labels = " and ".join(doubted)
     if all(len(side.names) == 1 for side in doubted.values()):
         return (

@@ -29,11 +29,12 @@ def emulator_recorded(board: Board, path: Path) -> Iterator[None]:
         path: a line for each second is added to this file.
     """
     process = emulator(board) if isinstance(board.reach, VirtualReach) else None
-    if process is None or not process.cpu_times():
+    if process is None or not process.is_alive() or not process.cpu_times():
         yield
         return
     ended = threading.Event()
-    thread = threading.Thread(target=_record, args=(process, board, path, ended), daemon=True)
+    begun = (process, board, path, _moment(process), ended)
+    thread = threading.Thread(target=_record, args=begun, daemon=True)
     thread.start()
     try:
         yield
@@ -42,14 +43,17 @@ def emulator_recorded(board: Board, path: Path) -> Iterator[None]:
         thread.join(_JOIN_S)
 
 
-def _record(process: Started, board: Board, path: Path, ended: threading.Event) -> None:
+def _record(
+    process: Started, board: Board, path: Path, before: _Moment, ended: threading.Event
+) -> None:
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        before = _moment(process)
         while not ended.is_set():
             ended.wait(_EVERY_S)
             if not process.is_alive():  # it may have been switched on again
                 process = emulator(board) or process
+                if not process.is_alive():
+                    continue
             now = _moment(process)
             with path.open("a", encoding="utf-8") as file:
                 file.write(_between(before, now).model_dump_json() + "\n")

@@ -102,7 +102,12 @@ def test_a_context_that_does_not_fit_is_refused_before_anything_is_copied(
     assert "Copying" not in done.stderr
 
 
-@pytest.mark.exhaustive(covers=["armload/engines", "armload/models", "armload/runs", "toolchains"])
+@pytest.mark.exhaustive(
+    covers=[
+        "armload/analysis/prediction.py", "armload/bench/fitting.py", "armload/engines",
+        "armload/models", "armload/runs", "toolchains",
+    ]
+)  # fmt: skip
 def test_a_hybrid_model_is_predicted_and_run(person: Person, tmp_path: Path) -> None:
     model = str(hybrid_model(shared("stories260K.gguf"), tmp_path / "hybrid.gguf"))
     words = ("fit", "--board", "mine", "--model", model, "--threads", "1", "--json")

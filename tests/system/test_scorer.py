@@ -44,9 +44,7 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.build
 
-exhaustive = pytest.mark.exhaustive(
-    covers=["armload/engines", "toolchains/native", "toolchains/overlay"]
-)
+exhaustive = pytest.mark.exhaustive(covers=["armload/engines", "toolchains"])
 
 # With values of 16 bits, other positions in the cache change a log-likelihood by up to 0.02.
 PRECISE_CACHE = ("-ctk", "f32", "-ctv", "f32")

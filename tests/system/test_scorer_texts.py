@@ -29,9 +29,7 @@ from tests.system.scoring import (
 
 pytestmark = pytest.mark.build
 
-exhaustive = pytest.mark.exhaustive(
-    covers=["armload/engines", "toolchains/native", "toolchains/overlay"]
-)
+exhaustive = pytest.mark.exhaustive(covers=["armload/engines", "toolchains"])
 
 
 def test_likelihoods_are_those_of_the_logits(scorer: Path, tmp_path: Path) -> None:

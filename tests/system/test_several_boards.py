@@ -176,7 +176,7 @@ def test_models_are_predicted_for_all_boards_in_one_table(ann: Person) -> None:
     assert "To compare several boards, name the models." in refused.stderr
 
 
-@pytest.mark.exhaustive(covers=["armload/bench", "armload/cli", "armload/fleet", "armload/runs"])
+@pytest.mark.exhaustive(covers=["armload/fleet", "armload/runs", "armload/tuning"])
 def test_each_board_is_tuned_for_itself(ann: Person) -> None:
     words = ("tune", "--board", "@lab", "--model", str(STORIES), "--max-trials", "1", "-n", "4")
     found = json.loads(ann.types(*words, "--json").stdout)

@@ -310,7 +310,8 @@ def test_it_compares_with_a_bench_on_the_same_board(person: Person, arm: str) ->
     foreign = watches(person, *put, "--", "engine", "demo", "16", board=arm)
     ours = person.benches("--model", "random", "-n", "16", board=arm)
     (found,) = json.loads(person.types("compare", foreign["id"], ours["id"], "--json").stdout)
-    assert found["finding"] == "slower", found["differences"]
+    assert found["measured"][0]["finding"] == "slower", found["differences"]
+    assert found["finding"] in {"slower", "inconclusive"}
     assert any("Cannot verify" in note["sentence"] for note in found["notes"])
     person.types("report", foreign["id"], ours["id"])
 

@@ -20,9 +20,11 @@ from armload.analysis.comparison_findings import (
     OnlyOneSide,
     Remark,
 )
+from armload.analysis.findings import TooFewRepeats
 from armload.analysis.measurement import measurement_of
 from armload.analysis.run import Run
 from armload.analysis.statistics import Ratio
+from armload.analysis.wording import findings
 from armload.boards.power import EnergyBasis
 from armload.core.errors import UsageError
 from armload.engines.measurement import Measurement
@@ -206,8 +208,9 @@ def test_whether_weights_were_repacked_stands_in_the_command_of_old_runs_too(
 
 
 def test_a_disturbed_repeat_is_left_out_and_named_where_others_are_not_disturbed() -> None:
+    disturbed = {"doubts": ("Contended.",), "is_judged": False, "is_disturbed": True}
     slow = measurement_of(quick_run()).model_copy(
-        update={"name": "b9", "decode_tps": 1.0, "doubts": ("Contended.",), "is_disturbed": True}
+        update={"name": "b9", "decode_tps": 1.0, **disturbed}
     )
     compared = one(repeats("a", 4), [*repeats("b", 4), slow])
     assert compared == one(repeats("a", 4), repeats("b", 4)).model_copy(
@@ -223,6 +226,15 @@ def test_a_disturbed_repeat_is_left_out_and_named_where_others_are_not_disturbed
     alone = one(repeats("a", 4), [slow])
     assert alone.b.doubts == ("b9: Contended.",)
     assert alone.finding == "inconclusive"
+
+
+def test_repeats_that_are_merely_imprecise_are_judged() -> None:
+    imprecise = findings.verdict([TooFewRepeats(runs=3, needed_runs=6)])
+    run = quick_run().model_copy(update={"verdict": imprecise})
+    found = measurement_of(run)
+    assert (found.doubts, found.is_judged) == (imprecise.reasons, True)
+    compared = one([found] * 6, [found] * 6)
+    assert (compared.finding, len(compared.b.doubts)) == ("no difference", 6)
 
 
 def test_garbage_is_never_the_faster_one() -> None:

@@ -430,6 +430,19 @@ def test_hits_that_were_measured_with_as_many_slots_replace_the_assumption() -> 
     )
 
 
+@pytest.mark.parametrize("further", [-0.104, -0.096, 0.0, 0.096, 0.104])
+@pytest.mark.parametrize("hit_rate", [0.1, 0.8])
+def test_the_interval_contains_the_value_whether_or_not_hits_were_measured(
+    further: float, hit_rate: float
+) -> None:
+    assumed = of_mixture().hit_rate
+    assert assumed is not None
+    hits = MeasuredHits(hit_rate=hit_rate, slot_share=assumed.value + further)
+    token_s = of_mixture(hits=hits).token_s
+    assert token_s is not None
+    assert token_s.low <= token_s.value <= token_s.high
+
+
 def test_a_long_prompt_of_a_mixture_reads_nearly_all_experts_and_a_short_one_few() -> None:
     short, long = of_mixture(1).ttft_s, of_mixture(500).ttft_s
     assert short is not None

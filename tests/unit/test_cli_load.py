@@ -515,7 +515,7 @@ def under_a_limit_of_files(folder: Path, limit: str, url: str) -> Any:
 
 
 def test_the_clients_own_limit_on_open_files_is_raised_and_else_named(tmp_path: Path) -> None:
-    with stub_service(header_s=1) as service:
+    with stub_service(header_s=2) as service:
         raised = under_a_limit_of_files(tmp_path, "-S -n 64", service.url)
         limited = under_a_limit_of_files(tmp_path, "-n 64", service.url)
     assert raised.returncode == 0, raised.stderr

@@ -137,8 +137,8 @@ def sentence(found: Figures) -> str:  # noqa: C901 - one case for each finding
             return (
                 "Contended: the workstation that emulates the board was busy. The emulator had "
                 f"{found.cpu_share:.0%} of the CPU time that it needed (load {found.load:.1f} on "
-                f"{counted(found.cores, 'core')}). Stop other programs on the workstation, and "
-                "repeat the run."
+                f"{counted(found.cores, 'core')}). Stop other programs on the workstation, use no "
+                "more boards and threads there than it has cores, and repeat the run."
             )
         case Unsteady():
             other = found.process

@@ -35,7 +35,7 @@ def measurement_of(run: Run) -> Measurement:
         text=run.text if is_text_known else None,
         garbage=_garbage(run),
         doubts=run.verdict.reasons,
-        is_judged=run.verdict.valid or counts(run),
+        is_judged=run.verdict.valid or (bool(run.verdict.findings) and counts(run)),
         is_disturbed=is_disturbed(run),
         predicted_token_s=_predicted_s(run),
         joules_per_token=run.energy.joules_per_token if run.energy else None,

@@ -233,7 +233,11 @@ def test_repeats_that_are_merely_imprecise_are_judged() -> None:
     run = quick_run().model_copy(update={"verdict": imprecise})
     found = measurement_of(run)
     assert (found.doubts, found.is_judged) == (imprecise.reasons, True)
-    compared = one([found] * 6, [found] * 6)
+    sides = (
+        [found.model_copy(update={"name": f"{side}{number}"}) for number in range(6)]
+        for side in "ab"
+    )
+    compared = one(*sides)
     assert (compared.finding, len(compared.b.doubts)) == ("no difference", 6)
 
 

@@ -60,7 +60,7 @@ class BuildOptions(EngineSource, OutputOptions):
     )
 
 
-@verb(BuildOptions)
+@verb(BuildOptions, keeps=True)
 def build(options: BuildOptions) -> None:
     """Build static llama.cpp for a board's CPU, and inspect it.
 

@@ -224,8 +224,8 @@ def _first_finished(reference: str, folders: Sequence[Path], board: str = "") ->
     if not interrupted:
         return None
     raise UsageError(
-        f"{reference}: no such run has finished; the latest is {interrupted}.",
-        "Use an interrupted run's id to name it.",
+        f"{reference}: no run has finished; the last one is {interrupted}.",
+        "To use an interrupted run, give its id.",
     )
 
 

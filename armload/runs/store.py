@@ -166,7 +166,7 @@ def find(reference: str) -> Path:
     if not every:
         raise UsageError(
             f"There is no run {reference!r}: no runs in {runs_folder()} yet.",
-            "Start one: armload demo, or armload bench --board BOARD --model FILE.gguf.",
+            "Start one: armload demo, or armload bench --board BOARD --model FILE.gguf",
         )
     before, colon, wanted = reference.partition(":")
     if before == "latest":

@@ -121,7 +121,7 @@ def _show_builds(*, as_json: bool) -> None:
     elif builds:
         terminal.show(builds_table(builds))
     else:
-        terminal.progress().say("Nothing has been built yet. Start with: armload build.")
+        terminal.progress().say("Nothing has been built yet. Start with: armload build")
 
 
 class ProgramOptions(OutputOptions):

@@ -75,8 +75,8 @@ class Person:
             "ARMLOAD_CACHE": str(cache),
             "HOME": str(self.home),
             "XDG_CONFIG_HOME": str(self.home / ".config"),
-            # On this machine, for runs that name no number: two threads of an emulated program on a
-            # busy core wait for each other, and take forty times as long.
+            # On this machine, for runs that name no number: two threads of an emulated program
+            # spin while one waits for a core.
             "LLAMA_ARG_THREADS": "1",
         }
         self.environment.pop("SSH_AUTH_SOCK", None)

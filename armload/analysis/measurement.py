@@ -49,6 +49,7 @@ def _planned(run: Run, plan: Plan) -> tuple[Work, Method]:
         model=run.model.name,
         model_sha256=run.model.sha256,
         board=run.board.name,
+        is_emulated=run.board.workstation is not None,
         prompt=None if run.is_excerpt and not plan.prompt else plan.prompt,
         prompt_tokens=prompt_tokens or None,
         output_tokens=plan.n_predict,
@@ -73,6 +74,7 @@ def _watched(run: Run) -> tuple[Work, Method]:
         model_sha256=run.model.sha256,
         model_format="GGUF" if run.model.name.endswith(".gguf") else "other",
         board=run.board.name,
+        is_emulated=run.board.workstation is not None,
         prompt_tokens=run.summary.prefill_tokens,
         output_tokens=run.summary.decode_tokens,
     )

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from armload.boards.hardware import load_hardware
 from armload.boards.power import PowerMeter
 from armload.boards.specs import DeclaredSpecs
-from armload.core.errors import UsageError, as_words
+from armload.core.errors import ForbiddenValueError, UsageError
 from armload.core.values import ByteCount, Value
 from armload.core.workspace import cache_folder, data_file, listing_of
 from armload.core.yamlfile import has_key, load_named
@@ -198,7 +198,7 @@ class Board(Value):
         try:
             return load_hardware(hardware).name if hardware else ""
         except UsageError as error:
-            raise ValueError(as_words(error)) from error
+            raise ForbiddenValueError.of(error) from error
 
     @field_validator("target")
     @classmethod
@@ -206,14 +206,14 @@ class Board(Value):
         if not target and info.data.get("hardware"):
             return load_hardware(info.data["hardware"]).hardware.target
         if not target:
-            raise ValueError(
-                "give a target, such as rk3568, or 'hardware' from the catalogue; to list the "
-                f"targets: {listing_of('toolchains')}"
+            raise ForbiddenValueError(
+                "give a target, such as rk3568, or 'hardware' from the catalogue",
+                f"To list the targets: {listing_of('toolchains')}",
             )
         try:
             data_file("toolchains", target)
         except UsageError as error:
-            raise ValueError(as_words(error)) from error
+            raise ForbiddenValueError.of(error) from error
         return target
 
     @field_validator("workdir")

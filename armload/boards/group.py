@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, field_validator
 
 from armload.boards.board import Board, load_board
-from armload.core.errors import UsageError, as_words
+from armload.core.errors import ForbiddenValueError, UsageError
 from armload.core.values import Value
 from armload.core.yamlfile import load_named
 
@@ -57,7 +57,7 @@ class Group(Value):
         try:
             boards = [load_board(name) for name in members]
         except UsageError as error:
-            raise ValueError(as_words(error)) from error
+            raise ForbiddenValueError.of(error) from error
         for board in boards[1:]:
             if board.target != boards[0].target:
                 raise ValueError(

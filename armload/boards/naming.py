@@ -35,7 +35,7 @@ def boards_called(words: Sequence[str]) -> tuple[str, ...]:
     """
     given = [word.strip() for word in words if word.strip()]
     if not given:
-        raise UsageError("--board: no board is named.", "See armload board.list.")
+        raise UsageError("--board: no board is named.", "See: armload board.list")
     for word in given:
         if given.count(word) > 1:
             raise UsageError(f"--board: {word} is listed twice.", "List it once.")

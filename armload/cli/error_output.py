@@ -34,7 +34,7 @@ _ELSEWHERE = "Check that location, or use another one."
 def failed(error: ArmloadError) -> Exit:
     """Show an error, as the document too that is still owed, and return what ends the program."""
     _show_owed_document(error)
-    # An interruption is as was wished: nothing is wrong.
+    # The user asked for it; nothing is wrong.
     show_error(error.message, error.remedy, label=not isinstance(error, InterruptionError))
     return Exit(code=error.exit_status)
 

@@ -16,6 +16,7 @@ from armload.cli.completion.table import CompletedOption, load_table
 from armload.cli.error_output import failed
 from armload.cli.streams import promise_document
 from armload.core.errors import UsageError
+from armload.core.files import is_there
 from armload.core.near_names import did_you_mean
 
 _JSON = {"--json", "-j"}
@@ -98,7 +99,7 @@ def _word_meant(
         switch, equals, value = word.partition("=")
         if switch.startswith("--") and equals and value == wrong:
             return f"{switch} takes no value. "
-    if before.startswith("-") and before not in context.flags:
+    if before.startswith("-") and not _is_ours(before, context.flags):
         return _engine_option_meant(context)
     near: dict[str, str] = {}
     for option in _naming_options(context):
@@ -111,6 +112,12 @@ def _word_meant(
         return meant
     found = difflib.get_close_matches(wrong, near, n=1)
     return f"Did you mean {near[found[0]]}? " if found else ""
+
+
+def _is_ours(word: str, flags: Collection[str]) -> bool:
+    """Say whether a word is an option of the verb, perhaps with its value: not ``-ngl``."""
+    has_letter = word[:2] in flags and not word[2:].isalpha()
+    return word in flags or "=" in word or has_letter
 
 
 _KINDS: Mapping[str, str] = {
@@ -135,8 +142,8 @@ def _naming_options(context: ParserContext) -> Iterator[CompletedOption]:
 
 def _value_meant(word: str, option: CompletedOption, known: Sequence[str]) -> str:
     if option["takes"] == "file":
-        is_meant = word.endswith(_FILES.get(option["name"], ())) and Path(word).is_file()
-        return word if is_meant else ""
+        is_meant = word.endswith(_FILES.get(option["name"], ()))
+        return word if is_meant and is_there(Path(word)) and Path(word).is_file() else ""
     is_model = option["takes"] == "model"
     if word in known or (is_model and word.startswith(("hf:", "ms:", "like:"))):
         return word
@@ -146,7 +153,8 @@ def _value_meant(word: str, option: CompletedOption, known: Sequence[str]) -> st
 
 
 def _given_to(option: CompletedOption, word: str, value: str, words: Sequence[str]) -> str:
-    is_given = not {option["name"], option["letter"]}.isdisjoint(words)
+    given = {each.partition("=")[0] for each in words}
+    is_given = not {option["name"], option["letter"]}.isdisjoint(given)
     if is_given and not option["several"]:
         return f"{option['name']} takes only one value. "
     if is_given and option["several"] != "repeat":

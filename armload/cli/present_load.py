@@ -48,12 +48,12 @@ def _interruption(kept: LoadFolder | None, probe: LoadFolder | None) -> Interrup
         again = "to start the search over" if kept.load.finds_rate else "to start over"
         return InterruptionError(
             "Interrupted. The records of all requests are kept.",
-            f"To show them: armload show {kept.load.id}. Run the command again {again}.",
+            f"Run the command again {again}. To show them: armload show {kept.load.id}",
         )
     if probe is not None:
         return InterruptionError(
             "Interrupted. The records of the probe are kept; no rate was tried yet.",
-            f"To show them: armload show {probe.load.id}. Run the command again to start over.",
+            f"Run the command again to start over. To show them: armload show {probe.load.id}",
         )
     return InterruptionError("Interrupted before any request was sent.")
 

@@ -20,9 +20,10 @@ from armload.cli.streams import STANDARD_OUTPUT, discard_output, promise_documen
 from armload.core.errors import ArmloadError, ConnectError, InterruptionError, UsageError
 from armload.core.options import Declared, OptionGroup, declared_options
 
-_INTERRUPTED = (
-    "Interrupted. Whatever was built, downloaded, copied or measured so far is kept. Repeat the "
-    "command to continue."
+_INTERRUPTED = "Interrupted."
+_KEPT = (
+    "Whatever was built, downloaded, copied or measured so far is kept. Repeat the command to "
+    "continue."
 )
 
 Options = TypeVar("Options", bound=OptionGroup)
@@ -38,13 +39,20 @@ class Verb(Task[Any]):
         body: what it does with its options; its docstring is the verb's help.
         options: the model.
         name: as it is typed, where the body is called otherwise.
+        keeps: when it is interrupted, what it did so far is kept.
     """
 
     def __init__(
-        self, body: Callable[[Any], object], options: type[OptionGroup], name: str = ""
+        self,
+        body: Callable[[Any], object],
+        options: type[OptionGroup],
+        name: str = "",
+        *,
+        keeps: bool = False,
     ) -> None:
         super().__init__(body, name=name or None)
         self.options = options
+        self.keeps = keeps
         self.full_name = self.name
 
     def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:
@@ -80,7 +88,8 @@ class Verb(Task[Any]):
         except ArmloadError as error:
             raise failed(error) from error
         except KeyboardInterrupt:
-            raise failed(InterruptionError(_INTERRUPTED)) from None
+            said = f"{_INTERRUPTED} {_KEPT}" if self.keeps else _INTERRUPTED
+            raise failed(InterruptionError(said)) from None
         except OSError as error:
             if isinstance(error, BrokenPipeError) and error.filename == STANDARD_OUTPUT:
                 discard_output()  # the reader has seen enough
@@ -129,9 +138,11 @@ class Verb(Task[Any]):
         return typed_with_defaults(self.options, words, defaults)
 
 
-def verb(options: type[Options], name: str = "") -> Callable[[Callable[[Options], None]], Verb]:
+def verb(
+    options: type[Options], name: str = "", *, keeps: bool = False
+) -> Callable[[Callable[[Options], None]], Verb]:
     """Make a verb of the function below, which takes these options."""
-    return lambda body: Verb(body, options, name)
+    return lambda body: Verb(body, options, name, keeps=keeps)
 
 
 _RIVALS = (

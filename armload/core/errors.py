@@ -170,10 +170,22 @@ class InterruptionError(ArmloadError):
     exit_status = 130
 
 
-def as_words(error: ArmloadError) -> str:
-    """Return an error as a part of another one's sentence."""
-    words = f"{error.message} {error.remedy}".strip().removesuffix(".")
-    return words[:1].lower() + words[1:]
+class ForbiddenValueError(ValueError):
+    """A value of a file is not allowed, for a reason that has a remedy.
+
+    Attributes:
+        remedy: what to do, in sentences.
+    """
+
+    def __init__(self, words: str, remedy: str) -> None:
+        super().__init__(words)
+        self.remedy = remedy
+
+    @classmethod
+    def of(cls, error: ArmloadError) -> ForbiddenValueError:
+        """Return an error as one of the value that led to it."""
+        words = error.message.removesuffix(".")
+        return cls(words[:1].lower() + words[1:], error.remedy)
 
 
 def error_of(kind: ErrorKind, message: str, remedy: str) -> ArmloadError:

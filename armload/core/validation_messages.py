@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
+from armload.core.errors import ForbiddenValueError
 from armload.core.near_names import MOST_LISTED, did_you_mean
 from armload.core.values import Value, format_bytes, parse_bytes
 
@@ -123,13 +124,24 @@ def _message(
             place=_place(mistake),
             unknown_key=False,
             words=_words(mistake, model),
-            remedy=_BOOLEAN_REMEDY if isinstance(mistake["input"], bool) else "",
+            remedy=_remedy(mistake),
         )
     name = str(place[-1])
     where = _where_it_belongs(name, model, written, _held(place, written)[:-1])
-    hint = where or did_you_mean(name, allowed_keys(model, place[:-1]))
+    hint = (
+        where
+        or _of_another_kind(name, model, place[:-1])
+        or did_you_mean(name, allowed_keys(model, place[:-1]))
+    )
     remedy = "" if where else keys_words(model, place[:-1])
     return ValidationMessage(place=place, unknown_key=True, words="", hint=hint, remedy=remedy)
+
+
+def _remedy(mistake: ErrorDetails) -> str:
+    cause = mistake.get("ctx", {}).get("error")
+    if isinstance(cause, ForbiddenValueError):
+        return cause.remedy
+    return _BOOLEAN_REMEDY if isinstance(mistake["input"], bool) else ""
 
 
 def _held(place: Sequence[int | str], written: Any) -> tuple[int | str, ...]:
@@ -165,6 +177,19 @@ def _where_it_belongs(
     return ""
 
 
+def _of_another_kind(name: str, model: type[BaseModel], place: tuple[int | str, ...]) -> str:
+    """Return a sentence on a key that other kinds of a value have; empty where none has it.
+
+    Args:
+        place: the value, with the kind that was chosen.
+    """
+    kinds = _models_at(model, place[:-1])
+    if not place or place[-1] not in _tags(kinds):
+        return ""
+    others = _tags([each for each in kinds if name in each.model_fields])
+    return f"{name} is a key of kind: {' or '.join(others)}. " if others else ""
+
+
 def _paths_of(name: str, model: type[BaseModel], written: object) -> Iterator[tuple[str, ...]]:
     """Yield the keys below which a key may stand, given the kinds that a person wrote."""
     if name in model.model_fields:
@@ -172,7 +197,7 @@ def _paths_of(name: str, model: type[BaseModel], written: object) -> Iterator[tu
     for key, field in model.model_fields.items():
         inside = written.get(key) if isinstance(written, Mapping) else None
         kind = inside.get("kind") if isinstance(inside, Mapping) else None
-        for one in _models_in(field.annotation):
+        for one in _models_in(field.annotation, in_lists=False):
             if kind is None or kind in _tags([one]) or not _tags([one]):
                 yield from ((key, *path) for path in _paths_of(name, one, inside))
 
@@ -323,11 +348,14 @@ def _models_at(model: type[BaseModel], place: tuple[int | str, ...]) -> list[typ
     return kinds
 
 
-def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+def _models_in(annotation: Any, *, in_lists: bool = True) -> Iterator[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
+    origin = get_origin(annotation)
+    if not in_lists and isinstance(origin, type) and issubclass(origin, Collection):
+        return
     for inner in get_args(annotation):
-        yield from _models_in(inner)
+        yield from _models_in(inner, in_lists=in_lists)
 
 
 def _tags(kinds: Sequence[type[BaseModel]]) -> list[str]:

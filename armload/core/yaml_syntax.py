@@ -51,7 +51,7 @@ _KNOWN = (
     (r"unhashable key", "a key cannot be a list or a mapping", _QUOTE),
     (
         r"expected <block end>, but found '-'|sequence entries are not allowed",
-        "an entry of a list ('- …') cannot stand here",
+        "a list entry ('- …') is not allowed here",
         "Give all entries the same indentation, on lines of their own.",
     ),
     (
@@ -61,12 +61,12 @@ _KNOWN = (
     ),
     (
         r"block collection.*expected <block end>",
-        "a key cannot stand among the entries of a list",
+        "a key cannot appear between list entries",
         "Indent the entries below a key of their own.",
     ),
     (
         r"expected <block end>",
-        "the indentation of this line matches that of no line above",
+        "the indentation of this line matches no line above",
         "Give keys that belong together the same indentation.",
     ),
     (r"expected a single document", "the file holds several documents", "Delete the line '---'."),

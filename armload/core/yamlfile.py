@@ -244,7 +244,8 @@ def _data_error(found: Sequence[ValidationMessage], files: Sequence[_File]) -> D
     if len(placed) == 1:
         ((place, mistake),) = placed
         extended = "" if place.path == first else f"{first} extends this file."
-        remedy = f"{mistake.hint}{mistake.remedy} {extended}".strip()
+        # A remedy may end with a command.
+        remedy = f"{extended} {mistake.hint}{mistake.remedy}".strip()
         return DataError(f"{place.path}, line {place.line}: {_said(place, mistake)}.", remedy)
     lines = [
         f"  {'' if place.path == first else f'{place.path}, '}line {place.line}: "

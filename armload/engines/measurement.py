@@ -16,6 +16,7 @@ class Work(Value):
         model_sha256: of the file; empty where an engine does not say it.
         model_format: two files of different formats may hold the same model.
         board: a name; none for figures that came from elsewhere.
+        is_emulated: the board is virtual, and shares the CPU of a workstation.
         prompt: its text.
         prompt_tokens, output_tokens: as planned.
         context_tokens: length of the KV cache.
@@ -27,6 +28,7 @@ class Work(Value):
     model_sha256: str = ""
     model_format: Literal["GGUF", "other"] = "GGUF"
     board: str | None = None
+    is_emulated: bool = False
     prompt: str | None = None
     prompt_tokens: int | None = None
     output_tokens: int | None = None

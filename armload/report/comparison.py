@@ -12,6 +12,7 @@ from armload.analysis.comparison_findings import Remark
 from armload.analysis.findings import MOST_MORE_RUNS
 from armload.analysis.statistics import Ratio
 from armload.analysis.wording.comparisons import not_comparable
+from armload.analysis.wording.repeats import less_varied
 from armload.report import formatting as words
 from armload.report.layout import Column, Details, Prose, Table
 
@@ -164,9 +165,10 @@ def advice(compared: Comparison) -> str:
     if needed <= runs:
         return ""
     if needed > MOST_MORE_RUNS:
+        helps = less_varied(is_emulated=compared.a.work.is_emulated or compared.b.work.is_emulated)
         return (
-            "At this spread, no sensible number of runs detects a difference of 3%: stop other "
-            "programs on the board, or fix its clock (--governor performance)."
+            "At this spread, no practical number of runs would detect a difference of 3%: "
+            f"{helps}, and repeat them."
         )
     return f"At this spread, {needed} runs per side are needed to detect a difference of 3%."
 

@@ -40,7 +40,7 @@ class ForecastMember(Protocol):
 
     @property
     def memory(self) -> BoardMemory:
-        """The memory of which ``resources`` is what a program may take."""
+        """Memory, of which ``resources.free_bytes`` is the part that a program may use."""
 
     def compute(
         self, model: Model, plan: Plan, *, is_server: bool

@@ -226,7 +226,7 @@ def _engine(where: ReachedBoard, binary: Binary, model: Model, plan: Plan) -> Co
 def _missing(operations: Operations, times: Mapping[str, Timed]) -> list[int]:
     """Return the operations to time: those that are not known, of tokens before those of prompts.
 
-    What was timed once only, or while other programs kept the cores busy, comes last.
+    What was timed only once, or while other programs kept the cores busy, comes last.
     """
     graphs = sorted(operations.graphs, key=lambda graph: (graph.tokens, graph.depth))
     numbers = dict.fromkeys(number for graph in graphs for number, _ in graph.counts)

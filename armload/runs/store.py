@@ -166,7 +166,7 @@ def find(reference: str) -> Path:
     if not every:
         raise UsageError(
             f"There is no run {reference!r}: no runs in {runs_folder()} yet.",
-            "Start one: armload demo, or armload bench --board BOARD --model FILE.gguf.",
+            "Start one: armload demo, or armload bench --board BOARD --model FILE.gguf",
         )
     before, colon, wanted = reference.partition(":")
     if before == "latest":
@@ -224,8 +224,8 @@ def _first_finished(reference: str, folders: Sequence[Path], board: str = "") ->
     if not interrupted:
         return None
     raise UsageError(
-        f"{reference}: no such run has finished; the latest is {interrupted}.",
-        "Use an interrupted run's id to name it.",
+        f"{reference}: no run has finished; the last one is {interrupted}.",
+        "To use an interrupted run, give its id.",
     )
 
 

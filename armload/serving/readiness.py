@@ -93,7 +93,7 @@ def _fault(target: LoadTarget, record: RequestRecord) -> ArmloadError | None:
     if record.outcome == "refused":
         return ConnectError(
             f"{target.url}: nothing answers there: {record.error}.",
-            "Check the address, or start a service: armload serve --board BOARD --model MODEL.",
+            "Check the address, or start a service: armload serve --board BOARD --model MODEL",
         )
     if record.status in (_UNAUTHORISED, _FORBIDDEN):
         return UsageError(

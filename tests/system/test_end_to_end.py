@@ -196,7 +196,11 @@ def test_a_run_that_is_lost_here_is_brought_home_again(
             in json.loads(person.types("pull", "--board", "mine", "--json").stdout)["runs"]
         )
         again = json.loads((folder / "run.json").read_text())
-        assert again == story
+        # How busy this machine was is noted here alone.
+        own = {"emulation", "verdict"}
+        assert {key: again[key] for key in again.keys() - own} == {
+            key: story[key] for key in story.keys() - own
+        }
     finally:
         shutil.rmtree(folder)
         aside.rename(folder)
@@ -226,7 +230,7 @@ def test_ctrl_c_in_a_run_ends_it_on_the_board_and_keeps_what_is_there(person: Pe
     assert process.returncode == 130, err
     assert "Traceback" not in err
     assert person.on_board("pidof llama-completion || true").strip() == ""
-    kept = json.loads(person.types("show", "--run", "latest:mine", "--json").stdout)
+    kept = json.loads((max(person.runs.iterdir()) / "run.json").read_text())
     assert kept["plan"]["n_predict"] == 400
     assert 1 <= len(kept["steps"]) < 400
     assert not kept["verdict"]["valid"]

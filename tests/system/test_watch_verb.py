@@ -167,7 +167,7 @@ def test_it_compares_with_another_and_says_what_differs(
     longer = watches(person, *put, "--", "engine", "demo", "40", "qwen/config.json")
     (found,) = json.loads(person.types("compare", demo["id"], longer["id"], "--json").stdout)
     assert [each["sentence"] for each in found["differences"]] == [
-        f"output tokens (n_predict): {TOKENS} / 40"
+        f"output tokens (n_predict): A {TOKENS}, B 40"
     ]
     person.types("report", demo["id"], more["id"], longer["id"])
 

@@ -232,7 +232,7 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
     ),
     (
         TooFewRepeats(runs=3, needed_runs=6),
-        "Imprecise: 3 repeats of at least 6. Allow more (--precision-time).",
+        "Imprecise: only 3 of at least 6 repeats. Allow more (--precision-time).",
     ),
     (
         WideSpreadOfRepeats(runs=7, within=0.12, more_runs=33, workstation=None),
@@ -361,8 +361,8 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
     (
         EmulatorDelayed(cpu_share=0.05, cores=2, load=40.12),
         (
-            "Contended: the workstation that emulates the board was busy. The emulator had 5% of "
-            "the CPU time that it needed (load 40.1 on 2 cores). Stop other programs on the "
+            "Contended: the workstation that emulates the board was busy. The emulator got only "
+            "5% of the CPU time that it needed (load 40.1 on 2 cores). Stop other programs on the "
             "workstation, and repeat the run."
         ),
     ),

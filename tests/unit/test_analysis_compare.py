@@ -27,6 +27,7 @@ from armload.analysis.statistics import Ratio
 from armload.analysis.wording import findings
 from armload.boards.power import EnergyBasis
 from armload.core.errors import UsageError
+from armload.engines.job import Workstation
 from armload.engines.measurement import Measurement
 from armload.report.comparison import advice, change, comparison_view, sentence, span, takes
 from tests.unit.runs import failed_run, quick_run, storage_run
@@ -369,12 +370,29 @@ def test_more_repeats_are_advised_where_a_small_difference_would_not_be_seen() -
     assert "runs per side are needed to detect a difference of 3%" in advice(
         one(wild, repeats("b", 4))
     )
-    wilder = [
-        each.model_copy(update={"token_s": tuple(t * (0.5 + n / 3) for t in each.token_s)})
-        for n, each in enumerate(repeats("a", 4))
-    ]
-    assert "no sensible number of runs" in advice(one(wilder, repeats("b", 4)))
     assert advice(one(repeats("a", 6), repeats("b", 6, 1.1))) == ""
+
+
+@pytest.mark.parametrize(
+    ("workstation", "helps"),
+    [
+        (None, "the board, fix its clock (--governor performance)"),
+        (Workstation(cores=2, load=1.5), "the workstation that emulates the board, and repeat"),
+    ],
+)
+def test_where_no_number_of_runs_would_do_what_varies_is_named(
+    workstation: Workstation | None, helps: str
+) -> None:
+    run = quick_run()
+    board = run.board.model_copy(update={"workstation": workstation})
+    run = run.model_copy(update={"board": board})
+    wild = [
+        each.model_copy(update={"token_s": tuple(t * (0.5 + n / 3) for t in each.token_s)})
+        for n, each in enumerate(repeats("a", 4, run=run))
+    ]
+    said = advice(one(wild, repeats("b", 4, run=run)))
+    assert "no practical number of runs would detect a difference of 3%" in said
+    assert f"stop other programs on {helps}" in said
 
 
 @pytest.mark.parametrize(

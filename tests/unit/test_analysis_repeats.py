@@ -245,7 +245,7 @@ def test_runs_that_lack_tokens_are_valid_with_enough_repeats_and_with_them_alone
     assert "the median of 7 runs is known within 2.0%" in judged[0].notes[-1]
     (few, *_) = judged_together(narrow[:5])
     assert few.verdict.reasons == (
-        "Imprecise: 5 repeats of at least 6. Allow more (--precision-time).",
+        "Imprecise: only 5 of at least 6 repeats. Allow more (--precision-time).",
     )
     assert judged_together(narrow[:1]) == narrow[:1]
     fixed = [each.model_copy(update={"place": None}) for each in narrow]

@@ -18,7 +18,7 @@ from armload.cli.program import namespace
 from armload.cli.verbs.clean import _kinds
 from armload.core.options import declared_options
 from armload.core.workspace import data_names
-from tests.command_line import BIN
+from tests.command_line import BIN, BOUND_BY_PERMISSIONS
 
 FREE = {
     *(
@@ -224,6 +224,22 @@ def test_names_that_are_not_utf_8_are_offered(workspace: Path) -> None:
     (workspace / os.fsdecode(b"\xff.gguf")).touch()
     done = asked(workspace, "bash", "armload bench -m ")
     assert b"\xff.gguf \n" in done.stdout
+
+
+def test_what_may_not_be_entered_hides_nothing_else(workspace: Path) -> None:
+    (workspace / "locked").mkdir()
+    (workspace / "locked").chmod(0)
+    (workspace / "into").symlink_to("locked/further")
+    (workspace / "circle").symlink_to("circle")
+    done = subprocess.run(
+        [*BOUND_BY_PERMISSIONS, BIN / "armload", "__complete", "bash", "armload show "],
+        cwd=workspace,
+        capture_output=True,
+        check=False,
+    )
+    words = done.stdout.decode().split()
+    assert {"latest", "kept-run/", "runs/"} <= set(words)
+    assert "locked/" not in words
 
 
 @pytest.mark.parametrize(

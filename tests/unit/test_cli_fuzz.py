@@ -30,7 +30,7 @@ def given(*words: str) -> str:
 
 def test_no_command_line_number_or_name_ends_in_a_traceback() -> None:
     wrong = given("some")
-    assert not wrong, f"Repeat one with: python -m tests.fuzzing 0 NUMBER\n{wrong}"
+    assert not wrong, f"Repeat with: python -m tests.fuzzing some\n{wrong}"
 
 
 @often

@@ -305,7 +305,13 @@ def test_a_line_that_cannot_be_read_is_a_wrong_argument(words: list[str], said: 
             "To give --board several values, separate them with commas: A,virtual.",
         ),
         ("board.down --board kitchen virtual", "--board takes only one value."),
+        ("bench --board=kitchen virtual", "To give --board several values, separate them with"),
+        ("board.down --board=kitchen virtual", "--board takes only one value."),
+        ("bench --threads=4 kitchen", "kitchen is a board: use --board kitchen."),
+        ("bench -t4 kitchen", "kitchen is a board: use --board kitchen."),
         ("bench -ngl 99", "Options of llama.cpp itself go into --engine-args"),
+        (f"bench {'m' * 300}.yaml", "Unexpected argument"),
+        (f"load {'m' * 300}.jsonl", "Unexpected argument"),
     ],
 )
 def test_a_word_in_the_wrong_place_is_answered_with_the_line_that_was_meant(

@@ -13,11 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from invoke.exceptions import Exit
 
 from armload.boards import ssh_route
 from armload.boards.failures import LoginRefusedError
 from armload.cli.error_output import system_error
-from armload.cli.verb import _password_is_given
+from armload.cli.options import OutputOptions
+from armload.cli.verb import _password_is_given, verb
 from tests.command_line import BIN, before_others, interrupted_at
 from tests.unit.builds import unfinished_build
 
@@ -136,6 +138,22 @@ def test_an_interruption_at_any_moment_is_no_traceback(
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr.startswith("Interrupted.")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_only_a_verb_that_keeps_its_work_says_so_when_it_is_interrupted(
+    *, keeps: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @verb(OutputOptions, "work", keeps=keeps)
+    def work(_: OutputOptions) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(Exit) as caught:
+        work()
+    said = capsys.readouterr().err
+    assert caught.value.code == 130
+    assert said.startswith("Interrupted.")
+    assert ("is kept" in said) == ("Repeat the command" in said) == keeps
 
 
 def test_an_interruption_after_the_work_is_no_traceback(folder: Path, tmp_path: Path) -> None:

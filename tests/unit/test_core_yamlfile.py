@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,14 @@ def test_a_name_cannot_leave_its_folder(boards: Path, name: str) -> None:
             "target: rk3568\nreach: {kind: local, workdir: /x}\n",
             *(2, "workdir belongs at the top level: move it there, without indentation"),
         ),
+        (
+            "target: rk3568\nreach: {kind: ssh, host: x, cores: 2}\n",
+            *(2, "'reach.cores'.\ncores is a key of kind: virtual. Allowed here: kind, host"),
+        ),
+        (
+            "target: rk3568\nreach: {kind: local, key: x}\n",
+            *(2, "key is a key of kind: ssh or hdc"),
+        ),
         (GOOD + "description: a\0b\n", 4, "the character 0x0000 is not allowed"),
         ("extends: nobody\n", 1, "nobody"),
         ("extends: broken\n", 1, "no other boards/broken.yaml"),
@@ -179,9 +188,9 @@ def test_a_mistake_is_told_of_the_file_that_holds_it(
         (GOOD + 'labels: ["a" "b"]\n', 4, 14, "a comma or ']' is missing", "with commas"),
         (GOOD + "labels: [a]]\n", 4, 12, "text after the end of the value", "Delete it"),
         ("target: rk3568\n  workdir: /x\n", 2, 10, "indented more than the line", "the same ind"),
-        ("reach:\n    kind: ssh\n  host: x\n", 3, 3, "matches that of no line", "the same ind"),
-        ("target: x\n- a\n", 2, 1, "an entry of a list ('- …') cannot stand", "Give all entri"),
-        ("- a\ntarget: x\n", 2, 1, "a key cannot stand among the entries", "of their own"),
+        ("reach:\n    kind: ssh\n  host: x\n", 3, 3, "matches no line above", "the same ind"),
+        ("target: x\n- a\n", 2, 1, "a list entry ('- …') is not allowed", "Give all entri"),
+        ("- a\ntarget: x\n", 2, 1, "a key cannot appear between list entries", "of their own"),
         ("target: x\nreach:\n\tkind: local\n", 3, 1, "a tab cannot indent", "with spaces"),
         ("target: x\nreach\n  kind: local\n", 2, 1, "there is no colon after", "Put a colon"),
         (GOOD + "description: a: b\n", 4, 15, "a value cannot contain ': '", "Quote the value"),
@@ -221,6 +230,16 @@ def test_of_a_long_line_the_part_around_the_mistake_is_shown(boards: Path) -> No
     _, shown, mark = caught.value.message.split("\n")
     assert len(shown) < 110
     assert shown[len(mark) - 1 :].startswith(": y")
+
+
+def test_no_full_stop_follows_a_command_that_lists_names(boards: Path) -> None:
+    for target in ("", "target: nothing-like-it\n"):
+        (boards / "base.yaml").write_text(f"{target}reach: {{kind: local}}\n")
+        (boards / "broken.yaml").write_text("extends: base\n")
+        for name in ("base", "broken"):
+            with pytest.raises(DataError) as caught:
+                load_board(name)
+            assert re.search(r"To list [a-z 0-9]+: ls \S+/toolchains$", caught.value.remedy)
 
 
 def test_all_mistakes_are_told_at_once_each_with_its_line(boards: Path) -> None:

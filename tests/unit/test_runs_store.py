@@ -114,7 +114,7 @@ def test_an_interrupted_run_is_meant_by_its_id_alone(here: Path) -> None:
     assert store.find("latest").name == finished.id
     shutil.rmtree(here / finished.id)
     for reference in ("latest", "kitchen:llama"):
-        with pytest.raises(UsageError, match=rf"{reference}: no such run has finished; .*{cut.id}"):
+        with pytest.raises(UsageError, match=rf"{reference}: no run has finished; .*{cut.id}"):
             store.find(reference)
 
 

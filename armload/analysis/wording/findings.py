@@ -96,7 +96,8 @@ def sentence(found: Figures) -> str:  # noqa: C901 - one case for each finding
             return _wide_spread(found)
         case TooFewRepeats():
             return (
-                f"Imprecise: {found.runs} repeats of at least {found.needed_runs}. {_MORE_REPEATS}"
+                f"Imprecise: only {found.runs} of at least {found.needed_runs} repeats. "
+                f"{_MORE_REPEATS}"
             )
         case WideSpreadOfRepeats():
             return (
@@ -135,10 +136,10 @@ def sentence(found: Figures) -> str:  # noqa: C901 - one case for each finding
             return _contended(found)
         case EmulatorDelayed():
             return (
-                "Contended: the workstation that emulates the board was busy. The emulator had "
-                f"{found.cpu_share:.0%} of the CPU time that it needed (load {found.load:.1f} on "
-                f"{counted(found.cores, 'core')}). Stop other programs on the workstation, use no "
-                "more boards and threads there than it has cores, and repeat the run."
+                "Contended: the workstation that emulates the board was busy. The emulator got "
+                f"only {found.cpu_share:.0%} of the CPU time that it needed (load {found.load:.1f} "
+                f"on {counted(found.cores, 'core')}). Stop other programs on the workstation, use "
+                "no more boards and threads there than it has cores, and repeat the run."
             )
         case Unsteady():
             other = found.process

@@ -43,14 +43,17 @@ def _out_of_time(found: OutOfTime) -> str:
 
 def too_different(workstation: Workstation | None) -> str:
     """Say that more runs would not help, and what would."""
-    todo = (
-        "the board, fix its clock (--governor performance), let it cool (--cool-to)"
-        if workstation is None
-        else "the workstation that emulates the board"
-    )
+    helps = less_varied(is_emulated=workstation is not None)
+    return f"The runs differ too much for more of them to help: {helps}, and repeat them."
+
+
+def less_varied(*, is_emulated: bool) -> str:
+    """Say what makes runs differ less."""
+    if is_emulated:
+        return "stop other programs on the workstation that emulates the board"
     return (
-        f"The runs differ too much for more of them to help: stop other programs on {todo}, and "
-        "repeat them."
+        "stop other programs on the board, fix its clock (--governor performance), let it cool "
+        "(--cool-to)"
     )
 
 

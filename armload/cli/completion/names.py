@@ -97,7 +97,7 @@ def _models(typed: str, table: CompletionTable) -> Iterator[CompletionWord]:
 
 def _is_result(each: CompletionWord) -> bool:
     folders = {f"{folder().name}/" for folder in (*_RESULTS["result"][1], imports_folder)}
-    return each.is_whole or each.word in folders or (Path(each.word) / "run.json").is_file()
+    return each.is_whole or each.word in folders or _holds((Path(each.word) / "run.json").is_file)
 
 
 def _files(typed: str, ending: str | tuple[str, ...]) -> Iterator[CompletionWord]:
@@ -106,7 +106,7 @@ def _files(typed: str, ending: str | tuple[str, ...]) -> Iterator[CompletionWord
     for entry in _entries(Path(before).expanduser()):
         if entry.name.startswith(".") and not name.startswith("."):
             continue
-        if entry.is_dir():
+        if _holds(entry.is_dir):
             yield CompletionWord(f"{before}{entry.name}/", is_whole=False)
         elif entry.name.endswith(ending):
             yield CompletionWord(before + entry.name)
@@ -123,6 +123,13 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
             return list(entries)
     except OSError:
         return []
+
+
+def _holds(check: Callable[[], bool]) -> bool:
+    try:
+        return check()
+    except OSError:  # in a folder of somebody else's, or a link in a circle
+        return False
 
 
 def _of_data(kind: str) -> Callable[[], Iterable[str]]:

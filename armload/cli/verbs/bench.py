@@ -107,7 +107,7 @@ class BenchOptions(Options, OnGateways, Resuming, Metering, Waiting, EngineSourc
         return self
 
 
-@verb(BenchOptions)
+@verb(BenchOptions, keeps=True)
 def bench(options: BenchOptions) -> None:
     """Run a model on a board and time every token; lists make a sweep.
 
@@ -196,7 +196,7 @@ class PullOptions(OnBoards, OnGateways, OutputOptions):
     ] = False
 
 
-@verb(PullOptions)
+@verb(PullOptions, keeps=True)
 def pull(options: PullOptions) -> None:
     """Fetch the finished runs on a board that have not been fetched yet.
 
@@ -275,7 +275,7 @@ class DemoOptions(Waiting, OutputOptions):
     ] = False
 
 
-@verb(DemoOptions)
+@verb(DemoOptions, keeps=True)
 def demo(options: DemoOptions) -> None:
     """Build an engine, run a small model on a virtual board, and time every token.
 

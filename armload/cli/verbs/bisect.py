@@ -50,7 +50,7 @@ class BisectOptions(OnBoard, Resuming, Waiting, Compilation, Plan, OutputOptions
     ] = ""
 
 
-@verb(BisectOptions)
+@verb(BisectOptions, keeps=True)
 def bisect(options: BisectOptions) -> None:
     """Find the commit of llama.cpp that made a model slower on a board.
 

@@ -194,7 +194,7 @@ def hardware(options: OutputOptions) -> None:
         terminal.show(hardware_table(entries))
 
 
-@verb(BoardOptions)
+@verb(BoardOptions, keeps=True)
 def up(options: BoardOptions) -> None:
     """Start a virtual board and wait until it answers.
 

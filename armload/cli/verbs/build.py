@@ -60,7 +60,7 @@ class BuildOptions(EngineSource, OutputOptions):
     )
 
 
-@verb(BuildOptions)
+@verb(BuildOptions, keeps=True)
 def build(options: BuildOptions) -> None:
     """Build static llama.cpp for a board's CPU, and inspect it.
 
@@ -121,7 +121,7 @@ def _show_builds(*, as_json: bool) -> None:
     elif builds:
         terminal.show(builds_table(builds))
     else:
-        terminal.progress().say("Nothing has been built yet. Start with: armload build.")
+        terminal.progress().say("Nothing has been built yet. Start with: armload build")
 
 
 class ProgramOptions(OutputOptions):

@@ -30,7 +30,7 @@ class DeployOptions(OnBoards, OnGateways, Waiting, EngineSource, OutputOptions):
     ] = False
 
 
-@verb(DeployOptions)
+@verb(DeployOptions, keeps=True)
 def deploy(options: DeployOptions) -> None:
     """Copy the engine and a model to a board and verify them there.
 

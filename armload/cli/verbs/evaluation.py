@@ -135,7 +135,7 @@ class EvalOptions(
     ] = False
 
 
-@verb(EvalOptions, name="eval")
+@verb(EvalOptions, name="eval", keeps=True)
 def evaluate(options: EvalOptions) -> None:
     """Measure the accuracy of models under token and time budgets.
 

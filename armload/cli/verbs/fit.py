@@ -44,7 +44,7 @@ class FitOptions(OnBoards, OnGateways, Waiting, EngineSource, Computation, Outpu
     prompt_tokens: Annotated[PromptTokens, Option("length of the prompt", "TOKENS")] = 128
 
 
-@verb(FitOptions)
+@verb(FitOptions, keeps=True)
 def fit(options: FitOptions) -> None:
     """Predict whether models fit on a board, and how fast they would be there.
 

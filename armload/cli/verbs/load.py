@@ -8,7 +8,7 @@ from armload.cli.verb import verb
 from armload.engines.service_plan import ServiceSettings
 
 
-@verb(LoadOptions)
+@verb(LoadOptions, keeps=True)
 def load(options: LoadOptions) -> None:
     """Put a service under load, and record the outcome of each request.
 

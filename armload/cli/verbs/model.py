@@ -49,7 +49,7 @@ class ConvertOptions(OutputOptions):
     yes: Annotated[bool, Option("install the converters without asking")] = False
 
 
-@verb(ConvertOptions)
+@verb(ConvertOptions, keeps=True)
 def convert(options: ConvertOptions) -> None:
     """Convert a Hugging Face checkpoint to GGUF, or to MNN.
 

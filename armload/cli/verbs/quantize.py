@@ -59,7 +59,7 @@ class QuantizeOptions(Waiting, SourceRef, OutputOptions):
     ] = ""
 
 
-@verb(QuantizeOptions)
+@verb(QuantizeOptions, keeps=True)
 def quantize(options: QuantizeOptions) -> None:
     """Quantise a model, and show size, speed and loss of each type.
 

@@ -85,7 +85,7 @@ class ServeOptions(ServingPlan, OneModel, Resuming, Waiting, EngineSource, Outpu
         return self
 
 
-@verb(ServeOptions)
+@verb(ServeOptions, keeps=True)
 def serve(options: ServeOptions) -> None:
     """Serve a model on a board, and forward a local port to it.
 

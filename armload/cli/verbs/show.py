@@ -93,7 +93,7 @@ def show(options: ShowOptions) -> None:
         folders = LoadFolder.kind.folders()
         _list(
             *(folders, options, LoadFolder.read, loads_table),
-            nothing="No loads yet. Start one: armload load.",
+            nothing="No loads yet. Start one: armload load",
             again=f"{terminal.program()} show --loads",
         )
         return
@@ -101,7 +101,7 @@ def show(options: ShowOptions) -> None:
     is_all = selection is None
     _list(
         *(store.run_folders(selection, imported=True), options, store.load, list_table),
-        nothing="No runs yet. Start one: armload demo, or armload bench."
+        nothing="No runs yet. Start one: armload demo, or armload bench"
         if is_all
         else "No run matches the filter.",
         again=f"{terminal.program()} show" if is_all else "use",

@@ -134,7 +134,7 @@ class TuneOptions(
     ] = False
 
 
-@verb(TuneOptions)
+@verb(TuneOptions, keeps=True)
 def tune(options: TuneOptions) -> None:
     """Find the fastest configuration for a model on a board.
 

@@ -73,7 +73,7 @@ class WatchOptions(OnBoard, Resuming, Metering, Waiting, OutputOptions):
     ] = DEFAULT_TIME_LIMIT_S
 
 
-@verb(WatchOptions)
+@verb(WatchOptions, keeps=True)
 def watch(options: WatchOptions) -> None:
     """Run any program on a board, timing each write and sampling its memory.
 

@@ -115,7 +115,7 @@ def test_the_faster_split_is_taken_and_it_is_recorded_why(ann: Person) -> None:
     assert run["plan"]["split"] == "auto"
     assert "both: --split auto takes layer: about " in done.stderr
     prediction = run["prediction"]
-    assert prediction["token_s"]["value"] == pytest.approx(chosen["layer_s"])
+    assert prediction["token_s"]["value"] == pytest.approx(chosen["layer_s"], rel=0.05)
     assert [part["kind"] for part in prediction["group"]["parts"]] == ["member", "member", "link"]
 
 

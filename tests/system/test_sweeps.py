@@ -90,7 +90,7 @@ def test_a_sweep_whose_workstation_was_killed_goes_on_where_it_stopped(ann: Pers
     sweep = words("-n", "64", "-t", "1,2", "--repeats", "3")
     before = killed_after(ann, 2, *sweep)
     shown = ann.types(*sweep)
-    assert f" after {counted(len(before), 'run')}. (--new" in shown.stderr
+    assert f"with {counted(len(before), 'run')} already done. To start over" in shown.stderr
     assert journal(ann)[: len(before)] == before
     places = [(entry["cell"], entry["round"]) for entry in journal(ann)]
     assert sorted(places) == [(cell, number) for cell in range(2) for number in range(3)]

@@ -14,6 +14,7 @@ from armload.analysis.emulation import Emulation
 from armload.boards.board import Board, VirtualReach
 from armload.boards.virtual.machine import emulator
 from armload.boards.virtual.process import CpuTime, Started
+from armload.core.json_lines import append_lines
 
 _EVERY_S = 1.0
 _JOIN_S = 5.0
@@ -55,8 +56,7 @@ def _record(
                 if not process.is_alive():
                     continue
             now = _moment(process)
-            with path.open("a", encoding="utf-8") as file:
-                file.write(_between(before, now).model_dump_json() + "\n")
+            append_lines(path, [_between(before, now)], is_synced=False)
             before = now
 
 

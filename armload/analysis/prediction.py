@@ -136,7 +136,10 @@ def predict(
     if resources.memory is None:
         return base
     exceeds = not resources.memory.holds(need)
-    held = _held(need, resources.memory, resident_bytes, SPENT_RESERVE.value)
+    held, most_held, least_held = (
+        _held(need, resources.memory, resident_bytes, share)
+        for share in (SPENT_RESERVE.value, SPENT_RESERVE.high, SPENT_RESERVE.low)
+    )
     streams = streaming == "always" or (exceeds and streaming == "if needed")
     streams = streams and not held.leaves_experts_mapped
     parts = MemoryParts(
@@ -163,14 +166,9 @@ def predict(
         }
         return base.model_copy(update=update)
     if streams:
-        return base.model_copy(
-            update=_streamed(
-                *(need, resources.memory, resources, compute),
-                prompt_tokens=prompt_tokens,
-                resident_bytes=resident_bytes,
-                hits=hits,
-            )
-        )
+        every_held = (held, most_held, least_held)
+        update = _streamed(need, every_held, resources, compute, prompt_tokens, hits)
+        return base.model_copy(update=update)
     if not exceeds:
         return base.model_copy(update=_resident(need, resources, compute, prompt_tokens))
     return base.model_copy(update=_mapped(need, resources, compute, prompt_tokens))
@@ -303,27 +301,24 @@ def _reads(need: MemoryNeed, held: _Held, measured: MeasuredHits | None) -> _Rea
 
 def _streamed(
     need: MemoryNeed,
-    memory: BoardMemory,
+    held: tuple[_Held, _Held, _Held],
     resources: BoardResources,
     compute: Compute | None,
-    *,
     prompt_tokens: int,
-    resident_bytes: int | None,
     hits: MeasuredHits | None,
 ) -> dict[str, object]:
     """A part of the weights stays in memory; the rest is read ahead of computing.
 
     Experts are read when a token has chosen them, while computing waits; those of a prompt, which
     uses nearly all, ahead of it.
+
+    Args:
+        held: what is expected to stay, the most, and the least.
     """
-
-    def held(spent_reserve: float) -> _Held:
-        return _held(need, memory, resident_bytes, spent_reserve)
-
-    expected = held(SPENT_RESERVE.value)
-    if hits is not None and abs(hits.slot_share - _share_held(need, expected)) > SIMILAR_SLOTS:
+    if hits is not None and abs(hits.slot_share - _share_held(need, held[0])) > SIMILAR_SLOTS:
         hits = None
-    read = _reads(need, expected, hits)
+    # The more stays in memory, the less is read.
+    read, least, most = (_reads(need, each, hits) for each in held)
     found: dict[str, object] = {
         "verdict": "streams",
         "storage_bytes_per_token": read.all_bytes,
@@ -332,10 +327,6 @@ def _streamed(
     storage = resources.storage
     if storage is None:
         return found | {"notes": (*_notes(need, compute), note("storage rate unknown"))}
-    # The more stays in memory, the less is read.
-    least, most = (
-        _reads(need, held(share), hits) for share in (SPENT_RESERVE.high, SPENT_RESERVE.low)
-    )
     reading = storage.time_between(read.dense_bytes, least.dense_bytes, most.dense_bytes)
     waiting = storage.time_between(read.missed_bytes, least.missed_bytes, most.missed_bytes)
     computing = compute.token_s * READER_SLOWDOWN if compute else Expected.nothing()

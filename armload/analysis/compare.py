@@ -23,6 +23,7 @@ from armload.analysis.comparison_findings import (
     SideLabel,
     TooFewRuns,
     differing_facts,
+    overall_finding,
 )
 from armload.analysis.pairing import (
     MatchedWork,
@@ -157,13 +158,11 @@ def _compared(every_a: WorkGroup, every_b: WorkGroup) -> Comparison:
     ]
     if not measured:
         against.append(NothingInCommon(what="figure"))
-    finding: ComparisonFinding = "not comparable"
-    if not against:
-        finding = measured[0].finding if a.is_judged and b.is_judged else "inconclusive"
+    is_valid = a.is_judged and b.is_judged
     return Comparison(
         a=a,
         b=b,
-        finding=finding,
+        finding=overall_finding(against, [each.finding for each in measured], is_valid=is_valid),
         measured=measured,
         differences=wording.differences(against),
         notes=wording.remarks(

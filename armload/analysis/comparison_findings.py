@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
@@ -17,6 +17,21 @@ SideLabel = Literal["A", "B"]
 
 ComparisonFinding = Literal[RatioFinding, "inconclusive", "not comparable"]
 """What a ratio says; nothing where the figures are not valid, or the sides did different work."""
+
+
+def overall_finding(
+    against: Sequence[object], findings: Sequence[ComparisonFinding], *, is_valid: bool
+) -> ComparisonFinding:
+    """Return what a comparison says: what its first figure does, if that may be believed.
+
+    Args:
+        against: what stands against comparing the sides; not empty where they share no figure.
+        findings: of the figures that both sides have.
+        is_valid: nothing speaks against these figures.
+    """
+    if against:
+        return "not comparable"
+    return findings[0] if is_valid else "inconclusive"
 
 
 class OfBothSides(Value):

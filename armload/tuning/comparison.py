@@ -18,6 +18,7 @@ from armload.analysis.comparison_findings import (
     SpacesDiffer,
     differing_facts,
     differing_settings,
+    overall_finding,
 )
 from armload.analysis.statistics import Ratio, RatioFinding, ratio_of_runs
 from armload.analysis.wording import comparisons as wording
@@ -136,13 +137,10 @@ def compare_tunings(a: TuningFolder, b: TuningFolder) -> TuningComparison:
     ]
     against = _differences(a.tuning, b.tuning)
     doubts = [*_doubts("A", results[0]), *_doubts("B", results[1])]
-    finding: ComparisonFinding = "not comparable"
-    if not against:
-        finding = "inconclusive" if doubts else measured[0].finding
     return TuningComparison(
         a=_side(a.tuning, results[0]),
         b=_side(b.tuning, results[1]),
-        finding=finding,
+        finding=overall_finding(against, [each.finding for each in measured], is_valid=not doubts),
         measured=tuple(measured),
         choices=tuple(_choices(winners, defaults)),
         differences=wording.differences(against),

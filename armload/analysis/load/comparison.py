@@ -18,6 +18,7 @@ from armload.analysis.comparison_findings import (
     SideLabel,
     differing_facts,
     differing_settings,
+    overall_finding,
 )
 from armload.analysis.load.assessed import AssessedPoint
 from armload.analysis.load.latency import e2e_s, tpot_s, ttft_s
@@ -179,9 +180,6 @@ def _compared(
         for (_, one), (_, other) in both
         for doubt in (*_doubts("A", one), *_doubts("B", other))
     ]
-    finding: ComparisonFinding = "not comparable"
-    if not against:
-        finding = "inconclusive" if doubts else measured[0].finding
     point = ones[0][1]
     return LoadComparison(
         a=a.id,
@@ -193,7 +191,7 @@ def _compared(
         requests=sum(map(len, pairs)),
         repeats=len(both),
         independent=independent,
-        finding=finding,
+        finding=overall_finding(against, [each.finding for each in measured], is_valid=not doubts),
         measured=measured,
         differences=wording.differences(against),
         notes=wording.remarks(_notes(a, b)),

@@ -363,7 +363,8 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
         (
             "Contended: the workstation that emulates the board was busy. The emulator got only "
             "5% of the CPU time that it needed (load 40.1 on 2 cores). Stop other programs on the "
-            "workstation, and repeat the run."
+            "workstation, use no more boards and threads there than it has cores, and repeat the "
+            "run."
         ),
     ),
     (

@@ -18,8 +18,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from armload.analysis.board_resources import Rate
 from armload.analysis.compute import Compute
-from armload.analysis.prediction import Rate
 from armload.analysis.shares import LayerSizes
 from armload.core.values import Value
 from armload.engines.llama_cpp import KV_ROUNDING_TOKENS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from armload.analysis.prediction import Rate
+from armload.analysis.board_resources import Rate
 from armload.core.errors import BoardError, UsageError
 from armload.core.values import Value, format_bytes
 from armload.engines.engine import MemoryNeed

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from armload.analysis.prediction import MeasuredHits
+from armload.analysis.board_resources import MeasuredHits
 from armload.build.binary import Binary
 from armload.core.files import sha256_of
 from armload.core.values import Value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from armload.analysis.prediction import MeasuredHits
+from armload.analysis.board_resources import MeasuredHits
 from armload.analysis.run import Run
 from armload.analysis.streaming import streamed_weights
 from armload.models.model import Model

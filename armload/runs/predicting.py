@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from armload.analysis.board_resources import BoardResources, MeasuredHits
 from armload.analysis.compute import Compute
-from armload.analysis.prediction import BoardResources, MeasuredHits, Streaming, predict
+from armload.analysis.prediction import Streaming, predict
 from armload.analysis.wording.prediction_notes import note
 from armload.analysis.wording.predictions import forecast_notice, refusal, remedy
 from armload.boards.board import Board, VirtualReach

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from armload.analysis.board_resources import BoardResources, Rate
 from armload.analysis.compute import Compute
-from armload.analysis.prediction import BoardResources, Rate
 from armload.analysis.roofline import from_facts
 from armload.analysis.shares import MemberResources
 from armload.boards.board import Board, LocalReach, VirtualReach

@@ -104,8 +104,9 @@ def test_a_context_that_does_not_fit_is_refused_before_anything_is_copied(
 
 @pytest.mark.exhaustive(
     covers=[
-        "armload/analysis/prediction.py", "armload/bench/fitting.py", "armload/engines",
-        "armload/models", "armload/runs", "toolchains",
+        "armload/analysis/prediction.py", "armload/analysis/streamed_prediction.py",
+        "armload/bench/fitting.py", "armload/engines", "armload/models", "armload/runs",
+        "toolchains",
     ]
 )  # fmt: skip
 def test_a_hybrid_model_is_predicted_and_run(person: Person, tmp_path: Path) -> None:

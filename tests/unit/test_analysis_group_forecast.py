@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from armload.analysis.board_resources import Rate
 from armload.analysis.compute import Compute
 from armload.analysis.group_forecast import (
     CACHED_FROM_BYTES,
@@ -14,7 +15,6 @@ from armload.analysis.group_forecast import (
     group_times,
     load_time,
 )
-from armload.analysis.prediction import Rate
 from armload.analysis.shares import LayerSizes
 from armload.analysis.wording.splits import chosen_between, limited_by
 from armload.engines.prediction import Expected

@@ -6,8 +6,9 @@ from typing import Literal
 
 import pytest
 
+from armload.analysis.board_resources import BoardResources, MeasuredHits, Rate
 from armload.analysis.compute import Compute
-from armload.analysis.prediction import BoardResources, MeasuredHits, Rate, predict
+from armload.analysis.prediction import predict
 from armload.analysis.roofline import from_facts
 from armload.analysis.wording.predictions import (
     fitted,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.analysis.prediction import MeasuredHits
+from armload.analysis.board_resources import MeasuredHits
 from armload.analysis.run import ExpertReads, Run
 from armload.runs import store
 from armload.runs.hits import measured_hits

@@ -6,16 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from armload.analysis.board_resources import Rate
 from armload.analysis.columns import storage_rate
 from armload.analysis.latency import Waits, decoding
-from armload.analysis.prediction import (
-    READER_SLOWDOWN,
-    STREAMING_OVERHEAD,
-    MemoryCurve,
-    Rate,
-    Streaming,
-)
+from armload.analysis.memory_curve import MemoryCurve
+from armload.analysis.prediction import Streaming
 from armload.analysis.run import Run
+from armload.analysis.streamed_prediction import READER_SLOWDOWN, STREAMING_OVERHEAD
 from armload.analysis.streaming import kv_cache_bytes, streamed_weights
 from armload.engines.engine import MemoryNeed
 from armload.engines.model_program import PROGRAM_BYTES

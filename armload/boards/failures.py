@@ -64,6 +64,10 @@ class UnknownKeyError(UnsupportedLoginError):
     """A server shows a host key that nobody has compared yet."""
 
 
+class ChangedKeyError(PermanentConnectError):
+    """A server shows another host key than the one that is known."""
+
+
 class SlowCommandError(PermanentConnectError):
     """A board that answers has not done a command in time: a second one would run beside it."""
 
@@ -133,7 +137,7 @@ def _changed(
     if not is_board:
         name = known_keys_name(connection.host, connection.port)
         trust = f"{join(['ssh-keygen', '-R', name])} && {trust}"
-    return PermanentConnectError(
+    return ChangedKeyError(
         f"{where}: THE SERVER'S KEY HAS CHANGED. The server shows {error.key.fingerprint}; "
         f"{error.expected_key.fingerprint} is pinned.",
         "Someone may be intercepting the connection, or the host was reinstalled. If you know "

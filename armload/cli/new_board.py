@@ -65,15 +65,17 @@ def add_board(name: str, options: NewBoardOptions, progress: Progress) -> AddedB
     """Probe a board and write its file; ask about its host key if that is unknown.
 
     Raises:
-        UsageError: there is such a board or no such hardware, or the key is not trusted.
+        UsageError: there is such a board or no such hardware, or its key is not trusted.
         ConnectError: the board does not answer.
         BoardError: programs cannot be run there.
         DiskError: the file cannot be written.
     """
     from armload.boards.adding import check_new, hardware_of, unprobed, write_board
     from armload.boards.contradictions import contradictions
-    from armload.boards.failures import UnknownKeyError
+    from armload.boards.failures import ChangedKeyError, UnknownKeyError
     from armload.boards.hardware import load_hardware
+    from armload.cli import terminal
+    from armload.core.errors import UsageError
     from armload.deploy.deployment import target_mismatch, targets_that_suit
     from armload.report.boards import AddedBoard
     from armload.report.input_schema import BOARD
@@ -86,6 +88,13 @@ def add_board(name: str, options: NewBoardOptions, progress: Progress) -> AddedB
         board, found = _probed(board, progress)
     except UnknownKeyError:
         pin_host_key(board, yes=options.yes)
+        board, found = _probed(board, progress)
+    except ChangedKeyError as error:
+        if not terminal.can_ask():  # --yes is for a key that no other one contradicts
+            advice = "Run the command on a terminal: it asks whether the new key is the board's."
+            raise UsageError(error.message, advice) from error
+        terminal.say(error.message)
+        pin_host_key(board, yes=False)
         board, found = _probed(board, progress)
     hardware = hardware_of(found, options.hardware)
     target = hardware.hardware.target if hardware else board.target

@@ -49,6 +49,13 @@ def shown(error: ParseError, words: Sequence[str], verbs: Collection[str]) -> Ex
     return failed(UsageError(said, f"{hint}See: armload {f'{verb} ' if verb else ''}--help"))
 
 
+def second_verb(first: str, second: str) -> Exit:
+    """Show that a command line names two verbs, and return what ends the program."""
+    promise_document(wanted=bool(_JSON.intersection(sys.argv)))
+    said = f"{first!r} and {second!r} are both verbs, and armload runs one at a time."
+    return failed(UsageError(said, f"Run them in two commands. See: armload {first} --help"))
+
+
 def _in_our_words(complaint: str, verb: str) -> str:
     lacking = re.match(r"Flag <Argument: ([\w-]+).*> needed value and was not given one", complaint)
     if lacking:

@@ -15,6 +15,7 @@ from armload.cli.configuration import VERBS
 from armload.cli.error_output import disk_error, failed
 from armload.cli.help import columns, grouped, prose, shown
 from armload.cli.main import interruptible
+from armload.cli.parse_errors import second_verb
 from armload.cli.streams import discard_output
 from armload.cli.verb import Verb, add_verb
 from armload.cli.verbs import (
@@ -95,6 +96,8 @@ class _Armload(Program):
         self.config = Config(lazy=True)
 
     def execute(self) -> None:
+        if len(self.tasks) > 1:  # Invoke would run one after the other
+            raise second_verb(self.tasks[0].name, self.tasks[1].name)
         with interruptible():
             super().execute()
 

@@ -12,7 +12,8 @@ import yaml
 from armload.boards.board import SshAddress
 from armload.report.input_schema import BOARD
 from tests.person import Person
-from tests.servers import openssh
+from tests.servers import make_key, openssh
+from tests.terminal import at_a_terminal
 
 
 @pytest.fixture
@@ -47,6 +48,23 @@ def test_a_board_is_added_once_its_host_key_is_confirmed(
     assert added["board"]["target"] == written["target"]
     again = ann.types("board.add", "kitchen", *reached(server), status=2)
     assert "already a board named 'kitchen'" in again.stderr
+
+
+def test_a_changed_host_key_is_replaced_only_by_a_person_on_a_terminal(
+    server: SshAddress, tmp_path: Path
+) -> None:
+    ann = Person(tmp_path / "ann")
+    known = ann.home / ".ssh" / "known_hosts"
+    known.write_text(f"[{server.host}]:{server.port} {make_key(tmp_path / 'other')}\n")
+    refused = ann.types("board.add", "kitchen", *reached(server), "--yes", status=2)
+    assert "THE SERVER'S KEY HAS CHANGED" in refused.stderr
+    assert "Run the command on a terminal" in refused.stderr
+    with at_a_terminal(ann, "board.add", "kitchen", *reached(server)) as asked:
+        asked.waits_for("Is it the same? [y/n]")
+        assert "THE SERVER'S KEY HAS CHANGED" in asked.said
+        asked.answers(b"y\n")
+        assert asked.ends() == 0
+    assert (ann.folder / "boards" / "kitchen.yaml").exists()
 
 
 def test_the_hardware_that_a_person_names_is_written(server: SshAddress, tmp_path: Path) -> None:

@@ -203,6 +203,12 @@ def test_an_option_takes_no_value_from_behind_the_dashes(face: str, folder: Path
     assert "--size needs a value" in done.stderr
 
 
+def test_two_verbs_are_refused_and_neither_runs(folder: Path) -> None:
+    done = typed("armload", "show compare one other", folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "'show' and 'compare' are both verbs" in done.stderr
+
+
 def test_help_of_armload_shows_words_apart_from_options(folder: Path) -> None:
     usages = {
         "compare": "Usage: armload compare A B [--options]",

@@ -97,7 +97,7 @@ class _Armload(Program):
 
     def execute(self) -> None:
         if len(self.tasks) > 1:  # Invoke would run one after the other
-            raise second_verb(self.tasks[0].name, self.tasks[1].name)
+            raise second_verb(*(str(task.name) for task in self.tasks[:2]))
         with interruptible():
             super().execute()
 

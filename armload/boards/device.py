@@ -23,7 +23,7 @@ from armload.boards.failures import SlowCommandError
 from armload.boards.forward import Proxy, proxied
 from armload.boards.framing import reason, receiving
 from armload.boards.host import Completed, OutputChunk, TransportChoice
-from armload.core.errors import ArmloadError, BoardError, ConnectError
+from armload.core.errors import ArmloadError, BoardError, ConnectError, LostConnectionError
 from armload.core.files import CHUNK_BYTES
 from armload.core.shell import quote, render
 
@@ -312,7 +312,7 @@ class DeviceHost:
         if frame.status is not None:
             return frame.status
         if frame.begun:
-            raise ConnectError(f"{self._name}: the connection dropped during a command.")
+            raise LostConnectionError(f"{self._name}: the connection dropped during a command.")
         raise self._tool.failure(frame.unframed)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armload.boards.known_keys import known_keys_name
-from armload.core.errors import ConnectError, PermanentConnectError
+from armload.core.errors import ConnectError, LostConnectionError, PermanentConnectError
 from armload.core.shell import join
 from armload.core.workspace import data_names
 
@@ -92,7 +92,7 @@ def place_of_reach(board_name: str, key: str) -> str:
 
 @contextlib.contextmanager
 def translated(board_name: str) -> Iterator[None]:
-    """Turn what paramiko and the sockets raise for a dropped connection into ``ConnectError``."""
+    """Turn what paramiko and the sockets raise for a dropped connection into a ``ConnectError``."""
     import paramiko
 
     try:
@@ -101,7 +101,7 @@ def translated(board_name: str) -> Iterator[None]:
         raise ConnectError(f"{board_name}: the board stopped responding.") from error
     except (paramiko.SSHException, OSError, EOFError) as error:
         detail = f": {error}" if str(error) else ""
-        raise ConnectError(f"{board_name}: the connection dropped{detail}.") from error
+        raise LostConnectionError(f"{board_name}: the connection dropped{detail}.") from error
 
 
 @contextlib.contextmanager

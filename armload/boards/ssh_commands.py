@@ -23,7 +23,7 @@ from armload.boards.framing import (
 from armload.boards.host import Completed, OutputChunk
 from armload.boards.ssh_connection import AnyConnection, open_connection
 from armload.boards.ssh_master import MasterChannel
-from armload.core.errors import BoardError, ConnectError
+from armload.core.errors import BoardError, ConnectError, LostConnectionError
 
 if TYPE_CHECKING:
     import paramiko
@@ -217,7 +217,7 @@ class SshCommands:
 
     def _status(self, channel: Channel, timeout_s: float) -> int:
         if not channel.status_event.wait(timeout_s) or channel.exit_status < 0:
-            raise ConnectError(f"{self._name}: the connection dropped during a command.")
+            raise LostConnectionError(f"{self._name}: the connection dropped during a command.")
         return channel.exit_status
 
     def _check_done(self, channel: Channel, complaint: str) -> None:

@@ -107,6 +107,10 @@ class PermanentConnectError(ConnectError):
     """What somebody has to put right before the next attempt: waiting for the board is useless."""
 
 
+class LostConnectionError(ConnectError):
+    """The connection to a board that had answered dropped during a command."""
+
+
 class BoardError(ArmloadError):
     """A board answers, but cannot do what is asked: no space, wrong CPU, read-only folder."""
 

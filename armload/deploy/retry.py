@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from armload.core.errors import ConnectError, PermanentConnectError
+from armload.core.errors import ConnectError, LostConnectionError, PermanentConnectError
 
 RETRY_FOR_S = 120.0
 """A board that was away for so long is away."""
@@ -25,13 +25,25 @@ class Retry:
         away: the board has not answered since it was waited for.
     """
 
-    def __init__(self, limit_s: float = RETRY_FOR_S) -> None:
-        self.limit_s = limit_s
+    def __init__(self, limit_s: float = RETRY_FOR_S, *, unanswered_s: float | None = None) -> None:
+        """Begin with a board that has not answered yet.
+
+        Args:
+            limit_s: that it may be away at a time.
+            unanswered_s: the same until it has answered once.
+        """
+        self.limit_s = limit_s if unanswered_s is None else unanswered_s
         self.away = False
+        self._answered_limit_s = limit_s
 
     def heard(self) -> None:
         """Begin anew: the board has answered."""
         self.away = False
+        self.answered()
+
+    def answered(self) -> None:
+        """Wait for a board that is there as long as at any other time."""
+        self.limit_s = self._answered_limit_s
 
 
 def with_retries(
@@ -53,6 +65,8 @@ def with_retries(
     retry = retry or Retry()
 
     def note(state: tenacity.RetryCallState) -> None:
+        if state.outcome and isinstance(state.outcome.exception(), LostConnectionError):
+            retry.answered()
         if not retry.away:  # the limit counts from here, not from when the action began
             state.start_time, state.attempt_number = time.monotonic(), 1
         retry.away = True
@@ -61,12 +75,15 @@ def with_retries(
         if state.attempt_number == 1 and state.outcome is not None:
             on_drop(state.outcome.exception())
 
+    def is_given_up(state: tenacity.RetryCallState) -> bool:
+        return tenacity.stop_before_delay(retry.limit_s)(state)
+
     done = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(ConnectError)
         & tenacity.retry_if_not_exception_type(PermanentConnectError),
         after=note,
         wait=tenacity.wait_exponential(multiplier=0.2, max=5),
-        stop=tenacity.stop_before_delay(retry.limit_s),
+        stop=is_given_up,
         before_sleep=tell,
         reraise=True,
     )(action)

@@ -203,7 +203,8 @@ def _reached(
     progress: Progress,
 ) -> tuple[Connection, Probe]:
     connection = stack.enter_context(closing(Connection(board, progress)))
-    found = with_retries(lambda: probe(connection.host, board, progress), Retry(FIRST_ANSWER_S))
+    retry = Retry(unanswered_s=FIRST_ANSWER_S)
+    found = with_retries(lambda: probe(connection.host, board, progress), retry)
     check_state(connection.host, board, settings, found)
     for each in settings:
         check_cores(each, board, found)

@@ -61,7 +61,7 @@ def services(board: Board, progress: Progress) -> tuple[RunningService, ...]:
     if is_off(board):
         return ()
     with closing(connect(board, progress)) as host:
-        return services_at(host, board, Retry(FIRST_ANSWER_S))
+        return services_at(host, board, Retry(unanswered_s=FIRST_ANSWER_S))
 
 
 def services_at(host: Host, board: Board, retry: Retry | None = None) -> tuple[RunningService, ...]:

@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from armload.core.errors import ConnectError, PermanentConnectError
+from armload.core.errors import ConnectError, LostConnectionError, PermanentConnectError
 from armload.deploy.retry import Retry, with_retries
 
 
@@ -47,6 +47,23 @@ def test_a_board_that_stays_away_is_given_up_with_its_own_error() -> None:
     assert raised.value is error
     assert 0.5 < time.monotonic() - began < 1
     assert shown == [error]
+
+
+@pytest.mark.parametrize("error", [ConnectError, LostConnectionError])
+def test_a_board_is_waited_for_longer_once_it_has_answered(error: type[ConnectError]) -> None:
+    failures = [error("my-board") for _ in range(4)]
+
+    def action() -> str:
+        if failures:
+            raise failures.pop()
+        return "done"
+
+    retry = Retry(5.0, unanswered_s=0.3)
+    if error is LostConnectionError:
+        assert with_retries(action, retry) == "done"
+    else:
+        with pytest.raises(ConnectError):
+            with_retries(action, retry)
 
 
 def test_an_error_that_a_person_must_correct_is_raised_at_once() -> None:

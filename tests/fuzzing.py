@@ -733,16 +733,15 @@ def give_names_that_are_no_utf_8(world: World, most: int | None = None) -> Itera
 
     Args:
         world: where.
-        most: paths for one argument.
+        most: options of a verb, and paths for one argument.
     """
     for verb, options in all_options().items():
         positional = [each.names[0] for each in options if each.positional]
         places = [HINTS[name][0] for name in positional]
         has_json = any(each.names[0] == "json" for each in options)
-        for option in options:
+        valued = [each for each in options if each.takes_value and not each.positional]
+        for option in valued[:most]:
             name = option.names[0]
-            if not option.takes_value or option.positional:
-                continue
             words = [verb, f"--{name}={twin_of(Path(HINTS.get(name, PATHS)[0]))}"]
             words += ["--json"] if has_json else []
             words += ["--", *places] if places else []

@@ -46,7 +46,8 @@ THE_BOARDS_PART = frozenset(
         "test_watch.py",
     }
 )
-"""Files of what scripts and programs do there: over hdc, they meet the tools of the poor toybox."""
+"""Files of what scripts and programs do there, which depends on shell and tools: a poor toybox is
+where they fail first."""
 
 
 _LAUNCH = """
@@ -80,7 +81,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         called = getattr(item, "callspec", None)
         kind = called.params.get("makers") if called else None
-        if kind == "hdc" and item.path.parent == FOLDER and item.path.name in THE_BOARDS_PART:
+        if (
+            kind in {"openssh", "hdc"}
+            and item.path.parent == FOLDER
+            and item.path.name in THE_BOARDS_PART
+        ):
             item.add_marker(similar)
 
 

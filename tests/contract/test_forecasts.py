@@ -128,20 +128,31 @@ def test_an_operation_is_timed_by_one_command_and_the_run_uses_it(workspace: Pat
     assert run.prediction.token_s == first.token_s
 
 
+similar = pytest.mark.exhaustive(covers=["armload/engines", "armload/runs"])
+
+
 @pytest.mark.parametrize(
     ("behaviour", "why"),
     [
         ({"variables": (FOOTPRINT_VARIABLE,)}, "cannot list what a model computes"),
-        ({"lists": DIES}, "did not list what the model computes"),
-        ({"lists": "echo 'ARMLOAD_OPERATIONS {}'"}, "did not list what the model computes"),
+        pytest.param({"lists": DIES}, "did not list what the model computes", marks=similar),
+        pytest.param(
+            {"lists": "echo 'ARMLOAD_OPERATIONS {}'"},
+            "did not list what the model computes",
+            marks=similar,
+        ),
         ({"lists": "exit 1"}, "did not list what the model computes"),
-        ({"times": DIES}, "only 0% of the model's computation was timed"),
+        pytest.param(
+            {"times": DIES}, "only 0% of the model's computation was timed", marks=similar
+        ),
         (
             {"times": f"""echo 'ARMLOAD_TIMED {{"number":0,"signal":{signal.SIGILL:d}}}'"""},
             "only 0% of the model's computation was timed",
         ),
-        ({"times": """echo 'ARMLOAD_TIMED {"number":99,"time_s":1}'"""}, "only 0%"),
-        ({"lists": HANGS}, "took longer than"),
+        pytest.param(
+            {"times": """echo 'ARMLOAD_TIMED {"number":99,"time_s":1}'"""}, "only 0%", marks=similar
+        ),
+        pytest.param({"lists": HANGS}, "took longer than", marks=similar),
         ({"times": HANGS}, "took longer than"),
     ],
 )

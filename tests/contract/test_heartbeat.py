@@ -109,6 +109,7 @@ def test_the_log_comes_once_and_the_port_is_kept(
     stop(host, folder)
 
 
+@pytest.mark.exhaustive(covers=["armload/deploy", "armload/runs"])
 def test_a_log_that_is_too_long_begins_anew(
     host: Host, workdir: PurePosixPath, secret: Path, tmp_path: Path
 ) -> None:

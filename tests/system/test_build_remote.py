@@ -163,6 +163,7 @@ def answering(machine: BuildHost) -> Iterator[BuildHost]:
         yield machine
 
 
+@pytest.mark.exhaustive(covers=["armload/build", "armload/buildhost"])
 def test_ctrl_c_ends_the_build_there_too(answering: BuildHost) -> None:
     with answering.person.start(*answering.build_words()) as process:
         _wait_for(process, answering, "Building")

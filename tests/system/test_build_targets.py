@@ -223,6 +223,7 @@ def test_a_new_target_is_one_file(tmp_path: Path) -> None:
     assert {binary["target"] for binary in json.loads(done.stdout)} == {"kitchen"}
 
 
+@pytest.mark.exhaustive(covers=["armload/build", "toolchains"])
 def test_a_compiler_error_shows_the_end_of_the_output_and_nothing_counts_as_built(
     tmp_path: Path,
 ) -> None:

@@ -111,6 +111,7 @@ def test_a_power_cut_in_the_middle_costs_little_and_no_wrong_file(
 
 
 @pytest.mark.parametrize("number", CUTS)
+@pytest.mark.exhaustive(covers=["armload/boards/virtual", "armload/deploy"])
 def test_what_was_acknowledged_survives_a_power_cut(tmp_path: Path, number: int) -> None:
     local = new_file(tmp_path)
     with closing(SshHost(machine.up(BOARD, Silent()), BOARD.name)) as host:

@@ -301,6 +301,7 @@ def test_an_emulated_cpu_that_lacks_what_the_engine_needs_is_told_before_anythin
     assert re.search(r"old-cpu: its CPU lacks .*asimddp", refused.stderr)
 
 
+@pytest.mark.exhaustive(covers=["armload/bench", "armload/deploy", "armload/runs"])
 def test_several_boards_are_served_at_once_and_one_that_fails_stops_none(person: Person) -> None:
     person.add_board("old-cpu", OLD_CPU)
     done = person.types("deploy", "--board", "mine,old-cpu", "--json", status=7)

@@ -52,6 +52,7 @@ def answers(person: Person, evaluation: str = "*") -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.exhaustive(covers=["armload/evaluation", "armload/runs"])
 def test_logits_are_those_of_an_earlier_run_and_not_those_of_another_quantisation(
     ann: Person,
 ) -> None:
@@ -176,6 +177,7 @@ def test_a_told_budget_is_stated_and_a_conclusion_answers(ann: Person) -> None:
     assert sorted(told) == [False, True]
 
 
+@pytest.mark.exhaustive(covers=["armload/evaluation", "armload/runs"])
 def test_a_model_without_a_usable_chat_template_can_be_asked_without_it(ann: Person) -> None:
     stories = shared("stories260K.gguf")
     broken = with_chat_template(stories, ann.folder / "broken.gguf", "{% for message in %}")
@@ -209,6 +211,7 @@ def test_boards_share_the_questions(ann: Person) -> None:
         pytest.param(20, marks=[pytest.mark.exhaustive(covers=COVERED), pytest.mark.timeout(3600)]),
     ],
 )
+@pytest.mark.exhaustive(covers=["armload/evaluation", "armload/runs"])
 def test_nothing_is_lost_or_asked_twice_however_often_the_command_is_killed(
     ann: Person, kills: int
 ) -> None:
@@ -249,6 +252,7 @@ def test_a_context_that_was_too_small_can_be_corrected(ann: Person) -> None:
     assert json.loads(ann.types(*command).stdout)["points"][0]["questions"] == 2
 
 
+@pytest.mark.exhaustive(covers=["armload/evaluation", "armload/runs"])
 def test_time_that_is_up_leaves_a_result_that_grows_when_it_is_repeated(ann: Person) -> None:
     command = words("--model", MODEL, "--max-time", "1", "--json", limit=600)
     done = ann.types(*command)

@@ -189,6 +189,7 @@ def test_a_group_serves_until_ctrl_c_and_cannot_be_left_alone(ann: Person) -> No
     assert "--detach: both is a group of boards" in done.stderr
 
 
+@pytest.mark.exhaustive(covers=["armload/analysis", "armload/bench", "armload/runs"])
 def test_fit_says_how_a_group_would_divide_a_model(ann: Person) -> None:
     found = json.loads(ann.types("fit", "--board", "both", *MODEL, "--json").stdout)
     (model,) = found["models"]

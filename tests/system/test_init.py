@@ -135,6 +135,7 @@ def test_an_answer_that_makes_no_sense_is_asked_for_again(ann: Person, server: S
     }
 
 
+@pytest.mark.exhaustive(covers=["armload/boards", "armload/cli"])
 def test_a_password_is_asked_for_once_and_no_answer_is_lost(ann: Person, tmp_path: Path) -> None:
     with dropbear(tmp_path / "s", shell="mksh", tools="toybox", password="correct horse") as server:
         known = ann.home / ".ssh" / "known_hosts"

@@ -129,6 +129,7 @@ def assert_the_board_is_told(found: dict[str, Any]) -> None:
     assert "100% of 8 requests" in found["capacity"]["sentence"]
 
 
+@pytest.mark.exhaustive(covers=["armload/analysis/load", "armload/serving"])
 def test_a_server_at_its_limit_is_said_to_let_requests_queue(ann: Person) -> None:
     words = (*SERVED, "--prompt-tokens", "8", "--n-predict", "8", "--arrivals", "constant")
     load = ("--rate", "200", "--requests", "30", "--slo", "ttft=50ms")
@@ -149,6 +150,7 @@ def test_a_server_at_its_limit_is_said_to_let_requests_queue(ann: Person) -> Non
 CACHING = (*SERVED, "--prompt-cache", "16MiB")
 
 
+@pytest.mark.exhaustive(covers=["armload/analysis/load", "armload/serving"])
 def test_later_turns_are_answered_from_the_servers_prompt_cache(ann: Person) -> None:
     words = ("--turns", "3", "--prompt-tokens", "16", "--n-predict", "8", "--prefix-tokens", "24")
     load = ("--concurrency", "1", "--requests", "3", "--json")
@@ -181,6 +183,7 @@ def test_later_turns_are_answered_from_the_servers_prompt_cache(ann: Person) -> 
     assert point["metrics"]["conversations"]["ended"] == {"complete": 3}
 
 
+@pytest.mark.exhaustive(covers=["armload/analysis/load", "armload/serving"])
 def test_conversations_end_when_they_outgrow_their_slot(ann: Person) -> None:
     words = ("--turns", "30", "--prompt-tokens", "36", "--n-predict", "16", "--concurrency", "2")
     found = json.loads(ann.types("load", *CACHING, *words, "--requests", "2", "--json").stdout)
@@ -192,6 +195,7 @@ def test_conversations_end_when_they_outgrow_their_slot(ann: Person) -> None:
     assert metrics["cut_off"] == 0
 
 
+@pytest.mark.exhaustive(covers=["armload/analysis/load", "armload/serving"])
 def test_a_slot_becomes_free_when_its_user_gives_up(ann: Person) -> None:
     # Lengths of 7, 1, 5, 1, 15, 36, 233, 149, 1, 68, 2 and 1 tokens.
     words = ("--prompt-tokens", "4", "--n-predict", "lognormal:8:2", "--seed", "5")

@@ -66,6 +66,7 @@ def loaded(
         ),
     ],
 )
+@pytest.mark.exhaustive(covers=["armload/engines", "armload/serving"])
 def test_answers_fit_the_schema_that_they_were_asked_for(
     ann: Person, service: Serving, dialect: str
 ) -> None:
@@ -119,6 +120,7 @@ def test_embeddings_have_the_models_width_and_the_tokens_of_the_prompt(
         assert 0 <= special <= 2
 
 
+@pytest.mark.exhaustive(covers=["armload/engines", "armload/serving"])
 def test_a_service_that_a_load_starts_answers_embeddings_where_they_are_asked_for(
     ann: Person, service: Serving
 ) -> None:
@@ -139,6 +141,7 @@ def test_a_service_that_a_load_starts_answers_embeddings_where_they_are_asked_fo
     assert all(Path(kept.trace_file(number)).stat().st_size for number in (0, 1))
 
 
+@pytest.mark.exhaustive(covers=["armload/engines", "armload/serving"])
 def test_prompts_of_a_trace_that_begin_alike_are_taken_from_the_servers_cache(
     ann: Person, service: Serving
 ) -> None:

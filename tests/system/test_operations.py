@@ -95,6 +95,7 @@ def test_every_architecture_is_listed_and_timed(completion: Path, tmp_path: Path
         assert _compute(found, times) > 0
 
 
+@pytest.mark.exhaustive(covers=["armload/engines", "toolchains"])
 def test_recurrent_and_hybrid_models_and_mixtures_get_a_speed(
     completion: Path, tmp_path: Path
 ) -> None:

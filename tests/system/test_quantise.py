@@ -71,6 +71,7 @@ def largest_error(path: Path, base: Path) -> float:
     return worst
 
 
+@pytest.mark.exhaustive(covers=["armload/engines", "armload/models"])
 def test_a_board_quantises_and_what_it_made_is_found_without_any_board(ann: Person) -> None:
     words = (MODEL, "--type", "Q2_K,Q4_K_M", *AGAIN)
     made = quantised(ann, *words, "--on", "emulated")

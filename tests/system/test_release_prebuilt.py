@@ -71,6 +71,7 @@ _HELPERS_SUMS = (
 )
 
 
+@pytest.mark.exhaustive(covers=["armload/build", "release"])
 def test_what_the_demo_puts_on_its_board_is_there_without_compiling(
     installed: Path, no_compiler: Path, tmp_path: Path
 ) -> None:

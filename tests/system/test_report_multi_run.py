@@ -181,14 +181,17 @@ def test_it_prints_on_white_paper_from_a_dark_screen(
     assert tab.evaluate('getComputedStyle(document.querySelector(".downloads")).display') == "none"
 
 
+similar = pytest.mark.exhaustive(covers=["armload/report"])
+
+
 @pytest.mark.parametrize(
     "runs",
     [
         [failed_run()],
-        [quick_run(tokens=1)],
-        [quick_run(tokens=2)],
-        [storage_run(), quick_run()],
-        [made_run(Q8, each, throttled=True) for each in (4, 8)],
+        pytest.param([quick_run(tokens=1)], marks=similar),
+        pytest.param([quick_run(tokens=2)], marks=similar),
+        pytest.param([storage_run(), quick_run()], marks=similar),
+        pytest.param([made_run(Q8, each, throttled=True) for each in (4, 8)], marks=similar),
         [
             made_run(model, each, board=board)
             for model in (Q4, Q8)

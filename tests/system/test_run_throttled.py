@@ -122,6 +122,7 @@ def test_a_core_that_is_slower_than_the_kernel_shows_is_found_out(
     assert 0.5e9 < 1e9 * before["cycles"] / before["ns"] < 9e9
 
 
+@pytest.mark.exhaustive(covers=["armload/boards", "toolchains"])
 def test_a_probe_lists_all_sensors_and_the_boards_file_chooses(
     person: Person, tmp_path: Path
 ) -> None:

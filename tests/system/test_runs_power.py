@@ -185,6 +185,7 @@ SERVED = ("--board", "here", "--model", "word-problems:Q8_0", "--threads", "1")
 
 
 @pytest.mark.build
+@pytest.mark.exhaustive(covers=["armload/analysis", "armload/runs"])
 def test_a_load_has_joules_per_request(person: Person) -> None:
     words = ("--slots", "2", "--context", "256", "--prompt-tokens", "16", "--n-predict", "8")
     rate = ("--rate", "1", "--duration", "10", "--arrivals", "constant")

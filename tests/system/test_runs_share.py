@@ -97,6 +97,7 @@ def test_a_board_in_use_is_shown_and_released_only_by_force(people: tuple[Person
     assert not run["verdict"]["valid"], "somebody else could have used the board meanwhile"
 
 
+@pytest.mark.exhaustive(covers=["armload/deploy", "armload/runs"])
 def test_a_board_is_cleaned_of_what_is_home_and_of_nothing_that_runs(
     people: tuple[Person, Person],
 ) -> None:

@@ -135,6 +135,7 @@ def text_seen(ann: Person, here: set[str]) -> str:
 @pytest.mark.parametrize(
     "workstation", ["killed", *(pytest.param(each, marks=in_bulk) for each in AGAIN)]
 )
+@pytest.mark.exhaustive(covers=["armload/boards/virtual", "armload/deploy", "armload/runs"])
 def test_a_cut_in_the_power_is_recorded_and_nothing_needs_a_hand(
     people: tuple[Person, Person], workstation: str
 ) -> None:
@@ -177,6 +178,7 @@ def test_a_cut_in_the_power_is_recorded_and_nothing_needs_a_hand(
 
 
 @pytest.mark.parametrize("stage", [pytest.param("connecting", marks=in_bulk), "running"])
+@pytest.mark.exhaustive(covers=["armload/boards/virtual", "armload/deploy", "armload/runs"])
 def test_a_second_ctrl_c_leaves_at_once_even_when_the_board_is_silent(
     people: tuple[Person, Person], stage: str
 ) -> None:

@@ -91,6 +91,7 @@ def test_a_long_answer_that_is_cut_is_a_shorter_run(scorer: Path, tmp_path: Path
         assert longer.text_after(budget) == shorter.text
 
 
+@pytest.mark.exhaustive(covers=["armload/engines", "toolchains"])
 def test_four_items_at_a_time_are_all_answered_once(scorer: Path, tmp_path: Path) -> None:
     stories = [story(f"g{n}", prompt="Lily " * n + PROMPT, max_tokens=5 + n) for n in range(14)]
     choices: list[Item] = [
@@ -284,6 +285,7 @@ def test_sampling_repeats_with_its_seed(scorer: Path, tmp_path: Path) -> None:
     assert answers["one"] != answers["other"]
 
 
+@pytest.mark.exhaustive(covers=["armload/engines", "toolchains"])
 def test_a_killed_scorer_leaves_whole_lines_and_the_rest_can_follow(
     scorer: Path, tmp_path: Path
 ) -> None:

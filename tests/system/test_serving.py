@@ -96,6 +96,7 @@ def test_a_service_answers_until_ctrl_c_and_is_a_run_then(ann: Person) -> None:
     assert about["run"] in ann.types("show", about["run"]).stdout
 
 
+@pytest.mark.exhaustive(covers=["armload/engines", "armload/runs", "armload/serving"])
 def test_with_one_slot_greedy_answers_are_those_of_eval(ann: Person) -> None:
     asked = ("--task", "word-problems", "--limit", "3", "--threads", "1", "--budget", "80")
     ann.types("eval", "--board", "here", "--model", MODEL, *asked)
@@ -176,6 +177,7 @@ def test_a_detached_service_keeps_the_board_until_it_is_stopped(ann: Person) -> 
     assert json.loads(ann.types("serve.list", "--board", "here", "--json").stdout) == []
 
 
+@pytest.mark.exhaustive(covers=["armload/engines", "armload/runs", "armload/serving"])
 def test_a_service_ends_soon_after_its_client_was_killed(ann: Person) -> None:
     with serving(ann, *FAST) as service:
         service.process.kill()

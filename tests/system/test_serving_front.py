@@ -66,6 +66,7 @@ def test_a_prompt_longer_than_a_slot_is_told_in_the_answer(service: Serving) -> 
     assert answer.json()["finish_reason"] == "prompt_out_of_range"
 
 
+@pytest.mark.exhaustive(covers=["armload/serving"])
 def test_a_load_in_that_dialect_is_answered_and_its_records_agree(
     ann: Person, service: Serving
 ) -> None:

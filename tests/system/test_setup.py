@@ -55,6 +55,7 @@ def _another_python(path: Path) -> None:
 @pytest.mark.skipif(
     shutil.which("dpkg-query") is None or not DISTRIBUTIONS.exists(), reason="only Debian promises"
 )
+@pytest.mark.exhaustive(covers=["setup"])
 def test_setup_takes_the_distributions_python_and_no_venv_of_another(tmp_path: Path) -> None:
     shutil.copy(SETUP, tmp_path)
     (tmp_path / "pyproject.toml").write_text(_PROJECT)

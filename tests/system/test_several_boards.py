@@ -61,6 +61,7 @@ def test_each_board_runs_the_whole_sweep_and_their_cells_stand_together(ann: Per
     assert all(run["board"]["labels"] == ["lab"] for run in runs(ann).values())
 
 
+@pytest.mark.exhaustive(covers=["armload/bench", "armload/fleet", "armload/runs"])
 def test_a_divided_sweep_has_every_run_once_and_is_shown_as_one(ann: Person) -> None:
     before = set(runs(ann))
     words = ("bench", "--board", "o*,two", "--share", *MODEL, "-n", "4,6", "--repeats", "2")
@@ -162,6 +163,7 @@ def test_ctrl_c_stops_all_boards_keeps_what_they_did_and_the_same_command_goes_o
         assert sorted(places) == [(0, 0), (1, 0)]
 
 
+@pytest.mark.exhaustive(covers=["armload/bench", "armload/fleet", "armload/runs"])
 def test_models_are_predicted_for_all_boards_in_one_table(ann: Person) -> None:
     away = AWAY.replace("[lab]", "[dark]")
     for name, memory in (("small", "2 GiB"), ("large", "8 GiB")):

@@ -61,6 +61,7 @@ def main_steps(run: Run) -> list[Step]:
 
 
 @pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.exhaustive(covers=["armload/engines", "toolchains"])
 def test_the_trace_counts_what_the_program_counts(
     ann: Person, cells: list[dict[str, Any]], number: int
 ) -> None:
@@ -128,6 +129,7 @@ def test_a_single_run_is_compared_with_the_one_without(
     assert run.without_speculation.runs == tuple(cells[0]["runs"])
 
 
+@pytest.mark.exhaustive(covers=["armload/engines", "toolchains"])
 def test_without_a_run_to_compare_with_it_says_so(ann: Person) -> None:
     shown = ann.types(*words("ngram"), "--repeats", "1", "--seed", "7").stdout
     assert "There is no run without speculation to compare with." in " ".join(shown.split())

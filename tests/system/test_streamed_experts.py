@@ -141,6 +141,7 @@ def test_the_text_is_that_of_mapped_weights_and_no_more_is_missed_than_does_not_
     assert 0 < reads.hit_rate < 1
 
 
+@pytest.mark.exhaustive(covers=["toolchains"])
 def test_experts_that_a_text_favours_stay_and_follow_it_as_it_drifts(
     binary: Binary, tmp_path: Path
 ) -> None:
@@ -293,6 +294,7 @@ def await_steps(trace: Path, count: int) -> None:
 
 
 @as_root
+@pytest.mark.exhaustive(covers=["toolchains"])
 def test_memory_that_others_take_meanwhile_is_given_back_slot_by_slot(
     binary: Binary, mixture: Path, tmp_path: Path
 ) -> None:

@@ -94,6 +94,7 @@ def test_text_is_that_of_mapped_weights_and_the_resident_part_is_locked(
     assert abs((steps[-1].locked_bytes or 0) - weights.locked_bytes) < 1 << 20
 
 
+@pytest.mark.exhaustive(covers=["toolchains"])
 def test_a_token_embedding_that_is_the_output_too_is_looked_up_while_it_is_streamed(
     binary: Binary, tmp_path: Path
 ) -> None:
@@ -137,6 +138,7 @@ def test_where_a_file_system_has_no_direct_io_weights_are_read_through_the_page_
     assert (weights.weights, weights.reads) == ("streamed", "buffered")
 
 
+@pytest.mark.exhaustive(covers=["toolchains"])
 def test_a_long_run_compares_both_ways_and_says_what_it_found(
     binary: Binary, wide: Path, tmp_path: Path
 ) -> None:
@@ -301,6 +303,7 @@ def test_a_model_that_is_replaced_meanwhile_is_read_on(
     assert text_of(process) == expected
 
 
+@pytest.mark.exhaustive(covers=["toolchains"])
 def test_weights_are_streamed_from_all_parts_of_a_model(
     binary: Binary, wide: Path, tmp_path: Path
 ) -> None:

@@ -59,6 +59,7 @@ def killed_after(person: Person, done: int, *words: str) -> list[dict[str, Any]]
     return journal(person)
 
 
+@pytest.mark.exhaustive(covers=["armload/bench", "armload/runs"])
 def test_every_combination_is_run_so_often_in_rounds(ann: Person) -> None:
     shown = ann.types(
         *words("-n", "4", "-t", "1,2", "--prompt-tokens", "8,32"),

@@ -70,6 +70,7 @@ def said(address: SshAddress, command: str) -> str:
     return done.text
 
 
+@pytest.mark.exhaustive(covers=["armload/boards/virtual"])
 def test_a_port_on_its_own_loopback_is_reached(host: SshHost) -> None:
     with host.forwarded(22) as forward:
         assert ssh_answers(forward.port, 30.0)
@@ -196,6 +197,7 @@ def test_another_machines_key_is_refused(address: SshAddress, tmp_path: Path) ->
         host.run("true")
 
 
+@pytest.mark.exhaustive(covers=["armload/boards/virtual"])
 def test_machine_started_by_a_program_outlives_it_and_what_is_synced_outlives_a_power_cut() -> None:
     board = virtual_board("test-power", SMALL)
     start = (

@@ -157,6 +157,7 @@ def test_files_that_it_writes_are_results_and_none_of_ours(person: Person) -> No
     assert run["id"] in json.dumps(pulled)
 
 
+@pytest.mark.exhaustive(covers=["armload/engines", "armload/runs"])
 def test_it_compares_with_another_and_says_what_differs(
     person: Person, demo: dict[str, Any]
 ) -> None:
@@ -331,6 +332,7 @@ def test_a_foreign_program_runs_on_the_virtual_board(person: Person, arm: str) -
 
 
 @pytest.mark.usefixtures("mnn")
+@pytest.mark.exhaustive(covers=["armload/engines", "armload/runs"])
 def test_mnn_s_wheel_answers_and_each_token_is_one_write(person: Person) -> None:
     model = person.folder / "tiny"
     model.mkdir()

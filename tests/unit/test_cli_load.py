@@ -125,6 +125,7 @@ def on_a_terminal(folder: Path, *words: str) -> tuple[int, str]:
     return process.returncode, heard.decode()
 
 
+@pytest.mark.exhaustive(covers=["armload/cli", "armload/serving"])
 def test_on_a_terminal_a_load_shows_its_last_seconds_while_it_runs(tmp_path: Path) -> None:
     words = ("--concurrency", "4", "--requests", "12", "--n-predict", "8")
     with stub_service(header_s=0.1, gap_s=0.05, slots=2) as service:
@@ -253,6 +254,7 @@ def test_the_percentiles_that_are_chosen_are_in_tables_page_and_document(tmp_pat
     assert "p95_ttft_ms" in json.loads((folder / "vllm-0.json").read_text())
 
 
+@pytest.mark.exhaustive(covers=["armload/cli", "armload/serving"])
 def test_requests_that_a_cap_held_back_are_told_with_their_wait(tmp_path: Path) -> None:
     words = ("--rate", "40", "--requests", "20", "--arrivals", "constant", "--n-predict", "1")
     capped = ("--max-concurrency", "2", "--slo", "ttft=150ms")
@@ -345,6 +347,7 @@ def test_ctrl_c_during_the_probe_of_a_search_says_where_its_records_are(tmp_path
     assert len(probe.requests(0)) > 0
 
 
+@pytest.mark.exhaustive(covers=["armload/cli", "armload/serving"])
 def test_ctrl_c_during_a_search_shows_the_rates_that_were_tried(tmp_path: Path) -> None:
     def is_searching() -> bool:
         return any(path.stat().st_size > 0 for path in found_rates(tmp_path))
@@ -441,6 +444,7 @@ def test_a_service_that_dies_in_the_middle_is_told_with_what_was_measured(tmp_pa
     assert (metrics["ok"], metrics["failed"], metrics["valid"]) == (0, {"dropped": 30}, False)
 
 
+@pytest.mark.exhaustive(covers=["armload/cli", "armload/serving"])
 def test_a_load_in_a_folder_that_cannot_be_written_is_shown_without_a_page(tmp_path: Path) -> None:
     with stub_service() as service:
         words = ("--rate", "50", "--requests", "5", "--n-predict", "2")
@@ -516,6 +520,7 @@ def under_a_limit_of_files(folder: Path, limit: str, url: str) -> Any:
     )
 
 
+@pytest.mark.exhaustive(covers=["armload/cli", "armload/serving"])
 def test_the_clients_own_limit_on_open_files_is_raised_and_else_named(tmp_path: Path) -> None:
     with stub_service(header_s=2) as service:
         raised = under_a_limit_of_files(tmp_path, "-S -n 64", service.url)

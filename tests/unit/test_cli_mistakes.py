@@ -144,6 +144,7 @@ def _said(statuses: dict[str, str], folder: Path, environment: dict[str, str]) -
     return dict(zip(statuses, said, strict=False))
 
 
+@pytest.mark.exhaustive(covers=["armload/cli"])
 def test_a_file_that_may_not_be_read_has_one_status_in_every_verb(tmp_path: Path) -> None:
     board = f"target: rk3568\nreach: {{kind: local}}\nworkdir: {tmp_path / 'work'}\n"
     run_id = "20261122T000000Z-kitchen-model-abcd"

@@ -125,7 +125,6 @@ def given(face: str, words: list[str], folder: Path) -> subprocess.CompletedProc
         ("show", "show ''"),
         ("show one", "show 'one'"),
         ("inner.show one", "show 'one'"),
-        ("compare one other show", "compare one other False 1\nshow ''"),
     ],
 )
 def test_words_fill_the_arguments_wherever_the_options_stand(
@@ -203,10 +202,16 @@ def test_an_option_takes_no_value_from_behind_the_dashes(face: str, folder: Path
     assert "--size needs a value" in done.stderr
 
 
+@pytest.mark.exhaustive(covers=["armload/cli", "tasks.py"])
+def test_invoke_runs_two_tasks_one_after_the_other(folder: Path) -> None:
+    done = typed("invoke", "compare one other show", folder)
+    assert done.stdout == "compare one other False 1\nshow ''\n"
+
+
 def test_two_verbs_are_refused_and_neither_runs(folder: Path) -> None:
-    done = typed("armload", "show compare one other", folder)
+    done = typed("armload", "compare one other show", folder)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "'show' and 'compare' are both verbs" in done.stderr
+    assert "'compare' and 'show' are both verbs" in done.stderr
 
 
 def test_help_of_armload_shows_words_apart_from_options(folder: Path) -> None:

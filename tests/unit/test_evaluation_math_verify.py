@@ -32,6 +32,7 @@ def test_it_computes_what_the_other_graders_do_not(worker: Worker) -> None:
 
 
 @needs_extra
+@pytest.mark.exhaustive(covers=["armload/evaluation/grading"])
 def test_an_answer_that_never_ends_is_ended_and_said_and_the_next_one_is_graded(
     worker: Worker,
 ) -> None:

@@ -59,6 +59,7 @@ def _command_of(process: psutil.Process) -> str:
         return ""
 
 
+@pytest.mark.exhaustive(covers=["armload/boards", "armload/deploy"])
 def test_a_server_that_is_killed_at_any_moment_costs_no_file(tmp_path: Path, file: Path) -> None:
     chance = random.Random(4)
     server = Server(tmp_path / "server")

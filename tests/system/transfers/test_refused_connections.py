@@ -38,6 +38,7 @@ class AlwaysAnew(SshHost):
         return super().run(command, stdin=stdin, timeout_s=timeout_s)
 
 
+@pytest.mark.exhaustive(covers=["armload/boards", "armload/deploy"])
 def test_every_stage_survives_a_server_that_refuses_two_of_three_connections(
     server: SshAddress, tmp_path: Path, file: Path, remote: Path
 ) -> None:

@@ -230,7 +230,7 @@ class _Search:
         again = self._sample(self._wanted.good)
         if again.text_sha256 != good.text_sha256:
             raise WrongEndpointsError(
-                "The good commit writes another text each time.",
+                "The good commit writes a different text on each run.",
                 "Use --temperature 0, or a fixed --seed.",
             )
         if bad.text_sha256 == good.text_sha256:
@@ -258,7 +258,7 @@ class _Search:
             raise WrongEndpointsError(
                 f"The bad commit is faster than the good one: it takes {ratio.ratio:.3f} times as "
                 "long.",
-                "Exchange --good and --bad.",
+                "Swap --good and --bad.",
             )
         raise WrongEndpointsError(
             f"The bad commit is not slower than the good one by {wanted.slower:.0%}: it "
@@ -268,8 +268,8 @@ class _Search:
 
     def _undecided(self) -> InconclusiveError:
         return InconclusiveError(
-            f"{len(self._endpoints)} pairs of runs do not tell whether the bad commit is slower "
-            f"than the good one by {self._wanted.slower:.0%}.",
+            f"After {len(self._endpoints)} pairs of runs, it is still unclear whether the bad "
+            f"commit is slower than the good one by {self._wanted.slower:.0%}.",
             "Stop other programs on the board, use longer runs (-n) or another --slower, and "
             "repeat the command.",
         )

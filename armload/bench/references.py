@@ -88,7 +88,7 @@ def _on_boards(boards: Sequence[str], model: str, progress: Progress) -> list[Pa
     if missing and not found:
         raise next(iter(missing.values()))
     if missing:
-        progress.say(f"Left out, without a run of {model}: {', '.join(missing)}.")
+        progress.say(f"Left out, because they have no run of {model}: {', '.join(missing)}.")
     return found
 
 

@@ -103,7 +103,7 @@ class CommitHistory:
         if self._is_ancestor(bad, good):
             raise UsageError(
                 f"The good commit {good[:12]} comes after the bad one {bad[:12]}.",
-                "Exchange --good and --bad. armload cannot search for what made it faster.",
+                "Swap --good and --bad. armload cannot search for the commit that made it faster.",
             )
         if self._is_shallow:
             raise self._shallow()

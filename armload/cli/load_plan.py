@@ -88,7 +88,7 @@ def varied_rate(options: LoadOptions, stop: StopCondition, arrivals: Arrivals) -
     if found is not None and stop.warmup:
         count = sum(time_s <= found.stages[0].end_s for time_s in found.times)
         where = "trace" if found.trace else "first stage"
-        _check_warmup(stop.warmup, count, f"the {counted(count, 'request')} of the {where}")
+        _check_warmup(stop.warmup, count, f"{counted(count, 'request')} of the {where}")
     return found
 
 
@@ -187,13 +187,13 @@ def _count(level: LoadLevel, stop: StopCondition, arrivals: Arrivals, seed: int)
     count = len(
         arrivals.schedule(level.rate, duration_s=stop.duration_s, requests=stop.requests, seed=seed)
     )
-    _check_warmup(stop.warmup, count, f"the {counted(count, level.unit[:-1])} at {level}")
+    _check_warmup(stop.warmup, count, f"{counted(count, level.unit[:-1])} at {level}")
     return count
 
 
 def _check_warmup(warmup: int, count: int, requests: str) -> None:
     if warmup >= count:
         raise UsageError(
-            f"--warmup {warmup} would exclude all of {requests}.",
+            f"--warmup {warmup} would exclude all {requests}.",
             "Give more --requests, a longer --duration, or a smaller --warmup.",
         )

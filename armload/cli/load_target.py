@@ -57,7 +57,7 @@ def target_on_board(
             plan = plan.model_copy(update={"embeddings": usual.embeddings})
     with served(request, model, plan, progress, usual=usual) as service:
         if service.was_running:
-            progress.say(f"{service.board} serves {service.model} already: {service.run}")
+            progress.say(f"{service.board} already serves {service.model}: {service.run}")
         yield target_of_service(service, dialect)
 
 

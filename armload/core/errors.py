@@ -78,7 +78,7 @@ class NewerFormatError(DataError):
     def __init__(self, where: object, version: int, known: int) -> None:
         super().__init__(
             f"{where}: format {version} is newer than this armload reads (up to {known}).",
-            "Update armload: run 'git pull && ./setup' in its folder.",
+            "Update armload: install a newer release, or run 'git pull && ./setup' in its clone.",
         )
 
 

@@ -90,7 +90,7 @@ def need_memory(
             remedy,
         )
     progress.say(
-        f"{where}: the {format_bytes(wanted_bytes)} to send take up as much of it, and are lost "
+        f"{where}: the {format_bytes(wanted_bytes)} to send will occupy memory, and will be lost "
         f"when the board restarts. {remedy}"
     )
 

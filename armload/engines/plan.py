@@ -270,7 +270,7 @@ class Plan(Computation):
     speculate: Annotated[
         Speculate,
         Option(
-            "guess tokens and verify several in one pass: none, ngram (from the text so far), "
+            "draft tokens and verify several in one pass: none, ngram (from the text so far), "
             "mtp (by the model's own prediction layers) or draft:MODEL (a small model of the "
             "same family)",
             "HOW",

@@ -87,7 +87,8 @@ class ServiceSettings(Computation):
     embeddings: Annotated[
         Pooling | None,
         Option(
-            "answer /v1/embeddings, pooled as the model says (model), or by mean, cls or last",
+            "answer /v1/embeddings, pooled as the model's file specifies (model), or by mean, cls "
+            "or last",
             "POOLING",
         ),
     ] = None

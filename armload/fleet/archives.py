@@ -124,6 +124,8 @@ def _files(
         path = PurePosixPath(member.name)
         is_inside = str(PurePosixPath(*path.parts[:2])) in places
         if path.is_absolute() or ".." in path.parts or not is_inside:
-            raise TransferError(f"An archive of runs names {member.name!r}, which is none of them.")
+            raise TransferError(
+                f"An archive of runs names {member.name!r}, which is not part of its runs."
+            )
         if member.isfile():
             yield member, path

@@ -225,7 +225,7 @@ class Gateways:
         if before is None:
             return self._connect()
         self.close()
-        self._progress.say(f"The scheduler at {self._address.url} is away. Waiting for it.")
+        self._progress.say(f"The scheduler at {self._address.url} does not answer. Waiting for it.")
         deadline = time.monotonic() + RETRY_FOR_S
         while True:
             try:

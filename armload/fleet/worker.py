@@ -79,7 +79,7 @@ async def _serve(address: SchedulerAddress, gateway: Gateway, progress: Progress
         finally:
             with suppress(Exception):
                 await worker.close(timeout=1)
-        progress.say(f"The scheduler at {address.url} is away. Waiting for it.")
+        progress.say(f"The scheduler at {address.url} does not answer. Waiting for it.")
 
 
 def _worker(address: SchedulerAddress, gateway: Gateway) -> Worker:

@@ -99,8 +99,8 @@ def check_importance(file_types: Sequence[str], *, has_importance: bool) -> None
     lacking = [each for each in file_types if each in _NEED_IMPORTANCE]
     if lacking and not has_importance:
         raise UsageError(
-            f"--type {','.join(lacking)}: this quantization requires an importance matrix, which "
-            "is computed from a text.",
+            f"--type {','.join(lacking)}: this needs an importance matrix, which is computed from "
+            "a text.",
             "Give armload model.quantize a text like those that the model will see: "
             "--calibration FILE.",
         )

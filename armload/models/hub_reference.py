@@ -135,7 +135,7 @@ def repository_named(
     }[what]
     if what == "model" and (piece := cut_piece(file)):
         raise UsageError(
-            f"{reference}: this is a piece of a GGUF file that was cut.",
+            f"{reference}: this is only one piece of a GGUF file.",
             f"Download all pieces into one folder, join them there, and give the result: {piece}",
         )
     is_odd = ".." in unquote(reference) or not unquote(reference).isprintable()

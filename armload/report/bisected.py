@@ -85,7 +85,7 @@ def _did(header: Bisection, found: Found) -> str:
     if found.effect == "fails":
         return "fails"
     if found.effect == "text differs":
-        return "writes another text"
+        return "writes a different text"
     ratio = found.ratio or found.endpoints
     whom = "its parent" if found.ratio else "the good one"
     if ratio is None:

@@ -216,10 +216,10 @@ class Server:
                     f"cat {join([self._folder / 'stderr', self._folder / 'stdout'])}"
                 ).text
                 said = last.strip().splitlines()[-1:] or ["it gave no reason"]
-                raise RunError(f"{name}: {RPC_SERVER} ended before it listened: {said[0]}")
+                raise RunError(f"{name}: {RPC_SERVER} exited before it was ready: {said[0]}")
             time.sleep(_LOOK_EVERY_S)
         raise RunError(
-            f"{name}: {RPC_SERVER} does not listen on {self.plan.address}:{self.plan.port}."
+            f"{name}: {RPC_SERVER} is not listening on {self.plan.address}:{self.plan.port}."
         )
 
     def when_lost(self, lost: Callable[[], None]) -> None:

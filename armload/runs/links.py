@@ -79,7 +79,7 @@ def listening_address(host: Host, network: IPv4Network | None) -> str:
     found = address_in(network, host.run("cat /proc/net/fib_trie").text)
     if found is None:
         raise BoardError(
-            f"{host.name}: it has no address in {network}, where its RPC server is to listen.",
+            f"{host.name}: it has no address in {network}, where its RPC server should listen.",
             "Correct 'listen' in the group's file, or remove it: armload then forwards.",
         )
     return str(found)

@@ -124,7 +124,7 @@ def predict_from_facts(facts: DeclaredSpecs, model: Model, plan: Plan) -> Predic
 
 
 _BEFORE_GUESSES = (
-    "That is the time of one pass over the weights, which produces several tokens when guesses are "
+    "That is the time of one pass over the weights, which produces several tokens when drafts are "
     "accepted."
 )
 

@@ -78,7 +78,7 @@ class Arrivals(Value):
             times = [each for each in times if each < duration_s]
         if not times:
             raise UsageError(
-                f"A load at {rate:g} requests/s has no request in that time.",
+                f"A load at {rate:g} requests/s would send no request in that time.",
                 "Give a longer --duration, or --requests.",
             )
         return tuple(times)
@@ -111,7 +111,7 @@ class Arrivals(Value):
         times = tuple(self._stretched(stages, np.random.RandomState(seed)))
         if not times:
             raise UsageError(
-                "A load with these --stages has no request in that time.", "Use longer stages."
+                "A load with these --stages would send no request.", "Use longer stages."
             )
         return times
 

@@ -197,7 +197,7 @@ def duration_sentence(
         f"{most if least == most else f'{least} to {most}'}."
     )
     offered = _offered(found, levels, lengths)
-    return f"{said} To end in about its duration: {offered}." if offered else said
+    return f"{said} To finish in about the planned duration, use {offered}." if offered else said
 
 
 def _offered(

@@ -111,8 +111,8 @@ def _fault(target: LoadTarget, record: RequestRecord) -> ArmloadError | None:
     ):
         return UsageError(
             f"{target.url}: the service does not support this: {record.error}",
-            "For embeddings, serve the model with --embeddings model, or with mean if the model "
-            "says none.",
+            "For embeddings, serve the model with --embeddings model, or with --embeddings mean if "
+            "its file specifies no pooling.",
         )
     if record.status == _NOT_READY:
         return RunError(

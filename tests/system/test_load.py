@@ -338,7 +338,7 @@ def killed_load(person: Person) -> tuple[LoadFolder, str]:
 def test_a_client_that_is_killed_leaves_its_records_and_a_service_that_ends(ann: Person) -> None:
     first = killed_load(ann)
     kept, said = killed_load(ann)  # with the service that the first has left
-    assert f"here serves word-problems-Q8_0.gguf already: {kept.load.run}" in said
+    assert f"here already serves word-problems-Q8_0.gguf: {kept.load.run}" in said
     assert kept.load.run == first[0].load.run
     recorded = kept.requests(0)
     assert len(recorded) >= 5

@@ -410,7 +410,8 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
         ),
         (
             "Each pass read 100.0 MB from storage instead of 600.0 MB (1.0 GB of weights less "
-            "400.0 MB held in memory): the rest was in the page cache. Use --cold and less memory."
+            "400.0 MB held in memory): the rest was in the page cache. Use --cold, and "
+            "leave less memory free."
         ),
     ),
     (

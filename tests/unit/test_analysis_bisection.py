@@ -140,7 +140,7 @@ def test_a_slowdown_that_many_commits_share_is_not_blamed_on_one() -> None:
 def test_exchanged_commits_are_told_from_ones_that_are_alike() -> None:
     with pytest.raises(WrongEndpointsError, match="faster than the good one") as faster:
         _search(_steady(11, slowdown=-0.1))
-    assert "Exchange --good and --bad" in faster.value.remedy
+    assert "Swap --good and --bad" in faster.value.remedy
     with pytest.raises(
         WrongEndpointsError, match=r"not slower than the good one by 5%: it takes 1\.000"
     ):
@@ -204,7 +204,7 @@ def test_the_first_other_text_is_found() -> None:
 def test_texts_that_differ_each_time_or_never_cannot_be_searched() -> None:
     wanted = WANTED.model_copy(update={"text_differs": True})
     lots = random.Random(0)
-    with pytest.raises(WrongEndpointsError, match="another text each time"):
+    with pytest.raises(WrongEndpointsError, match="a different text on each run"):
         _search(lambda each: Sample(commit=each, run="r", text_sha256=str(lots.random())), wanted)
     with pytest.raises(WrongEndpointsError, match="the same text"):
         _search(lambda each: Sample(commit=each, run="r", text_sha256="a"), wanted)

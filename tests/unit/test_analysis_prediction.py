@@ -412,7 +412,7 @@ def test_of_a_mixture_the_experts_that_stay_are_assumed_to_be_the_hits() -> None
     assert found.token_s is not None
     # What a token has chosen is not read while it is computed.
     assert found.token_s.value == pytest.approx(1.03 * (1.03 + missed / (165 * MB)), rel=0.01)
-    assert "of the experts used in memory (assumed: even use)" in sentence("m", "b", found)
+    assert "(assuming even routing)" in sentence("m", "b", found)
 
 
 def test_hits_that_were_measured_with_as_many_slots_replace_the_assumption() -> None:
@@ -426,9 +426,7 @@ def test_hits_that_were_measured_with_as_many_slots_replace_the_assumption() -> 
     assert (near.hit_rate.value, near.hit_rate.kind) == (0.8, "measured")
     assert near.storage_bytes_per_token == round(0.2 * 600 * MB)
     assert far == assumed
-    assert "80% of the experts used in memory (measured in an earlier run)" in sentence(
-        "m", "b", near
-    )
+    assert "with an expert hit rate of 80% (measured in an earlier run)" in sentence("m", "b", near)
 
 
 @pytest.mark.parametrize("further", [-0.104, -0.096, 0.0, 0.096, 0.104])

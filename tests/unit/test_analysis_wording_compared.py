@@ -129,7 +129,7 @@ REMARKS: tuple[tuple[ComparisonFigures, str], ...] = (
         EnergyMixed(side="B", basis=WALL, left_out=2),
         (
             "Energy of B: only runs measured at the wall, idle power included, are used; 2 "
-            "measured differently cannot be compared with them."
+            "measured differently were excluded."
         ),
     ),
     (

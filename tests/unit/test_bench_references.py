@@ -50,7 +50,7 @@ def test_a_board_without_a_run_is_left_out_of_several_and_named(runs: Path) -> N
         file.write_text("extends: virtual\nlabels: [lab]\n")
     told = Told()
     assert folders_of("@lab:a", progress=told) == [min(runs.iterdir())]
-    assert told.said == ["Left out, without a run of a: cellar."]
+    assert told.said == ["Left out, because they have no run of a: cellar."]
     with pytest.raises(UsageError, match="'nothing' on board"):
         folders_of("@lab:nothing")
 

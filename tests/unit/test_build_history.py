@@ -90,7 +90,7 @@ def _objects(counted: str) -> int:
 def test_exchanged_commits_are_refused(repository: Repository) -> None:
     refused = _refused(repository.url, repository.commits[5], repository.commits[1])
     assert "comes after the bad one" in refused.message
-    assert refused.remedy.startswith("Exchange --good and --bad.")
+    assert refused.remedy.startswith("Swap --good and --bad.")
     refused = _refused(repository.url, repository.commits[5], repository.commits[5])
     assert "the same commit" in refused.message
 

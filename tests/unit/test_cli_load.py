@@ -566,11 +566,11 @@ def test_the_clients_own_limit_on_open_files_is_raised_and_else_named(tmp_path: 
         ({"concurrency": "0"}, "--concurrency: must be 1 or more"),
         ({"rate": "1", "duration": "0"}, "--duration: must be more than 0"),
         ({"rate": "1", "requests": "0"}, "--requests: must be 1 or more"),
-        ({"rate": "1", "requests": "3", "warmup": "3"}, "would exclude all of 3 requests"),
-        ({"concurrency": "1", "requests": "3", "warmup": "3"}, "would exclude all of 3 requests"),
+        ({"rate": "1", "requests": "3", "warmup": "3"}, "would exclude all 3 requests"),
+        ({"concurrency": "1", "requests": "3", "warmup": "3"}, "would exclude all 3 requests"),
         (
             {"rate": "2", "arrivals": "constant", "duration": "1", "warmup": "500"},
-            "--warmup 500 would exclude all of the 2 requests at 2 requests/s.",
+            "--warmup 500 would exclude all 2 requests at 2 requests/s.",
         ),
         (
             {"find_rate": True, "slo": "ttft=1s", "requests": "40", "warmup": "20"},
@@ -600,7 +600,7 @@ def test_the_clients_own_limit_on_open_files_is_raised_and_else_named(tmp_path: 
         ),
         (
             {"rate": "1", "turns": "4", "requests": "3", "warmup": "3"},
-            "--warmup 3 would exclude all of 3 conversations",
+            "--warmup 3 would exclude all 3 conversations",
         ),
         ({"concurrency": "1", "arrivals": "poisson"}, "--arrivals is an option of --rate"),
         ({"rate": "1", "data": "f", "stop_at_end": True}, "--stop-at-end is for synthetic"),

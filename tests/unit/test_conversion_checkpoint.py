@@ -129,12 +129,12 @@ def _another_folder(folder: Path) -> None:
 
 
 DAMAGES: dict[Callable[[Path], None], tuple[type[ArmloadError], str]] = {
-    _without_a_shard: (DataError, f"1 of 3 files of weights is missing: {SECOND}"),
+    _without_a_shard: (DataError, f"1 of 3 weight files is missing: {SECOND}"),
     _cut_shard: (DataError, UNUSABLE),
     _cut_header: (DataError, UNUSABLE),
     _not_safetensors: (DataError, UNUSABLE),
     _another_version_s_shard: (DataError, "another version of the model"),
-    _without_index: (DataError, f"1 of 3 files of weights is missing: {SECOND}"),
+    _without_index: (DataError, f"1 of 3 weight files is missing: {SECOND}"),
     _broken_index: (DataError, "'weight_map' does not say"),
     _broken_config: (DataError, "line 16"),
     _config_is_a_list: (DataError, "expected a JSON object"),
@@ -293,7 +293,7 @@ REFUSED: dict[tuple[str, ...], tuple[int, str]] = {
     ("sums", "--to", "mnn", "--output", "sums"): (2, "not empty"),
     ("strange",): (2, "does not know the architecture Lama4CausalLM"),
     ("strange", "--to", "mnn"): (2, "does not know the model type lama. It knows: llama, "),
-    ("cut",): (3, "1 of 3 files of weights is missing"),
+    ("cut",): (3, "1 of 3 weight files is missing"),
     ("pieces",): (3, "pieces/tokenizer.model: this file is missing, and the converter reads"),
     ("large",): (3, "tokens up to number 620, but config.json has 'vocab_size': 600"),
     ("hf:no", "--to", "mnn"): (2, "Write hf:ORG/REPO"),

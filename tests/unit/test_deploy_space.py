@@ -66,8 +66,8 @@ def test_what_is_sent_to_a_folder_in_memory_is_said_and_must_fit_there(tmp_path:
     need_memory(board, [upload], [absent], in_memory, Saying())
     (sentence,) = said
     assert sentence == (
-        "pi: /tmp/armload is in memory (tmpfs): the 800.0 MB to send take up as much of it, and "
-        "are lost when the board restarts. Set a 'workdir' on storage in boards/pi.yaml."
+        "pi: /tmp/armload is in memory (tmpfs): the 800.0 MB to send will occupy memory, and "
+        "will be lost when the board restarts. Set a 'workdir' on storage in boards/pi.yaml."
     )
     short = in_memory.model_copy(update={"memory_available_bytes": 700_000_000})
     with pytest.raises(BoardError, match=r"800\.0 MB to send, but only 700\.0 MB of memory"):

@@ -184,7 +184,7 @@ def test_an_archive_that_would_write_elsewhere_is_refused(cache: Path, name: str
     )
     incoming = Incoming(told)
     incoming.append(0, content)
-    with pytest.raises(TransferError, match="none of them"):
+    with pytest.raises(TransferError, match="not part of its runs"):
         incoming.unpack()
     assert store.run_folders() == []
 

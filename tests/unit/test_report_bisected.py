@@ -97,7 +97,7 @@ def test_several_commits_are_all_named() -> None:
         (WANTED, "9 is the first commit that fails."),
         (
             WANTED.model_copy(update={"text_differs": True}),
-            "9 is the first commit that writes another text.",
+            "9 is the first commit that writes a different text.",
         ),
     ],
 )

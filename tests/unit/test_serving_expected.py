@@ -98,8 +98,8 @@ def test_lengths_that_fit_the_duration_are_offered_and_do_fit() -> None:
     level = LoadLevel(rate=0.5)
     found = span(level, duration_s=40)
     assert duration_sentence(found, [level], LENGTHS) == (
-        "One request takes about 19 s alone; the load takes about 96 s to 6.4 min. To end in about "
-        "its duration: --prompt-tokens 13 --n-predict 13."
+        "One request takes about 19 s alone; the load takes about 96 s to 6.4 min. To finish in "
+        "about the planned duration, use --prompt-tokens 13 --n-predict 13."
     )
     shorter = synthetic(*(each.scaled(found.fitting_share) for each in LENGTHS))
     again = expected(SLOW, shorter, [level], StopCondition(duration_s=40), CONSTANT, 1, slots=4)
@@ -134,7 +134,7 @@ def test_what_is_offered_suits_the_load(
 ) -> None:
     found = span(LoadLevel(rate=1), duration_s=60).model_copy(update={"most_s": 60 / share})
     assert duration_sentence(found, levels, lengths).endswith(
-        f"To end in about its duration: {offered}."
+        f"To finish in about the planned duration, use {offered}."
     )
 
 

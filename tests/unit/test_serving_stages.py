@@ -85,7 +85,7 @@ def test_a_stage_that_is_none_is_refused_with_an_example(text: str) -> None:
 
 
 def test_stages_without_requests_or_with_too_many_are_refused() -> None:
-    with pytest.raises(UsageError, match="has no request in that time"):
+    with pytest.raises(UsageError, match="would send no request"):
         drawn("poisson", "0.001:1")
     with pytest.raises(UsageError, match="too large"):
         drawn("poisson", "1000:100000")

@@ -108,7 +108,7 @@ def _sentence(found: ComparisonFigures) -> str:  # noqa: C901 - one case for eac
         case EnergyMixed():
             return (
                 f"Energy of {found.side}: only runs measured {energies.basis(found.basis)}, are "
-                f"used; {found.left_out} measured differently cannot be compared with them."
+                f"used; {found.left_out} measured differently were excluded."
             )
         case OutputDiffers():
             return departure(found.departure)

@@ -366,7 +366,7 @@ def _streamed(found: StreamedBytes) -> str:
     )
     more = found.read_bytes - found.streamed_bytes
     if more < 0:
-        return f"{said}: the rest was in the page cache. Use --cold and less memory."
+        return f"{said}: the rest was in the page cache. Use --cold, and leave less memory free."
     said = f"{said}: {format_bytes(more)} more than needed, with {found.reads} reads."
     if found.released_bytes:
         said += (

@@ -130,7 +130,7 @@ def capacity(
         between = f"between {best.label} and {upper}" if best and upper else f"at {undecided.label}"
         said.append(
             f"Undecided {between}: {_share(undecided)} at {undecided.pace:g} are within the SLO, "
-            "too few independent ones to tell."
+            "too few independent observations to tell."
         )
     if refuted is not None:
         reason = _why_not(refuted, cause, failure)

@@ -91,8 +91,8 @@ def limit_of(found: Prediction) -> str:
 
 
 def _hits(found: HitRate) -> str:
-    how = {"assumed": "assumed: even use", "measured": "measured in an earlier run"}[found.kind]
-    return f", with {found.value:.0%} of the experts used in memory ({how})"
+    how = {"assumed": "assuming even routing", "measured": "measured in an earlier run"}[found.kind]
+    return f", with an expert hit rate of {found.value:.0%} ({how})"
 
 
 def remedy(found: Prediction) -> str:

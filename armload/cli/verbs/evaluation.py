@@ -166,7 +166,7 @@ def evaluate(options: EvalOptions) -> None:
         return
     if len(options.grader) > 1:
         raise UsageError(
-            "--grader: answers are graded by one grader.", "To compare two, use --regrade."
+            "--grader: only one grader can be given here.", "To compare two, use --regrade."
         )
     has_questions = options.task != _LOGITS and not options.task.startswith(_HARNESS)
     if options.task != _LOGITS and (options.reference or options.fail_unless_close):

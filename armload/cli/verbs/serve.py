@@ -60,8 +60,8 @@ class ServeOptions(ServingPlan, OneModel, Resuming, Waiting, EngineSource, Outpu
     front: Annotated[
         Literal["llm-serving", "llm-serving-object"] | None,
         Option(
-            "speak llm-serving's protocol on that port: llm-serving, or llm-serving-object, whose "
-            "events contain no list",
+            "speak llm-serving's protocol on that port: llm-serving, or llm-serving-object, which "
+            "sends an object instead of a list of one",
             "PROTOCOL",
             heading="Board",
         ),

@@ -83,8 +83,8 @@ class TuneOptions(
     min_accuracy: Annotated[
         str,
         Option(
-            "constraint: SHARE:TASK or SHARE:TASK:QUESTIONS: lower bound of the accuracy's 95% "
-            "interval, such as 0.5:gsm8k:200",
+            "constraint: minimum for the lower bound of the accuracy's 95% interval, as SHARE:TASK "
+            "or SHARE:TASK:QUESTIONS, such as 0.5:gsm8k:200",
             "SHARE:TASK",
         ),
     ] = ""

@@ -201,9 +201,9 @@ def _weight_files(folder: Path) -> list[str]:
     missing = [file for file in files if not (folder / file).is_file()]
     if missing:
         raise DataError(
-            f"{folder}: {len(missing)} of {len(files)} files of weights "
+            f"{folder}: {len(missing)} of {len(files)} weight files "
             f"{'is' if len(missing) == 1 else 'are'} missing: {_listed(missing)}.",
-            "Download them into the folder; each is needed.",
+            "Download them into the folder; all are needed.",
         )
     return files
 
@@ -221,7 +221,7 @@ def _tensors(folder: Path, files: Sequence[str]) -> Mapping[str, _Tensor]:
             )
         tensors |= found
     if not tensors:
-        raise DataError(f"{folder}: the files of weights are empty.", "Download them again.")
+        raise DataError(f"{folder}: the weight files are empty.", "Download them again.")
     return tensors
 
 

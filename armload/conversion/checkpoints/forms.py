@@ -161,7 +161,7 @@ def check_vocabulary(folder: Path, outline: CheckpointOutline, pieces_alone: Seq
     if outline.architecture in pieces_alone and kind != "GPT2Tokenizer":  # Phi-4 is a Phi-3
         raise DataError(
             f"{pieces}: this file is missing, and the converter reads the vocabulary of "
-            f"{outline.architecture} only from sentence pieces.",
+            f"{outline.architecture} only from a SentencePiece model.",
             "Copy it into the folder from the repository of the model's publisher; a fine-tuned "
             "model has that of its base model.",
         )

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 import yaml
 
-from armload.boards.board import AdbReach, Board, SshReach, load_board
+from armload.boards.board import USUAL_FOLDERS, Board, SshReach, load_board
 from armload.boards.hardware import ChosenHardware, load_hardware, recognised
 from armload.boards.host import Host
 from armload.boards.probe import Probe, clusters_of, probe
@@ -99,7 +99,7 @@ def probe_new(host: Host, board: Board, progress: Progress) -> tuple[Board, Prob
         BoardError: none of the usual folders can be written and executed from.
     """
     home = host.run('echo "$HOME"').text.strip()
-    tried = [SshReach.usual_folder, AdbReach.usual_folder]
+    tried = [*USUAL_FOLDERS]
     if home.startswith("/"):
         tried.append(PurePosixPath(home, "armload"))
     for folder in tried:
@@ -149,7 +149,7 @@ def write_board(
     if hardware is None or target != hardware.hardware.target:
         content["target"] = target
     content["reach"] = board.reach.model_dump(mode="json", exclude_none=True)
-    if board.workdir != SshReach.usual_folder:
+    if board.workdir != board.reach.usual_folder:
         content["workdir"] = str(board.workdir)
     if hardware is None:
         content["facts"] = _facts(found)

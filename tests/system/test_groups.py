@@ -151,12 +151,6 @@ def test_a_watched_program_that_a_group_cannot_run_is_refused_at_once(
     assert said in done.stderr
 
 
-def test_a_single_board_cannot_split_a_model(ann: Person) -> None:
-    words = ("--board", "one", *MODEL, "--split", "layer", "--repeats", "1")
-    done = ann.types("bench", *words, status=UsageError.exit_status)
-    assert "--split layer: one is a single board." in done.stderr
-
-
 ONE_QUESTION = ("--task", "word-problems", "--limit", "1", "--budget", "24", "--threads", "1")
 
 

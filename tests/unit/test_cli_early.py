@@ -38,6 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("bench", *MODEL, "--compiler", "cc"), 2, "There is no compiler named 'cc'"),
         (("bench", *MODEL, "--on", "nowhere"), 2, "There is no board named 'nowhere'"),
         (("bench", *MODEL, "--prompt", "a" * 100_001), 2, "100001 bytes long"),
+        (("bench", *MODEL, "--split", "layer"), 2, "--split layer: virtual is a single board."),
         (("build", "--on", "virtual", "--source", "nowhere"), 2, "--source nowhere"),
         (("build", "--on", "virtual", "--compiler", "zig"), 2, "not on a build host"),
         (("deploy", *MODEL, "--board", "virtual,nowhere"), 2, "There is no board named 'nowhere'"),

@@ -125,6 +125,7 @@ def bench(options: BenchOptions) -> None:
     from armload.fleet.reach import boards_reached
     from armload.runs import store
     from armload.runs.request import Request
+    from armload.runs.spreading import check_split
 
     plan = options.part(Options)
     if options.plan:
@@ -133,6 +134,7 @@ def bench(options: BenchOptions) -> None:
     request = options.part(Request).model_copy(update={"board": boards[0]})
     known = store.load(store.find(options.reference)) if options.reference else None
     plans = tuple(plan.plans())
+    check_split(boards, plans)
     models_count = len(plan.models) * (len(plan.type) or 1)
     is_single = len(plans) * models_count * (plan.repeats or 1) == 1
     is_single = is_single and not plan.warmups

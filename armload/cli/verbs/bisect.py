@@ -15,7 +15,11 @@ UPSTREAM = "https://github.com/ggml-org/llama.cpp"
 
 
 class BisectOptions(OnBoard, Resuming, Waiting, Compilation, Plan, OutputOptions):
-    """Between which commits, what is looked for, and how each is run."""
+    """Between which commits, what is looked for, and how each is run.
+
+    Attributes:
+        split: not an option here: no group is searched on.
+    """
 
     heading = "Search"
 
@@ -42,6 +46,7 @@ class BisectOptions(OnBoard, Resuming, Waiting, Compilation, Plan, OutputOptions
         ),
     ] = UPSTREAM
     model: Annotated[str, Option(MODEL, heading="Plan")] = "demo"
+    split: None = None
     engine_args: Annotated[
         str,
         Option(

@@ -109,7 +109,7 @@ class Options(_PlanOptions):
             ``smollm2``, ``random`` or ``demo``.
         type: file types that the models are quantised to first, such as ``Q4_K_M``.
         engine_args: further arguments for the engine, quoted as one text.
-        slots: requests that ``serve`` answers at a time; a single run takes no notice of it.
+        slots: requests that ``serve`` answers at a time; ``bench`` says that it has no effect.
         repeats: runs of every combination that count.
         warmups: runs of every combination before them that do not.
     """

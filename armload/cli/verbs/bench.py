@@ -130,6 +130,8 @@ def bench(options: BenchOptions) -> None:
     plan = options.part(Options)
     if options.plan:
         plan = plan.over(read_options(options.plan))
+    if plan.slots:
+        terminal.say(f"{options.plan}: slots has no effect: only services have slots.")
     boards = boards_called(plan.board or ("virtual",))
     request = options.part(Request).model_copy(update={"board": boards[0]})
     known = store.load(store.find(options.reference)) if options.reference else None

@@ -102,16 +102,16 @@ class Session(ReachedBoard):
 
     Attributes:
         connection: to the board.
-        helpers: the group's other boards, with the same programs.
+        other_members: the group's other boards, with the same programs.
     """
 
     connection: Connection
-    helpers: tuple[Session, ...] = ()
+    other_members: tuple[Session, ...] = ()
 
     @property
     def members(self) -> tuple[Session, ...]:
         """The boards of the group, this one first; of a single board, itself."""
-        return (self, *self.helpers)
+        return (self, *self.other_members)
 
 
 @contextmanager
@@ -170,11 +170,11 @@ def session(
         if programs and not request.on and is_off(board):
             # Its first start is mostly downloads, which leave the CPU to the compilers.
             with meanwhile(built, progress) as compiling:
-                (connection, found), *helping = reached(compiling.progress)
+                (connection, found), *others_reached = reached(compiling.progress)
                 ready = compiling.result()
         else:
             # Minutes of compiling are no time to learn what the board says at once.
-            (connection, found), *helping = reached(progress)
+            (connection, found), *others_reached = reached(progress)
             ready = built(progress)
         yield Session(
             request=request,
@@ -183,7 +183,7 @@ def session(
             found=found,
             binaries=ready,
             group=group,
-            helpers=tuple(
+            other_members=tuple(
                 Session(
                     request=request.model_copy(update={"board": its.board.name}),
                     main_board=its.board,
@@ -191,7 +191,7 @@ def session(
                     found=as_found,
                     binaries=ready,
                 )
-                for its, as_found in helping
+                for its, as_found in others_reached
             ),
         )
 
@@ -238,7 +238,7 @@ def leased_board(session: Session, progress: Progress) -> AbstractContextManager
 
 @contextmanager
 def leased_boards(session: Session, progress: Progress) -> Iterator[Mapping[str, Lease]]:
-    """Have a board and its helpers to oneself within the block; return their leases by name.
+    """Have all members of a group to oneself within the block; return their leases by name.
 
     Every command takes them in the same order, so that no two wait for each other. The errors are
     those of ``leased``.

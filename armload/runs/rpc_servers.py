@@ -40,7 +40,7 @@ _LISTENS_WITHIN_S = 60.0
 _LOOK_EVERY_S = 0.2
 
 
-class Helpers:
+class RpcServers:
     """The servers on the other members, as long as they run.
 
     Attributes:
@@ -65,21 +65,21 @@ class Helpers:
             server.when_lost(end)
 
     def end(self, local: Path, progress: Progress) -> None:
-        """Stop the servers, and keep what they left in the folder of the run that they helped."""
+        """Stop the servers, and keep what they left in the folder of the run that they served."""
         for server in self._servers:
             server.end(local, progress)
 
 
 @contextmanager
-def helping(
+def rpc_servers(
     session: Session,
     engine: Engine,
     spread: Spread | None,
     site: RunContext,
     leases: Mapping[str, Lease],
     progress: Progress,
-) -> Iterator[Helpers]:
-    """Start a server on each of a board's helpers, and stop them with the block.
+) -> Iterator[RpcServers]:
+    """Start a server on each other member of a board's group, and stop them with the block.
 
     Args:
         spread: as ``spread_over`` gives it.
@@ -96,7 +96,7 @@ def helping(
         endpoints = []
         # For a part of every layer, the board itself needs a server, too, beside its program.
         own = (session,) if spread is not None and spread.split == "tensor" else ()
-        for member in (*own, *session.helpers):
+        for member in (*own, *session.other_members):
             lease = None if member is session else leases[member.connection.board.name]
             server = _started(session, member, engine, lease, progress)
             stack.callback(server.end, None, progress)
@@ -112,29 +112,29 @@ def helping(
             _tell(session, spread, progress)
         members = {each.connection.board.name: each for each in session.members}
         _compare_clocks(session, members, servers, progress)
-        yield Helpers(
+        yield RpcServers(
             site.model_copy(update={"spread": spread, "servers": tuple(endpoints)}), servers
         )
 
 
 def _started(
-    session: Session, helper: Session, engine: Engine, lease: Lease | None, progress: Progress
+    session: Session, member: Session, engine: Engine, lease: Lease | None, progress: Progress
 ) -> Server:
-    host, board = helper.connection.host, helper.connection.board
-    listen = session.group.listen if session.group is not None and helper is not session else None
+    host, board = member.connection.host, member.connection.board
+    listen = session.group.listen if session.group is not None and member is not session else None
     address = listening_address(host, listen)
     asked = engine.spreadable.threads if engine.spreadable else None
-    threads = asked if asked is not None and asked <= helper.found.cores else None
+    threads = asked if asked is not None and asked <= member.found.cores else None
     plan = RpcServerPlan(address=address, port=free_port(host), threads=threads)
-    server = RpcServer(plan, helper.binaries[RPC_SERVER])
-    server.check(host, board, helper.found, progress)
-    prepared = put_ready(helper, server, progress)
+    server = RpcServer(plan, member.binaries[RPC_SERVER])
+    server.check(host, board, member.found, progress)
+    prepared = put_ready(member, server, progress)
     layout = Layout(workdir=board.workdir)
     prepared = prepared.model_copy(update={"uses": (*prepared.uses, layout.rpc_tensors)})
     job = new_job(server, board, prepared.site)
     folder = layout.run(job.id)
-    set_off(helper, server, prepared, job, folder, lease)
-    return Server(helper.connection, plan, job, folder)
+    set_off(member, server, prepared, job, folder, lease)
+    return Server(member.connection, plan, job, folder)
 
 
 def _compare_clocks(
@@ -234,7 +234,7 @@ class Server:
         """Stop it, and keep what it left; what was ended before is left alone.
 
         Args:
-            local: the folder of the run that it helped; none keeps nothing.
+            local: the folder of the run that it served; none keeps nothing.
         """
         if self._ended.is_set():
             return

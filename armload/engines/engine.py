@@ -192,6 +192,8 @@ class Engine(ABC):
         helpers: programs of ours that the board's shell starts, as in ``toolchains/board/``.
         results: files that it makes in a run's folder, which are fetched however large they are.
         less_memory: what to do where the board has too little for it.
+        is_service: it waits for requests until a person stops it. Only while it runs does it answer
+            the same command, and the idle board before it is no part of what is measured.
     """
 
     name: ClassVar[str]
@@ -199,6 +201,7 @@ class Engine(ABC):
     helpers: ClassVar[tuple[str, ...]] = ()
     results: ClassVar[tuple[str, ...]] = ()
     less_memory: ClassVar[str] = LESS_MEMORY
+    is_service: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -231,7 +234,7 @@ class Engine(ABC):
         return Settings()
 
     def service_options(self, layout: Layout) -> ServiceOptions | None:
-        """What its script does for a service; none for a program that ends by itself."""
+        """What its script does to a program that is stopped; none for one that ends by itself."""
         del layout
         return None
 

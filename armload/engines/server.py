@@ -109,6 +109,7 @@ class Serving(ModelEngine[ServingPlan]):
     name = SERVER
     unit = "steps"
     helpers = (MONITOR,)
+    is_service = True
     less_memory = "Use fewer --slots, a smaller --context or --prompt-cache, or --weights streamed."
 
     def __init__(self, plan: ServingPlan, binary: Binary, model: Model, *, api_key: str) -> None:

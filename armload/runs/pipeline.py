@@ -187,7 +187,7 @@ def underway(
             rpc_servers(session, engine, spread, prepared.site, leases, progress)
         )
         # A service waits for requests; a load on it has an idle board of its own.
-        idle = idle_power(connection, progress) if engine.service_options(layout) is None else ()
+        idle = () if engine.is_service else idle_power(connection, progress)
         job = new_job(
             *(engine, session.board, servers.site, place),
             prediction=prediction,

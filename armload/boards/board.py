@@ -229,6 +229,11 @@ class Board(Value):
     power: PowerMeter | None = None
     facts: DeclaredSpecs = Field(default=DeclaredSpecs(), validate_default=True)
 
+    @property
+    def launcher(self) -> tuple[str, ...]:
+        """Words that go before a program that was built for it, such as those of an emulator."""
+        return self.reach.launcher if isinstance(self.reach, LocalReach) else ()
+
     @field_validator("hardware")
     @classmethod
     def _is_in_the_catalogue(cls, hardware: str) -> str:

@@ -17,7 +17,7 @@ from armload.core.errors import UsageError
 from armload.core.ids import fingerprint_of
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.deploy.deployment import check_fit
+from armload.deploy.compatibility import check_fit
 from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
 from armload.engines.engine import (
@@ -94,8 +94,8 @@ class ModelProgram(Engine, Generic[AnyDocument]):
 
     def check(self, host: Host, board: Board, found: Probe, progress: Progress) -> None:
         """Refuse a board whose CPU lacks what the program uses."""
-        del progress
-        check_fit(board, self.binary, found, emulated=bool(host.launcher))
+        del host, progress
+        check_fit(board, self.binary, found)
 
 
 def binary_record(binary: Binary) -> BinaryRecord:

@@ -13,7 +13,7 @@ from armload.core.cpu_sets import cpu_numbers
 from armload.core.ids import fingerprint_of
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.deploy.deployment import check_fit
+from armload.deploy.compatibility import check_fit
 from armload.deploy.launch import ServiceOptions
 from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
@@ -90,8 +90,8 @@ class RpcServer(Engine):
 
     def check(self, host: Host, board: Board, found: Probe, progress: Progress) -> None:
         """Refuse a board whose CPU lacks what the program uses."""
-        del progress
-        check_fit(board, self.binary, found, emulated=bool(host.launcher))
+        del host, progress
+        check_fit(board, self.binary, found)
 
     def command(self, site: RunContext) -> tuple[str, ...]:
         """Return the words that start it there."""

@@ -17,8 +17,8 @@ from armload.core.errors import ArmloadError, BoardError, ConnectError
 from armload.core.progress import Progress
 from armload.core.shell import join, render
 from armload.core.values import Value, parse_json
-from armload.deploy.deployment import own_program
 from armload.deploy.layout import Layout
+from armload.deploy.own_programs import own_program
 from armload.engines.spread import LinkRates
 from armload.runs.cached_answers import cached_path, read_cached, write_cached
 from armload.runs.session import Connection, Session

@@ -26,7 +26,7 @@ from armload.boards.probe import probe
 from armload.core.errors import RunError
 from armload.core.progress import Progress
 from armload.core.workspace import runs_folder
-from armload.deploy.deployment import check_folder
+from armload.deploy.compatibility import check_folder
 from armload.deploy.exit_record import Cut
 from armload.deploy.follow import CutShortError, ProgressUpdate, follow, stop
 from armload.deploy.layout import Layout

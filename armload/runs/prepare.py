@@ -15,9 +15,10 @@ from armload.core.cpu_sets import cpu_mask, cpu_numbers, cpu_words
 from armload.core.errors import ArmloadError, BoardError, ConnectError, UsageError
 from armload.core.progress import Progress
 from armload.core.values import Value, counted
-from armload.deploy.deployment import Deployment, own_program, program_of_the_shell
+from armload.deploy.deployment import Deployment
 from armload.deploy.launch import BoardSetup, check_governor
 from armload.deploy.layout import Layout
+from armload.deploy.own_programs import own_program, program_of_the_shell
 from armload.deploy.rates import measured_rates
 from armload.deploy.retry import with_retries
 from armload.engines.engine import Engine, RunContext, Settings

@@ -8,7 +8,7 @@ from armload.analysis.board_resources import BoardResources, Rate
 from armload.analysis.compute import Compute
 from armload.analysis.roofline import from_facts
 from armload.analysis.shares import MemberResources
-from armload.boards.board import Board, LocalReach, VirtualReach
+from armload.boards.board import Board, VirtualReach
 from armload.boards.conditions import Conditions
 from armload.boards.probe import Probe, clusters_of
 from armload.boards.rates import Rates
@@ -75,11 +75,11 @@ def rate_of(measured: int | None, declared: int | None) -> Rate | None:
 
 def facts_of(board: Board, found: Probe) -> DeclaredSpecs:
     """Return a board's facts; its cores as it shows them where they are not declared."""
-    reach, facts = board.reach, board.facts
-    if isinstance(reach, VirtualReach):  # emulated cores are as fast as this machine lets them be
+    facts = board.facts
+    # Emulated cores are as fast as this machine lets them be.
+    if isinstance(board.reach, VirtualReach):
         return facts.model_copy(update={"clusters": ()})
-    is_emulated = isinstance(reach, LocalReach) and bool(reach.launcher)
-    if facts.clusters or found.machine != "aarch64" or is_emulated:
+    if facts.clusters or found.machine != "aarch64" or board.launcher:
         return facts
     return facts.model_copy(update={"clusters": clusters_of(found)})
 

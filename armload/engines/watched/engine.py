@@ -139,10 +139,9 @@ class WatchedProgram(Engine):
 
     def check(self, host: Host, board: Board, found: Probe, progress: Progress) -> None:
         """Refuse a program that cannot start there; warn of one that may not run."""
-        del board
         if self._request.wheel_python:
             check_wheel(host, self._request.wheel_python)
-        check_program(host, found, self._program, self._payload, progress)
+        check_program(host, board, found, self._program, self._payload, progress)
 
     def command(self, site: RunContext) -> tuple[str, ...]:
         """Return the words that start it under ``watch``."""

@@ -13,9 +13,9 @@ from armload.boards.conditions import Conditions
 from armload.boards.probe import read_state
 from armload.boards.sensors import chosen_names
 from armload.boards.throttling import ThrottleReading, read_throttling
+from armload.core.json_lines import any_cut
 from armload.core.values import Count, Value
 from armload.deploy.exit_record import read_exit_record
-from armload.deploy.follow import any_cut
 
 _SECTOR_BYTES = 512  # of a block device's stat, whatever the device's own are
 

@@ -14,13 +14,14 @@ from armload.boards.host import Host
 from armload.core.errors import ArmloadError, ConnectError, DataError, DiskError, TransferError
 from armload.core.files import write_whole
 from armload.core.journal import LOCK_FILE
+from armload.core.json_lines import whole_lines
 from armload.core.locks import locked
 from armload.core.progress import Progress
 from armload.core.workspace import runs_folder
 from armload.deploy.board_runs import list_runs, mark_collected
 from armload.deploy.collect import collect
 from armload.deploy.exit_record import CUT_FILE, Cut
-from armload.deploy.follow import SEEN_TEXT, SEEN_TRACE, end_orphan, whole_lines
+from armload.deploy.follow import SEEN_TEXT, SEEN_TRACE, end_orphan
 from armload.engines.job import JOB_FILE, Job
 from armload.engines.registry import RESULTS
 from armload.runs import store

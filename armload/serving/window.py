@@ -9,9 +9,9 @@ from pydantic import BaseModel
 
 from armload.boards.host import Host
 from armload.core.errors import DataError
+from armload.core.json_lines import is_whole
 from armload.core.shell import call
 from armload.core.values import Count, parse_json
-from armload.deploy.follow import is_whole
 
 _SILENCE_S = 120.0
 

@@ -34,6 +34,7 @@ from armload.report.sweep import (
 )
 from armload.runs.reach import CONNECTED, Reach
 from armload.runs.request import Request
+from armload.runs.store import RUN_FILE
 
 
 def bench_and_present(
@@ -150,7 +151,7 @@ def present(run: Run, folder: Path, *, as_json: bool, document: Run | None = Non
         show_document(document or run)
     else:
         terminal.show(run_table(run))
-        for label, path in (("page", page), ("picture", picture), ("record", folder / "run.json")):
+        for label, path in (("page", page), ("picture", picture), ("record", folder / RUN_FILE)):
             if path is None:
                 continue
             terminal.show(whole(f"{label:8} {path}"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from armload.core.files import content
+from armload.deploy.layout import STDERR_FILE, STDOUT_FILE, TRACE_FILE
 from armload.engines.engine import MemoryNeed, RunContext, Settings, Spreadable
 from armload.engines.job import Job, RunSpec
 from armload.engines.llama_cpp import (
@@ -125,12 +126,12 @@ class Completion(ModelEngine[Plan]):
     def read(job: Job, folder: Path) -> Output:
         """Read the trace, the text, and the sums that ``--perf`` prints."""
         del job
-        header, steps = read_trace(folder / "trace.jsonl")
+        header, steps = read_trace(folder / TRACE_FILE)
         return Output(
             header=header,
             steps=steps,
-            text=generated_text(content(folder / "stdout")),
-            times=engine_times(content(folder / "stderr").decode("utf-8", "replace")),
+            text=generated_text(content(folder / STDOUT_FILE)),
+            times=engine_times(content(folder / STDERR_FILE).decode("utf-8", "replace")),
             memory=peak_memory(steps),
         )
 

@@ -9,7 +9,7 @@ from armload.build.binary import Binary
 from armload.core.files import content
 from armload.core.values import Value
 from armload.deploy.follow import ProgressUpdate
-from armload.deploy.layout import from_program_folder
+from armload.deploy.layout import STDOUT_FILE, TRACE_FILE, from_program_folder
 from armload.deploy.payload import Payload
 from armload.engines.engine import MemoryNeed, RunContext
 from armload.engines.job import Job
@@ -118,8 +118,8 @@ class Importance(ModelTool[ImportancePlan]):
     def read(job: Job, folder: Path) -> Output:
         """Read the trace, and how many chunks the text had."""
         del job
-        header, steps = read_trace(folder / "trace.jsonl")
-        found = _CHUNKS.search(content(folder / "stdout").decode("utf-8", "replace"))
+        header, steps = read_trace(folder / TRACE_FILE)
+        found = _CHUNKS.search(content(folder / STDOUT_FILE).decode("utf-8", "replace"))
         return Output(
             header=header,
             steps=steps,

@@ -9,7 +9,7 @@ from armload.build.binary import Binary
 from armload.core.files import content
 from armload.core.values import Value
 from armload.deploy.follow import ProgressUpdate
-from armload.deploy.layout import from_program_folder
+from armload.deploy.layout import STDOUT_FILE, from_program_folder
 from armload.deploy.payload import Payload
 from armload.engines.engine import RunContext
 from armload.engines.job import Job
@@ -138,7 +138,7 @@ class Quantising(ModelTool[QuantisingPlan]):
     def read(job: Job, folder: Path) -> Output:
         """Read which tensors were written, and which of them fell back to another type."""
         del job
-        log = content(folder / "stdout").decode("utf-8", "replace")
+        log = content(folder / STDOUT_FILE).decode("utf-8", "replace")
         tensors = _TENSOR.findall(log)
         fallbacks = [each.model_dump(mode="json") for each in fallbacks_in(log)]
         return Output(

@@ -10,7 +10,7 @@ from armload.core.errors import UsageError
 from armload.core.files import sha256_of
 from armload.core.values import counted
 from armload.deploy.follow import ProgressUpdate
-from armload.deploy.layout import from_program_folder
+from armload.deploy.layout import STDOUT_FILE, TRACE_FILE, from_program_folder
 from armload.deploy.payload import Payload
 from armload.engines.answers import (
     Answer,
@@ -43,7 +43,7 @@ from armload.engines.trace import read_trace
 from armload.models.model import Model
 
 SCORER = programs.SCORER
-ANSWERS, LOGITS = "stdout", "logits.f32"
+ANSWERS, LOGITS = STDOUT_FILE, "logits.f32"
 """Files of a run: an answer on each line, and rows of logits."""
 
 PROMPT_TOKENS = 128
@@ -193,7 +193,7 @@ class Scoring(ModelEngine[ScoringPlan]):
     @staticmethod
     def read(job: Job, folder: Path) -> Output:
         """Read the trace, and count the answers, which stay in the run's folder."""
-        header, steps = read_trace(folder / "trace.jsonl")
+        header, steps = read_trace(folder / TRACE_FILE)
         answers = read_answers(folder / ANSWERS)
         return Output(
             header=header,

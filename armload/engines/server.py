@@ -12,7 +12,7 @@ from armload.build.helper import MONITOR
 from armload.core.errors import BoardError, UsageError
 from armload.core.shell import quote
 from armload.deploy.launch import ServiceOptions
-from armload.deploy.layout import Layout
+from armload.deploy.layout import FORMER_TRACE_FILE, TRACE_FILE, Layout
 from armload.engines.engine import MemoryNeed, RunContext, Simulation
 from armload.engines.job import Job
 from armload.engines.llama_cpp import (
@@ -213,8 +213,8 @@ class Serving(ModelEngine[ServingPlan]):
         """
         del job
         counted = _Counted()
-        read_lines(folder / "trace.jsonl.1", counted.take)
-        header = read_lines(folder / "trace.jsonl", counted.take)
+        read_lines(folder / FORMER_TRACE_FILE, counted.take)
+        header = read_lines(folder / TRACE_FILE, counted.take)
         if header is not None:
             header = header.model_copy(update={"weights": counted.weights})
         return Output(header=header, result=dict(counted.result))

@@ -9,7 +9,7 @@ from armload.build.binary import Binary
 from armload.core.errors import UsageError
 from armload.core.files import content
 from armload.core.ids import fingerprint_of
-from armload.deploy.layout import Layout
+from armload.deploy.layout import STDOUT_FILE, Layout
 from armload.deploy.payload import Payload
 from armload.engines.completion import Completion
 from armload.engines.engine import MemoryNeed, RunContext
@@ -151,7 +151,7 @@ class Speculation(Completion):
     def read(job: Job, folder: Path) -> Output:
         """Read what it left; its text begins after the prompt, which it writes as well."""
         output = Completion.read(job, folder)
-        written = content(folder / "stdout").decode("utf-8", "replace")
+        written = content(folder / STDOUT_FILE).decode("utf-8", "replace")
         prompt = job.plan.prompt if job.plan else ""
         _, found, text = written.partition(prompt)
         return output.model_copy(

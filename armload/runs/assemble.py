@@ -36,8 +36,9 @@ from armload.core.validation_messages import explain_mistake
 from armload.core.values import parse_json
 from armload.deploy.exit_reason import Exit, explain
 from armload.deploy.exit_record import read_cut, read_peaks
+from armload.deploy.layout import JOB_FILE
 from armload.engines.engine import Engine, RunContext
-from armload.engines.job import JOB_FILE, BoardRecord, Job, SweepPoint, Workstation
+from armload.engines.job import BoardRecord, Job, SweepPoint, Workstation
 from armload.engines.output import Memory, Output
 from armload.engines.prediction import Prediction
 from armload.engines.registry import engine_called

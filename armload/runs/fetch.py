@@ -22,7 +22,8 @@ from armload.deploy.board_runs import list_runs, mark_collected
 from armload.deploy.collect import collect
 from armload.deploy.exit_record import CUT_FILE, Cut
 from armload.deploy.follow import SEEN_TEXT, SEEN_TRACE, end_orphan
-from armload.engines.job import JOB_FILE, Job
+from armload.deploy.layout import JOB_FILE, STDOUT_FILE, TRACE_FILE
+from armload.engines.job import Job
 from armload.engines.registry import RESULTS
 from armload.runs import store
 from armload.runs.api_keys import forget_key
@@ -31,7 +32,7 @@ from armload.runs.baseline import keep_baseline
 from armload.runs.reference import keep_reference
 from armload.runs.store import is_here
 
-_SEEN = {"trace.jsonl": SEEN_TRACE, "stdout": SEEN_TEXT}
+_SEEN = {TRACE_FILE: SEEN_TRACE, STDOUT_FILE: SEEN_TEXT}
 """The part of each file that has been seen, until the run is fetched."""
 
 

@@ -21,11 +21,11 @@ from armload.deploy.collect import collect
 from armload.deploy.exit_record import CUT_FILE
 from armload.deploy.follow import stop
 from armload.deploy.heartbeat import ServiceState, heartbeat
-from armload.deploy.layout import Layout
+from armload.deploy.layout import JOB_FILE, STDERR_FILE, STDOUT_FILE, Layout
 from armload.deploy.lease import Lease
 from armload.deploy.retry import with_retries
 from armload.engines.engine import Engine, RunContext
-from armload.engines.job import JOB_FILE, Job
+from armload.engines.job import Job
 from armload.engines.rpc_server import RPC_SERVER, RpcServer, RpcServerPlan
 from armload.engines.spread import Spread
 from armload.runs.assemble import new_job
@@ -213,7 +213,7 @@ class Server:
             now = with_retries(lambda: heartbeat(host, self._folder))
             if now.condition != "running":
                 last = host.run(
-                    f"cat {join([self._folder / 'stderr', self._folder / 'stdout'])}"
+                    f"cat {join([self._folder / STDERR_FILE, self._folder / STDOUT_FILE])}"
                 ).text
                 said = last.strip().splitlines()[-1:] or ["it gave no reason"]
                 raise RunError(f"{name}: {RPC_SERVER} ended before it listened: {said[0]}")

@@ -13,15 +13,13 @@ from armload.boards.board import USUAL_FOLDERS, Board, SshReach, load_board
 from armload.boards.hardware import ChosenHardware, load_hardware, recognised
 from armload.boards.host import Host
 from armload.boards.probe import Probe, clusters_of, probe
+from armload.core.defaults import VIRTUAL
 from armload.core.errors import ArmloadError, BoardError, UsageError
 from armload.core.files import write_whole
 from armload.core.progress import Progress
 from armload.core.workspace import data_names, workspace
 
 ANY_TARGET = "armv8-generic"
-
-VIRTUAL = "virtual"
-"""The board that needs no hardware, and that verbs take where none is named."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 

@@ -11,6 +11,7 @@ from pydantic import Field
 from armload.analysis.load.quantiles import SHOWN, USUAL
 from armload.bench.options import MODEL, QUANTISED, FileType
 from armload.cli.options import A_BOARD, OneBoard, OutputOptions
+from armload.core.defaults import VIRTUAL
 from armload.core.options import MOST, Names, Option, OptionGroup
 from armload.engines.plan import REQUEST_TIMEOUT_S
 from armload.engines.service_plan import ServiceSettings
@@ -151,7 +152,7 @@ class LoadOptions(
     heading = "Load"
 
     board: Annotated[
-        OneBoard, Option(f"{A_BOARD}; it serves the model", usual="virtual", heading="Board")
+        OneBoard, Option(f"{A_BOARD}; it serves the model", usual=VIRTUAL, heading="Board")
     ] = ""
     model: Annotated[
         str,

@@ -13,6 +13,7 @@ from armload.bench.options import MODEL, Listed, Options
 from armload.cli.error_output import end_if_failed, show_error
 from armload.cli.options import BOARDS, OnBoards, OneBoard, OnGateways, OutputOptions, models_in
 from armload.cli.verb import verb
+from armload.core.defaults import DEMO, VIRTUAL
 from armload.core.errors import UsageError
 from armload.core.options import Option, Seconds, Share
 from armload.engines.plan import (
@@ -35,7 +36,7 @@ class BenchOptions(Options, OnGateways, Resuming, Metering, Waiting, EngineSourc
     """A benchmark: one run, repeats of it, or a sweep."""
 
     board: Annotated[
-        Listed[str], Option(BOARDS, usual="virtual", several="commas", heading="Board")
+        Listed[str], Option(BOARDS, usual=VIRTUAL, several="commas", heading="Board")
     ] = ()
     share: Annotated[
         bool,
@@ -132,7 +133,7 @@ def bench(options: BenchOptions) -> None:
         plan = plan.over(read_options(options.plan))
     if plan.slots:
         terminal.say(f"{options.plan}: slots has no effect: only services have slots.")
-    boards = boards_called(plan.board or ("virtual",))
+    boards = boards_called(plan.board or (VIRTUAL,))
     request = options.part(Request).model_copy(update={"board": boards[0]})
     known = store.load(store.find(options.reference)) if options.reference else None
     plans = tuple(plan.plans())
@@ -264,8 +265,8 @@ class DemoOptions(Waiting, OutputOptions):
     board: Annotated[
         OneBoard,
         Option("a board; virtual-dayu200 has the memory and storage of a real DAYU200"),
-    ] = "virtual"
-    model: Annotated[str, Option(MODEL)] = "demo"
+    ] = VIRTUAL
+    model: Annotated[str, Option(MODEL)] = DEMO
     prompt: Annotated[
         PromptText,
         Option("text to continue", usual=f"{_DEMO_PROMPT!r}; for word-problems, a problem"),

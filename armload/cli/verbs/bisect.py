@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from armload.bench.options import MODEL
 from armload.cli.options import OnBoard, OutputOptions
 from armload.cli.verb import verb
+from armload.core.defaults import DEMO
 from armload.core.options import Option, Share
 from armload.engines.plan import Plan
 from armload.runs.request import Compilation, Resuming, Waiting
@@ -45,7 +46,7 @@ class BisectOptions(OnBoard, Resuming, Waiting, Compilation, Plan, OutputOptions
             heading="Build",
         ),
     ] = UPSTREAM
-    model: Annotated[str, Option(MODEL, heading="Plan")] = "demo"
+    model: Annotated[str, Option(MODEL, heading="Plan")] = DEMO
     split: None = None
     engine_args: Annotated[
         str,

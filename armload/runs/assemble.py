@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from armload.analysis.background import read_background_processes
+from armload.analysis.board_resources import Rate
 from armload.analysis.clocks import read_clocks
 from armload.analysis.conditions_log import (
     RunConditions,
@@ -28,8 +29,6 @@ from armload.analysis.verdict import judge
 from armload.analysis.wording import findings, limits
 from armload.boards.board import Board, RealReach
 from armload.boards.probe import Probe
-from armload.boards.rates import Rates
-from armload.boards.specs import DeclaredSpecs
 from armload.core.errors import DataError
 from armload.core.ids import begins_now
 from armload.core.validation_messages import explain_mistake
@@ -50,6 +49,9 @@ from armload.runs.selection import model_in_id
 
 def board_record(board: Board, probe: Probe) -> BoardRecord:
     """Return what a run keeps of its board."""
+    measured, declared = probe.rates, board.facts
+    storage = Rate.known(measured.storage_read_bytes_per_s, declared.storage_read_bytes_per_s)
+    memory = Rate.known(measured.memory_bytes_per_s, declared.memory_bytes_per_s)
     return BoardRecord(
         name=board.name,
         target=board.target,
@@ -60,7 +62,10 @@ def board_record(board: Board, probe: Probe) -> BoardRecord:
         cpu_features=probe.cpu_features,
         cores=probe.cores,
         workstation=None if isinstance(board.reach, RealReach) else _workstation(),
-        **_rates(board.facts, probe.rates),
+        storage_read_bytes_per_s=storage and storage.bytes_per_s,
+        storage_read_rate=storage and storage.kind,
+        memory_bytes_per_s=memory and memory.bytes_per_s,
+        memory_rate=memory and memory.kind,
     )
 
 
@@ -102,18 +107,6 @@ def new_job(
         prediction=prediction,
         subtracts_idle=subtracts_idle,
     )
-
-
-def _rates(declared: DeclaredSpecs, measured: Rates) -> dict[str, object]:
-    rates: dict[str, object] = {}
-    for field, kind in (
-        ("storage_read_bytes_per_s", "storage_read_rate"),
-        ("memory_bytes_per_s", "memory_rate"),
-    ):
-        found, stated = getattr(measured, field), getattr(declared, field)
-        rates[field] = found or stated
-        rates[kind] = "measured" if found else "declared" if stated else None
-    return rates
 
 
 _PAGE_BYTES = 4096  # where no trace tells

@@ -38,8 +38,8 @@ def resources_of_board(
         memory = memory or before.memory_bytes_per_s
     return BoardResources(
         memory=BoardMemory.of(now),
-        storage=rate_of(storage, board.facts.storage_read_bytes_per_s),
-        memory_rate=rate_of(memory, board.facts.memory_bytes_per_s),
+        storage=Rate.known(storage, board.facts.storage_read_bytes_per_s),
+        memory_rate=Rate.known(memory, board.facts.memory_bytes_per_s),
     )
 
 
@@ -50,8 +50,8 @@ def declared_resources(facts: DeclaredSpecs) -> BoardResources:
     )
     return BoardResources(
         memory=memory or None,
-        storage=rate_of(None, facts.storage_read_bytes_per_s),
-        memory_rate=rate_of(None, facts.memory_bytes_per_s),
+        storage=Rate.known(None, facts.storage_read_bytes_per_s),
+        memory_rate=Rate.known(None, facts.memory_bytes_per_s),
     )
 
 
@@ -64,13 +64,6 @@ def member_resources(member: ReachedBoard, rates: Rates) -> MemberResources:
         memory_bytes_per_s=rates.memory_bytes_per_s or board.facts.memory_bytes_per_s,
         storage=resources_of_board(board, now, rates).storage,
     )
-
-
-def rate_of(measured: int | None, declared: int | None) -> Rate | None:
-    """Return a rate: as measured, else as declared; none where it is neither."""
-    if measured:
-        return Rate(bytes_per_s=measured, kind="measured")
-    return Rate(bytes_per_s=declared, kind="declared") if declared else None
 
 
 def facts_of(board: Board, found: Probe) -> DeclaredSpecs:

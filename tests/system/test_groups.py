@@ -13,7 +13,8 @@ import psutil
 import pytest
 
 import armload.runs.session
-from armload.bench.single import bench
+from armload.bench.single import run_once
+from armload.bench.sweeping import combinations
 from armload.boards.board import SshAddress
 from armload.boards.group import PRIVATE, address_in
 from armload.boards.ssh import SshHost
@@ -249,8 +250,9 @@ def test_members_that_are_reached_by_ssh_write_the_same_and_no_port_stays_open(
                 "reach: {kind: ssh, host: 127.0.0.1}\n",
             )
         ann.add_board("lab", "members: [first, second]\n")
-        alone, _ = bench(Request(board="first"), str(STORIES), plan, Silent())
-        run, _ = bench(Request(board="lab"), str(STORIES), plan, Silent())
+        (one,) = combinations([str(STORIES)], [plan], Silent())
+        alone, _ = run_once(Request(board="first"), one, Silent())
+        run, _ = run_once(Request(board="lab"), one, Silent())
     assert run.text == alone.text
     (other,) = run.members
     assert other.sent_bytes is not None

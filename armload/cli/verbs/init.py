@@ -57,6 +57,7 @@ def init(options: InitOptions) -> None:
     Example: armload init --host pi@192.168.1.50 --model smollm2 --yes
     """
     from armload.analysis.repeats import Precision
+    from armload.bench.sweeping import combinations
     from armload.boards.board import load_board
     from armload.cli import terminal
     from armload.cli.present import repeat_and_present
@@ -79,12 +80,13 @@ def init(options: InitOptions) -> None:
     with _continued(options):
         options = _with_model(options, board)
     request = options.part(Request).model_copy(update={"board": board.name})
+
+    def first_run() -> None:
+        (one,) = combinations([options.model], [Plan()], terminal.progress())
+        repeat_and_present(request, one, Precision(), as_json=options.as_json)
+
     with _continued(options):
-        with_password(
-            lambda: repeat_and_present(
-                *(request, options.model, Plan(), Precision()), as_json=options.as_json
-            )
-        )
+        with_password(first_run)
     program = terminal.program()
     terminal.say(
         f"Run it again: {program} bench --board {board.name} --model {options.model}. See what "

@@ -155,7 +155,7 @@ def assemble(job: Job, folder: Path) -> Run:
         emulation=read_emulation(folder),
         lease_lost=(folder / "unleased").exists(),
     )
-    found = read_departure(job, output.text or "", folder)
+    departure = read_departure(job, output.text or "", folder)
     speculates = job.plan is not None and job.plan.speculate is not None
     summary = summarise(header, steps, output.reported, speculates=speculates)
     return Run(
@@ -197,8 +197,8 @@ def assemble(job: Job, folder: Path) -> Run:
                 ],
             )
         ),
-        verdict=findings.verdict(judge(job, output, ended, around, found)),
-        reference=found,
+        verdict=findings.verdict(judge(job, output, ended, around, departure)),
+        reference=departure,
         without_speculation=read_without(job, summary, output.text or "", folder),
         members=members,
         result=output.result,

@@ -96,7 +96,7 @@ def as_wanted(
     Raises:
         ArmloadError: as ``prepare``.
     """
-    check_cores(settings, board, found)
+    check_cores(settings, board, found)  # not every command tells its session the settings
     rates = found.rates
     if settings.measure_rates and reads:
         rates = measured_rates(host, board, found, progress, file=reads[0])

@@ -94,20 +94,20 @@ class Importance(ModelTool[ImportancePlan]):
             self.model, tokens, (1.0, 1.0), batch_tokens=tokens, more_bytes=logits_bytes
         )
 
-    def command(self, site: RunContext) -> tuple[str, ...]:
+    def command(self, context: RunContext) -> tuple[str, ...]:
         """Return the words that start llama-imatrix there."""
         tokens = str(self.plan.chunk_tokens)
         words = [
             "-m",
-            str(self._base(site)),
+            str(self._base(context)),
             "-f",
-            payload_from_program_folder(site.layout, self._text),
+            payload_from_program_folder(context.layout, self._text),
         ]
         words += ["-o", from_program_folder(RESULT), "-c", tokens, "-b", tokens, "-ub", tokens]
         words += if_offered(self.binary.path, "--no-ppl")
         words += if_offered(self.binary.path, NO_REPACK)
         words += if_offered(self.binary.path, "-fit", "off")
-        return self._started(site, words)
+        return self._started(context, words)
 
     def note(self, now: ProgressUpdate) -> str:
         """Return how many chunks there are."""

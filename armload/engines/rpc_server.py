@@ -93,17 +93,17 @@ class RpcServer(Engine):
         del host, progress
         check_fit(board, self.binary, found)
 
-    def command(self, site: RunContext) -> tuple[str, ...]:
+    def command(self, context: RunContext) -> tuple[str, ...]:
         """Return the words that start it there."""
-        program = self.payload[0].items(site.layout)[0].remote
-        cores = len(cpu_numbers(site.cores)) if site.cores else site.found.cores
+        program = self.payload[0].items(context.layout)[0].remote
+        cores = len(cpu_numbers(context.cores)) if context.cores else context.found.cores
         words = [str(program), "-H", self.plan.address, "-p", str(self.plan.port)]
         words += ["-t", str(self.plan.threads or cores), "-c"]
-        return (*site.launcher, *words)
+        return (*context.launcher, *words)
 
-    def environment(self, site: RunContext) -> Mapping[str, str]:
+    def environment(self, context: RunContext) -> Mapping[str, str]:
         """Keep its tensors where ``clean`` finds them."""
-        return {"LLAMA_CACHE": str(site.layout.rpc_tensors.parent)}
+        return {"LLAMA_CACHE": str(context.layout.rpc_tensors.parent)}
 
     @staticmethod
     def read(job: Job, folder: Path) -> Output:

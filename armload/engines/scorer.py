@@ -170,17 +170,19 @@ class Scoring(ModelEngine[ScoringPlan]):
         """Of the logits of a pass."""
         return MOST_LOGITS_BYTES
 
-    def command(self, site: RunContext) -> tuple[str, ...]:
+    def command(self, context: RunContext) -> tuple[str, ...]:
         """Return the words that start armload-score there."""
         plan, program = self.plan, self.binary.path
-        on_board, model, items = (str(each.items(site.layout)[0].remote) for each in self.payload)
+        on_board, model, items = (
+            str(each.items(context.layout)[0].remote) for each in self.payload
+        )
         words = [on_board, "-m", model, "--items", items, "--logits"]
         words += [from_program_folder(LOGITS)]
         words += ["-c", str(plan.context_tokens), "-np", str(plan.parallel)]
-        words += settings_words(plan, program, site.cores)
-        words += self._memory_words(site)
-        words += [*self._spread_words(site), *if_offered(program, "--offline")]
-        return (*site.launcher, *words)
+        words += settings_words(plan, program, context.cores)
+        words += self._memory_words(context)
+        words += [*self._spread_words(context), *if_offered(program, "--offline")]
+        return (*context.launcher, *words)
 
     def progress(self, now: ProgressUpdate) -> int:
         """Return the number of answers."""

@@ -136,14 +136,14 @@ class Speculation(Completion):
         cache_bytes = self.draft.context_memory.size_bytes(tokens)
         return cache_bytes + working_bytes(self.draft, MICRO_BATCH_TOKENS)
 
-    def command(self, site: RunContext) -> tuple[str, ...]:
+    def command(self, context: RunContext) -> tuple[str, ...]:
         """Return the words that start llama-speculative-simple there."""
         if self.draft is None:
             is_mtp = self.plan.speculate == MTP
-            return self._words(site, drafting=_MTP_WORDS if is_mtp else _NGRAM_WORDS)
+            return self._words(context, drafting=_MTP_WORDS if is_mtp else _NGRAM_WORDS)
         return self._words(
-            site,
-            drafting=(*_DRAFT_WORDS, str(_on_board(self.draft, site.layout))),
+            context,
+            drafting=(*_DRAFT_WORDS, str(_on_board(self.draft, context.layout))),
             drafting_bytes=2 * self.draft.size_bytes,
         )
 

@@ -76,7 +76,7 @@ def _workstation() -> Workstation:
 def new_job(
     engine: Engine,
     board: Board,
-    site: RunContext,
+    context: RunContext,
     place: SweepPoint | None = None,
     *,
     prediction: Prediction | None = None,
@@ -85,7 +85,7 @@ def new_job(
     """Describe a run that starts now.
 
     Args:
-        site: the same board, ready for it.
+        context: the same board, ready for it.
         prediction: what is expected of it.
         subtracts_idle: its energy is to be without what the idle board draws.
 
@@ -99,11 +99,11 @@ def new_job(
         fingerprint=engine.fingerprint,
         place=place,
         engine_name=engine.name,
-        command=engine.command(site),
-        environment=dict(engine.environment(site)),
-        board=board_record(board, site.found),
-        before=site.found.conditions,
-        spread=site.spread,
+        command=engine.command(context),
+        environment=dict(engine.environment(context)),
+        board=board_record(board, context.found),
+        before=context.found.conditions,
+        spread=context.spread,
         prediction=prediction,
         subtracts_idle=subtracts_idle,
     )

@@ -184,12 +184,12 @@ def underway(
         prepared = put_ready(session, engine, progress)
         servers_block = block.enter_context(ExitStack())
         servers = servers_block.enter_context(
-            rpc_servers(session, engine, spread, prepared.site, leases, progress)
+            rpc_servers(session, engine, spread, prepared.context, leases, progress)
         )
         # A service waits for requests; a load on it has an idle board of its own.
         idle = () if engine.is_service else idle_power(connection, progress)
         job = new_job(
-            *(engine, session.board, servers.site, place),
+            *(engine, session.board, servers.context, place),
             prediction=prediction,
             subtracts_idle=session.request.subtract_idle,
         )

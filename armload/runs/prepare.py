@@ -28,12 +28,12 @@ class Prepared(Value):
     """A board that is ready for a run.
 
     Attributes:
-        site: as the engine meets it.
+        context: as the engine meets it.
         setup: what the run's script does first.
         uses: folders there that hold what the run needs.
     """
 
-    site: RunContext
+    context: RunContext
     setup: BoardSetup
     uses: tuple[PurePosixPath, ...] = ()
 
@@ -75,8 +75,8 @@ def prepare(
         *(helper.parent for helper in helpers.values()),
         *(each.folder(layout) for each in engine.payload),
     )
-    site = ready.site.model_copy(update={"helpers": helpers})
-    return ready.model_copy(update={"site": site, "uses": uses})
+    context = ready.context.model_copy(update={"helpers": helpers})
+    return ready.model_copy(update={"context": context, "uses": uses})
 
 
 def as_wanted(
@@ -120,7 +120,7 @@ def as_wanted(
     )
     layout = Layout(workdir=board.workdir)
     return Prepared(
-        site=RunContext(layout=layout, found=found, cores=cores, launcher=launcher),
+        context=RunContext(layout=layout, found=found, cores=cores, launcher=launcher),
         setup=setup,
     )
 

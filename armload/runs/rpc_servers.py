@@ -44,11 +44,11 @@ class RpcServers:
     """The servers on the other members, as long as they run.
 
     Attributes:
-        site: the first member, with the servers as it reaches them.
+        context: the first member, with the servers as it reaches them.
     """
 
-    def __init__(self, site: RunContext, servers: list[Server]) -> None:
-        self.site = site
+    def __init__(self, context: RunContext, servers: list[Server]) -> None:
+        self.context = context
         self._servers = servers
 
     def guard(self, connection: Connection, folder: PurePosixPath) -> None:
@@ -75,7 +75,7 @@ def rpc_servers(
     session: Session,
     engine: Engine,
     spread: Spread | None,
-    site: RunContext,
+    context: RunContext,
     leases: Mapping[str, Lease],
     progress: Progress,
 ) -> Iterator[RpcServers]:
@@ -83,7 +83,7 @@ def rpc_servers(
 
     Args:
         spread: as ``spread_over`` gives it.
-        site: the board itself, ready for the engine.
+        context: the board itself, ready for the engine.
         leases: of all the boards, by name.
 
     Raises:
@@ -113,7 +113,7 @@ def rpc_servers(
         members = {each.connection.board.name: each for each in session.members}
         _compare_clocks(session, members, servers, progress)
         yield RpcServers(
-            site.model_copy(update={"spread": spread, "servers": tuple(endpoints)}), servers
+            context.model_copy(update={"spread": spread, "servers": tuple(endpoints)}), servers
         )
 
 
@@ -131,7 +131,7 @@ def _started(
     prepared = put_ready(member, server, progress)
     layout = Layout(workdir=board.workdir)
     prepared = prepared.model_copy(update={"uses": (*prepared.uses, layout.rpc_tensors)})
-    job = new_job(server, board, prepared.site)
+    job = new_job(server, board, prepared.context)
     folder = layout.run(job.id)
     set_off(member, server, prepared, job, folder, lease)
     return Server(member.connection, plan, job, folder)

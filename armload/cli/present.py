@@ -20,7 +20,7 @@ from armload.cli.streams import show_document
 from armload.core.errors import ArmloadError, RunError
 from armload.core.progress import Progress
 from armload.core.values import counted
-from armload.core.workspace import runs_folder
+from armload.core.workspace import RUN_FILE, runs_folder
 from armload.engines.job import SweepPoint
 from armload.report.layout import whole
 from armload.report.sweep import (
@@ -33,7 +33,6 @@ from armload.report.sweep import (
 )
 from armload.runs.reach import CONNECTED, Reach
 from armload.runs.request import Request
-from armload.runs.store import RUN_FILE
 
 
 def bench_and_present(

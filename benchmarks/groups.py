@@ -36,7 +36,8 @@ from typed import armload as run_armload
 
 import armload.runs.session
 from armload.bench.fitting import fit
-from armload.bench.single import bench
+from armload.bench.single import run_once
+from armload.bench.sweeping import combinations
 from armload.boards.board import Board
 from armload.boards.connect import connect
 from armload.boards.forward import LOOPBACK
@@ -171,7 +172,9 @@ def over_links(given: argparse.Namespace, folder: Path) -> None:
         plan = Plan(prompt_tokens=16, n_predict=given.tokens, threads=1, context_tokens=256)
         fit(request, [given.model], plan, Silent())
         for split in ("layer", "tensor"):
-            run, _ = bench(request, given.model, plan.model_copy(update={"split": split}), Silent())
+            split_plan = plan.model_copy(update={"split": split})
+            (one,) = combinations([given.model], [split_plan], Silent())
+            run, _ = run_once(request, one, Silent())
             shown(f"{way.delay_s * 1000:g} ms", json.loads(run.model_dump_json()))
 
 

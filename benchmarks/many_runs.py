@@ -17,6 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from armload.core.workspace import RUN_FILE
 from armload.runs import store
 from tests.unit.sweeps import Q8, made_run
 
@@ -62,7 +63,7 @@ def make(folder: Path, runs: int) -> None:
                     text = text.replace('"labels": []', '"labels": ["few"]')
                 path = folder / "runs" / name
                 path.mkdir(parents=True)
-                (path / store.RUN_FILE).write_text(text, encoding="utf-8")
+                (path / RUN_FILE).write_text(text, encoding="utf-8")
                 made += 1
         batch += 1
 

@@ -49,11 +49,11 @@ class OneNumber(Engine):
     def check(self, host: Host, board: Board, found: Probe, progress: Progress) -> None:
         """Run anywhere."""
 
-    def command(self, site: RunContext) -> tuple[str, ...]:
-        (script,) = self._script.items(site.layout)
+    def command(self, context: RunContext) -> tuple[str, ...]:
+        (script,) = self._script.items(context.layout)
         return ("sh", str(script.remote))  # the board's own shell needs no launcher
 
-    def program(self, site: RunContext) -> str:
+    def program(self, context: RunContext) -> str:
         return "sh"
 
     def is_done(self, now: ProgressUpdate) -> bool:

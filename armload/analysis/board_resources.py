@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from armload.core.values import Value
+from armload.engines.job import RateKind
 from armload.engines.prediction import Expected
 from armload.engines.weights import BoardMemory
 
@@ -21,7 +20,14 @@ class Rate(Value):
     """
 
     bytes_per_s: int
-    kind: Literal["measured", "declared"]
+    kind: RateKind
+
+    @classmethod
+    def known(cls, measured: int | None, declared: int | None) -> Rate | None:
+        """Return a rate: as measured, else as declared; none where it is neither."""
+        if measured:
+            return cls(bytes_per_s=measured, kind="measured")
+        return cls(bytes_per_s=declared, kind="declared") if declared else None
 
     def time_s(self, size_bytes: float) -> Expected:
         doubt = STORAGE_RATE_DOUBT if self.kind == "measured" else DECLARED_RATE_DOUBT

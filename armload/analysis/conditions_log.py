@@ -13,9 +13,10 @@ from armload.boards.conditions import Conditions
 from armload.boards.probe import read_state
 from armload.boards.sensors import chosen_names
 from armload.boards.throttling import ThrottleReading, read_throttling
+from armload.core.json_lines import any_cut
 from armload.core.values import Count, Value
 from armload.deploy.exit_record import read_exit_record
-from armload.deploy.follow import any_cut
+from armload.deploy.layout import STDERR_FILE, TRACE_FILE
 
 _SECTOR_BYTES = 512  # of a block device's stat, whatever the device's own are
 
@@ -116,12 +117,12 @@ def storage_was_full(folder: Path) -> bool:
     The run's script looks once a second; the trace library says so where standard error had space
     for it, and else leaves a line that was cut off though the program ended by itself.
     """
-    trace = folder / "trace.jsonl"
+    trace = folder / TRACE_FILE
     content = trace.read_bytes() if trace.is_file() else b""
     facts = read_exit_record(folder)
     return (
         (folder / "full").exists()
-        or "No space left on device" in _text(folder / "stderr")
+        or "No space left on device" in _text(folder / STDERR_FILE)
         or (facts is not None and facts.status == 0 and any_cut(content))
     )
 

@@ -8,10 +8,8 @@ from pydantic import Field
 
 from armload.core.values import Value
 from armload.engines.job import RateKind
-from armload.engines.prediction import PartTime
+from armload.engines.prediction import Bottleneck, PartTime
 from armload.engines.spread import Split
-
-LimitCause = Literal["storage", "memory bandwidth", "compute", "unknown"]
 
 
 class StorageReads(Value):
@@ -31,7 +29,7 @@ class StorageReads(Value):
 class NothingDecoded(Value):
     """There are no steps to judge by."""
 
-    cause: ClassVar[LimitCause] = "unknown"
+    cause: ClassVar[Bottleneck] = "unknown"
     kind: Literal["nothing decoded"] = "nothing decoded"
     lacking: Literal["trace", "token times", "tokens"]
 
@@ -49,7 +47,7 @@ class StorageLimit(Value):
         model_bytes: of the model's file; none where unknown.
     """
 
-    cause: ClassVar[LimitCause] = "storage"
+    cause: ClassVar[Bottleneck] = "storage"
     kind: Literal["storage"] = "storage"
     has_single_tokens: bool
     pass_s: float
@@ -67,7 +65,7 @@ class StorageLimit(Value):
 class BandwidthLimit(Value):
     """Reading weights from memory limits."""
 
-    cause: ClassVar[LimitCause] = "memory bandwidth"
+    cause: ClassVar[Bottleneck] = "memory bandwidth"
     kind: Literal["memory bandwidth"] = "memory bandwidth"
     has_single_tokens: bool
     weights_bytes: int
@@ -93,7 +91,7 @@ class ComputeLimit(BusyThreads):
         memory_bytes_per_s, memory_rate: of the board, where known, and how.
     """
 
-    cause: ClassVar[LimitCause] = "compute"
+    cause: ClassVar[Bottleneck] = "compute"
     kind: Literal["compute"] = "compute"
     threads: int
     cores: int
@@ -108,7 +106,7 @@ class ComputeLimit(BusyThreads):
 class UnknownBandwidth(BusyThreads):
     """Memory or compute limits: the board's memory bandwidth is not known."""
 
-    cause: ClassVar[LimitCause] = "unknown"
+    cause: ClassVar[Bottleneck] = "unknown"
     kind: Literal["unknown bandwidth"] = "unknown bandwidth"
     weights_bytes_per_s: float
 
@@ -116,7 +114,7 @@ class UnknownBandwidth(BusyThreads):
 class IdleThreads(BusyThreads):
     """The engine's threads waited for each other or were preempted."""
 
-    cause: ClassVar[LimitCause] = "unknown"
+    cause: ClassVar[Bottleneck] = "unknown"
     kind: Literal["idle threads"] = "idle threads"
     threads: int
     switches_per_token: float
@@ -125,7 +123,7 @@ class IdleThreads(BusyThreads):
 class OtherProgram(Value):
     """The threads and weights of a program other than armload's engine are not known."""
 
-    cause: ClassVar[LimitCause] = "unknown"
+    cause: ClassVar[Bottleneck] = "unknown"
     kind: Literal["other program"] = "other program"
     busy_cores: float
     cores: int
@@ -147,7 +145,7 @@ class GroupLimit(Value):
             does not fit into its memory.
     """
 
-    cause: ClassVar[LimitCause] = "unknown"
+    cause: ClassVar[Bottleneck] = "unknown"
     kind: Literal["group"] = "group"
     first: str
     others: tuple[str, ...]

@@ -12,7 +12,7 @@ from armload.analysis.conditions_log import Cache, Swapped
 from armload.analysis.emulation import Emulation
 from armload.analysis.energy import Energy
 from armload.analysis.findings import Figures, FindingName
-from armload.analysis.limit_figures import LimitCause, LimitFigures
+from armload.analysis.limit_figures import LimitFigures
 from armload.analysis.members import MemberSample
 from armload.analysis.sanity import Departure
 from armload.analysis.speculation import SpeculationResult, WithoutSpeculation
@@ -21,6 +21,7 @@ from armload.core.values import Value
 from armload.deploy.exit_reason import Exit
 from armload.engines.job import BoardRecord, Job
 from armload.engines.output import EngineTimes, Memory
+from armload.engines.prediction import Bottleneck
 from armload.engines.trace import Step, Trace
 
 FORMAT = 2
@@ -99,7 +100,7 @@ class Limit(Value):
         advice: what to try next.
     """
 
-    cause: LimitCause
+    cause: Bottleneck
     figures: LimitFigures
     sentence: str
     advice: str

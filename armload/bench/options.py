@@ -25,6 +25,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from armload.core.cpu_sets import cpu_numbers
+from armload.core.defaults import DEMO
 from armload.core.files import require_file
 from armload.core.options import Option, OptionGroup, declared_options, without_none
 from armload.core.yamlfile import load_file
@@ -109,7 +110,7 @@ class Options(_PlanOptions):
             ``smollm2``, ``random`` or ``demo``.
         type: file types that the models are quantised to first, such as ``Q4_K_M``.
         engine_args: further arguments for the engine, quoted as one text.
-        slots: requests that ``serve`` answers at a time; a single run takes no notice of it.
+        slots: requests that ``serve`` answers at a time; ``bench`` says that it has no effect.
         repeats: runs of every combination that count.
         warmups: runs of every combination before them that do not.
     """
@@ -122,7 +123,7 @@ class Options(_PlanOptions):
         Option(
             MODEL,
             "MODEL",
-            "demo",
+            DEMO,
             "files",
             heading="Plan",
         ),
@@ -207,7 +208,7 @@ class Options(_PlanOptions):
     @property
     def models(self) -> tuple[str, ...]:
         """Names of the models."""
-        return self.model or ("demo",)
+        return self.model or (DEMO,)
 
     def plans(self) -> Iterator[Plan]:
         """Yield every combination of what is listed, but for the models; threads vary first."""

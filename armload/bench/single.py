@@ -9,14 +9,11 @@ from pathlib import Path
 from armload.analysis.repeats import Precision, Stop, judged_together
 from armload.analysis.run import Run
 from armload.bench.board import BenchBoard, bench_board
-from armload.bench.combination import Combination, combination
+from armload.bench.combination import Combination
 from armload.bench.sweep import SweepEntry, SweepFolder, new_sweep, resume_or_begin
-from armload.boards.naming import boards_called
 from armload.core.progress import Progress
 from armload.core.workspace import runs_folder
 from armload.engines.job import SweepPoint
-from armload.engines.plan import Plan
-from armload.models.find import model_called
 from armload.runs.baseline import find_baseline
 from armload.runs.pipeline import Heard
 from armload.runs.reach import CONNECTED, Reach
@@ -26,21 +23,18 @@ Report = Callable[[Sequence[Run]], None]
 """Called with the runs so far after each of them."""
 
 
-def bench(
+def run_once(
     request: Request,
-    model_name: str,
-    plan: Plan,
+    one: Combination,
     progress: Progress,
     *,
     reference: Run | None = None,
     reach: Reach = CONNECTED,
 ) -> tuple[Run, Path]:
-    """Run a plan on a board and keep what comes back; return it with its folder.
+    """Run a combination on a board and keep what comes back; return it with its folder.
 
     Args:
         request: where, and with which source.
-        model_name: a GGUF file, ``hf:ORG/REPO/FILE.gguf``, ``like:NAME:TYPE``,
-            ``word-problems:TYPE``, ``smollm2``, ``random`` or ``demo``.
         reference: a run with the expected output.
         reach: how the board is reached.
 
@@ -48,16 +42,14 @@ def bench(
         ArmloadError: as for ``execute``, or the board does not meet the requirements.
         KeyboardInterrupt: after what is there was kept.
     """
-    one = _checked(request, model_name, plan, progress)
     with bench_board(reach, request, (one,), progress, reference=reference) as board:
         run = board.run(baseline=_baseline(board))
     return run, runs_folder() / run.id
 
 
-def bench_until_known(
+def repeat_until_known(
     request: Request,
-    model_name: str,
-    plan: Plan,
+    one: Combination,
     wanted: Precision,
     progress: Progress,
     *,
@@ -67,7 +59,7 @@ def bench_until_known(
     report: Report,
     heard: Heard | None = None,
 ) -> tuple[SweepFolder, list[Run], Stop]:
-    """Run a plan again and again until its median time per token is known exactly enough.
+    """Run a combination again and again until its median time per token is known exactly enough.
 
     The runs are a sweep of one cell that grows; what an interrupted command has done of it is not
     done again. Return it with its runs, judged together, and why it has ended.
@@ -80,9 +72,9 @@ def bench_until_known(
         heard: called with the text of the first run, whenever it has grown.
 
     Raises:
-        ArmloadError, KeyboardInterrupt: as for ``bench``; repeating the command resumes from there.
+        ArmloadError, KeyboardInterrupt: as for ``run_once``; repeating the command resumes from
+            there.
     """
-    one = _checked(request, model_name, plan, progress)
     with bench_board(reach, request, (one,), progress, reference=reference) as board:
         baseline = _baseline(board)
         sweep = new_sweep([board.name], board.engines, repeats=1, warmups=0, precision=wanted)
@@ -102,11 +94,6 @@ def bench_until_known(
                 runs.append(run)
                 report(runs)
     return journal, judged_together(runs), stop
-
-
-def _checked(request: Request, model_name: str, plan: Plan, progress: Progress) -> Combination:
-    boards_called([request.board])  # a wrong name is reported before a model is made or downloaded
-    return combination(model_called(model_name, progress), plan, progress)
 
 
 def _baseline(board: BenchBoard) -> list[Run]:

@@ -20,7 +20,7 @@ from armload.core.ids import begins_now, fingerprint_of, time_of_id
 from armload.core.journal import CommandHeader, CommandJournal, JournalKind
 from armload.core.progress import Progress
 from armload.core.values import Value, counted
-from armload.core.workspace import runs_folder, sweeps_folder
+from armload.core.workspace import RUN_FILE, runs_folder, sweeps_folder
 from armload.engines.completion import Completion
 from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
@@ -209,7 +209,7 @@ class SweepFolder(CommandJournal[Sweep, SweepEntry]):
             if entry.round >= self.header.warmups and cell in (None, entry.cell)
         )
         folders = (runs_folder() / each for each in ids if each)
-        return [folder for folder in folders if (folder / store.RUN_FILE).is_file()]
+        return [folder for folder in folders if (folder / RUN_FILE).is_file()]
 
 
 def resume_or_begin(sweep: Sweep, progress: Progress, *, new: bool) -> SweepFolder:

@@ -9,19 +9,17 @@ from pathlib import Path, PurePosixPath
 
 import yaml
 
-from armload.boards.board import AdbReach, Board, SshReach, load_board
+from armload.boards.board import USUAL_FOLDERS, Board, SshReach, load_board
 from armload.boards.hardware import ChosenHardware, load_hardware, recognised
 from armload.boards.host import Host
 from armload.boards.probe import Probe, clusters_of, probe
+from armload.core.defaults import VIRTUAL
 from armload.core.errors import ArmloadError, BoardError, UsageError
 from armload.core.files import write_whole
 from armload.core.progress import Progress
 from armload.core.workspace import data_names, workspace
 
 ANY_TARGET = "armv8-generic"
-
-VIRTUAL = "virtual"
-"""The board that needs no hardware, and that verbs take where none is named."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -99,7 +97,7 @@ def probe_new(host: Host, board: Board, progress: Progress) -> tuple[Board, Prob
         BoardError: none of the usual folders can be written and executed from.
     """
     home = host.run('echo "$HOME"').text.strip()
-    tried = [SshReach.usual_folder, AdbReach.usual_folder]
+    tried = [*USUAL_FOLDERS]
     if home.startswith("/"):
         tried.append(PurePosixPath(home, "armload"))
     for folder in tried:
@@ -149,7 +147,7 @@ def write_board(
     if hardware is None or target != hardware.hardware.target:
         content["target"] = target
     content["reach"] = board.reach.model_dump(mode="json", exclude_none=True)
-    if board.workdir != SshReach.usual_folder:
+    if board.workdir != board.reach.usual_folder:
         content["workdir"] = str(board.workdir)
     if hardware is None:
         content["facts"] = _facts(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -44,6 +44,19 @@ class _Reach(Value):
 
     usual_folder: ClassVar[PurePosixPath]
 
+    def check_folder(self, folder: PurePosixPath) -> None:
+        """Refuse a work folder that a board's file cannot name.
+
+        Raises:
+            ValueError: says why.
+        """
+        if not folder.is_absolute():
+            raise ValueError(f"'{folder}' must be an absolute path on the board")
+
+    def whole_folder(self, folder: PurePosixPath) -> PurePosixPath:
+        """Return a work folder's path from the root."""
+        return folder
+
 
 _DEVICE_FOLDER = PurePosixPath("/data/local/tmp/armload")
 
@@ -80,6 +93,13 @@ class LocalReach(_Reach):
     kind: Literal["local"]
     launcher: tuple[str, ...] = ()
 
+    def check_folder(self, folder: PurePosixPath) -> None:
+        """Allow any: it may be relative to armload's cache folder."""
+
+    def whole_folder(self, folder: PurePosixPath) -> PurePosixPath:
+        """Return a work folder's path from the root."""
+        return PurePosixPath(cache_folder().resolve(), folder)
+
 
 class HdcReach(_Reach):
     """Reached by ``hdc``, OpenHarmony's tool for the USB cable and the network.
@@ -110,6 +130,15 @@ class AdbReach(_Reach):
     serial: str | None = Field(default=None, min_length=1)
     program: str = Field(default="adb", min_length=1)
 
+    def check_folder(self, folder: PurePosixPath) -> None:
+        """Refuse shared storage as well."""
+        super().check_folder(folder)
+        if folder.parts[1:2] in (("sdcard",), ("storage",)):
+            raise ValueError(
+                f"'{folder}' is shared storage, where Android does not run programs; use a folder "
+                "in /data/local/tmp"
+            )
+
 
 class VirtualReach(_Reach):
     """A virtual ARM machine under QEMU on this machine.
@@ -134,6 +163,14 @@ class VirtualReach(_Reach):
 
 RealReach = SshReach | LocalReach | HdcReach | AdbReach
 """Of boards that armload does not make itself."""
+
+USUAL_FOLDERS = tuple(
+    dict.fromkeys(
+        each.usual_folder for each in get_args(RealReach) if each.usual_folder.is_absolute()
+    )
+)
+"""Where programs can be put on most boards, whatever they are reached by."""
+
 Reach = Annotated[RealReach | VirtualReach, Field(discriminator="kind")]
 
 THIS_MACHINE = "this-machine"
@@ -192,6 +229,11 @@ class Board(Value):
     power: PowerMeter | None = None
     facts: DeclaredSpecs = Field(default=DeclaredSpecs(), validate_default=True)
 
+    @property
+    def launcher(self) -> tuple[str, ...]:
+        """Words that go before a program that was built for it, such as those of an emulator."""
+        return self.reach.launcher if isinstance(self.reach, LocalReach) else ()
+
     @field_validator("hardware")
     @classmethod
     def _is_in_the_catalogue(cls, hardware: str) -> str:
@@ -218,17 +260,13 @@ class Board(Value):
 
     @field_validator("workdir")
     @classmethod
-    def _begins_at_the_root(cls, workdir: PurePosixPath, info: ValidationInfo) -> PurePosixPath:
-        reach = info.data.get("reach")
+    def _suits_the_reach(cls, workdir: PurePosixPath, info: ValidationInfo) -> PurePosixPath:
+        reach: Reach | None = info.data.get("reach")
+        if reach is None:  # its own error says what is wrong
+            return workdir
         if workdir == PurePosixPath():
-            return reach.usual_folder if reach else workdir
-        if not workdir.is_absolute() and not isinstance(reach, LocalReach):
-            raise ValueError(f"'{workdir}' must be an absolute path on the board")
-        if isinstance(reach, AdbReach) and workdir.parts[1:2] in (("sdcard",), ("storage",)):
-            raise ValueError(
-                f"'{workdir}' is shared storage, where Android does not run programs; use a folder "
-                "in /data/local/tmp"
-            )
+            return reach.usual_folder
+        reach.check_folder(workdir)
         return workdir
 
     @field_validator("facts")
@@ -272,7 +310,4 @@ def load_board(name: str) -> Board:
             f"Name one of its members instead: see boards/{name}.yaml.",
         )
     board = load_named("boards", name, Board)
-    if isinstance(board.reach, LocalReach):
-        workdir = PurePosixPath(cache_folder().resolve(), board.workdir)
-        return board.model_copy(update={"workdir": workdir})
-    return board
+    return board.model_copy(update={"workdir": board.reach.whole_folder(board.workdir)})

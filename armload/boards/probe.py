@@ -12,7 +12,7 @@ from armload.boards.framing import parts_of, reason
 from armload.boards.host import Host, TransportChoice
 from armload.boards.rates import Rates, read_rates
 from armload.boards.specs import CpuCluster
-from armload.build.helper import CPU_FEATURES, helper
+from armload.build.helper import ARCHITECTURES, CPU_FEATURES, helper
 from armload.core.cpu_sets import cpu_numbers
 from armload.core.errors import BoardError
 from armload.core.progress import Progress, Silent
@@ -87,13 +87,10 @@ _CHOICES: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
 )
 
 
-_OWN_PROGRAM_FOR = ("aarch64", "x86_64")
-
-
 def tool_transports(tools: Collection[str], machine: str) -> tuple[TransportChoice, ...]:
     """Return what is done how on a board that has these tools and is such a machine."""
     transports = [_transport(purpose, choices, none, tools) for purpose, choices, none in _CHOICES]
-    if machine in _OWN_PROGRAM_FOR:
+    if machine in ARCHITECTURES:
         transports[0] = TransportChoice(
             purpose=transports[0].purpose,
             chosen="armload's own program",

@@ -7,9 +7,10 @@ of more than names, ``NOT``, ``AND`` and ``OR``, or that asks for a platform, co
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from armload.build.binary import Binary
 from armload.build.source import BUILT_EXAMPLE
 from armload.core.errors import UsageError
 from armload.core.near_names import nearest_first
@@ -149,6 +150,12 @@ def _chosen(source: str, wanted: str, offered: Sequence[str]) -> str:
         f"The llama.cpp of {source} has no program {wanted!r}.",
         f"It has: {nearest_first(wanted, offered)}.",
     )
+
+
+def by_names(wanted: Sequence[str], built: Sequence[Binary]) -> Mapping[str, Binary]:
+    """Return built programs by the names that they were asked for by."""
+    known = {binary.program: binary for binary in built}
+    return {name: known[name if name in known else _OTHER_NAMES[name]] for name in wanted}
 
 
 def renamed(wanted: Sequence[str], built: Sequence[str]) -> list[str]:

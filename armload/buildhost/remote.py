@@ -48,6 +48,7 @@ from armload.deploy.board_runs import StoredRun, list_runs
 from armload.deploy.clean import delete_folders
 from armload.deploy.follow import ProgressUpdate, follow, stop
 from armload.deploy.launch import launch
+from armload.deploy.layout import STDOUT_FILE
 from armload.deploy.space import ask_space
 from armload.deploy.transfer import push
 
@@ -302,7 +303,7 @@ class RemoteBackend:
             finally:
                 request.log.write_text(output, encoding="utf-8")
         # While it grows, only the end of the text is kept.
-        whole = b"".join(self._host.read(run / "stdout"))
+        whole = b"".join(self._host.read(run / STDOUT_FILE))
         request.log.write_bytes(whole)
         output = whole.decode("utf-8", "replace")
         if exit_status != 0:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
+from armload.analysis.load.quantiles import SHOWN, USUAL
 from armload.bench.options import MODEL, QUANTISED, FileType
 from armload.cli.options import A_BOARD, OneBoard, OutputOptions
+from armload.core.defaults import VIRTUAL
 from armload.core.options import MOST, Names, Option, OptionGroup
 from armload.engines.plan import REQUEST_TIMEOUT_S
 from armload.engines.service_plan import ServiceSettings
@@ -23,6 +26,11 @@ Positive = Annotated[float, Field(gt=0, le=MOST)]
 Percentile = Annotated[float, Field(gt=0, lt=100)]
 RequestCount = Annotated[int, Field(ge=1, le=1_000_000)]
 RandomSeed = Annotated[int, Field(ge=0, lt=2**32)]
+
+
+def _listed(percentiles: Sequence[float]) -> str:
+    *others, last = (f"{each:g}" for each in percentiles)
+    return f"{', '.join(others)} and {last}"
 
 
 class RequestOptions(OptionGroup):
@@ -144,7 +152,7 @@ class LoadOptions(
     heading = "Load"
 
     board: Annotated[
-        OneBoard, Option(f"{A_BOARD}; it serves the model", usual="virtual", heading="Board")
+        OneBoard, Option(f"{A_BOARD}; it serves the model", usual=VIRTUAL, heading="Board")
     ] = ""
     model: Annotated[
         str,
@@ -306,7 +314,7 @@ class LoadOptions(
         Option(
             "percentiles of latencies to show",
             "PERCENT",
-            "50, 90 and 99; 50 and 99 in tables",
+            f"{_listed(USUAL)}; {_listed(SHOWN)} in tables",
             several="commas",
             heading="Output",
         ),

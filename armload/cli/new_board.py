@@ -76,7 +76,7 @@ def add_board(name: str, options: NewBoardOptions, progress: Progress) -> AddedB
     from armload.boards.hardware import load_hardware
     from armload.cli import terminal
     from armload.core.errors import UsageError
-    from armload.deploy.deployment import target_mismatch, targets_that_suit
+    from armload.deploy.compatibility import target_mismatch, targets_that_suit
     from armload.report.boards import AddedBoard
     from armload.report.input_schema import BOARD
 

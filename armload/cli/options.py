@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import AfterValidator
 
 from armload.bench.options import MODEL, QUANTISED, FileType
+from armload.core.defaults import DEMO, VIRTUAL
 from armload.core.options import Names, Option, OptionGroup
 from armload.models.file_types import distinct_file_types
 
@@ -44,7 +45,7 @@ class OnBoard(OptionGroup):
 
     heading = "Board"
 
-    board: Annotated[OneBoard, Option(A_BOARD)] = "virtual"
+    board: Annotated[OneBoard, Option(A_BOARD)] = VIRTUAL
 
 
 class OnBoards(OptionGroup):
@@ -52,7 +53,7 @@ class OnBoards(OptionGroup):
 
     heading = "Board"
 
-    board: Annotated[Names, Option(BOARDS, several="commas")] = ("virtual",)
+    board: Annotated[Names, Option(BOARDS, several="commas")] = (VIRTUAL,)
 
 
 class OnGateways(OptionGroup):
@@ -82,7 +83,7 @@ class OneModel(OptionGroup):
 
     heading = "Plan"
 
-    model: Annotated[str, Option(MODEL)] = "demo"
+    model: Annotated[str, Option(MODEL)] = DEMO
     type: Annotated[FileType | None, QUANTISED] = None
 
 

@@ -11,18 +11,17 @@ from pathlib import Path
 from armload.analysis.repeats import Precision, middle
 from armload.analysis.run import Run
 from armload.analysis.wording.resuming import resuming
-from armload.bench.options import Options
-from armload.bench.single import bench, bench_until_known
+from armload.bench.combination import Combination
+from armload.bench.single import repeat_until_known, run_once
 from armload.bench.sweep import SweepFolder
-from armload.bench.sweeping import combinations, run_sweep
+from armload.bench.sweeping import run_sweep
 from armload.cli import terminal
 from armload.cli.streams import show_document
 from armload.core.errors import ArmloadError, RunError
 from armload.core.progress import Progress
 from armload.core.values import counted
-from armload.core.workspace import runs_folder
+from armload.core.workspace import RUN_FILE, runs_folder
 from armload.engines.job import SweepPoint
-from armload.engines.plan import Plan
 from armload.report.layout import whole
 from armload.report.sweep import (
     CellResult,
@@ -38,8 +37,7 @@ from armload.runs.request import Request
 
 def bench_and_present(
     request: Request,
-    model_name: str,
-    plan: Plan,
+    one: Combination,
     reach: Reach,
     *,
     as_json: bool,
@@ -54,14 +52,13 @@ def bench_and_present(
     """
     load_charting_meanwhile()
     progress = terminal.progress()
-    run, folder = bench(request, model_name, plan, progress, reference=reference, reach=reach)
+    run, folder = run_once(request, one, progress, reference=reference, reach=reach)
     present(run, folder, as_json=as_json)
 
 
 def repeat_and_present(
     request: Request,
-    model_name: str,
-    plan: Plan,
+    one: Combination,
     wanted: Precision,
     reach: Reach = CONNECTED,
     *,
@@ -81,8 +78,8 @@ def repeat_and_present(
     def report(runs: Sequence[Run]) -> None:
         progress.say(progress_line(runs))
 
-    journal, runs, stop = bench_until_known(
-        *(request, model_name, plan, wanted, progress),
+    journal, runs, stop = repeat_until_known(
+        *(request, one, wanted, progress),
         reference=reference,
         reach=reach,
         report=report,
@@ -97,7 +94,7 @@ def repeat_and_present(
             terminal.show(whole(f"all      {terminal.program()} report {journal.sweep.id}"))
 
 
-def demonstrate(request: Request, model_name: str, plan: Plan, wanted: Precision) -> None:
+def demonstrate(request: Request, one: Combination, wanted: Precision) -> None:
     """Repeat a run until its median is known, with the text of the first.
 
     On a terminal that can redraw a line it is shown as it comes.
@@ -111,7 +108,7 @@ def demonstrate(request: Request, model_name: str, plan: Plan, wanted: Precision
 
     progress = terminal.progress()
     load_charting_meanwhile()
-    spoken, streams = SpokenText(progress.say, plan.prompt), terminal.redraws()
+    spoken, streams = SpokenText(progress.say, one.plan.prompt), terminal.redraws()
 
     def report(runs: Sequence[Run]) -> None:
         if len(runs) == 1 and not streams:  # between lines of progress it could not be read
@@ -121,8 +118,8 @@ def demonstrate(request: Request, model_name: str, plan: Plan, wanted: Precision
             progress.say("")
         progress.say(progress_line(runs))
 
-    _, runs, stop = bench_until_known(
-        *(request, model_name, plan, wanted, progress),
+    _, runs, stop = repeat_until_known(
+        *(request, one, wanted, progress),
         report=report,
         heard=spoken if streams else None,
     )
@@ -150,7 +147,7 @@ def present(run: Run, folder: Path, *, as_json: bool, document: Run | None = Non
         show_document(document or run)
     else:
         terminal.show(run_table(run))
-        for label, path in (("page", page), ("picture", picture), ("record", folder / "run.json")):
+        for label, path in (("page", page), ("picture", picture), ("record", folder / RUN_FILE)):
             if path is None:
                 continue
             terminal.show(whole(f"{label:8} {path}"))
@@ -204,9 +201,11 @@ class SweepProgress:
 
 def sweep_and_present(
     request: Request,
-    options: Options,
+    cells: Sequence[Combination],
     reach: Reach,
     *,
+    repeats: int,
+    warmups: int,
     as_json: bool,
     reference: Run | None = None,
 ) -> None:
@@ -218,11 +217,9 @@ def sweep_and_present(
     progress = terminal.progress()
     lines = SweepProgress(progress)
     journal = run_sweep(
-        request,
-        combinations(options.models, tuple(options.plans()), progress),
-        progress,
-        repeats=options.repeats or 1,
-        warmups=options.warmups or 0,
+        *(request, cells, progress),
+        repeats=repeats,
+        warmups=warmups,
         reference=reference,
         reach=reach,
         begun=lines.begin,

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from armload.analysis.repeats import Precision
 from armload.analysis.run import Run
-from armload.bench.options import Options
-from armload.bench.single import bench_until_known
+from armload.bench.combination import Combination
+from armload.bench.single import repeat_until_known
 from armload.bench.sweep import SweepFolder
-from armload.bench.sweeping import combinations, run_sweep
+from armload.bench.sweeping import run_sweep
 from armload.cli import terminal
 from armload.cli.error_output import end_if_failed
 from armload.cli.present import SweepProgress, need_a_run, show_sweep
@@ -17,7 +17,7 @@ from armload.cli.streams import show_document
 from armload.core.errors import ArmloadError
 from armload.core.progress import Labelled, Progress
 from armload.engines.job import SweepPoint
-from armload.fleet.shared_sweep import check_equal, share_sweep
+from armload.fleet.shared_sweep import share_sweep
 from armload.fleet.threads import on_each
 from armload.report.layout import whole
 from armload.report.repeats import progress_line
@@ -30,10 +30,12 @@ from armload.runs.request import Request
 def bench_on_each_and_present(
     request: Request,
     boards: Sequence[str],
-    options: Options,
+    cells: Sequence[Combination],
     wanted: Precision | None,
     reach: Reach,
     *,
+    repeats: int,
+    warmups: int,
     as_json: bool,
     reference: Run | None = None,
 ) -> None:
@@ -46,7 +48,6 @@ def bench_on_each_and_present(
         Exit: it failed on a board; what the others did is shown.
     """
     progress = terminal.progress()
-    cells = combinations(options.models, tuple(options.plans()), progress)
     journals: dict[str, SweepFolder] = {}
 
     def swept(board: str, own: Progress) -> None:
@@ -61,16 +62,16 @@ def bench_on_each_and_present(
         if wanted is None:
             run_sweep(
                 *(theirs, cells, own),
-                repeats=options.repeats or 1,
-                warmups=options.warmups or 0,
+                repeats=repeats,
+                warmups=warmups,
                 reference=reference,
                 reach=reach,
                 begun=begun,
                 report=lines.report,
             )
         else:
-            bench_until_known(
-                *(theirs, options.models[0], cells[0].plan, wanted, own),
+            repeat_until_known(
+                *(theirs, cells[0], wanted, own),
                 reference=reference,
                 reach=reach,
                 begun=begun,
@@ -94,9 +95,10 @@ def bench_on_each_and_present(
 def share_and_present(
     request: Request,
     boards: Sequence[str],
-    options: Options,
+    cells: Sequence[Combination],
     reach: Reach,
     *,
+    repeats: int,
     as_json: bool,
     reference: Run | None = None,
 ) -> None:
@@ -105,9 +107,7 @@ def share_and_present(
     Raises:
         Exit: a board failed; what was run is shown.
     """
-    check_equal(boards)  # before a model is made or downloaded
     progress = terminal.progress()
-    cells = combinations(options.models, tuple(options.plans()), progress)
     lines = SweepProgress(progress)
 
     def report(board: str, place: SweepPoint, ended: Run | ArmloadError) -> None:
@@ -115,7 +115,7 @@ def share_and_present(
 
     journal, errors = share_sweep(
         *(request, boards, cells, progress),
-        repeats=options.repeats or 1,
+        repeats=repeats,
         reference=reference,
         reach=reach,
         begun=lines.begin,

@@ -18,7 +18,7 @@ from armload.core.locks import locked
 from armload.core.progress import Progress
 from armload.core.workspace import runs_folder
 from armload.deploy.clean import delete_folders
-from armload.deploy.layout import Layout
+from armload.deploy.layout import STDOUT_FILE, Layout
 from armload.engines.model_program import InPlace, ModelTool, ToolPlan
 from armload.models.model import Model
 from armload.runs.pipeline import execute
@@ -103,7 +103,7 @@ def run_tool(
             raise RunError(
                 f"{source.board}: {engine.name} did not finish with {source.base.name}: "
                 f"{_reason(run, folder)}.",
-                f"All of its messages: {folder / 'stdout'}",
+                f"All of its messages: {folder / STDOUT_FILE}",
             )
         if engine.result is not None:
             shutil.move(folder / engine.result, part)
@@ -128,7 +128,7 @@ def _discard(board: str, result: str | None) -> None:
 def _reason(run: Run, folder: Path) -> str:
     if run.exit.kind != "exit status":  # the board knows better what ended it
         return run.exit.meaning
-    log = content(folder / "stdout").decode("utf-8", "replace")
+    log = content(folder / STDOUT_FILE).decode("utf-8", "replace")
     complaints = [each.strip() for each in _COMPLAINT.findall(log)]
     said = "; ".join(dict.fromkeys(complaints[-_MOST_COMPLAINTS:]))
     return said.rstrip(".") or run.exit.meaning

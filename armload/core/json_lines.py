@@ -24,7 +24,7 @@ def append_lines(path: Path, values: Sequence[BaseModel], *, is_synced: bool = T
                 file.seek(-1, os.SEEK_END)
                 if file.read() != b"\n":
                     file.seek(0)
-                    file.truncate(len(_whole_lines(file.read())))
+                    file.truncate(len(whole_lines(file.read())))
             file.write(_lines(values))
             file.flush()
             if is_synced:
@@ -41,9 +41,25 @@ def write_lines(path: Path, values: Sequence[BaseModel]) -> None:
     write_whole(path, _lines(values))
 
 
+def whole_lines(content: bytes) -> bytes:
+    """Return a file's content up to the end of its last whole line.
+
+    Each line is an object of JSON. Storage that was full, or a program that was killed, leaves the
+    beginning of one, and a power cut leaves zeros on some file systems.
+    """
+    content = content.partition(b"\0")[0]
+    return content[: content.rfind(b"}\n") + 2] if b"}\n" in content else b""
+
+
+def is_whole(line: bytes) -> bool:
+    """Say whether a line was written to its end; beginnings stay where there was space again."""
+    return line.endswith(b"}")
+
+
+def any_cut(content: bytes) -> bool:
+    """Say whether a file holds the beginning of a line without its end."""
+    return not all(is_whole(line) for line in content.removesuffix(b"\n").split(b"\n") if line)
+
+
 def _lines(values: Sequence[BaseModel]) -> bytes:
     return "".join(f"{each.model_dump_json()}\n" for each in values).encode()
-
-
-def _whole_lines(content: bytes) -> bytes:
-    return content[: content.rfind(b"\n") + 1]

@@ -172,6 +172,19 @@ def format_duration(seconds: float) -> str:
     return f"{two_figures(seconds)} s"
 
 
+def format_seconds(seconds: float) -> str:
+    """Write a time with three figures, in ms below one second: ``1.00 s``, ``52.1 ms``."""
+    # The unit is chosen after rounding: 0.99996 s is 1.00 s, not 1,000 ms.
+    rounded = float(f"{seconds:.2e}")
+    return f"{three_figures(seconds)} s" if rounded >= 1 else f"{three_figures(rounded * 1000)} ms"
+
+
+def three_figures(number: float) -> str:
+    """Write a number with three figures, a large one in full: ``0.0123``, ``1.00``, ``2,346``."""
+    exponent = int(f"{number:.2e}".partition("e")[2])
+    return f"{number:,.{max(0, 2 - exponent)}f}"
+
+
 def two_figures(number: float) -> str:
     """Write a number with two figures, or more in front of the point: ``2.9``, ``62``."""
     return f"{number:.0f}" if number >= 10 else f"{number:.2g}"

@@ -69,6 +69,10 @@ def _begin(path: Path) -> bytes:
         return b""
 
 
+RUN_FILE = "run.json"
+"""In the folder of each run that is kept: what came back."""
+
+
 def runs_folder() -> Path:
     """Return the folder that results are kept in; it may not exist yet."""
     return workspace() / "runs"

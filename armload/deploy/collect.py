@@ -16,7 +16,7 @@ from armload.core.progress import Progress, ProgressStep, Silent
 from armload.core.shell import render
 from armload.core.values import counted, format_bytes
 from armload.deploy.launch import JOB_MARK
-from armload.deploy.layout import PROGRAM_FOLDER, RUN_FILES
+from armload.deploy.layout import JOB_FILE, PROGRAM_FOLDER, RUN_FILES
 from armload.deploy.receiver import Arrived, Receiver, fetch_again, part_of
 from armload.deploy.retry import Retry, with_retries
 
@@ -82,7 +82,7 @@ def collect(
     shutil.rmtree(local_folder / part_of(PROGRAM_FOLDER), ignore_errors=True)
     if _SCRIPT in arrived.sizes:
         _, _, job = (local_folder / _SCRIPT).read_bytes().rpartition(b"\n" + JOB_MARK)
-        write_whole(local_folder / "job.json", job)
+        write_whole(local_folder / JOB_FILE, job)
     if arrived.left:
         progress.say(
             f"Not fetched: {counted(arrived.left, 'file')} of {run_folder.name} on {host.name}, in "

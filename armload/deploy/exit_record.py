@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from armload.core.values import Count, Value, whole_number
+from armload.deploy.layout import STDERR_FILE
 
 Cut = Literal["restart", "lost"]
 """What ended a run without an exit status: the board's restart, or the end of the run's script."""
@@ -96,7 +97,7 @@ def read_exit_record(folder: Path) -> ExitRecord | None:
         finished=(folder / "finished").exists(),
         unattended=(folder / "unattended").exists(),
         unleased=(folder / "unleased").exists(),
-        stderr_end=_last_words(folder / "stderr"),
+        stderr_end=_last_words(folder / STDERR_FILE),
     )
 
 

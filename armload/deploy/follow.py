@@ -9,30 +9,11 @@ from pathlib import Path, PurePosixPath
 from armload.boards.failures import PoweredOffError
 from armload.boards.host import Host
 from armload.core.errors import ConnectError, RunError
+from armload.core.json_lines import whole_lines
 from armload.core.shell import call, render
 from armload.core.values import whole_number
 from armload.deploy.exit_record import Cut
 from armload.deploy.retry import RETRY_FOR_S, Retry, with_retries
-
-
-def whole_lines(content: bytes) -> bytes:
-    """Return a trace up to the end of its last whole line.
-
-    Each line is an object of JSON. Storage that was full, or a program that was killed, leaves the
-    beginning of one, and a power cut leaves zeros on some file systems.
-    """
-    content = content.partition(b"\0")[0]
-    return content[: content.rfind(b"}\n") + 2] if b"}\n" in content else b""
-
-
-def is_whole(line: bytes) -> bool:
-    """Say whether a line was written to its end; beginnings stay where there was space again."""
-    return line.endswith(b"}")
-
-
-def any_cut(content: bytes) -> bool:
-    """Say whether a trace holds the beginning of a line without its end."""
-    return not all(is_whole(line) for line in content.removesuffix(b"\n").split(b"\n") if line)
 
 
 @dataclass(frozen=True, kw_only=True)

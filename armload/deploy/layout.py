@@ -10,11 +10,17 @@ PROGRAM_FOLDER = "files"
 """Of a run: the program works in it, so that nothing which it writes is taken for a file of ours.
 On this machine it has the same name."""
 
+JOB_FILE = "job.json"
+"""In a run's folder on this machine: what ran, from the last line of the run's script."""
+
+TRACE_FILE, FORMER_TRACE_FILE = "trace.jsonl", "trace.jsonl.1"
+STDOUT_FILE, STDERR_FILE = "stdout", "stderr"
+
 RUN_FILES = (
     *("after", "beat", "birth", "boot_id", "cache", "clock", "collected", "exit", "finished"),
     *("full", "governors", "limit", "mark", "memory", "oom", "pid", "port", "processes"),
-    *("restored", "run.log", "run.sh", "samples", "stderr", "stderr.1", "stdout", "stopped"),
-    *("swapped", "throttling", "trace.jsonl", "trace.jsonl.1", "unattended", "unleased", "uses"),
+    *("restored", "run.log", "run.sh", "samples", STDERR_FILE, "stderr.1", STDOUT_FILE, "stopped"),
+    *("swapped", "throttling", TRACE_FILE, FORMER_TRACE_FILE, "unattended", "unleased", "uses"),
     *("watched", "wrapper", "zones"),
 )
 """What the scripts and programs of ours leave in a run's folder; all of it is fetched."""

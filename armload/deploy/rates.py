@@ -14,8 +14,8 @@ from armload.core.errors import ArmloadError, ConnectError
 from armload.core.progress import Progress
 from armload.core.shell import render
 from armload.core.values import Value
-from armload.deploy.deployment import own_program
 from armload.deploy.layout import Layout
+from armload.deploy.own_programs import own_program
 
 _NOTHING_TO_READ = "#nothing to read"
 _OWN_BYTES = 64 << 20

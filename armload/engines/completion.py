@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from armload.core.files import content
+from armload.deploy.layout import STDERR_FILE, STDOUT_FILE, TRACE_FILE
 from armload.engines.engine import MemoryNeed, RunContext, Settings, Spreadable
 from armload.engines.job import Job, RunSpec
 from armload.engines.llama_cpp import (
@@ -98,15 +99,15 @@ class Completion(ModelEngine[Plan]):
         """Of the prompt, or of a micro-batch of it."""
         return _batch_tokens(self.plan)
 
-    def command(self, site: RunContext) -> tuple[str, ...]:
+    def command(self, context: RunContext) -> tuple[str, ...]:
         """Return the words that start llama-completion there."""
-        return (*self._words(site), *self._spread_words(site))
+        return (*self._words(context), *self._spread_words(context))
 
     def _words(
-        self, site: RunContext, *, drafting: tuple[str, ...] = (), drafting_bytes: int = 0
+        self, context: RunContext, *, drafting: tuple[str, ...] = (), drafting_bytes: int = 0
     ) -> tuple[str, ...]:
-        program, model = (each.items(site.layout)[0].remote for each in self.payload[:2])
-        now = site.found.conditions
+        program, model = (each.items(context.layout)[0].remote for each in self.payload[:2])
+        now = context.found.conditions
         words = command(
             self.plan,
             self.model,
@@ -115,22 +116,22 @@ class Completion(ModelEngine[Plan]):
             model_on_board=model,
             memory_bytes=now.memory_and_swap_bytes,
             memory_available_bytes=now.memory_available_bytes - drafting_bytes,
-            streamed=self._are_streamed(site),
+            streamed=self._are_streamed(context),
             drafting=drafting,
-            cores=site.cores,
+            cores=context.cores,
         )
-        return (*site.launcher, *words)
+        return (*context.launcher, *words)
 
     @staticmethod
     def read(job: Job, folder: Path) -> Output:
         """Read the trace, the text, and the sums that ``--perf`` prints."""
         del job
-        header, steps = read_trace(folder / "trace.jsonl")
+        header, steps = read_trace(folder / TRACE_FILE)
         return Output(
             header=header,
             steps=steps,
-            text=generated_text(content(folder / "stdout")),
-            times=engine_times(content(folder / "stderr").decode("utf-8", "replace")),
+            text=generated_text(content(folder / STDOUT_FILE)),
+            times=engine_times(content(folder / STDERR_FILE).decode("utf-8", "replace")),
             memory=peak_memory(steps),
         )
 

@@ -192,6 +192,8 @@ class Engine(ABC):
         helpers: programs of ours that the board's shell starts, as in ``toolchains/board/``.
         results: files that it makes in a run's folder, which are fetched however large they are.
         less_memory: what to do where the board has too little for it.
+        is_service: it waits for requests until a person stops it. Only while it runs does it answer
+            the same command, and the idle board before it is no part of what is measured.
     """
 
     name: ClassVar[str]
@@ -199,6 +201,7 @@ class Engine(ABC):
     helpers: ClassVar[tuple[str, ...]] = ()
     results: ClassVar[tuple[str, ...]] = ()
     less_memory: ClassVar[str] = LESS_MEMORY
+    is_service: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -231,7 +234,7 @@ class Engine(ABC):
         return Settings()
 
     def service_options(self, layout: Layout) -> ServiceOptions | None:
-        """What its script does for a service; none for a program that ends by itself."""
+        """What its script does to a program that is stopped; none for one that ends by itself."""
         del layout
         return None
 
@@ -245,9 +248,9 @@ class Engine(ABC):
         """What members of a group can compute a part of; none for programs of one board."""
         return None
 
-    def simulation(self, site: RunContext) -> Simulation | None:
+    def simulation(self, context: RunContext) -> Simulation | None:
         """Return how its program is asked what it would allocate; none where it cannot say."""
-        del site
+        del context
         return None
 
     def with_footprint(self, footprint: Footprint) -> Self:
@@ -268,21 +271,21 @@ class Engine(ABC):
         del host, layout
 
     @abstractmethod
-    def command(self, site: RunContext) -> tuple[str, ...]:
+    def command(self, context: RunContext) -> tuple[str, ...]:
         """Return the words that start it on the board.
 
         Raises:
             UsageError: its arguments do not suit the board.
         """
 
-    def environment(self, site: RunContext) -> Mapping[str, str]:
+    def environment(self, context: RunContext) -> Mapping[str, str]:
         """Return the variables that it is started with, beside those of the board's shell."""
-        del site
+        del context
         return {}
 
-    def program(self, site: RunContext) -> str:
+    def program(self, context: RunContext) -> str:
         """Return the word of the command line that names the program whose end is explained."""
-        return self.command(site)[len(site.launcher)]
+        return self.command(context)[len(context.launcher)]
 
     def progress(self, now: ProgressUpdate) -> int:
         """Return how many units are done; for most engines, the steps of the trace."""

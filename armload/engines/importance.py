@@ -9,7 +9,7 @@ from armload.build.binary import Binary
 from armload.core.files import content
 from armload.core.values import Value
 from armload.deploy.follow import ProgressUpdate
-from armload.deploy.layout import from_program_folder
+from armload.deploy.layout import STDOUT_FILE, TRACE_FILE, from_program_folder
 from armload.deploy.payload import Payload
 from armload.engines.engine import MemoryNeed, RunContext
 from armload.engines.job import Job
@@ -94,20 +94,20 @@ class Importance(ModelTool[ImportancePlan]):
             self.model, tokens, (1.0, 1.0), batch_tokens=tokens, more_bytes=logits_bytes
         )
 
-    def command(self, site: RunContext) -> tuple[str, ...]:
+    def command(self, context: RunContext) -> tuple[str, ...]:
         """Return the words that start llama-imatrix there."""
         tokens = str(self.plan.chunk_tokens)
         words = [
             "-m",
-            str(self._base(site)),
+            str(self._base(context)),
             "-f",
-            payload_from_program_folder(site.layout, self._text),
+            payload_from_program_folder(context.layout, self._text),
         ]
         words += ["-o", from_program_folder(RESULT), "-c", tokens, "-b", tokens, "-ub", tokens]
         words += if_offered(self.binary.path, "--no-ppl")
         words += if_offered(self.binary.path, NO_REPACK)
         words += if_offered(self.binary.path, "-fit", "off")
-        return self._started(site, words)
+        return self._started(context, words)
 
     def note(self, now: ProgressUpdate) -> str:
         """Return how many chunks there are."""
@@ -118,8 +118,8 @@ class Importance(ModelTool[ImportancePlan]):
     def read(job: Job, folder: Path) -> Output:
         """Read the trace, and how many chunks the text had."""
         del job
-        header, steps = read_trace(folder / "trace.jsonl")
-        found = _CHUNKS.search(content(folder / "stdout").decode("utf-8", "replace"))
+        header, steps = read_trace(folder / TRACE_FILE)
+        found = _CHUNKS.search(content(folder / STDOUT_FILE).decode("utf-8", "replace"))
         return Output(
             header=header,
             steps=steps,

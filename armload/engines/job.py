@@ -14,9 +14,6 @@ from armload.engines.prediction import Prediction
 from armload.engines.spread import Spread
 from armload.models.context_memory import ContextMemory
 
-JOB_FILE = "job.json"
-"""The job lies under this name in the run's folder, on the board and on this machine."""
-
 RateKind = Literal["declared", "measured"]
 """Whether the board's file says it, or a program of ours found it out in that boot."""
 

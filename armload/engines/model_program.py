@@ -17,7 +17,7 @@ from armload.core.errors import UsageError
 from armload.core.ids import fingerprint_of
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.deploy.deployment import check_fit
+from armload.deploy.compatibility import check_fit
 from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
 from armload.engines.engine import (
@@ -94,8 +94,8 @@ class ModelProgram(Engine, Generic[AnyDocument]):
 
     def check(self, host: Host, board: Board, found: Probe, progress: Progress) -> None:
         """Refuse a board whose CPU lacks what the program uses."""
-        del progress
-        check_fit(board, self.binary, found, emulated=bool(host.launcher))
+        del host, progress
+        check_fit(board, self.binary, found)
 
 
 def binary_record(binary: Binary) -> BinaryRecord:
@@ -210,13 +210,13 @@ class ModelEngine(ModelProgram[AnyPlan]):
         """Of memory that the program takes beside what llama.cpp itself allocates."""
         return 0
 
-    def simulation(self, site: RunContext) -> Simulation | None:
+    def simulation(self, context: RunContext) -> Simulation | None:
         """Return how the program is asked, unless it was built from a source that cannot say."""
         if not offers(self.binary.path, FOOTPRINT_VARIABLE):
             return None
         return Simulation(
             program=self.payload[0],
-            command=self.command(site),
+            command=self.command(context),
             model=self.model.path,
             batch_tokens=self.batch_tokens,
         )
@@ -227,30 +227,30 @@ class ModelEngine(ModelProgram[AnyPlan]):
         known.footprint = footprint
         return known
 
-    def environment(self, site: RunContext) -> Mapping[str, str]:
+    def environment(self, context: RunContext) -> Mapping[str, str]:
         """Say how the weights are held, where that is not as llama.cpp does it."""
-        return environment(self.plan, streamed=self._are_streamed(site))
+        return environment(self.plan, streamed=self._are_streamed(context))
 
-    def _memory_words(self, site: RunContext) -> list[str]:
+    def _memory_words(self, context: RunContext) -> list[str]:
         """Return the options that follow from a board's memory."""
-        now = site.found.conditions
+        now = context.found.conditions
         return memory_words(
             *(self.plan, self.model, self.binary.path, self.memory.context_tokens),
             memory_bytes=now.memory_and_swap_bytes,
             memory_available_bytes=now.memory_available_bytes,
-            streamed=self._are_streamed(site),
+            streamed=self._are_streamed(context),
         )
 
-    def _spread_words(self, site: RunContext) -> tuple[str, ...]:
+    def _spread_words(self, context: RunContext) -> tuple[str, ...]:
         """Return the options for the members of a group; none on a board by itself.
 
         Raises:
             UsageError: the program cannot divide a model so.
         """
-        if site.spread is None:
+        if context.spread is None:
             return ()
-        words = site.spread.words(site.servers)
-        if site.spread.split == "layer":
+        words = context.spread.words(context.servers)
+        if context.spread.split == "layer":
             return words
         if not offers(self.binary.path, _TENSOR_SPLIT):
             raise UsageError(
@@ -260,10 +260,10 @@ class ModelEngine(ModelProgram[AnyPlan]):
         # It requires flash attention.
         return words if self.plan.flash_attention else (*words, "-fa", "on")
 
-    def _are_streamed(self, site: RunContext) -> bool:
-        if site.spread is not None:
+    def _are_streamed(self, context: RunContext) -> bool:
+        if context.spread is not None:
             return False  # the first member's part fits into its memory
-        now = site.found.conditions
+        now = context.found.conditions
         return are_streamed(self.plan, self.binary.path, self.memory, now)
 
 
@@ -376,19 +376,20 @@ class ModelTool(ModelProgram[ToolPlan]):
         """As long as any run may take."""
         return DEFAULT_TIME_LIMIT_S
 
-    def program(self, site: RunContext) -> str:
+    def program(self, context: RunContext) -> str:
         """Return the program, which a shell starts."""
-        return str(self.payload[0].items(site.layout)[0].remote)
+        return str(self.payload[0].items(context.layout)[0].remote)
 
-    def _base(self, site: RunContext) -> PurePosixPath:
+    def _base(self, context: RunContext) -> PurePosixPath:
         """Return where the model lies."""
         if self.in_place is not None:
             return self.in_place.base
-        return self.payload[1].items(site.layout)[0].remote
+        return self.payload[1].items(context.layout)[0].remote
 
-    def _started(self, site: RunContext, words: Sequence[str]) -> tuple[str, ...]:
+    def _started(self, context: RunContext, words: Sequence[str]) -> tuple[str, ...]:
         """Return the words that start the program with these arguments."""
-        return ("sh", "-c", 'exec "$@" 2>&1', "sh", *site.launcher, self.program(site), *words)
+        program = self.program(context)
+        return ("sh", "-c", 'exec "$@" 2>&1', "sh", *context.launcher, program, *words)
 
 
 def payload_from_program_folder(layout: Layout, payload: Payload) -> str:

@@ -9,6 +9,7 @@ from armload.engines.spread import Split
 
 FitVerdict = Literal["fits", "streams", "reads storage", "cannot run", "unknown"]
 Bottleneck = Literal["storage", "memory bandwidth", "compute", "unknown"]
+"""What limits decode: as forecast, and as found in a run."""
 
 
 class Expected(Value):

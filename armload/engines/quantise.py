@@ -9,7 +9,7 @@ from armload.build.binary import Binary
 from armload.core.files import content
 from armload.core.values import Value
 from armload.deploy.follow import ProgressUpdate
-from armload.deploy.layout import from_program_folder
+from armload.deploy.layout import STDOUT_FILE, from_program_folder
 from armload.deploy.payload import Payload
 from armload.engines.engine import RunContext
 from armload.engines.job import Job
@@ -112,17 +112,17 @@ class Quantising(ModelTool[QuantisingPlan]):
         """The tensors."""
         return self._tensors
 
-    def command(self, site: RunContext) -> tuple[str, ...]:
+    def command(self, context: RunContext) -> tuple[str, ...]:
         """Return the words that start llama-quantize there, within a share of the free memory."""
         words = ["--allow-requantize"] if self.plan.allow_requantize else []
         if self._importance is not None:
-            words += ["--imatrix", payload_from_program_folder(site.layout, self._importance)]
-        free_bytes = site.found.conditions.memory_available_bytes
+            words += ["--imatrix", payload_from_program_folder(context.layout, self._importance)]
+        free_bytes = context.found.conditions.memory_available_bytes
         buffer_bytes = max(round(_SHARE_OF_MEMORY * free_bytes), LEAST_BUFFER_BYTES)
         buffer_mib = min(buffer_bytes, MOST_BUFFER_BYTES) >> 20
         words += if_offered(self.binary.path, "--max-buffer-size", str(buffer_mib))
         result = str(self.in_place.result) if self.in_place else from_program_folder(RESULT)
-        return self._started(site, [*words, str(self._base(site)), result, self.plan.type])
+        return self._started(context, [*words, str(self._base(context)), result, self.plan.type])
 
     def progress(self, now: ProgressUpdate) -> int:
         """Return the number of the tensor that is being written."""
@@ -138,7 +138,7 @@ class Quantising(ModelTool[QuantisingPlan]):
     def read(job: Job, folder: Path) -> Output:
         """Read which tensors were written, and which of them fell back to another type."""
         del job
-        log = content(folder / "stdout").decode("utf-8", "replace")
+        log = content(folder / STDOUT_FILE).decode("utf-8", "replace")
         tensors = _TENSOR.findall(log)
         fallbacks = [each.model_dump(mode="json") for each in fallbacks_in(log)]
         return Output(

@@ -13,7 +13,7 @@ from armload.core.cpu_sets import cpu_numbers
 from armload.core.ids import fingerprint_of
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.deploy.deployment import check_fit
+from armload.deploy.compatibility import check_fit
 from armload.deploy.launch import ServiceOptions
 from armload.deploy.layout import Layout
 from armload.deploy.payload import Payload
@@ -90,20 +90,20 @@ class RpcServer(Engine):
 
     def check(self, host: Host, board: Board, found: Probe, progress: Progress) -> None:
         """Refuse a board whose CPU lacks what the program uses."""
-        del progress
-        check_fit(board, self.binary, found, emulated=bool(host.launcher))
+        del host, progress
+        check_fit(board, self.binary, found)
 
-    def command(self, site: RunContext) -> tuple[str, ...]:
+    def command(self, context: RunContext) -> tuple[str, ...]:
         """Return the words that start it there."""
-        program = self.payload[0].items(site.layout)[0].remote
-        cores = len(cpu_numbers(site.cores)) if site.cores else site.found.cores
+        program = self.payload[0].items(context.layout)[0].remote
+        cores = len(cpu_numbers(context.cores)) if context.cores else context.found.cores
         words = [str(program), "-H", self.plan.address, "-p", str(self.plan.port)]
         words += ["-t", str(self.plan.threads or cores), "-c"]
-        return (*site.launcher, *words)
+        return (*context.launcher, *words)
 
-    def environment(self, site: RunContext) -> Mapping[str, str]:
+    def environment(self, context: RunContext) -> Mapping[str, str]:
         """Keep its tensors where ``clean`` finds them."""
-        return {"LLAMA_CACHE": str(site.layout.rpc_tensors.parent)}
+        return {"LLAMA_CACHE": str(context.layout.rpc_tensors.parent)}
 
     @staticmethod
     def read(job: Job, folder: Path) -> Output:

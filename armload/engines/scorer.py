@@ -10,7 +10,7 @@ from armload.core.errors import UsageError
 from armload.core.files import sha256_of
 from armload.core.values import counted
 from armload.deploy.follow import ProgressUpdate
-from armload.deploy.layout import from_program_folder
+from armload.deploy.layout import STDOUT_FILE, TRACE_FILE, from_program_folder
 from armload.deploy.payload import Payload
 from armload.engines.answers import (
     Answer,
@@ -43,7 +43,7 @@ from armload.engines.trace import read_trace
 from armload.models.model import Model
 
 SCORER = programs.SCORER
-ANSWERS, LOGITS = "stdout", "logits.f32"
+ANSWERS, LOGITS = STDOUT_FILE, "logits.f32"
 """Files of a run: an answer on each line, and rows of logits."""
 
 PROMPT_TOKENS = 128
@@ -170,17 +170,19 @@ class Scoring(ModelEngine[ScoringPlan]):
         """Of the logits of a pass."""
         return MOST_LOGITS_BYTES
 
-    def command(self, site: RunContext) -> tuple[str, ...]:
+    def command(self, context: RunContext) -> tuple[str, ...]:
         """Return the words that start armload-score there."""
         plan, program = self.plan, self.binary.path
-        on_board, model, items = (str(each.items(site.layout)[0].remote) for each in self.payload)
+        on_board, model, items = (
+            str(each.items(context.layout)[0].remote) for each in self.payload
+        )
         words = [on_board, "-m", model, "--items", items, "--logits"]
         words += [from_program_folder(LOGITS)]
         words += ["-c", str(plan.context_tokens), "-np", str(plan.parallel)]
-        words += settings_words(plan, program, site.cores)
-        words += self._memory_words(site)
-        words += [*self._spread_words(site), *if_offered(program, "--offline")]
-        return (*site.launcher, *words)
+        words += settings_words(plan, program, context.cores)
+        words += self._memory_words(context)
+        words += [*self._spread_words(context), *if_offered(program, "--offline")]
+        return (*context.launcher, *words)
 
     def progress(self, now: ProgressUpdate) -> int:
         """Return the number of answers."""
@@ -193,7 +195,7 @@ class Scoring(ModelEngine[ScoringPlan]):
     @staticmethod
     def read(job: Job, folder: Path) -> Output:
         """Read the trace, and count the answers, which stay in the run's folder."""
-        header, steps = read_trace(folder / "trace.jsonl")
+        header, steps = read_trace(folder / TRACE_FILE)
         answers = read_answers(folder / ANSWERS)
         return Output(
             header=header,

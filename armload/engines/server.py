@@ -12,7 +12,7 @@ from armload.build.helper import MONITOR
 from armload.core.errors import BoardError, UsageError
 from armload.core.shell import quote
 from armload.deploy.launch import ServiceOptions
-from armload.deploy.layout import Layout
+from armload.deploy.layout import FORMER_TRACE_FILE, TRACE_FILE, Layout
 from armload.engines.engine import MemoryNeed, RunContext, Simulation
 from armload.engines.job import Job
 from armload.engines.llama_cpp import (
@@ -109,6 +109,7 @@ class Serving(ModelEngine[ServingPlan]):
     name = SERVER
     unit = "steps"
     helpers = (MONITOR,)
+    is_service = True
     less_memory = "Use fewer --slots, a smaller --context or --prompt-cache, or --weights streamed."
 
     def __init__(self, plan: ServingPlan, binary: Binary, model: Model, *, api_key: str) -> None:
@@ -135,9 +136,9 @@ class Serving(ModelEngine[ServingPlan]):
         """Of the prompt cache."""
         return self.plan.prompt_cache_bytes
 
-    def simulation(self, site: RunContext) -> Simulation | None:
+    def simulation(self, context: RunContext) -> Simulation | None:
         """Return how the program is asked, before its key is on the board."""
-        asked = super().simulation(site)
+        asked = super().simulation(context)
         if asked is None:
             return None
         words = list(asked.command)
@@ -162,31 +163,31 @@ class Serving(ModelEngine[ServingPlan]):
         if done.status != 0:
             raise BoardError(f"{host.name}: {layout.api_key}: {reason(done.stderr)}.")
 
-    def command(self, site: RunContext) -> tuple[str, ...]:
+    def command(self, context: RunContext) -> tuple[str, ...]:
         """Return the words that start llama-server there."""
         plan, program = self.plan, self.binary.path
-        on_board, model = (str(each.items(site.layout)[0].remote) for each in self.payload)
+        on_board, model = (str(each.items(context.layout)[0].remote) for each in self.payload)
         words = [on_board, "-m", model, "--alias", self.model.name.removesuffix(".gguf")]
         # The port is any free one: the log says which.
-        words += ["--host", LOOPBACK, "--port", "0", _KEY_FILE, str(site.layout.api_key)]
+        words += ["--host", LOOPBACK, "--port", "0", _KEY_FILE, str(context.layout.api_key)]
         words += ["-np", str(plan.slots), "-c", str(plan.slots * plan.context_tokens)]
         words += if_offered(program, "--no-kv-unified")  # or one slot could take all of it
-        words += ["-b", str(plan.batch_tokens), *settings_words(plan, program, site.cores)]
-        if plan.threads is None and plan.cpus is None and site.cores is None:
-            words += ["-t", str(site.found.cores)]
+        words += ["-b", str(plan.batch_tokens), *settings_words(plan, program, context.cores)]
+        if plan.threads is None and plan.cpus is None and context.cores is None:
+            words += ["-t", str(context.found.cores)]
         words += ["--temp", f"{plan.temperature:g}", "--metrics", "--no-context-shift"]
         words += self._prompt_cache_words(program)
         words += self._embedding_words()
-        words += [*self._memory_words(site), *self._spread_words(site)]
-        if self._are_streamed(site):
+        words += [*self._memory_words(context), *self._spread_words(context)]
+        if self._are_streamed(context):
             words.append("--no-warmup")  # it would read all weights once more
         words += ["--log-timestamps", "--log-prefix", *if_offered(program, "--log-colors", "off")]
         words += [*if_offered(program, "--no-ui"), *if_offered(program, "--offline")]
-        return (*site.launcher, *words, *if_offered(program, "-fit", "off"))
+        return (*context.launcher, *words, *if_offered(program, "-fit", "off"))
 
-    def environment(self, site: RunContext) -> Mapping[str, str]:
+    def environment(self, context: RunContext) -> Mapping[str, str]:
         """Limit the trace, and say how the weights are held if not as llama.cpp does it."""
-        return {"ARMLOAD_TRACE_BYTES": str(TRACE_BYTES), **super().environment(site)}
+        return {"ARMLOAD_TRACE_BYTES": str(TRACE_BYTES), **super().environment(context)}
 
     def _prompt_cache_words(self, program: Path) -> list[str]:
         cache_bytes = self.plan.prompt_cache_bytes
@@ -212,8 +213,8 @@ class Serving(ModelEngine[ServingPlan]):
         """
         del job
         counted = _Counted()
-        read_lines(folder / "trace.jsonl.1", counted.take)
-        header = read_lines(folder / "trace.jsonl", counted.take)
+        read_lines(folder / FORMER_TRACE_FILE, counted.take)
+        header = read_lines(folder / TRACE_FILE, counted.take)
         if header is not None:
             header = header.model_copy(update={"weights": counted.weights})
         return Output(header=header, result=dict(counted.result))

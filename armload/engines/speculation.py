@@ -9,7 +9,7 @@ from armload.build.binary import Binary
 from armload.core.errors import UsageError
 from armload.core.files import content
 from armload.core.ids import fingerprint_of
-from armload.deploy.layout import Layout
+from armload.deploy.layout import STDOUT_FILE, Layout
 from armload.deploy.payload import Payload
 from armload.engines.completion import Completion
 from armload.engines.engine import MemoryNeed, RunContext
@@ -136,14 +136,14 @@ class Speculation(Completion):
         cache_bytes = self.draft.context_memory.size_bytes(tokens)
         return cache_bytes + working_bytes(self.draft, MICRO_BATCH_TOKENS)
 
-    def command(self, site: RunContext) -> tuple[str, ...]:
+    def command(self, context: RunContext) -> tuple[str, ...]:
         """Return the words that start llama-speculative-simple there."""
         if self.draft is None:
             is_mtp = self.plan.speculate == MTP
-            return self._words(site, drafting=_MTP_WORDS if is_mtp else _NGRAM_WORDS)
+            return self._words(context, drafting=_MTP_WORDS if is_mtp else _NGRAM_WORDS)
         return self._words(
-            site,
-            drafting=(*_DRAFT_WORDS, str(_on_board(self.draft, site.layout))),
+            context,
+            drafting=(*_DRAFT_WORDS, str(_on_board(self.draft, context.layout))),
             drafting_bytes=2 * self.draft.size_bytes,
         )
 
@@ -151,7 +151,7 @@ class Speculation(Completion):
     def read(job: Job, folder: Path) -> Output:
         """Read what it left; its text begins after the prompt, which it writes as well."""
         output = Completion.read(job, folder)
-        written = content(folder / "stdout").decode("utf-8", "replace")
+        written = content(folder / STDOUT_FILE).decode("utf-8", "replace")
         prompt = job.plan.prompt if job.plan else ""
         _, found, text = written.partition(prompt)
         return output.model_copy(

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from armload.core.errors import DataError
+from armload.core.json_lines import is_whole, whole_lines
 from armload.core.values import Count, Finite, Value, parse_json
-from armload.deploy.follow import is_whole, whole_lines
 
 
 class Weights(Value):

@@ -25,8 +25,9 @@ from armload.core.progress import Progress
 from armload.core.values import ValueList, as_json, counted
 from armload.core.workspace import runs_folder
 from armload.deploy.follow import ProgressUpdate
+from armload.deploy.layout import JOB_FILE
 from armload.engines.answers import Answer, parse_answers, read_answers
-from armload.engines.job import JOB_FILE, SweepPoint
+from armload.engines.job import SweepPoint
 from armload.engines.scorer import ANSWERS, SCORER, Scoring, ScoringPlan
 from armload.evaluation.items import write_items
 from armload.evaluation.scorer_settings import ScorerSettings

@@ -45,7 +45,7 @@ from armload.runs.fetch import Pulled, judge_fetched
 from armload.runs.hits import measured_hits
 from armload.runs.pipeline import Heard
 from armload.runs.placing import Deployed
-from armload.runs.predicting import predict_before_run
+from armload.runs.predicting import predict_and_warn
 from armload.runs.reach import BoardEngine
 from armload.runs.request import EngineSource, Request
 from armload.runs.selection import RunSelection
@@ -178,7 +178,7 @@ class RemoteBoard:
 
     def predict_before_run(self, engine: BoardEngine) -> Prediction | None:
         where = self.where
-        return predict_before_run(
+        return predict_and_warn(
             *(where, engine.model, engine.continuation, where.found, engine.memory, Silent())
         )
 

@@ -15,6 +15,7 @@ from armload.core.cache import (
     items_of,
     left_over,
 )
+from armload.core.defaults import DEMO
 from armload.core.errors import ConnectError, TransferError, UsageError
 from armload.core.files import is_there, require_file, require_utf_8, write_whole
 from armload.core.near_names import available, did_you_mean
@@ -66,9 +67,6 @@ def word_problems_model(reference: str) -> Path:
     folder = resources.files("armload.models").joinpath("trained")
     return Path(str(folder.joinpath(f"word-problems-{quantisation}.gguf")))
 
-
-DEMO = "demo"
-"""The name of the model that is run where none is named: a real one."""
 
 RANDOM = "random"
 """The name of the model of random weights that armload makes itself."""

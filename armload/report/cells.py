@@ -12,7 +12,6 @@ from typing import Literal
 
 from armload.analysis.equal_boards import unequal_boards
 from armload.analysis.findings import MOST_MORE_RUNS
-from armload.analysis.limit_figures import LimitCause
 from armload.analysis.measurement import measurement_of
 from armload.analysis.repeats import counts
 from armload.analysis.run import Run
@@ -27,6 +26,7 @@ from armload.analysis.wording.comparisons import unequal as unequal_sentence
 from armload.analysis.wording.repeats import too_different
 from armload.engines.llama_cpp import repacked
 from armload.engines.measurement import Measurement
+from armload.engines.prediction import Bottleneck
 from armload.report.settings import BOARD, THREADS, Settings, labels, settings_of, subject
 
 Quantile = Literal["p50", "p90", "p99", "max"]
@@ -164,7 +164,7 @@ class Cell:
         return max((run.memory.max_rss_bytes for run in self.runs if run.memory), default=None)
 
     @cached_property
-    def limit(self) -> LimitCause:
+    def limit(self) -> Bottleneck:
         """What limited most of the runs that count."""
         causes = Counter(run.limit.cause for run in self.counted)
         return causes.most_common(1)[0][0] if causes else "unknown"

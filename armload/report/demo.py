@@ -11,9 +11,9 @@ from rich.text import Text
 from armload.analysis.repeats import Stop, known
 from armload.analysis.run import Run
 from armload.analysis.wording.repeats import stopped
-from armload.report import formatting as words
 from armload.report import run_words
 from armload.report.layout import Details, Prose, whole
+from armload.report.repeats import confidence
 
 _LINE = 76
 
@@ -63,19 +63,13 @@ def demo_view(
         program: what armload is called where these commands are typed.
     """
     found = known(runs)
-    interval = found.interval_s if found else None
+    has_interval = found is not None and found.interval_s is not None
     if found is None:
         speed = "No run could be measured: see the page for the reasons."
     else:
-        between = (
-            f", 95% CI over {found.runs} runs {words.seconds(interval.low)} to "
-            f"{words.seconds(interval.high)}"
-            if interval
-            else ""
-        )
         speed = (
             f"{run_words.model_name(middle)} takes {run_words.speed(found.p50_s, None)} "
-            f"on {middle.board.name}{between}."
+            f"on {middle.board.name}{confidence(found)}."
         )
     commands = {
         f"{program} show latest": "every figure of the last run",
@@ -95,7 +89,7 @@ def demo_view(
     return Group(
         Text(""),
         Prose(speed, style="bold"),
-        *([] if interval else [Prose(f"No confidence interval: {stopped(stop)}", "dim")]),
+        *([] if has_interval else [Prose(f"No confidence interval: {stopped(stop)}", "dim")]),
         Text(""),
         Prose(middle.limit.sentence),
         *([] if middle.verdict.valid else [Prose(f"This run is {run_words.verdict_line(middle)}")]),

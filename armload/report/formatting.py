@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from armload.core import values
-from armload.core.values import format_bytes
+from armload.core.values import format_bytes, format_seconds, three_figures
 from armload.engines.job import RateKind
 
 UNKNOWN = "-"
@@ -11,11 +11,7 @@ UNKNOWN = "-"
 
 def seconds(value: float | None) -> str:
     """Write a time with three figures, in milliseconds below one second."""
-    if value is None:
-        return UNKNOWN
-    # The unit is chosen after rounding: 0.99996 s is 1.00 s, not 1,000 ms.
-    rounded = _rounded(value)
-    return f"{_three_figures(value)} s" if rounded >= 1 else f"{_three_figures(rounded * 1000)} ms"
+    return UNKNOWN if value is None else format_seconds(value)
 
 
 def duration(seconds_in_all: float) -> str:
@@ -28,16 +24,7 @@ def duration(seconds_in_all: float) -> str:
 
 def rate(tokens_per_s: float | None) -> str:
     """Write tokens per second with three figures."""
-    return UNKNOWN if tokens_per_s is None else _three_figures(tokens_per_s)
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.2e}")
-
-
-def _three_figures(value: float) -> str:
-    exponent = int(f"{value:.2e}".partition("e")[2])
-    return f"{value:,.{max(0, 2 - exponent)}f}"
+    return UNKNOWN if tokens_per_s is None else three_figures(tokens_per_s)
 
 
 def size(count: int | None) -> str:
@@ -53,8 +40,8 @@ def counted(count: int | None, thing: str) -> str:
 def weights(count: int) -> str:
     """Write a number of weights as model names do: ``293 k``, ``81.8 M``, ``8.03 B``."""
     for unit, scale in (("B", 1e9), ("M", 1e6), ("k", 1e3)):
-        if _rounded(count) >= scale:
-            return f"{_three_figures(count / scale)} {unit}"
+        if float(f"{count:.2e}") >= scale:
+            return f"{three_figures(count / scale)} {unit}"
     return str(count)
 
 
@@ -81,7 +68,7 @@ def minute(time_utc: str) -> str:
 
 def joules(value: float | None) -> str:
     """Write an energy with three figures, without its unit."""
-    return UNKNOWN if value is None else _three_figures(value)
+    return UNKNOWN if value is None else three_figures(value)
 
 
 def joules_per(*figures: tuple[float | None, str]) -> str:

@@ -65,16 +65,19 @@ def together(runs: Sequence[Run], stop: Stop) -> Details:
     found = known(runs)
     rows = [("runs", _counts(runs, found))]
     if found:
-        interval = found.interval_s
-        between = (
-            f", 95% CI over {found.runs} runs {words.seconds(interval.low)} to "
-            f"{words.seconds(interval.high)}"
-            if interval
-            else ""
-        )
-        rows.append(("median", f"{words.seconds(found.p50_s)} per token{between}; {_width(found)}"))
+        median = f"{words.seconds(found.p50_s)} per token{confidence(found)}"
+        rows.append(("median", f"{median}; {_width(found)}"))
     rows.append(("stopped", stopped(stop)))
     return Details(rows)
+
+
+def confidence(found: Known) -> str:
+    """Write between which figures the median lies, to follow it; nothing where no one knows."""
+    interval = found.interval_s
+    if interval is None:
+        return ""
+    low, high = words.seconds(interval.low), words.seconds(interval.high)
+    return f", 95% CI over {found.runs} runs {low} to {high}"
 
 
 def together_json(sweep: Sweep, runs: Sequence[Run], wanted: Precision, stop: Stop) -> Combined:

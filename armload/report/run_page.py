@@ -40,8 +40,8 @@ from armload.report.pages import (
     verdict,
     write_page,
 )
+from armload.report.run_facts import facts
 from armload.report.speculation import gain_lines, speculation_line
-from armload.report.table import weights_line
 
 PICTURE_NAME = "tokens.png"
 SLOWEST_SHOWN = 5
@@ -269,26 +269,19 @@ def _what_ran(run: Run) -> Details:
     kv = model.context_memory.bytes_per_token if model.context_memory else None
     rows = [
         ("run", run.id),
-        ("ended", run.exit.meaning),
-        ("total time", run_words.in_all(run)),
-        ("time per token", run_words.median_range(run)),
-        ("predicted", run_words.prediction_line(run)),
-        ("peak memory", resident),
-        ("energy", run_words.energy_line(run)),
-        ("board", run_words.board_line(run)),
+        ("exit", run.exit.meaning),
         *(
-            ("" if number else "members", line)
-            for number, line in enumerate(run_words.member_lines(run))
+            ("" if number else label, line)
+            for label, value in facts(run)
+            for number, line in enumerate(value.split("\n"))
         ),
+        ("peak memory", resident),
         ("cores", f"{run.board.cores}{decoding}"),
         ("CPU features", " ".join(run.board.cpu_features) or words.UNKNOWN),
-        ("binary", run_words.binary_line(run)),
         ("binary's SHA-256", binary.sha256),
         ("engine", binary.engine_commit),
-        ("model", run_words.model_line(run)),
         ("model's SHA-256", model.sha256),
         ("weights per token", "" if read is None else words.size(read)),
-        ("weights", weights_line(run)),
         ("KV cache per token", "" if kv is None else words.size(kv)),
         *(
             ("" if number else "files of --put", f"{each.name}, {words.size(each.size_bytes)}")

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from armload.analysis.background import read_background_processes
+from armload.analysis.board_resources import Rate
 from armload.analysis.clocks import read_clocks
 from armload.analysis.conditions_log import (
     RunConditions,
@@ -28,16 +29,15 @@ from armload.analysis.verdict import judge
 from armload.analysis.wording import findings, limits
 from armload.boards.board import Board, RealReach
 from armload.boards.probe import Probe
-from armload.boards.rates import Rates
-from armload.boards.specs import DeclaredSpecs
 from armload.core.errors import DataError
 from armload.core.ids import begins_now
 from armload.core.validation_messages import explain_mistake
 from armload.core.values import parse_json
 from armload.deploy.exit_reason import Exit, explain
 from armload.deploy.exit_record import read_cut, read_peaks
+from armload.deploy.layout import JOB_FILE
 from armload.engines.engine import Engine, RunContext
-from armload.engines.job import JOB_FILE, BoardRecord, Job, SweepPoint, Workstation
+from armload.engines.job import BoardRecord, Job, SweepPoint, Workstation
 from armload.engines.output import Memory, Output
 from armload.engines.prediction import Prediction
 from armload.engines.registry import engine_called
@@ -49,6 +49,9 @@ from armload.runs.selection import model_in_id
 
 def board_record(board: Board, probe: Probe) -> BoardRecord:
     """Return what a run keeps of its board."""
+    measured, declared = probe.rates, board.facts
+    storage = Rate.known(measured.storage_read_bytes_per_s, declared.storage_read_bytes_per_s)
+    memory = Rate.known(measured.memory_bytes_per_s, declared.memory_bytes_per_s)
     return BoardRecord(
         name=board.name,
         target=board.target,
@@ -59,7 +62,10 @@ def board_record(board: Board, probe: Probe) -> BoardRecord:
         cpu_features=probe.cpu_features,
         cores=probe.cores,
         workstation=None if isinstance(board.reach, RealReach) else _workstation(),
-        **_rates(board.facts, probe.rates),
+        storage_read_bytes_per_s=storage and storage.bytes_per_s,
+        storage_read_rate=storage and storage.kind,
+        memory_bytes_per_s=memory and memory.bytes_per_s,
+        memory_rate=memory and memory.kind,
     )
 
 
@@ -70,7 +76,7 @@ def _workstation() -> Workstation:
 def new_job(
     engine: Engine,
     board: Board,
-    site: RunContext,
+    context: RunContext,
     place: SweepPoint | None = None,
     *,
     prediction: Prediction | None = None,
@@ -79,7 +85,7 @@ def new_job(
     """Describe a run that starts now.
 
     Args:
-        site: the same board, ready for it.
+        context: the same board, ready for it.
         prediction: what is expected of it.
         subtracts_idle: its energy is to be without what the idle board draws.
 
@@ -93,26 +99,14 @@ def new_job(
         fingerprint=engine.fingerprint,
         place=place,
         engine_name=engine.name,
-        command=engine.command(site),
-        environment=dict(engine.environment(site)),
-        board=board_record(board, site.found),
-        before=site.found.conditions,
-        spread=site.spread,
+        command=engine.command(context),
+        environment=dict(engine.environment(context)),
+        board=board_record(board, context.found),
+        before=context.found.conditions,
+        spread=context.spread,
         prediction=prediction,
         subtracts_idle=subtracts_idle,
     )
-
-
-def _rates(declared: DeclaredSpecs, measured: Rates) -> dict[str, object]:
-    rates: dict[str, object] = {}
-    for field, kind in (
-        ("storage_read_bytes_per_s", "storage_read_rate"),
-        ("memory_bytes_per_s", "memory_rate"),
-    ):
-        found, stated = getattr(measured, field), getattr(declared, field)
-        rates[field] = found or stated
-        rates[kind] = "measured" if found else "declared" if stated else None
-    return rates
 
 
 _PAGE_BYTES = 4096  # where no trace tells
@@ -161,7 +155,7 @@ def assemble(job: Job, folder: Path) -> Run:
         emulation=read_emulation(folder),
         lease_lost=(folder / "unleased").exists(),
     )
-    found = read_departure(job, output.text or "", folder)
+    departure = read_departure(job, output.text or "", folder)
     speculates = job.plan is not None and job.plan.speculate is not None
     summary = summarise(header, steps, output.reported, speculates=speculates)
     return Run(
@@ -203,8 +197,8 @@ def assemble(job: Job, folder: Path) -> Run:
                 ],
             )
         ),
-        verdict=findings.verdict(judge(job, output, ended, around, found)),
-        reference=found,
+        verdict=findings.verdict(judge(job, output, ended, around, departure)),
+        reference=departure,
         without_speculation=read_without(job, summary, output.text or "", folder),
         members=members,
         result=output.result,

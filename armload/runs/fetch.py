@@ -14,14 +14,16 @@ from armload.boards.host import Host
 from armload.core.errors import ArmloadError, ConnectError, DataError, DiskError, TransferError
 from armload.core.files import write_whole
 from armload.core.journal import LOCK_FILE
+from armload.core.json_lines import whole_lines
 from armload.core.locks import locked
 from armload.core.progress import Progress
 from armload.core.workspace import runs_folder
 from armload.deploy.board_runs import list_runs, mark_collected
 from armload.deploy.collect import collect
 from armload.deploy.exit_record import CUT_FILE, Cut
-from armload.deploy.follow import SEEN_TEXT, SEEN_TRACE, end_orphan, whole_lines
-from armload.engines.job import JOB_FILE, Job
+from armload.deploy.follow import SEEN_TEXT, SEEN_TRACE, end_orphan
+from armload.deploy.layout import JOB_FILE, STDOUT_FILE, TRACE_FILE
+from armload.engines.job import Job
 from armload.engines.registry import RESULTS
 from armload.runs import store
 from armload.runs.api_keys import forget_key
@@ -30,7 +32,7 @@ from armload.runs.baseline import keep_baseline
 from armload.runs.reference import keep_reference
 from armload.runs.store import is_here
 
-_SEEN = {"trace.jsonl": SEEN_TRACE, "stdout": SEEN_TEXT}
+_SEEN = {TRACE_FILE: SEEN_TRACE, STDOUT_FILE: SEEN_TEXT}
 """The part of each file that has been seen, until the run is fetched."""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from armload.analysis.board_resources import Rate
 from armload.analysis.compute import Compute
 from armload.analysis.shares import MemberResources
 from armload.analysis.wording.prediction_notes import note
@@ -24,7 +25,6 @@ from armload.runs.resources import (
     ASSUMED_AVAILABLE,
     declared_resources,
     facts_of,
-    rate_of,
     resources_of_board,
     roofline,
 )
@@ -97,7 +97,7 @@ class ReachedMember:
         if known is not None:
             return known[0], notes
         resources = resources_of_board(board, found.conditions, found.rates)
-        rate = rate_of(self.resources.memory_bytes_per_s, None)
+        rate = Rate.known(self.resources.memory_bytes_per_s, None)
         resources = resources.model_copy(update={"memory_rate": rate})
         return roofline(facts_of(board, found), model, resources, plan), notes
 

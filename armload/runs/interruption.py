@@ -13,7 +13,6 @@ from armload.core.progress import Progress
 from armload.core.workspace import runs_folder
 from armload.deploy.board_runs import StoredRun, list_runs
 from armload.deploy.follow import stop
-from armload.deploy.layout import Layout
 from armload.deploy.lease import Lease
 from armload.deploy.retry import with_retries
 from armload.engines.engine import Engine
@@ -91,7 +90,6 @@ def find_left(connection: Connection, engine: Engine, progress: Progress) -> Sto
         ArmloadError: the board stayed away, or what it says of its runs makes no sense.
     """
     host, board, fingerprint = connection.host, connection.board, engine.fingerprint
-    is_service = engine.service_options(Layout(workdir=board.workdir)) is not None
     runs = with_retries(lambda: list_runs(host, board.workdir))
     for cut in cut_runs(runs, fingerprint):
         try:
@@ -104,8 +102,8 @@ def find_left(connection: Connection, engine: Engine, progress: Progress) -> Sto
             )
             continue
         progress.say(f"{cut.id} of an interrupted command is kept: {run.exit.meaning}.")
-    left = left_run(runs, fingerprint, datetime.now(UTC), is_service=is_service)
-    if left is not None and not is_service:
+    left = left_run(runs, fingerprint, datetime.now(UTC), is_service=engine.is_service)
+    if left is not None and not engine.is_service:
         how = "is running" if left.state == "running" else "has ended"
         progress.say(
             f"The same run, left by an interrupted command, {how} on {board.name}: resuming "

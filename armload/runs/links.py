@@ -17,8 +17,8 @@ from armload.core.errors import ArmloadError, BoardError, ConnectError
 from armload.core.progress import Progress
 from armload.core.shell import join, render
 from armload.core.values import Value, parse_json
-from armload.deploy.deployment import own_program
 from armload.deploy.layout import Layout
+from armload.deploy.own_programs import own_program
 from armload.engines.spread import LinkRates
 from armload.runs.cached_answers import cached_path, read_cached, write_cached
 from armload.runs.session import Connection, Session
@@ -96,15 +96,15 @@ def measured_links(session: Session, progress: Progress) -> tuple[LinkRates, ...
         BoardError: a member has no address in the group's network.
     """
     found = []
-    for helper in session.helpers:
-        name = helper.connection.board.name
-        kept = cached_path("operations/link", _identity(session, helper))
+    for member in session.other_members:
+        name = member.connection.board.name
+        kept = cached_path("operations/link", _identity(session, member))
         link = read_cached(LinkRates, kept)
         if link is None:
-            address = listening_address(helper.connection.host, _network(session))
+            address = listening_address(member.connection.host, _network(session))
             try:
                 with progress.step(f"Measuring the connection to {name}"):
-                    link = _measured(session, helper, address, progress)
+                    link = _measured(session, member, address, progress)
             except ConnectError:
                 raise
             except (ArmloadError, ValueError) as error:
@@ -165,22 +165,22 @@ def _network(session: Session) -> IPv4Network | None:
     return session.group.listen if session.group is not None else None
 
 
-def _identity(session: Session, helper: Session) -> list[object]:
+def _identity(session: Session, member: Session) -> list[object]:
     boards = [
         each.connection.board.model_dump(mode="json", include={"name", "reach", "workdir"})
-        for each in (session, helper)
+        for each in (session, member)
     ]
-    boots = [each.found.conditions.boot_id for each in (session, helper)]
+    boots = [each.found.conditions.boot_id for each in (session, member)]
     return [*boards, *boots, str(_network(session))]
 
 
-def _measured(session: Session, helper: Session, address: str, progress: Progress) -> LinkRates:
-    host, board = helper.connection.host, helper.connection.board
-    values = {"workdir": board.workdir, "program": _program(helper, progress), "address": address}
+def _measured(session: Session, member: Session, address: str, progress: Progress) -> LinkRates:
+    host, board = member.connection.host, member.connection.board
+    values = {"workdir": board.workdir, "program": _program(member, progress), "address": address}
     done = host.run(render("board/serve_link.sh.j2", values))
     if not done.text.isdecimal():
         raise BoardError(f"{board.name}: {done.text or reason(done.stderr)}")
-    with reached(session.connection, helper.connection, address, int(done.text)) as way:
+    with reached(session.connection, member.connection, address, int(done.text)) as way:
         ip, port = way.endpoint.split(":")
         words = (*_program(session, progress), "ask", ip, port)
         done = session.connection.host.run(join(words), timeout_s=_LIMIT_S)

@@ -15,7 +15,8 @@ from armload.boards.sensors import chosen_names, hottest, read_sensors
 from armload.core.values import Value, whole_number
 from armload.deploy.exit_reason import Exit, explain
 from armload.deploy.exit_record import read_cut, read_exit_record, read_peaks
-from armload.engines.job import JOB_FILE, Job
+from armload.deploy.layout import JOB_FILE
+from armload.engines.job import Job
 from armload.engines.output import Memory
 
 LINK_FILE, SAMPLES_FILE = "link.json", "samples"

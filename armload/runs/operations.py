@@ -97,7 +97,7 @@ def measured_compute(
         reads=[each.remote for each in on_board],
         progress=progress,
     )
-    asked = engine.simulation(_site(where, ready.site.launcher))
+    asked = engine.simulation(_run_context(where, ready.context.launcher))
     if asked is None:
         raise BoardError(f"{binary.source} cannot list what a model computes")
 
@@ -126,7 +126,7 @@ def measured_compute(
             if one.time_s is not None and one.number < len(operations.operations):
                 key = operations.operations[one.number].key
                 times[key] = one.after(times.get(key))
-    rates = known.rates.better_of(ready.site.found.rates) if known else ready.site.found.rates
+    rates = known.rates.better_of(ready.context.found.rates) if known else ready.context.found.rates
     write_cached(kept, OperationTimes(rates=rates, times=times))
     return _computed(operations, times, model, plan, rates), rates
 
@@ -201,7 +201,7 @@ def _engine(where: ReachedBoard, binary: Binary, model: Model, plan: Plan) -> Co
 
     Its larger context must not decide whether the engine rearranges the weights.
     """
-    own = Completion(plan, binary, model).command(_site(where))
+    own = Completion(plan, binary, model).command(_run_context(where))
     layout = if_offered(binary.path, REPACK if repacked(own) else NO_REPACK)
     context = USUAL_DEPTH
     while context < context_tokens(plan, model):
@@ -257,6 +257,6 @@ def _times_path(where: ReachedBoard, binary: Binary, plan: Plan, operations: Ope
     return cached_path("operations/times", identity)
 
 
-def _site(where: ReachedBoard, launcher: tuple[str, ...] = ()) -> RunContext:
+def _run_context(where: ReachedBoard, launcher: tuple[str, ...] = ()) -> RunContext:
     layout = Layout(workdir=where.main_board.workdir)
     return RunContext(layout=layout, found=where.found, launcher=launcher)

@@ -4,7 +4,7 @@ build, reach: ``session.session``, once for all runs of a command. A board is re
 anything is built, so that what is wrong with it is said at once; a virtual one boots meanwhile.
 
 lease, deploy, prepare, launch: ``underway``, the last three with the functions of ``starting``. The
-other members of a group are brought under way between prepare and launch (``helpers``).
+other members of a group are brought under way between prepare and launch (``rpc_servers``).
 
 follow, collect, assemble, keep: ``execute``. The last three are ``fetch``, by which runs that
 others have followed, or nobody, are fetched as well.
@@ -26,7 +26,7 @@ from armload.boards.probe import probe
 from armload.core.errors import RunError
 from armload.core.progress import Progress
 from armload.core.workspace import runs_folder
-from armload.deploy.deployment import check_folder
+from armload.deploy.compatibility import check_folder
 from armload.deploy.exit_record import Cut
 from armload.deploy.follow import CutShortError, ProgressUpdate, follow, stop
 from armload.deploy.layout import Layout
@@ -37,9 +37,9 @@ from armload.runs.assemble import new_job
 from armload.runs.emulator import emulator_recorded
 from armload.runs.fetch import fetch, mark_fetched
 from armload.runs.footprint import checked_memory
-from armload.runs.helpers import Helpers, helping
 from armload.runs.interruption import find_left, stoppable
 from armload.runs.power import idle_power, power_recorded
+from armload.runs.rpc_servers import RpcServers, rpc_servers
 from armload.runs.session import Connection, Predictor, Session, leased_boards
 from armload.runs.spreading import spread_over
 from armload.runs.starting import put_ready, set_off
@@ -60,16 +60,16 @@ class ActiveRun:
         folder: of the run there.
         job: the run's, where this command started it.
         idle: what the board's power meter showed before it.
-        helpers: that compute a part of it; none where it was found.
-        helping: ends them with the block, unless it is taken over.
+        servers: on the other members of a group; none where it was found.
+        servers_block: ends them with the block, unless it is taken over.
     """
 
     connection: Connection
     folder: PurePosixPath
     job: Job | None = None
     idle: tuple[PowerLine, ...] = ()
-    helpers: Helpers | None = None
-    helping: ExitStack = field(default_factory=ExitStack)
+    servers: RpcServers | None = None
+    servers_block: ExitStack = field(default_factory=ExitStack)
 
     @property
     def was_running(self) -> bool:
@@ -182,28 +182,28 @@ def underway(
                 engine = checked_memory(session, engine, found, progress)
             prediction = predictor(found, engine.memory, spread)
         prepared = put_ready(session, engine, progress)
-        helped = block.enter_context(ExitStack())
-        helpers = helped.enter_context(
-            helping(session, engine, spread, prepared.site, leases, progress)
+        servers_block = block.enter_context(ExitStack())
+        servers = servers_block.enter_context(
+            rpc_servers(session, engine, spread, prepared.context, leases, progress)
         )
         # A service waits for requests; a load on it has an idle board of its own.
-        idle = idle_power(connection, progress) if engine.service_options(layout) is None else ()
+        idle = () if engine.is_service else idle_power(connection, progress)
         job = new_job(
-            *(engine, session.board, helpers.site, place),
+            *(engine, session.board, servers.context, place),
             prediction=prediction,
             subtracts_idle=session.request.subtract_idle,
         )
         folder = layout.run(job.id)
-        block.enter_context(stoppable(connection, folder, job, lease, progress, helpers.end))
+        block.enter_context(stoppable(connection, folder, job, lease, progress, servers.end))
         set_off(session, engine, prepared, job, folder, lease)
-        helpers.guard(connection, folder)
+        servers.guard(connection, folder)
         yield ActiveRun(
             connection=connection,
             folder=folder,
             job=job,
             idle=idle,
-            helpers=helpers,
-            helping=helped,
+            servers=servers,
+            servers_block=servers_block,
         )
 
 
@@ -240,8 +240,8 @@ def execute(
             emulator_recorded(it.connection.board, local / EMULATOR_FILE),
         ):
             cut = it.follow(engine, progress, heard)
-        if it.helpers is not None:
-            it.helpers.end(local, progress)
+        if it.servers is not None:
+            it.servers.end(local, progress)
         run, folder = fetch(
             *(it.connection.host, it.connection.board, it.folder, progress),
             job=it.job,

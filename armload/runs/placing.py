@@ -10,7 +10,8 @@ from armload.boards.probe import Probe
 from armload.build.binary import Binary
 from armload.core.progress import Progress
 from armload.core.values import Value, format_bytes
-from armload.deploy.deployment import check_fit, deploy
+from armload.deploy.compatibility import check_fit
+from armload.deploy.deployment import deploy
 from armload.deploy.layout import Layout
 from armload.engines.completion import PROGRAM
 from armload.engines.llama_cpp import check_architecture
@@ -76,7 +77,7 @@ def place(
     Raises:
         BoardError, BusyError, ConnectError, TransferError: as for ``deploy``.
     """
-    check_fit(board, binary, found, emulated=bool(host.launcher))
+    check_fit(board, binary, found)
     _say_if_memory_is_small(board, model, found, progress)
     payload = program_and_model(binary, model)
     done = deploy(host, board, payload, progress, verify=verify)

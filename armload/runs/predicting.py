@@ -80,10 +80,12 @@ def predict_there(
             compute, rates = timed
             resources = resources_of_board(board, found.conditions, found.rates, rates)
     found_out = expected(plan, model, resources, compute, need=need, hits=hits)
-    return on_board(board, found_out.model_copy(update={"notes": (*notes, *found_out.notes)}))
+    return with_emulation_note(
+        board, found_out.model_copy(update={"notes": (*notes, *found_out.notes)})
+    )
 
 
-def on_board(board: Board, found: Prediction) -> Prediction:
+def with_emulation_note(board: Board, found: Prediction) -> Prediction:
     """Note that times of an emulated board say nothing of a real one."""
     if not isinstance(board.reach, VirtualReach) or found.token_s is None:
         return found
@@ -104,7 +106,7 @@ def predict_without_runs(where: ReachedBoard, model: Model, plan: Plan) -> Predi
     if compute is None:
         notes = (*found_out.notes, note("memory rate unknown"))
         found_out = found_out.model_copy(update={"notes": notes})
-    return on_board(board, found_out)
+    return with_emulation_note(board, found_out)
 
 
 def predict_from_facts(facts: DeclaredSpecs, model: Model, plan: Plan) -> Prediction:
@@ -134,7 +136,7 @@ def predictor_of(
 ) -> Predictor:
     """Return what predicts a run of a session, on its board or on all members of its group.
 
-    What is called does what ``predict_before_run`` does; a group is neither warned of nor refused.
+    What is called does what ``predict_and_warn`` does; a group is neither warned of nor refused.
 
     Args:
         plan: of one continuation.
@@ -145,7 +147,7 @@ def predictor_of(
         found: Probe, need: MemoryNeed | None, spread: Spread | None
     ) -> Prediction | None:
         if spread is None or where.group is None:
-            prediction = predict_before_run(where, model, plan, found, need, progress)
+            prediction = predict_and_warn(where, model, plan, found, need, progress)
         else:
             resources = [member_resources(each, each.found.rates) for each in where.members]
             members = reached_members(where, resources, progress)
@@ -156,7 +158,7 @@ def predictor_of(
     return predict_run
 
 
-def predict_before_run(
+def predict_and_warn(
     where: ReachedBoard,
     model: Model,
     plan: Plan,
@@ -187,7 +189,8 @@ def predict_before_run(
         resources = resources_of_board(board, found.conditions, found.rates)
         compute = roofline(facts_of(board, found), model, resources, plan)
     hits = measured_hits(board.name, model)
-    prediction = on_board(board, expected(plan, model, resources, compute, need=need, hits=hits))
+    found_out = expected(plan, model, resources, compute, need=need, hits=hits)
+    prediction = with_emulation_note(board, found_out)
     if prediction.verdict == "cannot run":
         why = refusal(model.name, board.name, prediction, within)
         raise BoardError(why, remedy(prediction))

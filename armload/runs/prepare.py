@@ -15,9 +15,10 @@ from armload.core.cpu_sets import cpu_mask, cpu_numbers, cpu_words
 from armload.core.errors import ArmloadError, BoardError, ConnectError, UsageError
 from armload.core.progress import Progress
 from armload.core.values import Value, counted
-from armload.deploy.deployment import Deployment, own_program, program_of_the_shell
+from armload.deploy.deployment import Deployment
 from armload.deploy.launch import BoardSetup, check_governor
 from armload.deploy.layout import Layout
+from armload.deploy.own_programs import own_program, program_of_the_shell
 from armload.deploy.rates import measured_rates
 from armload.deploy.retry import with_retries
 from armload.engines.engine import Engine, RunContext, Settings
@@ -27,12 +28,12 @@ class Prepared(Value):
     """A board that is ready for a run.
 
     Attributes:
-        site: as the engine meets it.
+        context: as the engine meets it.
         setup: what the run's script does first.
         uses: folders there that hold what the run needs.
     """
 
-    site: RunContext
+    context: RunContext
     setup: BoardSetup
     uses: tuple[PurePosixPath, ...] = ()
 
@@ -74,8 +75,8 @@ def prepare(
         *(helper.parent for helper in helpers.values()),
         *(each.folder(layout) for each in engine.payload),
     )
-    site = ready.site.model_copy(update={"helpers": helpers})
-    return ready.model_copy(update={"site": site, "uses": uses})
+    context = ready.context.model_copy(update={"helpers": helpers})
+    return ready.model_copy(update={"context": context, "uses": uses})
 
 
 def as_wanted(
@@ -95,7 +96,7 @@ def as_wanted(
     Raises:
         ArmloadError: as ``prepare``.
     """
-    check_cores(settings, board, found)
+    check_cores(settings, board, found)  # not every command tells its session the settings
     rates = found.rates
     if settings.measure_rates and reads:
         rates = measured_rates(host, board, found, progress, file=reads[0])
@@ -119,7 +120,7 @@ def as_wanted(
     )
     layout = Layout(workdir=board.workdir)
     return Prepared(
-        site=RunContext(layout=layout, found=found, cores=cores, launcher=launcher),
+        context=RunContext(layout=layout, found=found, cores=cores, launcher=launcher),
         setup=setup,
     )
 

@@ -8,7 +8,7 @@ from armload.analysis.board_resources import BoardResources, Rate
 from armload.analysis.compute import Compute
 from armload.analysis.roofline import from_facts
 from armload.analysis.shares import MemberResources
-from armload.boards.board import Board, LocalReach, VirtualReach
+from armload.boards.board import Board, VirtualReach
 from armload.boards.conditions import Conditions
 from armload.boards.probe import Probe, clusters_of
 from armload.boards.rates import Rates
@@ -38,8 +38,8 @@ def resources_of_board(
         memory = memory or before.memory_bytes_per_s
     return BoardResources(
         memory=BoardMemory.of(now),
-        storage=rate_of(storage, board.facts.storage_read_bytes_per_s),
-        memory_rate=rate_of(memory, board.facts.memory_bytes_per_s),
+        storage=Rate.known(storage, board.facts.storage_read_bytes_per_s),
+        memory_rate=Rate.known(memory, board.facts.memory_bytes_per_s),
     )
 
 
@@ -50,8 +50,8 @@ def declared_resources(facts: DeclaredSpecs) -> BoardResources:
     )
     return BoardResources(
         memory=memory or None,
-        storage=rate_of(None, facts.storage_read_bytes_per_s),
-        memory_rate=rate_of(None, facts.memory_bytes_per_s),
+        storage=Rate.known(None, facts.storage_read_bytes_per_s),
+        memory_rate=Rate.known(None, facts.memory_bytes_per_s),
     )
 
 
@@ -66,20 +66,13 @@ def member_resources(member: ReachedBoard, rates: Rates) -> MemberResources:
     )
 
 
-def rate_of(measured: int | None, declared: int | None) -> Rate | None:
-    """Return a rate: as measured, else as declared; none where it is neither."""
-    if measured:
-        return Rate(bytes_per_s=measured, kind="measured")
-    return Rate(bytes_per_s=declared, kind="declared") if declared else None
-
-
 def facts_of(board: Board, found: Probe) -> DeclaredSpecs:
     """Return a board's facts; its cores as it shows them where they are not declared."""
-    reach, facts = board.reach, board.facts
-    if isinstance(reach, VirtualReach):  # emulated cores are as fast as this machine lets them be
+    facts = board.facts
+    # Emulated cores are as fast as this machine lets them be.
+    if isinstance(board.reach, VirtualReach):
         return facts.model_copy(update={"clusters": ()})
-    is_emulated = isinstance(reach, LocalReach) and bool(reach.launcher)
-    if facts.clusters or found.machine != "aarch64" or is_emulated:
+    if facts.clusters or found.machine != "aarch64" or board.launcher:
         return facts
     return facts.model_copy(update={"clusters": clusters_of(found)})
 

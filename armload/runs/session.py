@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 from armload.boards.board import Board, is_group, load_board
 from armload.boards.connect import connect, is_off
@@ -14,6 +13,7 @@ from armload.boards.host import Host
 from armload.boards.probe import Probe, probe
 from armload.build.binary import Binary
 from armload.build.builder import build
+from armload.build.programs import by_names
 from armload.build.source import choose
 from armload.build.target import load_target
 from armload.buildhost.choose import build_backend
@@ -102,16 +102,16 @@ class Session(ReachedBoard):
 
     Attributes:
         connection: to the board.
-        helpers: the group's other boards, with the same programs.
+        other_members: the group's other boards, with the same programs.
     """
 
     connection: Connection
-    helpers: tuple[Session, ...] = ()
+    other_members: tuple[Session, ...] = ()
 
     @property
     def members(self) -> tuple[Session, ...]:
         """The boards of the group, this one first; of a single board, itself."""
-        return (self, *self.helpers)
+        return (self, *self.other_members)
 
 
 @contextmanager
@@ -141,8 +141,8 @@ def session(
     if request.subtract_idle and board.power is None:
         progress.say(f"--subtract-idle has no effect: {board.name} has no power meter.")
     target = load_target(board.target)
-    is_built = bool(programs or group)
-    source = choose(request.source, ref=request.ref, progress=progress) if is_built else None
+    needed = (*programs, *((RPC_SERVER,) if group else ()))
+    source = choose(request.source, ref=request.ref, progress=progress) if needed else None
     with ExitStack() as stack:
         where = None
         if source is not None:
@@ -152,14 +152,11 @@ def session(
             if not request.on:
                 where.compiler(target)  # a missing one is reported before a board boots
 
-        def built(progress: Progress) -> Mapping[str, Binary]:
-            make = partial(build, target, source=source, backend=where, progress=progress)
-            made = make(programs=programs) if programs else ()
-            server: dict[str, Binary] = {}
-            if group is not None:
-                (server[RPC_SERVER],) = make(programs=(RPC_SERVER,))  # whatever a source calls it
-            by_name = zip(sorted(programs), made, strict=True)  # as they are built
-            return {**dict(by_name), **server}
+        def compiled(progress: Progress) -> Mapping[str, Binary]:
+            if not needed:
+                return {}
+            made = build(target, programs=needed, source=source, backend=where, progress=progress)
+            return by_names(needed, made)
 
         def reached(progress: Progress) -> list[tuple[Connection, Probe]]:
             return [
@@ -169,13 +166,13 @@ def session(
 
         if programs and not request.on and is_off(board):
             # Its first start is mostly downloads, which leave the CPU to the compilers.
-            with meanwhile(built, progress) as compiling:
-                (connection, found), *helping = reached(compiling.progress)
+            with meanwhile(compiled, progress) as compiling:
+                (connection, found), *others_reached = reached(compiling.progress)
                 ready = compiling.result()
         else:
             # Minutes of compiling are no time to learn what the board says at once.
-            (connection, found), *helping = reached(progress)
-            ready = built(progress)
+            (connection, found), *others_reached = reached(progress)
+            ready = compiled(progress)
         yield Session(
             request=request,
             main_board=board,
@@ -183,7 +180,7 @@ def session(
             found=found,
             binaries=ready,
             group=group,
-            helpers=tuple(
+            other_members=tuple(
                 Session(
                     request=request.model_copy(update={"board": its.board.name}),
                     main_board=its.board,
@@ -191,7 +188,7 @@ def session(
                     found=as_found,
                     binaries=ready,
                 )
-                for its, as_found in helping
+                for its, as_found in others_reached
             ),
         )
 
@@ -221,7 +218,7 @@ def built(request: Request, programs: Sequence[str], progress: Progress) -> Mapp
     source = choose(request.source, ref=request.ref, progress=progress)
     with build_backend(on=request.on, compiler=request.compiler, progress=progress) as where:
         binaries = build(target, programs=programs, source=source, backend=where, progress=progress)
-    return dict(zip(sorted(programs), binaries, strict=True))  # as they are built
+    return by_names(programs, binaries)
 
 
 def leased_board(session: Session, progress: Progress) -> AbstractContextManager[Lease]:
@@ -238,7 +235,7 @@ def leased_board(session: Session, progress: Progress) -> AbstractContextManager
 
 @contextmanager
 def leased_boards(session: Session, progress: Progress) -> Iterator[Mapping[str, Lease]]:
-    """Have a board and its helpers to oneself within the block; return their leases by name.
+    """Have all members of a group to oneself within the block; return their leases by name.
 
     Every command takes them in the same order, so that no two wait for each other. The errors are
     those of ``leased``.

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
+
 from armload.analysis.shares import MemberResources, layer_sizes, spread
+from armload.boards.board import is_group
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.deploy.rates import measured_rates
 from armload.engines.engine import Engine
+from armload.engines.plan import Plan
 from armload.engines.spread import Spread
 from armload.models.whole_header import whole_header
 from armload.runs.forecast_members import reached_members
@@ -14,6 +19,21 @@ from armload.runs.group_forecast import GroupForecaster
 from armload.runs.links import measured_links
 from armload.runs.resources import member_resources
 from armload.runs.session import Session
+
+
+def check_split(boards: Iterable[str], plans: Iterable[Plan]) -> None:
+    """Refuse to split a model where a board computes it by itself.
+
+    Raises:
+        UsageError: says which board.
+    """
+    split = next(filter(None, (plan.split for plan in plans)), None)
+    single = next(itertools.filterfalse(is_group, boards), None)
+    if split is not None and single is not None:
+        raise UsageError(
+            f"--split {split}: {single} is a single board.",
+            "Omit --split, or name a group of boards.",
+        )
 
 
 def spread_over(session: Session, engine: Engine, progress: Progress) -> Spread | None:
@@ -28,11 +48,6 @@ def spread_over(session: Session, engine: Engine, progress: Progress) -> Spread 
     """
     wanted, need = engine.spreadable, engine.memory
     if session.group is None:
-        if wanted is not None and wanted.split is not None:
-            raise UsageError(
-                f"--split {wanted.split}: {session.board.name} is a single board.",
-                "Omit --split, or name a group of boards.",
-            )
         return None
     if wanted is None or need is None:
         raise UsageError(

@@ -59,6 +59,6 @@ def set_off(
             lease=lease,
             uses=prepared.uses,
             setup=prepared.setup,
-            program=engine.program(prepared.site),
+            program=engine.program(prepared.context),
             service_options=engine.service_options(layout),
         )

@@ -18,11 +18,10 @@ from armload.core.locks import locked
 from armload.core.progress import Silent
 from armload.core.validation_messages import explain_mistake
 from armload.core.values import parse_json
-from armload.core.workspace import imports_folder, runs_folder
+from armload.core.workspace import RUN_FILE, imports_folder, runs_folder
 from armload.deploy.exit_reason import INTERRUPTED
 from armload.runs.selection import RunSelection, model_in_id, names_in_id
 
-RUN_FILE = "run.json"
 _ID_FILE = ".store"
 
 _NAMES_SEARCHED = 500

@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from armload.core.errors import ArmloadError
 from armload.core.ids import begun
 from armload.core.workspace import runs_folder
-from armload.engines.job import JOB_FILE, SweepPoint
+from armload.deploy.layout import JOB_FILE
+from armload.engines.job import SweepPoint
 from armload.runs import store
 from armload.runs.selection import RunSelection
 

@@ -202,8 +202,8 @@ class Service:
     def _fetched(self, now: ServiceState | None) -> tuple[Run, Path]:
         cut = now.cut if now else None
         host, board = self._connection.host, self._connection.board
-        if self._it.helpers is not None:
-            self._it.helpers.end(runs_folder() / self.run, _SILENT)
+        if self._it.servers is not None:
+            self._it.servers.end(runs_folder() / self.run, _SILENT)
         return fetch_once(host, board, self._it.folder, _SILENT, job=self._it.job, cut=cut)
 
 

@@ -106,7 +106,7 @@ def served_there(
             it = reaching.enter_context(
                 underway(where, engine, progress, new=new, predictor=predictor)
             )
-            stack.push(it.helping.pop_all())
+            stack.push(it.servers_block.pop_all())
             if it.was_running:
                 key = key_on_board(connection.host, connection.board.workdir)
             boot_id = where.found.conditions.boot_id

@@ -9,9 +9,10 @@ from pydantic import BaseModel
 
 from armload.boards.host import Host
 from armload.core.errors import DataError
+from armload.core.json_lines import is_whole
 from armload.core.shell import call
 from armload.core.values import Count, parse_json
-from armload.deploy.follow import is_whole
+from armload.deploy.layout import TRACE_FILE
 
 _SILENCE_S = 120.0
 
@@ -50,7 +51,7 @@ def trace_between(
             step = _Span.model_validate(content) if "step" in content else None
         except (ValueError, TypeError) as error:
             raise DataError(
-                f"{host.name}: {run_folder / 'trace.jsonl'} contains a line that no engine writes.",
+                f"{host.name}: {run_folder / TRACE_FILE} contains a line that no engine writes.",
                 "The board's storage may be damaged.",
             ) from error
         if "format" in content:

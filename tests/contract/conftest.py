@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path, PurePosixPath
 
@@ -157,12 +157,11 @@ def workdir(tmp_path: Path) -> PurePosixPath:
 
 
 @pytest.fixture
-def board(workdir: PurePosixPath) -> Board:
+def board(request: pytest.FixtureRequest, workdir: PurePosixPath) -> Board:
+    """The board that a test's host is: one with a launcher where the host has one."""
+    reach: Mapping[str, object] = {"kind": "ssh", "host": "unused"}
+    if "emulated" in request.fixturenames:
+        reach = {"kind": "local", "launcher": LAUNCHER}
     return Board.model_validate(
-        {
-            "name": NAME,
-            "target": "rk3568",
-            "reach": {"kind": "ssh", "host": "unused"},
-            "workdir": str(workdir),
-        }
+        {"name": NAME, "target": "rk3568", "reach": reach, "workdir": str(workdir)}
     )

@@ -248,10 +248,10 @@ def test_a_program_is_kept_to_its_cores(
     settings = Settings(cpus=str(last))
     found = probe(host, board)
     setting = as_wanted(host, board, settings, found=found, reads=[model], progress=Silent())
-    own = setting.site.launcher[0] != "taskset"
+    own = setting.context.launcher[0] != "taskset"
     assert own == ("taskset" not in found.tools)
     words = ("grep", "Cpus_allowed_list", "/proc/self/status")
-    local = ran(host, board.workdir, tmp_path / "run", *setting.site.launcher, *words)
+    local = ran(host, board.workdir, tmp_path / "run", *setting.context.launcher, *words)
     assert (local / "stdout").read_text().split() == ["Cpus_allowed_list:", str(last)]
 
 

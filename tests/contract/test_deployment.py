@@ -19,10 +19,11 @@ from armload.core.errors import BoardError, BusyError, ConnectError
 from armload.core.files import sha256_of
 from armload.core.progress import Progress, Silent
 from armload.core.shell import quote
-from armload.deploy.deployment import deploy, put_helper
+from armload.deploy.deployment import deploy
 from armload.deploy.holder import this_process
 from armload.deploy.layout import Layout
 from armload.deploy.lease import leased
+from armload.deploy.own_programs import put_helper
 from armload.deploy.payload import read_payload
 from armload.deploy.transfer import push
 from armload.deploy.upload import Upload, stored_script

@@ -15,11 +15,12 @@ from armload.build.helper import WATCH
 from armload.core.progress import Silent
 from armload.core.shell import quote
 from armload.deploy.collect import collect
-from armload.deploy.deployment import deploy, program_of_the_shell
+from armload.deploy.deployment import deploy
 from armload.deploy.exit_reason import Exit, explain
 from armload.deploy.follow import CutShortError, end_orphan, follow, stop
 from armload.deploy.launch import launch
 from armload.deploy.layout import Layout
+from armload.deploy.own_programs import program_of_the_shell
 from armload.deploy.payload import read_payload
 from armload.engines.watched.engine import PROGRAM_ID_FILE
 from armload.engines.watched.output import Reads

@@ -16,10 +16,11 @@ from armload.build.target import machine_architecture
 from armload.core.errors import BoardError
 from armload.core.progress import Silent
 from armload.core.shell import join
-from armload.deploy.deployment import check_fit, own_program
+from armload.deploy.compatibility import check_fit
 from armload.deploy.layout import Layout
+from armload.deploy.own_programs import own_program
 from tests.system.engines import emulator
-from tests.unit.test_deploy_fit import binary
+from tests.unit.test_deploy_compatibility import binary
 
 EXIT_7 = (0xD28000E0, 0xD2800BA8, 0xD4000001)  # mov x0, #7; mov x8, #93 (exit); svc #0
 SMMLA = (0x4E80A400,)  # smmla v0.4s, v0.16b, v0.16b: needs i8mm
@@ -71,10 +72,10 @@ def test_a_program_that_needs_more_than_the_emulated_cpu_has_is_refused_beforeha
     assert found.machine == "aarch64"
     assert "fp" in found.cpu_features
     if fits:
-        check_fit(board(tmp_path), engine, found, emulated=True)
+        check_fit(board(tmp_path, *emulating(cpu)), engine, found)
         return
     with pytest.raises(BoardError, match="mine: its CPU lacks asimddp"):
-        check_fit(board(tmp_path), engine, found, emulated=True)
+        check_fit(board(tmp_path, *emulating(cpu)), engine, found)
 
 
 def test_a_wrapper_starts_programs_of_the_machines_own_kind(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from armload.core.errors import ConnectError
 from armload.core.files import sha256_of
 from armload.core.progress import Progress, Silent
 from armload.core.shell import join
-from armload.deploy.deployment import helper_on_board
 from armload.deploy.layout import Layout
+from armload.deploy.own_programs import checksum_program
 from armload.deploy.transfer import push
 from tests.faults import At, Relay
 from tests.virtual_boards import (
@@ -72,7 +72,7 @@ def pushed(
 
 
 def helper_there(host: SshHost) -> PurePosixPath:
-    found = helper_on_board(host, LAYOUT, probe(host, BOARD), Silent())
+    found = checksum_program(host, LAYOUT, probe(host, BOARD), Silent())
     assert found is not None, "the program runs on a real aarch64 machine"
     return found
 

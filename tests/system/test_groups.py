@@ -13,7 +13,8 @@ import psutil
 import pytest
 
 import armload.runs.session
-from armload.bench.single import bench
+from armload.bench.single import run_once
+from armload.bench.sweeping import combinations
 from armload.boards.board import SshAddress
 from armload.boards.group import PRIVATE, address_in
 from armload.boards.ssh import SshHost
@@ -151,12 +152,6 @@ def test_a_watched_program_that_a_group_cannot_run_is_refused_at_once(
     assert said in done.stderr
 
 
-def test_a_single_board_cannot_split_a_model(ann: Person) -> None:
-    words = ("--board", "one", *MODEL, "--split", "layer", "--repeats", "1")
-    done = ann.types("bench", *words, status=UsageError.exit_status)
-    assert "--split layer: one is a single board." in done.stderr
-
-
 ONE_QUESTION = ("--task", "word-problems", "--limit", "1", "--budget", "24", "--threads", "1")
 
 
@@ -256,8 +251,9 @@ def test_members_that_are_reached_by_ssh_write_the_same_and_no_port_stays_open(
                 "reach: {kind: ssh, host: 127.0.0.1}\n",
             )
         ann.add_board("lab", "members: [first, second]\n")
-        alone, _ = bench(Request(board="first"), str(STORIES), plan, Silent())
-        run, _ = bench(Request(board="lab"), str(STORIES), plan, Silent())
+        (one,) = combinations([str(STORIES)], [plan], Silent())
+        alone, _ = run_once(Request(board="first"), one, Silent())
+        run, _ = run_once(Request(board="lab"), one, Silent())
     assert run.text == alone.text
     (other,) = run.members
     assert other.sent_bytes is not None

@@ -25,7 +25,7 @@ from armload.engines.weights import BoardMemory
 from armload.models.context_memory import ContextMemory, KvCache
 from armload.models.model import Model
 from armload.report.run_words import prediction_line
-from armload.runs.predicting import on_board
+from armload.runs.predicting import with_emulation_note
 from tests.unit.runs import quick_run
 from tests.unit.samples import model
 
@@ -470,11 +470,11 @@ def test_a_mixture_one_of_whose_layers_does_not_fit_stays_mapped_and_is_not_refu
 
 def test_times_of_an_emulated_board_are_said_to_be_no_real_ones() -> None:
     found = predicted(need(), resources(), computing(1.9), may_stream=True)
-    emulated = on_board(load_board("virtual"), found)
+    emulated = with_emulation_note(load_board("virtual"), found)
     said = "virtual is emulated: these times apply to this machine"
     assert said in forecast_notice("m", "virtual", emulated)
     run = quick_run().model_copy(update={"prediction": emulated})
     assert "per token for the emulated board (streams" in prediction_line(run)
-    assert on_board(load_board("dayu200"), found) == found
+    assert with_emulation_note(load_board("dayu200"), found) == found
     unknown = found.model_copy(update={"token_s": None})
-    assert on_board(load_board("virtual"), unknown) == unknown, "without times"
+    assert with_emulation_note(load_board("virtual"), unknown) == unknown, "without times"

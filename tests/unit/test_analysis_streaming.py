@@ -12,7 +12,7 @@ from armload.analysis.streaming import (
     notes_about_weights,
 )
 from armload.analysis.summary import summarise
-from armload.report.table import weights_line
+from armload.report.run_facts import weights_line
 from tests.unit.streamed import HELD, RELEASED, mapped_run, streamed_run
 
 

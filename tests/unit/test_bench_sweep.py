@@ -10,7 +10,7 @@ import pytest
 
 from armload.analysis.findings import Throttled
 from armload.analysis.run import Finding, Run, Summary, TokenTimes, Verdict
-from armload.bench.references import folders_of
+from armload.bench.run_names import folders_of
 from armload.bench.sweep import (
     Sweep,
     SweepEntry,

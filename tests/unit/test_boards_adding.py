@@ -21,7 +21,7 @@ from armload.boards.contradictions import Contradiction, contradictions
 from armload.boards.probe import Probe, parse_probe
 from armload.boards.rates import Rates
 from armload.core.errors import UsageError
-from armload.deploy.deployment import targets_that_suit
+from armload.deploy.compatibility import targets_that_suit
 from armload.deploy.rates import Missing
 from armload.report.boards import probe_table
 from tests.unit.test_boards_probe import A55, core, output

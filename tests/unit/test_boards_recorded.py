@@ -11,7 +11,7 @@ from armload.analysis.throttling import throttle_events
 from armload.boards.probe import Probe
 from armload.boards.rates import Rates
 from armload.boards.throttling import ThrottleReading
-from armload.deploy.deployment import check_folder, target_mismatch
+from armload.deploy.compatibility import check_folder, target_mismatch
 from armload.deploy.rates import Missing
 from armload.engines.completion import settings_of
 from armload.engines.engine import Settings

@@ -7,8 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from armload.build.programs import Project, programs_chosen, programs_offered, renamed
+from armload.build.programs import (
+    Project,
+    by_names,
+    programs_chosen,
+    programs_offered,
+    renamed,
+)
 from armload.core.errors import UsageError
+from tests.unit.samples import binary
 from tests.unit.sources import llama_cpp
 
 COMPLETION = """
@@ -118,6 +125,17 @@ def test_a_program_is_taken_under_the_name_that_the_source_has_for_it(
     assert chosen(folder, [asked, has]) == [has]
     assert renamed([asked], [has]) == [f"This llama.cpp has no {asked}; its {has} replaces it."]
     assert renamed([has], [has]) == []
+
+
+def test_programs_are_found_by_the_names_that_they_were_asked_for_by() -> None:
+    built = [binary(Path("/b", name)) for name in ("armload-score", "llama-cli", "rpc-server")]
+    wanted = ("ggml-rpc-server", "llama-completion", "armload-score")
+    found = by_names(wanted, built)
+    assert {name: each.program for name, each in found.items()} == {
+        "ggml-rpc-server": "rpc-server",
+        "llama-completion": "llama-cli",
+        "armload-score": "armload-score",
+    }
 
 
 def test_a_chat_is_not_taken_for_the_program_that_continues_a_prompt(tmp_path: Path) -> None:

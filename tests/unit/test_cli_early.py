@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from armload.core.errors import UsageError
 from tests.command_line import typed
 from tests.contract.leases import SOMEBODY, put_up
 
@@ -38,6 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("bench", *MODEL, "--compiler", "cc"), 2, "There is no compiler named 'cc'"),
         (("bench", *MODEL, "--on", "nowhere"), 2, "There is no board named 'nowhere'"),
         (("bench", *MODEL, "--prompt", "a" * 100_001), 2, "100001 bytes long"),
+        (("bench", *MODEL, "--split", "layer"), 2, "--split layer: virtual is a single board."),
         (("build", "--on", "virtual", "--source", "nowhere"), 2, "--source nowhere"),
         (("build", "--on", "virtual", "--compiler", "zig"), 2, "not on a build host"),
         (("deploy", *MODEL, "--board", "virtual,nowhere"), 2, "There is no board named 'nowhere'"),
@@ -50,6 +52,14 @@ def test_a_mistake_is_told_before_a_board_is_reached(
     assert (done.returncode, done.stdout) == (status, ""), done.stderr
     assert said in done.stderr
     assert "virtual is not up; starting it" not in done.stderr
+
+
+def test_slots_in_a_plan_file_are_said_to_have_no_effect_on_bench(folder: Path) -> None:
+    (folder / "plan.yaml").write_text("slots: 2\nsplit: layer\n")
+    done = typed(folder, "bench", "--plan", "plan.yaml", *MODEL, cache=folder / "cache")
+    assert "plan.yaml: slots has no effect: only services have slots." in done.stderr
+    assert "--split layer: virtual is a single board." in done.stderr
+    assert done.returncode == UsageError.exit_status
 
 
 @pytest.mark.parametrize(

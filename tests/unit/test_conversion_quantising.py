@@ -31,7 +31,7 @@ from armload.models.synth import header_like, synthesise_like
 from armload.runs.request import Request
 from tests.unit.builds import held_elsewhere
 from tests.unit.test_cli_json import printed
-from tests.unit.test_engines_speculation import site
+from tests.unit.test_engines_speculation import context
 
 
 def made(place: Path, content: bytes = b"weights") -> Artifact:
@@ -107,7 +107,7 @@ def test_too_little_space_or_memory_is_refused_with_figures(tmp_path: Path) -> N
     with pytest.raises(
         BoardError, match="not enough memory for llama-quantize: it needs 1152921504"
     ):
-        need_memory(site().found, "b", "llama-quantize", 1 << 60)
+        need_memory(context().found, "b", "llama-quantize", 1 << 60)
 
 
 @pytest.fixture(scope="module")

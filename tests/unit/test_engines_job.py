@@ -47,8 +47,10 @@ def described(
     engine = Completion(plan, binary(program), weights)
     where = on or board()
     check_cores(engine.settings, where, found)
-    site = RunContext(layout=Layout(workdir=where.workdir), found=found, launcher=("taskset", "c"))
-    job = new_job(engine, where, site)
+    context = RunContext(
+        layout=Layout(workdir=where.workdir), found=found, launcher=("taskset", "c")
+    )
+    job = new_job(engine, where, context)
     return job.command, job.board
 
 

@@ -12,7 +12,7 @@ from armload.engines.model_program import InPlace
 from armload.engines.quantise import Quantising, QuantisingPlan, fallbacks_in
 from armload.engines.registry import engine_called
 from tests.unit.samples import binary, model
-from tests.unit.test_engines_speculation import option, site
+from tests.unit.test_engines_speculation import context, option
 
 PROGRAM = b"\x7fELF\0llama\0--max-buffer-size\0--no-ppl\0-fit\0"
 LOG = """\
@@ -49,11 +49,11 @@ def test_they_are_in_the_list_of_engines(name: str, engine: type) -> None:
 
 def test_the_model_is_copied_to_a_board_and_becomes_a_file_of_the_run(tmp_path: Path) -> None:
     one = quantising(tmp_path)
-    remote = {each.name: str(each.items(site().layout)[0].remote) for each in one.payload}
-    words = one.command(site())
+    remote = {each.name: str(each.items(context().layout)[0].remote) for each in one.payload}
+    words = one.command(context())
     assert words[-3:] == (remote["m.gguf"], "../model.part", "Q4_K_M")
     assert one.result == "model.part"
-    assert one.program(site()) == remote["llama-quantize"]
+    assert one.program(context()) == remote["llama-quantize"]
     assert "--allow-requantize" not in words
     assert int(option(words, "--max-buffer-size")) >= 256
 
@@ -62,13 +62,13 @@ def test_on_this_machine_nothing_large_is_copied(tmp_path: Path) -> None:
     base, result = PurePosixPath("/models/m.gguf"), PurePosixPath("/cache/part")
     one = quantising(tmp_path, InPlace(base=base, result=result))
     assert [each.name for each in one.payload] == ["llama-quantize"]
-    assert one.command(site())[-3:] == ("/models/m.gguf", "/cache/part", "Q4_K_M")
+    assert one.command(context())[-3:] == ("/models/m.gguf", "/cache/part", "Q4_K_M")
     assert one.result is None
 
 
 def test_an_importance_matrix_is_named_as_on_every_board(tmp_path: Path) -> None:
     sha256 = "ab" * 32
-    words = quantising(tmp_path, importance_sha256=sha256, allow_requantize=True).command(site())
+    words = quantising(tmp_path, importance_sha256=sha256, allow_requantize=True).command(context())
     assert option(words, "--imatrix") == f"../../../models/{sha256[:12]}/i.gguf"
     assert "--allow-requantize" in words
 
@@ -105,7 +105,7 @@ def test_a_text_goes_through_the_model_in_chunks(tmp_path: Path) -> None:
     plan = ImportancePlan(text_sha256=sha256, chunk_tokens=256)
     program = binary(tmp_path / "llama-imatrix")
     one = Importance(plan, program, model(tmp_path / "m.gguf"), tmp_path / "t.txt")
-    words = one.command(site())
+    words = one.command(context())
     assert option(words, "-f") == f"../../../models/{sha256[:12]}/t.txt"
     assert words[words.index("-o") :][2:8] == ("-c", "256", "-b", "256", "-ub", "256")
     assert one.note(

@@ -14,7 +14,7 @@ from armload.engines.registry import engine_called
 from armload.engines.scorer import SCORER, Scoring, ScoringPlan, look_at_items
 from tests.unit.samples import binary, board_record, conditions, model
 from tests.unit.test_engines_answers import FAILED, GENERATED, LIKELIHOOD, TOKENS
-from tests.unit.test_engines_speculation import option, site
+from tests.unit.test_engines_speculation import context, option
 
 PROGRAM = b"\x7fELF\0llama\0--no-repack\0--offline\0ARMLOAD_WEIGHTS\0[on|off|auto]\0"
 
@@ -35,8 +35,8 @@ def test_it_is_in_the_list_of_engines() -> None:
 
 def test_program_model_and_items_lie_on_the_board(tmp_path: Path) -> None:
     one = engine(tmp_path, {"parallel": 4, "threads": 2, "flash_attention": "on"})
-    words = one.command(site())
-    remote = {each.name: str(each.items(site().layout)[0].remote) for each in one.payload}
+    words = one.command(context())
+    remote = {each.name: str(each.items(context().layout)[0].remote) for each in one.payload}
     assert words[0] == remote[SCORER]
     assert option(words, "-m") == remote["m.gguf"]
     assert option(words, "--items") == remote["items.jsonl"]
@@ -58,8 +58,8 @@ def test_every_item_at_a_time_has_a_cache_of_its_own(tmp_path: Path) -> None:
 def test_weights_are_streamed_on_request(tmp_path: Path) -> None:
     one = engine(tmp_path, {"weights": "streamed", "resident_bytes": 4096})
     expected = {"ARMLOAD_WEIGHTS": "streamed", "ARMLOAD_RESIDENT": "4096"}
-    assert one.environment(site()) == expected
-    words = one.command(site())
+    assert one.environment(context()) == expected
+    words = one.command(context())
     assert "--no-repack" in words
     assert option(words, "--poll") == "0"
 

@@ -20,7 +20,7 @@ from armload.engines.server import SERVER, TRACE_BYTES, Serving, plan_for
 from armload.engines.service_plan import ServingPlan
 from armload.serving.planning import serving_plan
 from tests.unit.samples import binary, board_record, conditions, model
-from tests.unit.test_engines_speculation import option, site
+from tests.unit.test_engines_speculation import context, option
 
 KEY = "a-key-that-nobody-guesses"
 OFFERED = (
@@ -42,17 +42,17 @@ def test_it_is_in_the_list_of_engines() -> None:
 
 
 def test_it_listens_on_the_loopback_and_takes_its_key_from_a_file(tmp_path: Path) -> None:
-    words = engine(tmp_path).command(site())
+    words = engine(tmp_path).command(context())
     assert option(words, "--host") == "127.0.0.1"
-    assert option(words, "--api-key-file") == str(site().layout.api_key)
+    assert option(words, "--api-key-file") == str(context().layout.api_key)
     assert KEY not in " ".join(words)
     assert KEY not in engine(tmp_path).subject.model_dump_json()
-    assert KEY not in str(engine(tmp_path).environment(site()))
+    assert KEY not in str(engine(tmp_path).environment(context()))
 
 
 def test_each_slot_has_a_context_of_its_own(tmp_path: Path) -> None:
     one = engine(tmp_path, ServingPlan(slots=3, context_tokens=256))
-    words = one.command(site())
+    words = one.command(context())
     assert (option(words, "-np"), option(words, "-c")) == ("3", "768")
     assert "--no-kv-unified" in words
     assert one.memory.context_tokens == 768
@@ -60,7 +60,7 @@ def test_each_slot_has_a_context_of_its_own(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_to_defaults_that_hurt_a_board(tmp_path: Path) -> None:
-    words = engine(tmp_path).command(site())
+    words = engine(tmp_path).command(context())
     assert (option(words, "--cache-ram"), option(words, "--temp")) == ("0", "0")
     assert (option(words, "-b"), option(words, "-ub")) == ("2048", "512")
     assert (option(words, "-ctk"), option(words, "-ctv")) == ("f16", "f16")
@@ -72,7 +72,7 @@ def test_nothing_is_left_to_defaults_that_hurt_a_board(tmp_path: Path) -> None:
     ("plan", "threads"), [({}, "2"), ({"threads": 3}, "3"), ({"cpus": "4-7"}, "4")]
 )
 def test_threads_are_always_said(plan: dict[str, Any], threads: str, tmp_path: Path) -> None:
-    words = engine(tmp_path, ServingPlan(context_tokens=256, **plan)).command(site())
+    words = engine(tmp_path, ServingPlan(context_tokens=256, **plan)).command(context())
     assert option(words, "-t") == threads
     assert words.count("-t") == 1
 
@@ -81,7 +81,7 @@ def test_a_prompt_cache_is_counted_as_memory(tmp_path: Path) -> None:
     without = engine(tmp_path).memory.program_bytes
     with_cache = engine(tmp_path, ServingPlan(context_tokens=256, prompt_cache_bytes=3 << 20))
     assert with_cache.memory.program_bytes == without + (3 << 20)
-    words = with_cache.command(site())
+    words = with_cache.command(context())
     assert option(words, "--cache-ram") == "3"
     assert "--cache-prompt" in words
     assert "--no-cache-prompt" not in words
@@ -92,25 +92,26 @@ def test_a_prompt_cache_is_counted_as_memory(tmp_path: Path) -> None:
     [("model", ["--embeddings"]), ("mean", ["--embeddings", "--pooling", "mean"])],
 )
 def test_embeddings_are_pooled_as_asked(pooling: Any, words: list[str], tmp_path: Path) -> None:
-    command = engine(tmp_path, ServingPlan(context_tokens=256, embeddings=pooling)).command(site())
+    plan = ServingPlan(context_tokens=256, embeddings=pooling)
+    command = engine(tmp_path, plan).command(context())
     begin = command.index("--embeddings")
     assert list(command[begin : begin + len(words)]) == words
     assert ("--pooling" in command) == (pooling != "model")
-    assert "--embeddings" not in engine(tmp_path).command(site())
+    assert "--embeddings" not in engine(tmp_path).command(context())
 
 
 def test_an_older_server_is_given_no_option_that_it_does_not_know(tmp_path: Path) -> None:
-    words = engine(tmp_path, program=b"\x7fELF\0llama\0[on|off|auto]\0").command(site())
+    words = engine(tmp_path, program=b"\x7fELF\0llama\0[on|off|auto]\0").command(context())
     assert not set(words) & set(OFFERED)
 
 
 def test_its_trace_has_a_limit_and_weights_are_streamed_on_request(tmp_path: Path) -> None:
     streamed = engine(tmp_path, ServingPlan(context_tokens=256, weights="streamed"))
-    assert streamed.environment(site()) == {
+    assert streamed.environment(context()) == {
         "ARMLOAD_TRACE_BYTES": str(TRACE_BYTES),
         "ARMLOAD_WEIGHTS": "streamed",
     }
-    words = streamed.command(site())
+    words = streamed.command(context())
     assert {"--no-repack", "--no-warmup"} <= set(words)
 
 

@@ -34,7 +34,7 @@ def engine(folder: Path, *, speculate: str, program: bytes = NEWER, draft: str =
     return Speculation(plan, binary(path), first, second)
 
 
-def site() -> RunContext:
+def context() -> RunContext:
     found = Probe(
         machine="aarch64",
         cores=2,
@@ -53,7 +53,7 @@ def option(words: tuple[str, ...], name: str) -> str:
 
 def test_ngrams_need_no_second_model(tmp_path: Path) -> None:
     one = engine(tmp_path, speculate="ngram")
-    words = one.command(site())
+    words = one.command(context())
     assert option(words, "--spec-type") == "ngram-simple"
     assert "-md" not in words
     assert len(one.payload) == 2
@@ -61,11 +61,11 @@ def test_ngrams_need_no_second_model(tmp_path: Path) -> None:
 
 
 def test_it_generates_one_more_than_it_is_told(tmp_path: Path) -> None:
-    assert option(engine(tmp_path, speculate="ngram").command(site()), "-n") == "19"
+    assert option(engine(tmp_path, speculate="ngram").command(context()), "-n") == "19"
 
 
 def test_it_is_given_no_option_that_only_other_programs_take(tmp_path: Path) -> None:
-    words = engine(tmp_path, speculate="ngram").command(site())
+    words = engine(tmp_path, speculate="ngram").command(context())
     assert not {"-no-cnv", "--no-display-prompt", "--offline", "--no-warmup"} & {*words}
 
 
@@ -77,15 +77,15 @@ def test_threads_do_not_poll_while_streamed_weights_are_read(tmp_path: Path) -> 
         one.model,
         None,
     )
-    assert option(streamed.command(site()), "--poll") == "0"
-    assert "--no-warmup" not in streamed.command(site())
-    assert "--poll" not in one.command(site())
+    assert option(streamed.command(context()), "--poll") == "0"
+    assert "--no-warmup" not in streamed.command(context())
+    assert "--poll" not in one.command(context())
 
 
 def test_a_draft_model_lies_on_the_board_and_takes_memory(tmp_path: Path) -> None:
     one = engine(tmp_path, speculate="draft:draft.gguf", draft="b")
     alone = engine(tmp_path, speculate="ngram")
-    assert option(one.command(site()), "-md") == f"/w/models/{'b' * 12}/draft.gguf"
+    assert option(one.command(context()), "-md") == f"/w/models/{'b' * 12}/draft.gguf"
     assert [each.name for each in one.payload] == [
         *("llama-speculative-simple", "m.gguf", "draft.gguf")
     ]
@@ -98,8 +98,8 @@ def test_a_draft_model_lies_on_the_board_and_takes_memory(tmp_path: Path) -> Non
 def test_layers_for_mtp_need_no_second_model_and_a_cache_of_their_own(tmp_path: Path) -> None:
     program = NEWER + b"--mtp\0"
     one = engine(tmp_path, speculate="mtp", program=program)
-    assert option(one.command(site()), "--spec-type") == "draft-mtp"
-    assert "-md" not in one.command(site())
+    assert option(one.command(context()), "--spec-type") == "draft-mtp"
+    assert "-md" not in one.command(context())
     assert len(one.payload) == 2
     with_cache = model().model_copy(
         update={
@@ -131,7 +131,7 @@ def test_another_draft_model_is_another_run(tmp_path: Path) -> None:
 
 
 def test_weights_are_not_repacked_where_the_draft_model_leaves_no_room(tmp_path: Path) -> None:
-    tight = site()
+    tight = context()
     now = conditions(available=2 * 40_000_000 * 5 // 4 + 40_000_000)
     tight = tight.model_copy(update={"found": tight.found.model_copy(update={"conditions": now})})
     alone = engine(tmp_path, speculate="ngram")

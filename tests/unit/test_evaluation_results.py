@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,7 +93,8 @@ def test_answers_that_the_grader_could_not_judge_are_counted_with_the_reason(
         )
 
     monkeypatch.setattr(
-        "armload.evaluation.grading.registry.GRADERS", {**GRADERS, "math_verify": fails}
+        "armload.evaluation.grading.registry.GRADERS",
+        {**GRADERS, "math_verify": replace(GRADERS["math_verify"], grade=fails)},
     )
     made = evaluated(fails=False)
     points = points_of(made, "math_verify")

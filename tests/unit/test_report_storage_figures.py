@@ -24,8 +24,8 @@ from armload.report.figures.memory import (
 from armload.report.figures.memory import STREAMED as STREAMED_PART
 from armload.report.figures.storage_wait import COMPUTING, MOST_BARS, WAITING, storage_wait
 from armload.report.multi_run import figures_of
+from armload.report.run_facts import weights_line
 from armload.report.run_page import write_report
-from armload.report.table import weights_line
 from tests.unit.pages import Page
 from tests.unit.runs import BOARD, quick_run, storage_run
 from tests.unit.streamed import (

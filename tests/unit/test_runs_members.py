@@ -9,7 +9,8 @@ import pytest
 from armload.analysis.members import ClockDifference, MemberSample
 from armload.boards.sensors import Sensor
 from armload.deploy.exit_reason import Exit
-from armload.engines.job import JOB_FILE, Job
+from armload.deploy.layout import JOB_FILE
+from armload.engines.job import Job
 from armload.engines.spread import Share, Spread
 from armload.runs.members import LINK_FILE, Link, member_folder, read_members, with_lost_member
 from tests.unit.runs import quick_run

@@ -98,6 +98,7 @@ def test_weights_are_laid_out_as_in_the_run_itself_whose_context_is_smaller(
         now = where.found.conditions.model_copy(update={"memory_available_bytes": int(available)})
         found = where.found.model_copy(update={"conditions": now})
         there = replace(where, found=found)
-        run = Completion(plan, built, model).command(operations._site(there))
-        listed = operations._engine(there, built, model, plan).command(operations._site(there))
+        context = operations._run_context(there)
+        run = Completion(plan, built, model).command(context)
+        listed = operations._engine(there, built, model, plan).command(context)
         assert repacked(run) == repacked(listed) == is_repacked

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from armload.analysis.run import FORMAT, Run
-from armload.bench.references import read_side
+from armload.bench.run_names import read_side
 from armload.core.errors import DataError, UsageError
 from armload.deploy.exit_reason import Exit
 from armload.runs import store

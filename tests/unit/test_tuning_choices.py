@@ -30,7 +30,7 @@ from armload.tuning.wanted import Objective
 from tests.unit.findings import finding
 from tests.unit.runs import failed_run, quick_run
 from tests.unit.samples import binary, conditions, model
-from tests.unit.test_engines_speculation import site
+from tests.unit.test_engines_speculation import context
 
 LITTLE = ClusterState(cores=(0, 1, 2, 3), max_khz=1_800_000)
 BIG = ClusterState(cores=(4, 5), max_khz=2_400_000)
@@ -134,7 +134,7 @@ def test_a_service_whose_weights_are_streamed_is_offered_parts_of_them(
 ) -> None:
     program = tmp_path / SERVER
     program.write_bytes(b"\x7fELF\0ARMLOAD_WEIGHTS\0--no-repack\0")
-    found = site().found.model_copy(update={"conditions": conditions(available=available)})
+    found = context().found.model_copy(update={"conditions": conditions(available=available)})
     where = cast("Session", SimpleNamespace(found=found, binaries={SERVER: binary(program)}))
     goal = TuningRequest(model="m", objective="rate", requests=TunedLoad(requests=40))
     offered = offer_of(where, model(), goal)

@@ -128,10 +128,10 @@ class Quantile(Value):
 
 
 USUAL = (50.0, 90.0, 99.0)
-"""Percentiles that are always computed."""
+"""Percentiles that are always computed, the lowest first."""
 
-SHOWN = (50.0, 99.0)
-"""Of the usual ones, those in the tables of a load."""
+SHOWN = (USUAL[0], USUAL[-1])
+"""Of the usual ones, those in the tables of a load and in sentences about it."""
 
 
 def percentile_name(percentile: float) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from armload.analysis.load.live import LiveFigures, MedianAndP95
-from armload.analysis.wording.figures import seconds
-from armload.core.values import counted
+from armload.core.values import counted, format_seconds
 
 
 def live_rows(
@@ -44,4 +43,6 @@ def _slots(found: LiveFigures, slots: int | None) -> str:
 
 
 def _latency(found: MedianAndP95 | None) -> str:
-    return "" if found is None else f"p50 {seconds(found.p50_s)}, p95 {seconds(found.p95_s)}"
+    if found is None:
+        return ""
+    return f"p50 {format_seconds(found.p50_s)}, p95 {format_seconds(found.p95_s)}"

@@ -16,8 +16,7 @@ from armload.analysis.load.findings import (
     ServiceEnded,
     TokensUncounted,
 )
-from armload.analysis.wording.figures import seconds
-from armload.core.values import counted, format_bytes
+from armload.core.values import counted, format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from armload.analysis.load.assessed import AssessedPoint, Cause
@@ -177,7 +176,7 @@ def held_back(metrics: Metrics) -> str:
         return ""
     return (
         f"{metrics.held.count:,} of {counted(metrics.requests, 'request')} waited for "
-        f"--max-concurrency, up to {seconds(metrics.held.max_s)}. Latencies count from the "
+        f"--max-concurrency, up to {format_seconds(metrics.held.max_s)}. Latencies count from the "
         "scheduled time, and include that wait."
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from armload.analysis.limit import ROOM_TO_STAY
-from armload.analysis.wording.figures import three_figures
+from armload.analysis.wording.figures import up_to_three_figures
 from armload.analysis.wording.splits import limited_by
 from armload.core.values import Value, counted, format_bytes
 from armload.engines.prediction import Bottleneck, Expected, HitRate, Prediction
@@ -187,7 +187,9 @@ def shortlist(model: str, boards: Sequence[tuple[str, FittedModel]]) -> str:
 def per_token(time: Expected) -> str:
     """Write a time with its interval: its value, then its bounds in brackets."""
     unit, scale = ("s", 1.0) if time.value >= 1 else ("ms", 1000.0)
-    value, low, high = (three_figures(each * scale) for each in (time.value, time.low, time.high))
+    value, low, high = (
+        up_to_three_figures(each * scale) for each in (time.value, time.low, time.high)
+    )
     return f"{value} {unit} ({low}\u2013{high})"
 
 
@@ -254,7 +256,7 @@ def _slower(best: FittedModel, others: Sequence[FittedModel]) -> str:
     times = _token_s(min(timed, key=_token_s)) / _token_s(best)
     if times < 1:  # a smaller model may be faster although it reads from storage
         return ""
-    taken = f"{three_figures(times)} times as long or longer"
+    taken = f"{up_to_three_figures(times)} times as long or longer"
     return f" Models that read from storage take {taken}."
 
 

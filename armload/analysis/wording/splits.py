@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from armload.analysis.wording.figures import seconds
+from armload.core.values import format_seconds
 from armload.engines.prediction import GroupForecast, PartTime
 from armload.engines.spread import Split
 
@@ -24,8 +24,8 @@ def chosen_between(
     if len(times_s) < 2:
         return f"--split auto takes {best}: the members' speed is unknown."
     return (
-        f"--split auto takes {best}: about {seconds(times_s[best])} per token, compared with "
-        f"{seconds(times_s[other])} with {other}."
+        f"--split auto takes {best}: about {format_seconds(times_s[best])} per token, compared "
+        f"with {format_seconds(times_s[other])} with {other}."
     )
 
 

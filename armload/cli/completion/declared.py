@@ -14,11 +14,12 @@ from armload.cli.help import grouped
 from armload.cli.program import namespace
 from armload.cli.verb import Verb
 from armload.conversion.checkpoints.forms import GGUF_BITS, MNN_BITS
+from armload.core.defaults import DEMO
 from armload.core.options import Declared, declared_options
 from armload.engines.plan import DRAFT, KV_TYPES, MTP, NGRAM, NO_SPECULATION
 from armload.evaluation.grading.registry import GRADERS
 from armload.models.file_types import TENSOR_TYPES
-from armload.models.find import DEMO, LIKE, QUANTISATIONS, RANDOM, WORD_PROBLEMS
+from armload.models.find import LIKE, QUANTISATIONS, RANDOM, WORD_PROBLEMS
 from armload.models.packaged import SMOLLM2
 from armload.serving.dialects.registry import DIALECTS
 from armload.serving.exports import FORMATS

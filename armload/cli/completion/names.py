@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from armload.cli.completion.table import CompletionTable
 from armload.core.workspace import (
+    RUN_FILE,
     data_names,
     evaluations_folder,
     imports_folder,
@@ -27,8 +28,8 @@ _FILES: Mapping[str, str | tuple[str, ...]] = {
     "folder": "/",
     "model": ".gguf",
     "measurement": (".json", ".jsonl"),
-    "result": "run.json",
-    "results": "run.json",
+    "result": RUN_FILE,
+    "results": RUN_FILE,
     "source": "/",
     "task": ".yaml",
 }
@@ -97,7 +98,7 @@ def _models(typed: str, table: CompletionTable) -> Iterator[CompletionWord]:
 
 def _is_result(each: CompletionWord) -> bool:
     folders = {f"{folder().name}/" for folder in (*_RESULTS["result"][1], imports_folder)}
-    return each.is_whole or each.word in folders or _holds((Path(each.word) / "run.json").is_file)
+    return each.is_whole or each.word in folders or _holds((Path(each.word) / RUN_FILE).is_file)
 
 
 def _files(typed: str, ending: str | tuple[str, ...]) -> Iterator[CompletionWord]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from invoke.exceptions import Exit
 from pydantic import model_validator
@@ -13,6 +13,7 @@ from armload.bench.options import MODEL, Listed, Options
 from armload.cli.error_output import end_if_failed, show_error
 from armload.cli.options import BOARDS, OnBoards, OneBoard, OnGateways, OutputOptions, models_in
 from armload.cli.verb import verb
+from armload.core.defaults import DEMO, VIRTUAL
 from armload.core.errors import UsageError
 from armload.core.options import Option, Seconds, Share
 from armload.engines.plan import (
@@ -35,7 +36,7 @@ class BenchOptions(Options, OnGateways, Resuming, Metering, Waiting, EngineSourc
     """A benchmark: one run, repeats of it, or a sweep."""
 
     board: Annotated[
-        Listed[str], Option(BOARDS, usual="virtual", several="commas", heading="Board")
+        Listed[str], Option(BOARDS, usual=VIRTUAL, several="commas", heading="Board")
     ] = ()
     share: Annotated[
         bool,
@@ -118,69 +119,103 @@ def bench(options: BenchOptions) -> None:
     """
     from armload.analysis.repeats import Precision
     from armload.bench.options import read_options
+    from armload.bench.sweeping import combinations
     from armload.boards.naming import boards_called
     from armload.cli import terminal
     from armload.cli.present import bench_and_present, repeat_and_present, sweep_and_present
     from armload.cli.present_boards import bench_on_each_and_present, share_and_present
     from armload.fleet.reach import boards_reached
+    from armload.fleet.shared_sweep import check_equal
     from armload.runs import store
     from armload.runs.request import Request
+    from armload.runs.spreading import check_split
 
-    plan = options.part(Options)
+    listed = options.part(Options)
     if options.plan:
-        plan = plan.over(read_options(options.plan))
-    boards = boards_called(plan.board or ("virtual",))
+        listed = listed.over(read_options(options.plan))
+    if listed.slots:
+        terminal.say(f"{options.plan}: slots has no effect: only services have slots.")
+    boards = boards_called(listed.board or (VIRTUAL,))
     request = options.part(Request).model_copy(update={"board": boards[0]})
-    known = store.load(store.find(options.reference)) if options.reference else None
-    plans = tuple(plan.plans())
-    models_count = len(plan.models) * (len(plan.type) or 1)
-    is_single = len(plans) * models_count * (plan.repeats or 1) == 1
-    is_single = is_single and not plan.warmups
-    is_repeated = is_single and plan.repeats is None
-    if options.given(("precision", "precision_time")) and not is_repeated:
-        raise UsageError(
-            "--precision repeats a single combination as often as needed, and cannot be combined "
-            "with lists, --repeats or --warmups.",
-            "Remove one.",
-        )
-    if options.share and (is_single or plan.warmups):
-        raise UsageError(
-            "--share divides a sweep, and cannot be combined with --warmups or a single run.",
-            "Give lists of options, or --repeats.",
-        )
+    reference = store.load(store.find(options.reference)) if options.reference else None
+    plans = tuple(listed.plans())
+    check_split(boards, plans)
+    extent = _extent(listed, len(plans))
+    _check_extent(options, extent, warmups=listed.warmups or 0)
     wanted = Precision(
         share=options.precision or DEFAULT_PRECISION,
         added_s=DEFAULT_PRECISION_TIME_S
         if options.precision_time is None
         else options.precision_time,
     )
-    if options.share and len(boards) == 1:
+    is_shared = options.share and len(boards) > 1
+    if is_shared:
+        check_equal(boards)
+    elif options.share:
         terminal.say(f"--share has no effect: {boards[0]} is the only board.")
-    as_json = options.as_json
-    with boards_reached(options.scheduler, boards, terminal.progress()) as reach:
-        models = models_in(request, plan.models, plan.type)
-        plan = plan.model_copy(update={"model": models, "type": ()})
-        if len(boards) > 1:
-            if options.share:
-                share_and_present(*(request, boards, plan, reach), as_json=as_json, reference=known)
-            else:
-                bench_on_each_and_present(
-                    *(request, boards, plan, wanted if is_repeated else None, reach),
-                    as_json=as_json,
-                    reference=known,
-                )
-        elif is_repeated:
-            repeat_and_present(
-                *(request, plan.models[0], plans[0], wanted, reach),
+    progress, as_json = terminal.progress(), options.as_json
+    repeats, warmups = listed.repeats or 1, listed.warmups or 0
+    with boards_reached(options.scheduler, boards, progress) as reach:
+        models = models_in(request, listed.models, listed.type)
+        cells = combinations(models, plans, progress)
+        if is_shared:
+            share_and_present(
+                *(request, boards, cells, reach),
+                repeats=repeats,
                 as_json=as_json,
-                reference=known,
+                reference=reference,
             )
-        elif is_single:
-            bench_and_present(
-                *(request, plan.models[0], plans[0], reach), as_json=as_json, reference=known
+        elif len(boards) > 1:
+            bench_on_each_and_present(
+                *(request, boards, cells, wanted if extent == "until known" else None, reach),
+                repeats=repeats,
+                warmups=warmups,
+                as_json=as_json,
+                reference=reference,
             )
+        elif extent == "until known":
+            repeat_and_present(
+                *(request, cells[0], wanted, reach), as_json=as_json, reference=reference
+            )
+        elif extent == "once":
+            bench_and_present(request, cells[0], reach, as_json=as_json, reference=reference)
         else:
-            sweep_and_present(request, plan, reach, as_json=as_json, reference=known)
+            sweep_and_present(
+                *(request, cells, reach),
+                repeats=repeats,
+                warmups=warmups,
+                as_json=as_json,
+                reference=reference,
+            )
+
+
+_Extent = Literal["once", "until known", "sweep"]
+
+
+def _extent(listed: Options, plans: int) -> _Extent:
+    """Say whether one combination is run once, or until its median is known, or several runs are.
+
+    Args:
+        plans: combinations of what is listed beside the models.
+    """
+    models = len(listed.models) * (len(listed.type) or 1)
+    if plans * models * (listed.repeats or 1) > 1 or listed.warmups:
+        return "sweep"
+    return "until known" if listed.repeats is None else "once"
+
+
+def _check_extent(options: BenchOptions, extent: _Extent, *, warmups: int) -> None:
+    if options.given(("precision", "precision_time")) and extent != "until known":
+        raise UsageError(
+            "--precision repeats a single combination as often as needed, and cannot be combined "
+            "with lists, --repeats or --warmups.",
+            "Remove one.",
+        )
+    if options.share and (extent != "sweep" or warmups):
+        raise UsageError(
+            "--share divides a sweep, and cannot be combined with --warmups or a single run.",
+            "Give lists of options, or --repeats.",
+        )
 
 
 class PullOptions(OnBoards, OnGateways, OutputOptions):
@@ -260,8 +295,8 @@ class DemoOptions(Waiting, OutputOptions):
     board: Annotated[
         OneBoard,
         Option("a board; virtual-dayu200 has the memory and storage of a real DAYU200"),
-    ] = "virtual"
-    model: Annotated[str, Option(MODEL)] = "demo"
+    ] = VIRTUAL
+    model: Annotated[str, Option(MODEL)] = DEMO
     prompt: Annotated[
         PromptText,
         Option("text to continue", usual=f"{_DEMO_PROMPT!r}; for word-problems, a problem"),
@@ -284,6 +319,7 @@ def demo(options: DemoOptions) -> None:
     Example: armload demo
     """
     from armload.analysis.repeats import Precision
+    from armload.bench.combination import combination
     from armload.boards.naming import board_called
     from armload.cli import terminal
     from armload.cli.present import demonstrate, repeat_and_present
@@ -293,10 +329,11 @@ def demo(options: DemoOptions) -> None:
 
     request, wanted = options.part(Request), Precision(added_s=options.precision_time)
     board_called(request.board)  # a wrong name is reported before a model is downloaded
-    model = model_called(options.model, terminal.progress())
+    progress = terminal.progress()
+    model = model_called(options.model, progress)
     prompt = options.prompt or model.prompt or _DEMO_PROMPT
-    plan = Plan(prompt=prompt, n_predict=options.n_predict)
+    one = combination(model, Plan(prompt=prompt, n_predict=options.n_predict), progress)
     if options.as_json:
-        repeat_and_present(request, str(model.path), plan, wanted, as_json=True)
+        repeat_and_present(request, one, wanted, as_json=True)
     else:
-        demonstrate(request, str(model.path), plan, wanted)
+        demonstrate(request, one, wanted)

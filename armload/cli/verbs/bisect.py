@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from armload.bench.options import MODEL
 from armload.cli.options import OnBoard, OutputOptions
 from armload.cli.verb import verb
+from armload.core.defaults import DEMO
 from armload.core.options import Option, Share
 from armload.engines.plan import Plan
 from armload.runs.request import Compilation, Resuming, Waiting
@@ -15,7 +16,11 @@ UPSTREAM = "https://github.com/ggml-org/llama.cpp"
 
 
 class BisectOptions(OnBoard, Resuming, Waiting, Compilation, Plan, OutputOptions):
-    """Between which commits, what is looked for, and how each is run."""
+    """Between which commits, what is looked for, and how each is run.
+
+    Attributes:
+        split: not an option here: no group is searched on.
+    """
 
     heading = "Search"
 
@@ -41,7 +46,8 @@ class BisectOptions(OnBoard, Resuming, Waiting, Compilation, Plan, OutputOptions
             heading="Build",
         ),
     ] = UPSTREAM
-    model: Annotated[str, Option(MODEL, heading="Plan")] = "demo"
+    model: Annotated[str, Option(MODEL, heading="Plan")] = DEMO
+    split: None = None
     engine_args: Annotated[
         str,
         Option(

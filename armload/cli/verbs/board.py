@@ -74,7 +74,7 @@ def probe(options: BoardOptions) -> None:
     from armload.cli import terminal
     from armload.cli.streams import show_document
     from armload.deploy.claims import claims
-    from armload.deploy.deployment import target_mismatch, targets_that_suit
+    from armload.deploy.compatibility import target_mismatch, targets_that_suit
     from armload.deploy.rates import Missing, measure
     from armload.report.boards import ProbedBoard, probe_table
 

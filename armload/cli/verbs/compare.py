@@ -88,7 +88,7 @@ def _runs(selection: RunSelection | None, a: str, b: str, *, as_json: bool) -> l
     """Compare runs, and return what a gate needs to know."""
     from armload.analysis.compare import Comparison
     from armload.analysis.compare import compare as compare_sides
-    from armload.bench.references import read_side
+    from armload.bench.run_names import read_side
     from armload.cli import terminal
     from armload.cli.streams import show_document
     from armload.core.values import ValueList

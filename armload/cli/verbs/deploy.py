@@ -8,6 +8,7 @@ from armload.bench.options import MODEL
 from armload.cli.error_output import end_if_failed
 from armload.cli.options import OnBoards, OnGateways, OutputOptions
 from armload.cli.verb import verb
+from armload.core.defaults import DEMO
 from armload.core.options import Option
 from armload.runs.request import EngineSource, Waiting
 
@@ -23,7 +24,7 @@ class DeployOptions(OnBoards, OnGateways, Waiting, EngineSource, OutputOptions):
 
     heading = "Board"
 
-    model: Annotated[str, Option(MODEL)] = "demo"
+    model: Annotated[str, Option(MODEL)] = DEMO
     verify: Annotated[bool, Option("read existing files again and replace damaged ones")] = False
     as_json: Annotated[
         bool, Option("print one JSON document; for several boards, a list", name="json")

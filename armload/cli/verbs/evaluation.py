@@ -9,6 +9,7 @@ from pydantic import Field
 from armload.bench.options import QUANTISED_ALL
 from armload.cli.options import BOARDS, FileTypes, OnGateways, OutputOptions, models_in
 from armload.cli.verb import verb
+from armload.core.defaults import VIRTUAL
 from armload.core.errors import UsageError
 from armload.core.options import Duration, Names, Option, Seconds
 from armload.engines.service_plan import ScorerOptions
@@ -116,7 +117,7 @@ class EvalOptions(
             several="commas",
             heading="Board",
         ),
-    ] = ("virtual",)
+    ] = (VIRTUAL,)
     reference: Annotated[
         str,
         Option(

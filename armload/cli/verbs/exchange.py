@@ -51,7 +51,7 @@ def export(options: ExportOptions) -> None:
     Example: armload export latest --format json > result.json
     """
     from armload.analysis.repeats import judged_together
-    from armload.bench.references import folders_of
+    from armload.bench.run_names import folders_of
     from armload.cli.streams import show_document
     from armload.report.exchange.document import results_of
     from armload.report.exchange.excerpt import excerpt_of

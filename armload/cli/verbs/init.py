@@ -11,6 +11,7 @@ from armload.cli.error_output import show_error
 from armload.cli.new_board import HOST_HELP, NewBoardOptions, add_board, added_sentence
 from armload.cli.options import OutputOptions
 from armload.cli.verb import verb, with_password
+from armload.core.defaults import DEMO, VIRTUAL
 from armload.core.errors import ArmloadError, ConnectError, InterruptionError, UsageError
 from armload.core.options import Option, declared_options
 from armload.runs.request import Waiting
@@ -56,7 +57,7 @@ def init(options: InitOptions) -> None:
     Example: armload init --host pi@192.168.1.50 --model smollm2 --yes
     """
     from armload.analysis.repeats import Precision
-    from armload.boards.adding import VIRTUAL
+    from armload.bench.sweeping import combinations
     from armload.boards.board import load_board
     from armload.cli import terminal
     from armload.cli.present import repeat_and_present
@@ -79,12 +80,13 @@ def init(options: InitOptions) -> None:
     with _continued(options):
         options = _with_model(options, board)
     request = options.part(Request).model_copy(update={"board": board.name})
+
+    def first_run() -> None:
+        (one,) = combinations([options.model], [Plan()], terminal.progress())
+        repeat_and_present(request, one, Precision(), as_json=options.as_json)
+
     with _continued(options):
-        with_password(
-            lambda: repeat_and_present(
-                *(request, options.model, Plan(), Precision()), as_json=options.as_json
-            )
-        )
+        with_password(first_run)
     program = terminal.program()
     terminal.say(
         f"Run it again: {program} bench --board {board.name} --model {options.model}. See what "
@@ -212,7 +214,7 @@ def _with_model(options: InitOptions, board: Board) -> InitOptions:
     from armload.bench.first_model import first_models
     from armload.cli import terminal
     from armload.engines.plan import Plan
-    from armload.models.find import DEMO, header_of
+    from armload.models.find import header_of
     from armload.models.gguf import read_outline
     from armload.models.model import check_generates
     from armload.report.fitted import models_table

@@ -5,6 +5,7 @@ from __future__ import annotations
 from armload.cli.load_options import N_PREDICT, PROMPT_TOKENS, LoadOptions
 from armload.cli.options import models_in
 from armload.cli.verb import verb
+from armload.core.defaults import DEMO, VIRTUAL
 from armload.engines.service_plan import ServiceSettings
 
 
@@ -79,9 +80,9 @@ def load(options: LoadOptions) -> None:
     if url:
         reached = nullcontext(target_of(url, options.api_key_file, spoken, options.model))
     else:
-        request = options.part(Request).model_copy(update={"board": options.board or "virtual"})
+        request = options.part(Request).model_copy(update={"board": options.board or VIRTUAL})
         types = [options.type] if options.type else []
-        (model,) = models_in(request, [options.model or "demo"], types)
+        (model,) = models_in(request, [options.model or DEMO], types)
         reached = target_on_board(request, model, plan, spoken, progress)
     with reached as target:
         check_service(target, first, stop.timeout_s)

@@ -22,6 +22,7 @@ from armload.cli.options import (
 )
 from armload.cli.streams import show_document
 from armload.cli.verb import VerbGroup, verb
+from armload.core.defaults import VIRTUAL
 from armload.core.errors import UsageError
 from armload.core.options import Option
 from armload.engines.service_plan import ServingPlan
@@ -38,7 +39,7 @@ _FRONTS: dict[str, DataForm] = {"llm-serving": "list", "llm-serving-object": "ob
 class ServeOptions(ServingPlan, OneModel, Resuming, Waiting, EngineSource, OutputOptions):
     """A model, how it is served, and where the service is reached."""
 
-    board: Annotated[OneBoard, Option(A_BOARD, usual="virtual", heading="Board")] = ""
+    board: Annotated[OneBoard, Option(A_BOARD, usual=VIRTUAL, heading="Board")] = ""
     plan: Annotated[
         Path | None,
         Option(
@@ -97,7 +98,7 @@ def serve(options: ServeOptions) -> None:
 
     file = read_serving_file(options.plan)
     request = options.part(Request).model_copy(
-        update={"board": options.board or file.board or "virtual"}
+        update={"board": options.board or file.board or VIRTUAL}
     )
     is_named = "model" in options.model_fields_set
     name = options.model if is_named else file.model or options.model

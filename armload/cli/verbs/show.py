@@ -220,7 +220,7 @@ def report(options: ReportOptions) -> None:
 
 
 def _runs_named(options: ReportOptions) -> list[Run]:
-    from armload.bench.references import folders_of
+    from armload.bench.run_names import folders_of
     from armload.cli import terminal
     from armload.core.errors import ArmloadError, UsageError
     from armload.runs import store

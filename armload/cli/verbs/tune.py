@@ -11,6 +11,7 @@ from armload.bench.options import MODEL
 from armload.cli.load_options import Rate, RequestCount, RequestOptions
 from armload.cli.options import OnBoards, OnGateways, OutputOptions
 from armload.cli.verb import verb
+from armload.core.defaults import DEMO
 from armload.core.errors import UsageError
 from armload.core.options import MOST, Duration, Option
 from armload.core.values import ByteCount
@@ -32,7 +33,7 @@ class TuneOptions(
 
     heading = "Search"
 
-    model: Annotated[str, Option(MODEL, heading="Plan")] = "demo"
+    model: Annotated[str, Option(MODEL, heading="Plan")] = DEMO
     for_: Annotated[
         Literal["decode", "prefill", "ttft", "energy", "total-time", "rate"],
         Option(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
+from armload.boards.board import Board
 from armload.boards.host import Host
 from armload.boards.probe import Probe
 from armload.build.inspection import Inspection, inspect
@@ -14,7 +15,7 @@ from armload.core.errors import BoardError, UsageError
 from armload.core.progress import Progress
 from armload.core.shell import call, join
 from armload.core.values import Value
-from armload.deploy.deployment import lacking_features
+from armload.deploy.compatibility import is_cpu_unknown, used_features
 from armload.deploy.layout import Layout
 from armload.deploy.payload import FoundFile, FoundPayload, Payload, PayloadFile
 
@@ -159,6 +160,7 @@ def look_at_program(program: FoundFile) -> Inspection | Script:
 
 def check_program(
     host: Host,
+    board: Board,
     found: Probe,
     program: Inspection | Script | str,
     payload: Sequence[Payload],
@@ -179,7 +181,7 @@ def check_program(
     elif isinstance(program, Script):
         _check_interpreter(host, program)
     else:
-        _check_machine(host, found, program)
+        _check_machine(board, found, program)
         if program.interpreter is not None:
             _check_loader(host, program, payload, progress)
         _say_lacking_features(host, found, program, progress)
@@ -224,12 +226,12 @@ def _check_interpreter(host: Host, script: Script) -> None:
         )
 
 
-def _check_machine(host: Host, found: Probe, inspection: Inspection) -> None:
-    if host.launcher and not found.cpu_features:
+def _check_machine(board: Board, found: Probe, inspection: Inspection) -> None:
+    if is_cpu_unknown(board, found):
         return
     if inspection.architecture != found.machine:
         raise BoardError(
-            f"{host.name}: its kernel is {found.machine}, and {inspection.path.name} is built for "
+            f"{board.name}: its kernel is {found.machine}, and {inspection.path.name} is built for "
             f"{inspection.architecture}.",
             "Rebuild it for that architecture.",
         )
@@ -263,7 +265,8 @@ def _check_loader(
 def _say_lacking_features(
     host: Host, found: Probe, inspection: Inspection, progress: Progress
 ) -> None:
-    lacking = lacking_features(inspection.features, found)
+    used = used_features(inspection.features)
+    lacking = [name for name in used if name not in found.cpu_features]
     if lacking and found.cpu_features:
         progress.say(
             f"{inspection.path.name} uses {', '.join(lacking)}, which the CPU of {host.name} "

@@ -139,20 +139,19 @@ class WatchedProgram(Engine):
 
     def check(self, host: Host, board: Board, found: Probe, progress: Progress) -> None:
         """Refuse a program that cannot start there; warn of one that may not run."""
-        del board
         if self._request.wheel_python:
             check_wheel(host, self._request.wheel_python)
-        check_program(host, found, self._program, self._payload, progress)
+        check_program(host, board, found, self._program, self._payload, progress)
 
-    def command(self, site: RunContext) -> tuple[str, ...]:
+    def command(self, context: RunContext) -> tuple[str, ...]:
         """Return the words that start it under ``watch``."""
-        command = self._on(site.layout)
+        command = self._on(context.layout)
         folders = ":".join(str(folder) for folder in command.library_folders)
         libraries = ("-e", f"LD_LIBRARY_PATH={folders}") if folders else ()
         # The board's own programs, and scripts, are of its shell's kind of machine.
-        launcher = site.launcher if self._inspection is not None else ()
+        launcher = context.launcher if self._inspection is not None else ()
         return (
-            str(site.helpers[WATCH]),
+            str(context.helpers[WATCH]),
             *("-p", PROGRAM_ID_FILE),
             *libraries,
             "--",
@@ -160,9 +159,9 @@ class WatchedProgram(Engine):
             *command.words,
         )
 
-    def program(self, site: RunContext) -> str:
+    def program(self, context: RunContext) -> str:
         """Return the program under ``watch``."""
-        return self._on(site.layout).words[0]
+        return self._on(context.layout).words[0]
 
     @staticmethod
     def read(job: Job, folder: Path) -> Output:

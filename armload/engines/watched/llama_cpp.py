@@ -91,16 +91,16 @@ class WatchedOnGroup(WatchedProgram):
             return min(most, sum(parts))
         return _number(words, _CONTEXT) or min(most, _USUAL_CONTEXT)
 
-    def command(self, site: RunContext) -> tuple[str, ...]:
+    def command(self, context: RunContext) -> tuple[str, ...]:
         """Return the words that start it under ``watch``, with those for the members."""
-        words = super().command(site)
-        if site.spread is None:
+        words = super().command(context)
+        if context.spread is None:
             return words
         if _is_bench(self._request.words):
-            return (*words, *site.spread.words(site.servers, separator="/"))
-        context = ("-c", str(self._context_tokens))
+            return (*words, *context.spread.words(context.servers, separator="/"))
+        length = ("-c", str(self._context_tokens))
         has_context = _number(self._request.words, _CONTEXT) is not None
-        return (*words, *(() if has_context else context), *site.spread.words(site.servers))
+        return (*words, *(() if has_context else length), *context.spread.words(context.servers))
 
 
 def model_of(request: WatchRequest) -> Path:

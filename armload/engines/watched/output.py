@@ -9,6 +9,7 @@ from typing import Literal
 
 from armload.core.errors import DataError
 from armload.core.values import Value
+from armload.deploy.layout import STDOUT_FILE
 from armload.engines.measurement import Measurement
 from armload.engines.watched.mnn import llm_bench_figures, llm_demo_summaries
 
@@ -29,7 +30,7 @@ _LAST_BEFORE_ANSWER = re.compile(
 )
 _WHEEL_AFTER_ANSWER = "[MNNLLM] response: "
 _BEFORE_ANSWER = re.compile(_LOG)
-_STDOUT = Path("stdout")
+_STDOUT = Path(STDOUT_FILE)
 
 
 class EngineOutput(Value):

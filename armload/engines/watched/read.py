@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from armload.core.files import content
 from armload.core.values import Count, Value, counted
+from armload.deploy.layout import STDOUT_FILE, TRACE_FILE
 from armload.engines.job import Watched
 from armload.engines.output import EngineTimes, Memory, Output, Reported
 from armload.engines.trace import Sensed, Step, Trace, read_lines
@@ -122,8 +123,8 @@ def read_watched(watched: Watched, folder: Path) -> Output:
     Raises:
         DataError: the trace is malformed.
     """
-    noted = read_watching(folder / "trace.jsonl")
-    stdout = content(folder / "stdout")
+    noted = read_watching(folder / TRACE_FILE)
+    stdout = content(folder / STDOUT_FILE)
     output = read_output(watched.reads, stdout)
     pieces = _of_answer(noted.writes, output, stdout)
     steps, notes = _steps(pieces, output)

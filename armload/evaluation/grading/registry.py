@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from armload.core.errors import UsageError
 from armload.evaluation.grading import choice, exact, math_verify, number, qwen
@@ -22,13 +23,28 @@ def without_reasoning(text: str) -> str:
     return before if opened else before + rest
 
 
-GRADERS: Mapping[str, Callable[[str, Question], GraderFinding]] = {
-    "qwen": qwen.grade,
-    "boxed": qwen.grade_boxed,
-    "number": number.grade,
-    "choice": choice.grade,
-    "exact": exact.grade,
-    "math_verify": math_verify.grade,
+@dataclass(frozen=True, kw_only=True)
+class Grader:
+    """One way to grade.
+
+    Attributes:
+        grade: an answer, without its reasoning, to a question.
+        of_numbers: whether it compares numbers: pages show what all of that kind say.
+        is_quick: whether it takes no time, so that a page may grade all answers with it.
+    """
+
+    grade: Callable[[str, Question], GraderFinding]
+    of_numbers: bool = False
+    is_quick: bool = True
+
+
+GRADERS: Mapping[str, Grader] = {
+    "qwen": Grader(grade=qwen.grade, of_numbers=True),
+    "boxed": Grader(grade=qwen.grade_boxed, of_numbers=True),
+    "number": Grader(grade=number.grade, of_numbers=True),
+    "choice": Grader(grade=choice.grade),
+    "exact": Grader(grade=exact.grade),
+    "math_verify": Grader(grade=math_verify.grade, of_numbers=True, is_quick=False),
 }
 """A further grader is a line here."""
 
@@ -52,5 +68,5 @@ def grade(grader: str, text: str, question: Question) -> Grade:
     """
     check_grader(grader)
     answer = without_reasoning(text)
-    finding = GRADERS[grader](answer, question)
+    finding = GRADERS[grader].grade(answer, question)
     return Grade(**finding.model_dump(), boxed=last_closed_box(answer) is not None)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from armload.core.errors import DataError, RunError, UsageError
 from armload.core.values import counted
+from armload.core.workspace import RUN_FILE
 from armload.engines.answers import FailedAnswer, LogitsAnswer, read_answers
 from armload.engines.scorer import ANSWERS, LOGITS
 from armload.evaluation.scorer_run import folders_of
@@ -134,6 +135,6 @@ def logits_called(reference: str) -> Logits:
         UsageError, DataError: as for the two above, or there is no such run.
     """
     folder = Path(reference).expanduser()
-    if folder.is_dir() and not (folder / store.RUN_FILE).is_file():
+    if folder.is_dir() and not (folder / RUN_FILE).is_file():
         return logits_of_files(folder)
     return logits_of_run(store.find(reference))

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from armload.evaluation.grading.registry import grade
+from armload.evaluation.grading.registry import GRADERS, grade
 from armload.evaluation.question import Question
 from armload.evaluation.record import EvaluationFolder
 from armload.evaluation.results import GradedAttempt
 from armload.report.evaluation.series import BudgetSeries
-
-COMPARED = ("qwen", "boxed", "number")
-"""The graders of numeric answers that take no time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +52,12 @@ class GraderRow:
 
 
 def grades_of(attempt: GradedAttempt, question: Question, grader: str) -> tuple[OtherGrade, ...]:
-    """Return what each compared grader says; nothing where answers are not numbers.
+    """Return what each quick grader of numbers says; nothing where answers are not numbers.
 
     Args:
         grader: the evaluation's own, whose grade the attempt has.
     """
-    if grader not in (*COMPARED, "math_verify"):
+    if not GRADERS[grader].of_numbers:
         return ()
     own = OtherGrade(
         grader=grader,
@@ -75,8 +72,8 @@ def grades_of(attempt: GradedAttempt, question: Question, grader: str) -> tuple[
             extracted=found.extracted,
             failure=found.failure,
         )
-        for name in COMPARED
-        if name != grader
+        for name, each in GRADERS.items()
+        if each.of_numbers and each.is_quick and name != grader
         for found in [grade(name, attempt.graded_text, question)]
     ]
     return (own, *others)

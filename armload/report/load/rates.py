@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from armload.analysis.load.quantiles import USUAL, Distribution, Quantile, percentile_name
+from armload.analysis.load.quantiles import (
+    SHOWN,
+    USUAL,
+    Distribution,
+    Quantile,
+    percentile_name,
+)
 from armload.analysis.load.records import Objectives
 from armload.report import formatting as words
 from armload.report.drawing import (
@@ -75,7 +81,7 @@ def _latency_sentence(loaded: LoadView) -> str:
         for label, found in latencies
         if (latency := found.ttft if has_tokens else found.e2e) is not None
     ]
-    percentiles = loaded.load.percentiles or USUAL
+    percentiles = loaded.load.percentiles or SHOWN
     low, highest = percentiles[0], percentiles[1:][-1:]
 
     def times(found: Distribution) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from armload.analysis.wording.figures import three_figures
+from armload.analysis.wording.figures import up_to_three_figures
 from armload.core.values import Value
 from armload.report import formatting as words
 from armload.report.failure import Failure
@@ -48,7 +48,7 @@ def tunings_view(views: Sequence[TuningView]) -> Group:
         table.add(
             Text(view.tuning.board, style="bold"),
             winner.words if winner else words.UNKNOWN,
-            three_figures(view.scale.value(view.result.cost)),
+            up_to_three_figures(view.scale.value(view.result.cost)),
             interval_words(view, winner) if winner else words.UNKNOWN,
             words.size(winner.max_rss_bytes if winner else None),
         )

@@ -7,7 +7,7 @@ import math
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from armload.analysis.wording.figures import three_figures
+from armload.analysis.wording.figures import up_to_three_figures
 from armload.core.values import counted
 from armload.report import formatting as words
 from armload.report.layout import Column, Entry, Prose, Table
@@ -37,7 +37,9 @@ def settings_view(view: TuningView) -> Group:
     for each in shown:
         table.add(
             Text(each.words, style="bold" if each is able[0] else ""),
-            three_figures(view.scale.value(each.estimate.cost)) if each.estimate else words.UNKNOWN,
+            up_to_three_figures(view.scale.value(each.estimate.cost))
+            if each.estimate
+            else words.UNKNOWN,
             interval_words(view, each),
             str(each.estimate.trials if each.estimate else 0),
             words.size(each.max_rss_bytes),
@@ -109,7 +111,7 @@ def interval_words(view: TuningView, candidate: Candidate) -> str:
         return ""
     interval = candidate.estimate.interval
     low, high = sorted((view.scale.value(interval.low), view.scale.value(interval.high)))
-    return f"{three_figures(low)} to {three_figures(high)}"
+    return f"{up_to_three_figures(low)} to {up_to_three_figures(high)}"
 
 
 def _is_number(choices: tuple[Choice, ...]) -> bool:
@@ -126,7 +128,9 @@ def _cost(view: TuningView, candidate: Candidate) -> Entry:
     if candidate.estimate is None:
         return Entry(text=words.UNKNOWN)
     value = view.scale.value(candidate.estimate.cost)
-    return Entry(text=three_figures(value), number=value, range=interval_words(view, candidate))
+    return Entry(
+        text=up_to_three_figures(value), number=value, range=interval_words(view, candidate)
+    )
 
 
 def _trials(view: TuningView, candidate: Candidate) -> Entry:

@@ -146,13 +146,13 @@ def test_the_slow_cores_of_a_mixed_board_are_left_alone_and_that_is_said(
     )
     settings = Settings(prefers_fast=True)
     ready = as_wanted(*(host, board, settings), found=mixed, reads=[], progress=Saying())
-    assert ready.site.cores == "1"
+    assert ready.context.cores == "1"
     (sentence,) = said
     assert sentence == (
         "bench-board: using its 1 Cortex-A76 (cores 1), because slower cores would hold them up. "
         "--cpus 0-1 uses all."
     )
-    words = (*ready.site.launcher, "grep", "Cpus_allowed_list", "/proc/self/status")
+    words = (*ready.context.launcher, "grep", "Cpus_allowed_list", "/proc/self/status")
     local = ran(host, board.workdir, tmp_path / "run", *words, setup=ready.setup)
     assert (local / "stdout").read_text().split() == ["Cpus_allowed_list:", "1"]
 
@@ -165,7 +165,7 @@ def test_a_board_without_taskset_gets_a_program_of_ours(
     Path(model).write_bytes(os.urandom(1_000_000))
     with board_host(tmp_path / "server", shell, kernel, without=without) as host:
         ready = prepared(host, board, Settings(cpus="0"), model)
-        assert ready.site.launcher[0].endswith("/pin")
-        words = (*ready.site.launcher, "grep", "Cpus_allowed_list", "/proc/self/status")
+        assert ready.context.launcher[0].endswith("/pin")
+        words = (*ready.context.launcher, "grep", "Cpus_allowed_list", "/proc/self/status")
         local = ran(host, board.workdir, tmp_path / "run", *words, setup=ready.setup)
         assert (local / "stdout").read_text().split() == ["Cpus_allowed_list:", "0"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.bench.references import folders_of
+from armload.bench.run_names import folders_of
 from armload.bench.sweep import SweepEntry, SweepFolder
 from armload.core.errors import UsageError
 from armload.core.progress import Silent

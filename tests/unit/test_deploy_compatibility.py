@@ -9,7 +9,12 @@ from armload.boards.probe import parse_probe
 from armload.build.binary import Binary, FeatureUse
 from armload.build.target import load_target
 from armload.core.errors import BoardError
-from armload.deploy.deployment import check_fit, check_folder, lacking_features, target_mismatch
+from armload.deploy.compatibility import (
+    check_fit,
+    check_folder,
+    target_mismatch,
+    used_features,
+)
 from tests.unit.test_boards_probe import core, output
 
 BOARD = Board.model_validate(
@@ -18,6 +23,13 @@ BOARD = Board.model_validate(
         "target": "rk3568",
         "reach": {"kind": "ssh", "host": "x"},
         "workdir": "/data/armload",
+    }
+)
+EMULATED = Board.model_validate(
+    {
+        "name": "mine",
+        "target": "rk3568",
+        "reach": {"kind": "local", "launcher": ["qemu-aarch64", "-cpu", "max"]},
     }
 )
 
@@ -47,21 +59,22 @@ def use(feature: str, *, guarded: int = 0) -> FeatureUse:
 def test_a_missing_feature_is_named() -> None:
     found = parse_probe(output(core(0)), "my-board")
     with pytest.raises(BoardError, match="lacks i8mm, which llama-completion built for yitian710"):
-        check_fit(BOARD, binary(use("asimddp"), use("i8mm")), found, emulated=False)
+        check_fit(BOARD, binary(use("asimddp"), use("i8mm")), found)
 
 
 def test_a_feature_behind_a_run_time_check_may_be_missing() -> None:
     found = parse_probe(output(core(0)), "my-board")
-    assert lacking_features([use("sve", guarded=3)], found) == ()
-    check_fit(BOARD, binary(use("asimddp"), use("sve", guarded=3)), found, emulated=False)
+    assert used_features([use("sve", guarded=3)]) == ()
+    check_fit(BOARD, binary(use("asimddp"), use("sve", guarded=3)), found)
 
 
 def test_an_emulated_cpu_of_which_nothing_is_known_is_not_judged() -> None:
     found = parse_probe(output(core(0), uname="6.1 x86_64\n"), "my-board")
     unknown = found.model_copy(update={"cpu_features": ()})
-    check_fit(BOARD, binary(use("i8mm")), unknown, emulated=True)
+    check_fit(EMULATED, binary(use("i8mm")), unknown)
+    assert target_mismatch(EMULATED, unknown) == ""
     with pytest.raises(BoardError, match="needs aarch64"):
-        check_fit(BOARD, binary(), found, emulated=False)
+        check_fit(BOARD, binary(), found)
 
 
 MOUNTED = "writable\nexecutable\n"

@@ -24,7 +24,7 @@ from the program by `python docs/regenerate.py`.
 """
 
 
-def reference() -> str:
+def page() -> str:
     """Return the page, as Markdown."""
     groups = (
         "\n".join([f"## {heading}", "", *map(_section, names)])
@@ -60,5 +60,5 @@ def _cell(text: str) -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(reference(), encoding="utf-8")
+    Path(sys.argv[1]).write_text(page(), encoding="utf-8")
     TABLE.write_text(table_text(), encoding="utf-8")

@@ -13,6 +13,7 @@ from armload.boards.naming import boards_called, is_name
 from armload.core.errors import UsageError
 from armload.core.files import is_there
 from armload.core.progress import Progress, Silent
+from armload.core.workspace import RUN_FILE
 from armload.engines.measurement import Measurement
 from armload.runs import store
 from armload.runs.selection import RunSelection
@@ -60,7 +61,7 @@ def folders_of(
 
 def _folders_of(reference: str, progress: Progress) -> list[Path]:
     path = Path(reference)
-    if path.name == store.RUN_FILE and path.is_file():
+    if path.name == RUN_FILE and path.is_file():
         return [path.parent]
     found = find_cell(reference)
     if found is None:
@@ -118,7 +119,7 @@ def _read_one(
     reference: str, selection: RunSelection | None, progress: Progress | None
 ) -> list[Measurement]:
     path = Path(reference)
-    if path.is_file() and path.name != store.RUN_FILE:
+    if path.is_file() and path.name != RUN_FILE:
         return read_benchmark_file(path)
     runs = [store.load(folder) for folder in folders_of(reference, selection, progress)]
     return [measurement_of(run) for run in judged_together(runs)]

@@ -21,11 +21,11 @@ from armload.deploy.collect import collect
 from armload.deploy.exit_record import CUT_FILE
 from armload.deploy.follow import stop
 from armload.deploy.heartbeat import ServiceState, heartbeat
-from armload.deploy.layout import Layout
+from armload.deploy.layout import JOB_FILE, STDERR_FILE, STDOUT_FILE, Layout
 from armload.deploy.lease import Lease
 from armload.deploy.retry import with_retries
 from armload.engines.engine import Engine, RunContext
-from armload.engines.job import JOB_FILE, Job
+from armload.engines.job import Job
 from armload.engines.rpc_server import RPC_SERVER, RpcServer, RpcServerPlan
 from armload.engines.spread import Spread
 from armload.runs.assemble import new_job
@@ -40,15 +40,15 @@ _LISTENS_WITHIN_S = 60.0
 _LOOK_EVERY_S = 0.2
 
 
-class Helpers:
+class RpcServers:
     """The servers on the other members, as long as they run.
 
     Attributes:
-        site: the first member, with the servers as it reaches them.
+        context: the first member, with the servers as it reaches them.
     """
 
-    def __init__(self, site: RunContext, servers: list[Server]) -> None:
-        self.site = site
+    def __init__(self, context: RunContext, servers: list[Server]) -> None:
+        self.context = context
         self._servers = servers
 
     def guard(self, connection: Connection, folder: PurePosixPath) -> None:
@@ -65,25 +65,25 @@ class Helpers:
             server.when_lost(end)
 
     def end(self, local: Path, progress: Progress) -> None:
-        """Stop the servers, and keep what they left in the folder of the run that they helped."""
+        """Stop the servers, and keep what they left in the folder of the run that they served."""
         for server in self._servers:
             server.end(local, progress)
 
 
 @contextmanager
-def helping(
+def rpc_servers(
     session: Session,
     engine: Engine,
     spread: Spread | None,
-    site: RunContext,
+    context: RunContext,
     leases: Mapping[str, Lease],
     progress: Progress,
-) -> Iterator[Helpers]:
-    """Start a server on each of a board's helpers, and stop them with the block.
+) -> Iterator[RpcServers]:
+    """Start a server on each other member of a board's group, and stop them with the block.
 
     Args:
         spread: as ``spread_over`` gives it.
-        site: the board itself, ready for the engine.
+        context: the board itself, ready for the engine.
         leases: of all the boards, by name.
 
     Raises:
@@ -96,7 +96,7 @@ def helping(
         endpoints = []
         # For a part of every layer, the board itself needs a server, too, beside its program.
         own = (session,) if spread is not None and spread.split == "tensor" else ()
-        for member in (*own, *session.helpers):
+        for member in (*own, *session.other_members):
             lease = None if member is session else leases[member.connection.board.name]
             server = _started(session, member, engine, lease, progress)
             stack.callback(server.end, None, progress)
@@ -112,29 +112,29 @@ def helping(
             _tell(session, spread, progress)
         members = {each.connection.board.name: each for each in session.members}
         _compare_clocks(session, members, servers, progress)
-        yield Helpers(
-            site.model_copy(update={"spread": spread, "servers": tuple(endpoints)}), servers
+        yield RpcServers(
+            context.model_copy(update={"spread": spread, "servers": tuple(endpoints)}), servers
         )
 
 
 def _started(
-    session: Session, helper: Session, engine: Engine, lease: Lease | None, progress: Progress
+    session: Session, member: Session, engine: Engine, lease: Lease | None, progress: Progress
 ) -> Server:
-    host, board = helper.connection.host, helper.connection.board
-    listen = session.group.listen if session.group is not None and helper is not session else None
+    host, board = member.connection.host, member.connection.board
+    listen = session.group.listen if session.group is not None and member is not session else None
     address = listening_address(host, listen)
     asked = engine.spreadable.threads if engine.spreadable else None
-    threads = asked if asked is not None and asked <= helper.found.cores else None
+    threads = asked if asked is not None and asked <= member.found.cores else None
     plan = RpcServerPlan(address=address, port=free_port(host), threads=threads)
-    server = RpcServer(plan, helper.binaries[RPC_SERVER])
-    server.check(host, board, helper.found, progress)
-    prepared = put_ready(helper, server, progress)
+    server = RpcServer(plan, member.binaries[RPC_SERVER])
+    server.check(host, board, member.found, progress)
+    prepared = put_ready(member, server, progress)
     layout = Layout(workdir=board.workdir)
     prepared = prepared.model_copy(update={"uses": (*prepared.uses, layout.rpc_tensors)})
-    job = new_job(server, board, prepared.site)
+    job = new_job(server, board, prepared.context)
     folder = layout.run(job.id)
-    set_off(helper, server, prepared, job, folder, lease)
-    return Server(helper.connection, plan, job, folder)
+    set_off(member, server, prepared, job, folder, lease)
+    return Server(member.connection, plan, job, folder)
 
 
 def _compare_clocks(
@@ -213,7 +213,7 @@ class Server:
             now = with_retries(lambda: heartbeat(host, self._folder))
             if now.condition != "running":
                 last = host.run(
-                    f"cat {join([self._folder / 'stderr', self._folder / 'stdout'])}"
+                    f"cat {join([self._folder / STDERR_FILE, self._folder / STDOUT_FILE])}"
                 ).text
                 said = last.strip().splitlines()[-1:] or ["it gave no reason"]
                 raise RunError(f"{name}: {RPC_SERVER} exited before it was ready: {said[0]}")
@@ -234,7 +234,7 @@ class Server:
         """Stop it, and keep what it left; what was ended before is left alone.
 
         Args:
-            local: the folder of the run that it helped; none keeps nothing.
+            local: the folder of the run that it served; none keeps nothing.
         """
         if self._ended.is_set():
             return

@@ -1,0 +1,9 @@
+"""What verbs take where nothing is named; apart from what they are, so that help starts fast."""
+
+from __future__ import annotations
+
+VIRTUAL = "virtual"
+"""The board that needs no hardware."""
+
+DEMO = "demo"
+"""The name of the model: a real one."""

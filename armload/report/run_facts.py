@@ -1,0 +1,94 @@
+"""What a terminal and a page both say of a run, each with its label."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from armload.analysis.run import Run
+from armload.analysis.summary import generating
+from armload.engines.trace import Weights
+from armload.report import formatting as words
+from armload.report import run_words
+
+
+def facts(run: Run) -> list[tuple[str, str]]:
+    """Return labels and values, of several lines where there are several; empty if unknown."""
+    return [
+        ("board", run_words.board_line(run)),
+        ("members", "\n".join(run_words.member_lines(run))),
+        ("model", run_words.model_line(run)),
+        ("weights", weights_line(run)),
+        ("binary", run_words.binary_line(run)),
+        ("total", run_words.in_all(run)),
+        ("per token", run_words.median_range(run)),
+        ("predicted", run_words.prediction_line(run)),
+        ("energy", run_words.energy_line(run)),
+    ]
+
+
+def weights_line(run: Run) -> str:
+    """Say how the weights were held; nothing where llama.cpp's usual way was left to it."""
+    if run.trace is None or not run.trace.weights:
+        asked = run.plan is not None and run.plan.weights == "mapped"
+        return "mapped, as requested" if asked else ""
+    last = run.trace.weights[-1]
+    if last.weights == "mapped":
+        return f"mapped: {last.reason}"
+    parts = [
+        *_held(run, last),
+        *_experts(run, last),
+        f"{words.size(_streamed_bytes(run, last))} streamed per token{_read(run, last)}",
+        "direct and buffered reads" if last.reads == "both" else f"{last.reads} reads",
+        f"window {words.size(last.window_bytes)}",
+        _faults(run),
+    ]
+    wanted = last.requested_bytes
+    requested = "what fits" if wanted is None else f"{words.size(wanted)} resident"
+    return f"streamed: {', '.join(filter(None, parts))}; requested: {requested}"
+
+
+def _held(run: Run, last: Weights) -> list[str]:
+    reported = run.steps[-1].locked_bytes if run.steps else None
+    kernel = "" if reported is None else f" (VmLck {words.size(reported)})"
+    kinds = (
+        (last.anonymous_bytes, "in anonymous memory"),
+        (last.cached_bytes, "left in the page cache"),
+        (last.released_bytes, "released"),
+    )
+    return [
+        f"{words.size(last.locked_bytes)} locked{kernel}",
+        *(f"{words.size(count)} {what}" for count, what in kinds if count),
+    ]
+
+
+def _experts(run: Run, last: Weights) -> list[str]:
+    found = run.summary.experts
+    if not last.expert_bytes or found is None:
+        return []
+    return [
+        f"{words.size(last.expert_slot_bytes)} of {words.size(last.expert_bytes)} for experts",
+        f"{found.hit_rate:.0%} hits",
+        f"{words.seconds(found.wait_s_per_token)} waiting per token",
+    ]
+
+
+def _streamed_bytes(run: Run, last: Weights) -> int:
+    missed = run.summary.experts.missed_bytes_per_token if run.summary.experts else 0.0
+    return last.streamed_bytes + round(missed)
+
+
+def _read(run: Run, last: Weights) -> str:
+    steps = [step for step in generating(run.steps) if step.step >= last.before_step]
+    counted = [step.read_bytes for step in steps if step.read_bytes is not None]
+    return f" (measured {words.size(round(median(counted)))})" if counted else ""
+
+
+def _faults(run: Run) -> str:
+    steps = generating(run.steps)
+    tokens = sum(step.output_tokens for step in steps)
+    if not tokens:
+        return ""
+    faults = sum(step.major_faults for step in steps)
+    if faults < tokens:
+        return f"{words.counted(faults, 'major fault')} in {words.counted(tokens, 'token')}"
+    return f"{faults / tokens:,.1f} major faults per token"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from armload.analysis.compute import Compute, from_operations
@@ -49,6 +49,9 @@ LIMIT_S = 25.0
 
 USUAL_DEPTH = 4096
 """To which attention is timed at least, so that runs with shorter contexts share their times."""
+
+_OUTDATED = 0.75
+"""Of the time that was kept: who takes less now was disturbed as long as everything was timed."""
 
 _TIMEOUT_S = LIMIT_S + 35.0
 
@@ -115,17 +118,7 @@ def measured_compute(
     kept = _times_path(where, binary, plan, operations)
     known = read_cached(OperationTimes, kept)
     times = dict(known.times) if known else {}
-    if missing := _missing(operations, times):
-        label = f"Timing operations of {model.path.name}"
-        with progress.step(label, total=len(missing), unit="operations") as step:
-            # Twice, as far as time allows: what disturbs one is seldom there the next time.
-            text = answer(" ".join(map(str, (LIMIT_S, *missing, *missing))))
-            found = list(read_timed(text))
-            step.update(min(len(found), len(missing)))
-        for one in found:
-            if one.time_s is not None and one.number < len(operations.operations):
-                key = operations.operations[one.number].key
-                times[key] = one.after(times.get(key))
+    _add_times(times, operations, answer, model.path.name, progress)
     rates = known.rates.better_of(ready.context.found.rates) if known else ready.context.found.rates
     write_cached(kept, OperationTimes(rates=rates, times=times))
     return _computed(operations, times, model, plan, rates), rates
@@ -233,6 +226,54 @@ def _missing(operations: Operations, times: Mapping[str, Timed]) -> list[int]:
     known = {number: times.get(operations.operations[number].key) for number in numbers}
     new = [number for number, timed in known.items() if timed is None]
     return new + [number for number, timed in known.items() if timed and timed.may_improve]
+
+
+def _add_times(
+    times: dict[str, Timed],
+    operations: Operations,
+    answer: Callable[[str], str],
+    model_name: str,
+    progress: Progress,
+) -> None:
+    """Time what is not known yet, and again what takes most of a token."""
+    checked, missing = _largest(operations, times), _missing(operations, times)
+    numbers = [*([] if checked is None else [checked]), *missing]
+    if not numbers:
+        return
+    label = f"Timing operations of {model_name}"
+    with progress.step(label, total=len(numbers), unit="operations") as step:
+        # Twice, as far as time allows: what disturbs one is seldom there the next time.
+        found = _timed([*numbers, *missing], answer)
+        if found and found[0].number == checked and _is_outdated(operations, times, found[0]):
+            times.clear()
+            found = _timed(_missing(operations, times) * 2, answer)
+        step.update(min(len(found), len(numbers)))
+    for one in found:
+        if one.time_s is not None and one.number < len(operations.operations):
+            key = operations.operations[one.number].key
+            times[key] = one.after(times.get(key))
+
+
+def _timed(numbers: Sequence[int], answer: Callable[[str], str]) -> list[Timed]:
+    return list(read_timed(answer(" ".join(map(str, (LIMIT_S, *numbers))))))
+
+
+def _largest(operations: Operations, times: Mapping[str, Timed]) -> int | None:
+    """Return the operation that takes most of a token, by times that are not to be improved."""
+    graph = min(operations.graphs, key=lambda graph: (graph.tokens, graph.depth))
+    taken = {number: times.get(operations.operations[number].key) for number, _ in graph.counts}
+    settled = {
+        number: count * each.time_s
+        for number, count in graph.counts
+        if (each := taken[number]) and each.time_s and not each.may_improve
+    }
+    return max(settled, key=settled.__getitem__) if settled else None
+
+
+def _is_outdated(operations: Operations, times: Mapping[str, Timed], now: Timed) -> bool:
+    """Say whether the board was disturbed, or slower, for as long as it was timed before."""
+    before = times[operations.operations[now.number].key].time_s
+    return bool(now.time_s and before and now.time_s < _OUTDATED * before)
 
 
 def _list_path(

@@ -123,7 +123,7 @@ def test_an_operation_is_timed_by_one_command_and_the_run_uses_it(workspace: Pat
     assert first.compute == second.compute == "operations"
     assert first.token_s is not None
     assert first.token_s.value == pytest.approx(WHOLE_TOKEN * (10 * 0.002 + 20 * 0.0001))
-    assert _asked(workspace) == ["list", "25.0 0 1 0 1"]
+    assert _asked(workspace) == ["list", "25.0 0 1 0 1", "25.0 0"], "the largest is checked"
     assert run.prediction is not None
     assert run.prediction.token_s == first.token_s
 
@@ -185,3 +185,19 @@ def test_what_one_command_left_untimed_or_timed_once_is_timed_by_the_next(worksp
         assert _predicted(where, model).compute == "operations"
         assert _predicted(where, model).compute == "operations"
     assert _asked(workspace) == ["list", "25.0 0 1 0 1", "25.0 1 0 1 0"]
+
+
+def test_when_the_largest_operation_takes_much_less_than_it_did_all_are_timed_again(
+    workspace: Path,
+) -> None:
+    one = """echo 'ARMLOAD_TIMED {"number":0,"time_s":0.001}'"""
+    quiet = one + """; echo 'ARMLOAD_TIMED {"number":1,"time_s":0.0001}'"""
+    busy = quiet.replace("0.001", "0.002").replace("0.0001", "0.0002")
+    times = f"""[ "$(wc -l <"$0.asked")" -gt 2 ] || {{ {busy}; {busy}; exit; }}; {quiet}; {quiet}"""
+    with stub(workspace, times=times) as (where, model):
+        disturbed, mended = _predicted(where, model), _predicted(where, model)
+    assert disturbed.token_s is not None
+    assert mended.token_s is not None
+    assert disturbed.token_s.value == pytest.approx(2 * mended.token_s.value)
+    assert mended.token_s.value == pytest.approx(WHOLE_TOKEN * (10 * 0.001 + 20 * 0.0001))
+    assert _asked(workspace)[2:] == ["25.0 0", "25.0 0 1 0 1"]

@@ -19,11 +19,12 @@ import pytest
 
 from armload.boards.board import SshAddress, VirtualReach
 from armload.boards.ssh import SshHost
-from armload.boards.virtual import machine
+from armload.boards.virtual import machine, private_programs
 from armload.boards.virtual.machine import Qmp
 from armload.boards.virtual.process import ssh_answers
 from armload.boards.virtual.qemu import qemu_for
 from armload.boards.virtual.state import machine_folder, machine_state, socket_path
+from armload.boards.virtual.storage import make_disk
 from armload.build.helper import RATES, helper
 from armload.core.errors import ConnectError, MissingToolError
 from armload.core.progress import ProgressStep, Silent
@@ -343,3 +344,17 @@ def test_installed_qemu_that_lacks_the_cpu_is_passed_over(
 def test_cpu_that_no_qemu_knows_is_told() -> None:
     with pytest.raises(MissingToolError, match="No installed QEMU supports the CPU 'cortex-a5'"):
         qemu_for("cortex-a5", Silent())
+
+
+@similar
+def test_mke2fs_comes_from_debian_packages_where_it_is_not_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(private_programs, "_ALSO_SEARCHED", ())
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")  # apt is there, mke2fs is not
+    monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path))
+    words = private_programs.mke2fs(Silent())
+    assert Path(words[-1]).is_relative_to(tmp_path)
+    disk = tmp_path / "disk.img"
+    make_disk(disk, 256 << 20, words)
+    assert disk.read_bytes()[1024 + 56 :][:2] == b"\x53\xef"

@@ -67,12 +67,13 @@ def test_a_full_disk_is_told_from_a_missing_network(
 _ON_A_FULL_DISK = """
 import sys
 from pathlib import Path
+from armload.boards.virtual.private_programs import mke2fs
 from armload.boards.virtual.storage import make_disk
 from armload.core.files import written_in
 from armload.core.errors import DiskError
 folder = Path(sys.argv[1])
 try:
-    make_disk(folder / "disk.img", 4 << 30)
+    make_disk(folder / "disk.img", 4 << 30, mke2fs(Silent()))
 except DiskError as error:
     print(error)
 try:

@@ -6,12 +6,12 @@ from armload.boards.board import VirtualReach
 from armload.boards.virtual.image import image_for_boards
 from armload.boards.virtual.machine import Qmp
 from armload.boards.virtual.packages import updated_apt
+from armload.boards.virtual.private_programs import mke2fs, private_program
 from armload.boards.virtual.qemu import (
     Qemu,
     Wiring,
     command_line,
     cpus_listed,
-    private_program,
     start,
 )
 from armload.boards.virtual.storage import make_disk
@@ -109,7 +109,7 @@ def test_control_socket_that_nobody_serves_is_told(tmp_path: Path) -> None:
 
 def test_disk_is_an_ext4_file_system_that_takes_no_room_yet(tmp_path: Path) -> None:
     disk = tmp_path / "disk.img"
-    make_disk(disk, 4 << 30)
+    make_disk(disk, 4 << 30, mke2fs(Silent()))
     with disk.open("rb") as file:
         file.seek(1024 + 56)
         assert file.read(2) == b"\x53\xef"
@@ -119,7 +119,7 @@ def test_disk_is_an_ext4_file_system_that_takes_no_room_yet(tmp_path: Path) -> N
 
 def test_disk_that_is_too_small_is_told_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(MissingToolError, match="mke2fs could not make"):
-        make_disk(tmp_path / "disk.img", 1000)
+        make_disk(tmp_path / "disk.img", 1000, mke2fs(Silent()))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -17,6 +17,7 @@ from typing import Any, Self
 from armload.boards.board import Board, SshAddress, VirtualReach
 from armload.boards.virtual.image import image_for_boards
 from armload.boards.virtual.packages import packages_locked
+from armload.boards.virtual.private_programs import mke2fs
 from armload.boards.virtual.process import Started, free_port, ssh_answers
 from armload.boards.virtual.qemu import GUEST_ADDRESS, Qemu, Wiring, command_line, qemu_for, start
 from armload.boards.virtual.state import (
@@ -178,6 +179,7 @@ def _switched_on(
     with packages_locked(progress):
         image = image_for_boards(progress)
         qemu = qemu_for(reach.cpu, progress)
+        disk_maker = () if (folder / DISK).exists() else mke2fs(progress)
     folder = folder.resolve()
     folder.chmod(0o700)
     _end_orphaned(folder)
@@ -197,8 +199,8 @@ def _switched_on(
         qemu_log=folder / "qemu.log",
         pid_file=folder / "qemu.pid",
     )
-    if not wiring.disk.exists():
-        make_disk(wiring.disk, reach.disk)
+    if disk_maker:
+        make_disk(wiring.disk, reach.disk, disk_maker)
     write_whole(wiring.initramfs, image.base.read_bytes() + _own_root(board, folder))
     wiring.console_log.unlink(missing_ok=True)
     return keep(folder, _started(board, reach, qemu, wiring))

@@ -9,18 +9,12 @@ import tempfile
 from pathlib import Path
 
 from armload.boards.board import VirtualReach
-from armload.boards.virtual.packages import (
-    WITHOUT_APT,
-    folder_written_whole,
-    native_architecture,
-    updated_apt,
-)
+from armload.boards.virtual.private_programs import private_program, unpacked
 from armload.boards.virtual.state import last_lines
 from armload.core.errors import ConnectError, MissingToolError
 from armload.core.near_names import nearest_first
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.core.workspace import cache_folder
 
 GUEST_ADDRESS = "10.0.2.15"
 _PROGRAM = "qemu-system-aarch64"
@@ -77,12 +71,8 @@ def qemu_for(cpu: str, progress: Progress) -> Qemu:
     installed = shutil.which(_PROGRAM)
     if installed is not None and knows_cpu(Qemu(words=(installed,)), cpu):
         return Qemu(words=(installed,))
-    folder = cache_folder() / "packages" / _PROGRAM
-    if not folder.exists():
-        if shutil.which("apt-get") is None:
-            lack = f"is older than {cpu}" if installed else "is not installed"
-            raise MissingToolError(f"{_PROGRAM} {lack}.", WITHOUT_APT)
-        fetch_program(folder, ("qemu-system-arm",), progress)
+    lack = f"{_PROGRAM} is {f'older than {cpu}' if installed else 'not installed'}."
+    folder = unpacked("qemu-system-arm", progress, lack=lack, folder=_PROGRAM)
     fetched = Qemu(
         words=(
             *private_program(folder, _PROGRAM),
@@ -120,29 +110,6 @@ def _cpus(qemu: Qemu) -> list[str]:
     # A title, then a line for each with its name and, it may be, a remark.
     lines = [line.split() for line in done.stdout.splitlines() if line.startswith(" ")]
     return [words[0] for words in lines if words]
-
-
-def fetch_program(folder: Path, packages: tuple[str, ...], progress: Progress) -> None:
-    """Put packages with all that they need into a folder of their own.
-
-    Raises:
-        MissingToolError: they cannot be had.
-    """
-    with updated_apt(native_architecture(), progress) as apt, folder_written_whole(folder) as fresh:
-        apt.unpack(apt.closure(packages), fresh, progress)
-
-
-def private_program(folder: Path, program: str) -> tuple[str, ...]:
-    """Return the words that start a program from such a folder with its own libraries.
-
-    Raises:
-        MissingToolError: the folder lacks the program or the loader.
-    """
-    loaders = sorted(folder.glob("usr/lib/*/ld-linux-*.so.*"))
-    found = [path for place in ("bin", "sbin") for path in folder.glob(f"usr/{place}/{program}")]
-    if not loaders or not found:
-        raise MissingToolError(f"{folder} is damaged.", "Delete it; it will be made again.")
-    return (str(loaders[0]), "--library-path", str(loaders[0].parent), str(found[0]))
 
 
 def command_line(qemu: Qemu, reach: VirtualReach, wiring: Wiring, name: str) -> list[str]:

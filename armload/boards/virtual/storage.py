@@ -5,8 +5,6 @@ Format: "newc" of the kernel's documentation, *initramfs buffer format*.
 
 from __future__ import annotations
 
-import os
-import shutil
 import stat
 import subprocess
 from collections.abc import Iterable
@@ -115,18 +113,21 @@ def root_archive(init: str, host_key: bytes, client_key: str) -> bytes:
     )
 
 
-def make_disk(path: Path, size_bytes: int) -> None:
+def make_disk(path: Path, size_bytes: int, mke2fs: tuple[str, ...]) -> None:
     """Make an empty ext4 file system in a file that takes room only as it is filled.
 
+    Args:
+        mke2fs: the words that start it.
+
     Raises:
-        MissingToolError: there is no mke2fs, or it failed.
+        MissingToolError: it failed.
         DiskError: no room on this machine.
     """
     beside = path.with_suffix(".new")
     with beside.open("wb") as file:
         file.truncate(size_bytes)
     options = "lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0"
-    command = [_mke2fs(), "-q", "-F", "-t", "ext4", "-m", "0", "-L", "data", "-E", options]
+    command = [*mke2fs, "-q", "-F", "-t", "ext4", "-m", "0", "-L", "data", "-E", options]
     done = subprocess.run(
         [*command, str(beside)],
         stdin=subprocess.DEVNULL,
@@ -143,15 +144,3 @@ def make_disk(path: Path, size_bytes: int) -> None:
             )
         raise MissingToolError(f"mke2fs could not make {path}: {done.stderr.strip()[-300:]}")
     beside.rename(path)
-
-
-def _mke2fs() -> str:
-    """Find it even where only root has it in the path, as on Debian and macOS."""
-    places = [*os.get_exec_path(), "/usr/sbin", "/sbin", "/opt/homebrew/opt/e2fsprogs/sbin"]
-    found = shutil.which("mke2fs", path=os.pathsep.join(places))
-    if found is None:
-        raise MissingToolError(
-            "mke2fs, which makes a virtual board's disk, is not installed.",
-            "Install the package e2fsprogs.",
-        )
-    return found

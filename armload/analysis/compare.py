@@ -252,7 +252,7 @@ def _boards(
     if not called or a is None or b is None:
         return []
     first = measured[0] if measured else None
-    if first and first.finding != "no difference" and first.ratio.unit == "runs":
+    if first and first.finding != "not significant" and first.ratio.unit == "runs":
         return [EqualBoardsDiffer(a=a, b=b, called=called)]
     return [Differs(name="boards", a=a, b=b)]
 

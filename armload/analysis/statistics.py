@@ -70,7 +70,7 @@ class Interval(Value):
         return (self.high - self.low) / (self.high + self.low)
 
 
-RatioFinding = Literal["faster", "slower", "no difference"]
+RatioFinding = Literal["faster", "slower", "not significant"]
 
 
 class Ratio(Value):
@@ -95,7 +95,7 @@ class Ratio(Value):
         """What the interval says of B."""
         if self.low > 1:
             return "slower"
-        return "faster" if self.high < 1 else "no difference"
+        return "faster" if self.high < 1 else "not significant"
 
 
 def percentile_interval(drawn: Floats, tail: float = TAIL) -> Interval:

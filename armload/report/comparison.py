@@ -24,7 +24,7 @@ NOT_COMPARABLE, INCONCLUSIVE = "not comparable", "inconclusive"
 STYLES = {
     "faster": "green",
     "slower": "red",
-    "no difference": "bold",
+    "not significant": "bold",
     INCONCLUSIVE: "yellow",
     NOT_COMPARABLE: "yellow",
 }
@@ -135,7 +135,7 @@ def sentence(compared: Comparison) -> str:
     said = f"{figures}, {longer} (95% CI {interval})."
     if compared.finding == "inconclusive":
         return f"Inconclusive: {_invalid(compared)}. B takes {said}"
-    if compared.finding == "no difference":
+    if compared.finding == "not significant":
         return f"No significant difference: B takes {said}"
     return f"B is {compared.finding}: {said}"
 
@@ -156,7 +156,7 @@ def _invalid(compared: Comparison) -> str:
 
 def advice(compared: Comparison) -> str:
     """Say how many repeats it takes to see a small difference; nothing when one was found."""
-    if compared.finding != "no difference":
+    if compared.finding != "not significant":
         return ""
     needed = compared.runs_to_see_3_percent
     if needed is None:

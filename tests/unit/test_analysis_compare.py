@@ -67,7 +67,7 @@ def changed(run: Run, **plan: object) -> Run:
 
 
 @pytest.mark.parametrize(
-    ("times", "finding"), [(1.0, "no difference"), (1.05, "slower"), (0.95, "faster")]
+    ("times", "finding"), [(1.0, "not significant"), (1.05, "slower"), (0.95, "faster")]
 )
 def test_the_finding_follows_the_interval(times: float, finding: str) -> None:
     compared = one(repeats("a", 6), repeats("b", 6, times))
@@ -172,7 +172,7 @@ def test_another_way_to_do_the_same_work_is_compared_and_noted(extra: tuple[str,
     compared = one(
         [measurement_of(quick_run())], [measurement_of(changed(quick_run(), extra=extra))]
     )
-    assert compared.finding == "no difference"
+    assert compared.finding == "not significant"
     assert f"Options: A none, B {' '.join(extra)}." in said_of(compared.notes)
 
 
@@ -183,7 +183,7 @@ def test_runs_whose_weights_were_repacked_are_no_repeats_of_others() -> None:
         for each in repeats("b", 4, 1.1)
     ]
     alone, other = compare(repacked, [*repeats("c", 4), *not_repacked])
-    assert alone.finding == "no difference"
+    assert alone.finding == "not significant"
     assert other.differences[0].figures == OnlyOneSide(side="B")
     assert "weights repacked: A yes, B no" in said_of(other.differences)
     compared = one(repacked, not_repacked)
@@ -239,7 +239,7 @@ def test_repeats_that_are_merely_imprecise_are_judged() -> None:
         for side in "ab"
     )
     compared = one(*sides)
-    assert (compared.finding, len(compared.b.doubts)) == ("no difference", 6)
+    assert (compared.finding, len(compared.b.doubts)) == ("not significant", 6)
 
 
 def test_garbage_is_never_the_faster_one() -> None:
@@ -284,7 +284,7 @@ def test_plans_are_compared_one_by_one_and_repeats_pooled() -> None:
     a = repeats("a", 4, run=short) + repeats("aa", 4, run=long)
     b = repeats("b", 4, 1.1, run=long) + repeats("bb", 4, run=short)
     found = {each.a.work.output_tokens: each for each in compare(a, b)}
-    assert found[16].finding == "no difference"
+    assert found[16].finding == "not significant"
     assert found[32].finding == "slower"
     assert [len(each.b.names) for each in found.values()] == [4, 4]
 
@@ -294,7 +294,7 @@ def test_a_plan_that_one_side_lacks_is_told_and_compares_to_nothing() -> None:
     b = repeats("b", 4, run=quick_run(tokens=16)) + repeats("bb", 4, 3.0, run=quick_run(tokens=24))
     found = compare(a, b)
     assert [each.finding for each in found] == [
-        "no difference",
+        "not significant",
         "not comparable",
         "not comparable",
     ]
@@ -349,7 +349,7 @@ def test_two_files_of_other_engines_are_compared(tmp_path: Path) -> None:
     one_path.write_text(LLM_DEMO)
     other_path.write_text(LLM_DEMO.replace("11.00", "9.00"))
     compared = one(read_benchmark_file(one_path), read_benchmark_file(other_path))
-    assert [each.finding for each in compared.measured] == ["slower", "no difference"]
+    assert [each.finding for each in compared.measured] == ["slower", "not significant"]
 
 
 def test_the_sentence_is_plain_and_says_how_sure_it_is() -> None:

@@ -57,7 +57,7 @@ def test_a_slower_server_is_found_to_be_slower_at_every_rate(tmp_path: Path) -> 
 
 def test_the_same_server_is_not_found_to_differ_from_itself(tmp_path: Path) -> None:
     a, b = kept(tmp_path / "a", Simulated()), kept(tmp_path / "b", Simulated(step_s=0.101))
-    assert {each.finding for each in compared(a, b)} == {"no difference"}
+    assert {each.finding for each in compared(a, b)} == {"not significant"}
 
 
 def test_one_load_each_near_saturation_is_inconclusive_and_asks_for_repeats(

@@ -82,7 +82,7 @@ def test_a_search_that_found_better_settings_is_faster_and_says_which(tmp_path: 
     winner, defaults = found.measured
     assert winner.ratio.ratio == pytest.approx(2 / 3, rel=0.01)
     assert winner.ratio.unit == "runs"
-    assert defaults.finding == "no difference"
+    assert defaults.finding == "not significant"
     assert [(each.option, each.a, each.b) for each in found.choices] == [
         ("threads", 2, 4),
         ("kv_type", None, "q8_0"),

@@ -37,7 +37,7 @@ def sentence(compared: LoadComparison) -> str:
             f"correlated: each load is worth about {compared.independent:.0f} independent "
             f"observations. Run both loads with --repeats {REPEATS}."
         )
-    if compared.finding == "no difference":
+    if compared.finding == "not significant":
         return (
             f"{where}No significant difference: B takes {figures}{of}, {longer} (95% CI "
             f"{interval})."

@@ -26,7 +26,7 @@ def sentence(compared: TuningComparison) -> str:
             f"Inconclusive: not all runs are valid. {what} B's winner has {figures}, {changed} "
             f"(95% CI {interval})."
         )
-    if compared.finding == "no difference":
+    if compared.finding == "not significant":
         return (
             f"{what} No significant difference: B's winner has {figures}, {changed} "
             f"(95% CI {interval})."

@@ -152,7 +152,7 @@ def test_loading_reads_the_file_and_sends_each_part_unless_a_member_has_kept_it(
 
 def test_the_choice_says_both_times_or_why_there_is_one() -> None:
     said = chosen_between("layer", {"layer": 0.1, "tensor": 2.5}, {})
-    times = "about 100 ms per token, compared with 2.5 s with tensor"
+    times = "about 100 ms per token, compared with 2.50 s with tensor"
     assert said == f"--split auto takes layer: {times}."
     said = chosen_between("layer", {"layer": 0.1}, {"tensor": "it requires flash attention."})
     why = "tensor is not possible: it requires flash attention"

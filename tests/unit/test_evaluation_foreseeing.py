@@ -117,7 +117,7 @@ def group_of(folder: Path, facts_of_other: str) -> Session:
     other = reached(folder, "there", facts_of_other)
     (folder / "boards" / "here.yaml").write_text("extends: this-machine\ntarget: rk3568\n")
     group = Group(name="both", members=("here", "there"))
-    return reached(folder, "here", FAST, group=group, helpers=(other,))
+    return reached(folder, "here", FAST, group=group, other_members=(other,))
 
 
 def test_questions_to_a_group_take_what_its_forecast_says(

@@ -32,7 +32,7 @@ def attended() -> Service:
         folder=PurePosixPath("/work") / RUN.id,
         was_running=False,
         job=None,
-        helpers=None,
+        servers=None,
     )
     engine: Any = SimpleNamespace(model=SimpleNamespace(name="tiny"), plan=None)
     return Service(it, engine, "a-key", boot_id="b")

@@ -71,6 +71,7 @@ from armload.boards.virtual.private_programs import mke2fs
 from armload.boards.virtual.storage import make_disk
 from armload.core.files import written_in
 from armload.core.errors import DiskError
+from armload.core.progress import Silent
 folder = Path(sys.argv[1])
 try:
     make_disk(folder / "disk.img", 4 << 30, mke2fs(Silent()))

@@ -190,7 +190,8 @@ def test_fit_says_how_a_group_would_divide_a_model(ann: Person) -> None:
     (model,) = found["models"]
     assert found["board"] == "both"
     assert model["prediction"]["verdict"] == "fits"
-    assert "Layers: two 3, one 2. With --split tensor: about " in model["sentence"]
+    divided = r"Layers: two \d, one \d\. With --split tensor: about "  # by measured speed
+    assert re.search(divided, model["sentence"])
     prediction = model["prediction"]
     parts = prediction["group"]["parts"]
     assert [(part["kind"], part["board"]) for part in parts] == [

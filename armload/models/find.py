@@ -159,7 +159,7 @@ def on_hub(reference: str) -> str:
     random = "" if is_outlined(name) else f" Random weights of its size: {LIKE}{reference}."
     types = ", ".join(published_types(name))
     raise UsageError(
-        f"{reference}: armload knows the sizes of this model, but no file of it.",
+        f"{reference}: fit can predict this model, but armload has no download for it.",
         (f"Types with a known file: {types}. " if types else "")
         + f"Look for {name} GGUF on the hub, and give it as hf:ORG/REPO:{file_type}.{random}",
     )

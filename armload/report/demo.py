@@ -65,7 +65,7 @@ def demo_view(
     found = known(runs)
     has_interval = found is not None and found.interval_s is not None
     if found is None:
-        speed = "No run could be measured: see the page for the reasons."
+        speed = "No run counts, for the reason below."
     else:
         speed = (
             f"{run_words.model_name(middle)} takes {run_words.speed(found.p50_s, None)} "

@@ -67,8 +67,8 @@ def _where_files_are(models: Sequence[FittedModel]) -> list[RenderableType]:
     return [
         Text(""),
         Prose(
-            f"armload can download {', '.join(known)}. For another model (file: -), give its file "
-            "or hf:ORG/REPO:TYPE."
+            f"armload can download {', '.join(known)}. For a model with - under file, give "
+            "a GGUF file or hf:ORG/REPO:TYPE."
         ),
     ]
 

@@ -227,7 +227,7 @@ def test_repeats_that_cannot_suffice_in_time_are_not_begun_and_the_time_is_told(
     assert decided(wide, added_s=57) is None
     why = decided([*wide, run(number=9, finding="contended")], added_s=58)
     assert why is not None
-    assert "1 of 8 runs were disturbed. It was contended." in why
+    assert "1 of 8 runs was disturbed. It was contended." in why
 
 
 def test_runs_that_differ_too_much_are_not_answered_with_thousands_more() -> None:

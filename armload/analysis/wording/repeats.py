@@ -35,10 +35,16 @@ def _out_of_time(found: OutOfTime) -> str:
     else:
         said = _allow_more(found)
     if found.disturbed:
-        said += f" {found.disturbed} of {counted(found.runs, 'run')} were disturbed. {found.reason}"
+        said += f" {_disturbed(found.disturbed, found.runs)} {found.reason}"
     if found.is_storage_limited:
         said += " Tokens wait for storage, whose speed varies."
     return said
+
+
+def _disturbed(disturbed: int, runs: int) -> str:
+    if runs == 1:
+        return "The only run was disturbed."
+    return f"{disturbed} of {runs} runs {'was' if disturbed == 1 else 'were'} disturbed."
 
 
 def too_different(workstation: Workstation | None) -> str:

@@ -51,7 +51,7 @@ USUAL_DEPTH = 4096
 """To which attention is timed at least, so that runs with shorter contexts share their times."""
 
 _OUTDATED = 0.75
-"""Of the time that was kept: who takes less now was disturbed as long as everything was timed."""
+"""Of the time that was kept: if it takes less now, the board was disturbed while all was timed."""
 
 _TIMEOUT_S = LIMIT_S + 35.0
 

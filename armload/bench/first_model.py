@@ -8,7 +8,7 @@ from armload.analysis.wording.predictions import FittedModel, fitted
 from armload.boards.board import Board, VirtualReach
 from armload.engines.plan import Plan
 from armload.models.outline import outline_called, outlined
-from armload.models.published import PUBLISHED, published_as
+from armload.models.published import PUBLISHED, SMOLLM2, published_as
 from armload.runs.predicting import predict_from_facts
 
 
@@ -24,7 +24,9 @@ def first_models(board: Board, plan: Plan) -> tuple[FittedModel, ...]:
     if isinstance(board.reach, VirtualReach):
         return ()
     found = []
-    for name, (_, file_types) in PUBLISHED.items():
+    for name, (place, file_types) in PUBLISHED.items():
+        if place == SMOLLM2:  # few of its sentences make sense
+            continue
         for file_type in file_types:
             model, _ = outlined(outline_called(name), file_type)
             prediction = predict_from_facts(board.facts, model, plan)

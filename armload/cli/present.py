@@ -185,18 +185,18 @@ class SweepProgress:
         self._lines: list[SweepLines] = []
 
     def begin(self, journal: SweepFolder) -> None:
-        """Say what is there already, and the heads of the columns."""
+        """Say what is there already."""
         done = len(journal.entries)
         if done:
             self._progress.say(resuming(journal.sweep.id, counted(done, "run")))
         self._lines.append(SweepLines(journal.sweep, done))
-        self._progress.say(self._lines[0].head())
 
     def report(
         self, place: SweepPoint, result: Run | ArmloadError, progress: Progress | None = None
     ) -> None:
-        """Say how a run ended."""
-        (progress or self._progress).say(self._lines[0].line(place, result))
+        """Say how a run ended; before the first, what the columns are."""
+        for line in self._lines[0].lines(place, result):
+            (progress or self._progress).say(line)
 
 
 def sweep_and_present(

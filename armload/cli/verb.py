@@ -23,7 +23,7 @@ from armload.core.options import Declared, OptionGroup, declared_options
 _INTERRUPTED = "Interrupted."
 _KEPT = (
     "Whatever was built, downloaded, copied or measured so far is kept. Repeat the command to "
-    "continue."
+    "continue; a run that was stopped starts over."
 )
 
 Options = TypeVar("Options", bound=OptionGroup)

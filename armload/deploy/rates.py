@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from armload.boards.board import Board
+from armload.boards.board import Board, VirtualReach
 from armload.boards.framing import reason
 from armload.boards.host import Host
 from armload.boards.probe import Probe
@@ -106,9 +106,11 @@ def measure(
         rates.storage_read_bytes_per_s and not rates.storage_is_settled,
     )
     if any(too_low):
+        shared = f"the workstation that emulates {board.name}"
+        busy = shared if isinstance(board.reach, VirtualReach) else board.name
         progress.say(
-            f"Other programs were using {board.name} while its memory and storage bandwidth "
-            "were measured: the rates may be too low, and will be measured again next time."
+            f"Other programs were using {busy} while memory and storage bandwidth were measured: "
+            "the rates may be too low, and will be measured again next time."
         )
     missing = Missing.of(rates, reason(done.stderr))
     if missing.storage and _NOTHING_TO_READ in lines:

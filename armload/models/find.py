@@ -33,8 +33,8 @@ from armload.models.outline import (
     load_outline,
     outlined,
 )
-from armload.models.packaged import SMOLLM2, SMOLLM2_MODEL
-from armload.models.published import published_as, published_types
+from armload.models.packaged import SMOLLM2_MODEL
+from armload.models.published import SMOLLM2, published_as, published_types
 from armload.models.quant_mix import check_file_type
 from armload.models.shape import SHAPES, Shape, load_shape
 from armload.models.synth import (
@@ -120,7 +120,7 @@ def resolve(reference: str, progress: Progress) -> Path:
         return word_problems_model(reference)
     path = Path(reference).expanduser()
     if is_listed(reference):
-        return hub.fetch(on_hub(reference), progress)
+        return resolve(published(reference), progress)
     if not is_there(path) or not path.is_file():
         require_file(path, "model", _instead_of(path, reference))
     require_utf_8(path)
@@ -147,8 +147,8 @@ def is_runnable(reference: str) -> bool:
     return not is_listed(reference) or is_published(reference)
 
 
-def on_hub(reference: str) -> str:
-    """Return what a model that is called as ``fit`` lists it is called on a hub.
+def published(reference: str) -> str:
+    """Return what a model that is called as ``fit`` lists it is called where it is published.
 
     Raises:
         UsageError: armload knows no file of it.

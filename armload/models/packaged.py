@@ -14,9 +14,6 @@ from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.core.workspace import cache_folder
 
-SMOLLM2 = "smollm2"
-"""The name of SmolLM2-135M-Instruct in ``Q4_1``."""
-
 
 class PackagedModel(Value):
     """A GGUF file inside a wheel.

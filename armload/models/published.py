@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+SMOLLM2 = "smollm2"
+"""The name of SmolLM2-135M-Instruct in ``Q4_1``."""
+
 _ALL = ("Q4_0", "Q4_K_M", "Q8_0")
 PUBLISHED = {
+    "smollm2-135m": (SMOLLM2, ("Q4_1",)),
     "qwen2.5-0.5b": ("hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF", _ALL),
     "llama-3.2-1b": ("hf:bartowski/Llama-3.2-1B-Instruct-GGUF", _ALL),
     "gemma-3-1b": ("hf:ggml-org/gemma-3-1b-it-GGUF", ("Q4_K_M", "Q8_0")),
@@ -14,7 +18,7 @@ PUBLISHED = {
 """Models of the list that ``fit`` makes, each with its repository and the types found there.
 
 Each file of these types was found named, most with its size or SHA-256, in public repositories that
-download it. Smaller models are left out: few of their sentences make sense.
+download it. One comes with a package instead.
 """
 
 
@@ -24,6 +28,8 @@ def published_types(name: str) -> tuple[str, ...]:
 
 
 def published_as(name: str, file_type: str) -> str:
-    """Return what a model is called on the hub; empty where armload knows no file of it."""
-    known = file_type.upper() in published_types(name)
-    return f"{PUBLISHED[name][0]}:{file_type.upper()}" if known else ""
+    """Return what a model is called where it is published; empty where armload knows no file."""
+    if file_type.upper() not in published_types(name):
+        return ""
+    place = PUBLISHED[name][0]
+    return place if place == SMOLLM2 else f"{place}:{file_type.upper()}"

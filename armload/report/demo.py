@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from armload.analysis.repeats import Stop, known
@@ -62,8 +62,10 @@ def demo_view(
     Args:
         program: what armload is called where these commands are typed.
     """
-    found = known(runs)
-    has_interval = found is not None and found.interval_s is not None
+    found, verdict = known(runs), middle.verdict
+    why_no_interval = "" if found and found.interval_s else stopped(stop)
+    # What disturbed the runs may be why they ended, and is said once.
+    is_told = bool(verdict.reasons) and verdict.reasons[0] in why_no_interval
     if found is None:
         speed = "No run counts, for the reason below."
     else:
@@ -86,13 +88,11 @@ def demo_view(
             ),
         ]
     )
-    return Group(
-        Text(""),
-        Prose(speed, style="bold"),
-        *([] if has_interval else [Prose(f"No confidence interval: {stopped(stop)}", "dim")]),
-        Text(""),
-        Prose(middle.limit.sentence),
-        *([] if middle.verdict.valid else [Prose(f"This run is {run_words.verdict_line(middle)}")]),
-        Text(""),
-        after,
-    )
+    lines: list[RenderableType] = [Text(""), Prose(speed, style="bold")]
+    if why_no_interval:
+        lines.append(Prose(f"No confidence interval: {why_no_interval}", "dim"))
+    if run_words.has_limit(middle):
+        lines += [Text(""), Prose(middle.limit.sentence)]
+    if not verdict.valid and not is_told:
+        lines.append(Prose(f"This run is {run_words.verdict_line(middle)}"))
+    return Group(*lines, Text(""), after)

@@ -16,7 +16,7 @@ from armload.analysis.wording.predictions import (
     recommended,
 )
 from armload.bench.fitting import BoardsFit, Fit
-from armload.core.values import format_bytes
+from armload.core.values import counted, format_bytes
 from armload.engines.prediction import Expected, Prediction
 from armload.report.formatting import UNKNOWN, all_weights
 from armload.report.layout import Column, Details, Prose, Table, whole
@@ -48,15 +48,26 @@ def fit_view(fit: Fit, *, program: str = "armload") -> Group:
 def listing_view(fit: Fit, *, program: str = "armload") -> Group:
     """Lay out many models in one table: size, verdict, memory and times, then the choice.
 
+    Those that cannot run are only counted; without times, so are those that do not stay in memory.
+
     Args:
         program: what armload is called where a command is typed.
     """
-    table = models_table(fit.models)
-    lines: list[RenderableType] = [table, Text(""), Prose(_MEMORY)]
+    has_times = any(each.prediction.token_s for each in fit.models)
+    useful = ("fits", "streams", "reads storage") if has_times else ("fits",)
+    listed = [each for each in fit.models if each.prediction.verdict in useful]
+    lines: list[RenderableType] = [models_table(listed), Text(""), Prose(_MEMORY)] if listed else []
+    if omitted := len(fit.models) - len(listed):
+        which = (
+            f"that cannot run on {fit.board}"
+            if has_times
+            else "too large to stay in memory, whose speed is unknown"
+        )
+        lines.append(Prose(f"Not listed: {counted(omitted, 'model')} {which} (--json lists all)."))
     return Group(
         _with_notes(lines, fit.models, fit.recommendation),
         *_how_to_run(fit.models, program),
-        *_where_files_are(fit.models),
+        *_where_files_are(listed),
     )
 
 
@@ -74,11 +85,9 @@ def _where_files_are(models: Sequence[FittedModel]) -> list[RenderableType]:
 
 
 def _how_to_run(models: Sequence[FittedModel], program: str) -> list[RenderableType]:
-    """Give the command that runs the recommended model, or else the best that has one."""
+    """Give the command that runs the recommended model; nothing where it has no file."""
     chosen = recommended(models)
-    if chosen is not None and not chosen.command:
-        chosen = recommended([each for each in models if each.command])
-    if chosen is None:
+    if chosen is None or not chosen.command:
         return []
     command = f"{program}{chosen.command.removeprefix('armload')}"
     return [Text(""), Details([(f"run {chosen.model}", whole(command))])]
@@ -87,13 +96,14 @@ def _how_to_run(models: Sequence[FittedModel], program: str) -> list[RenderableT
 def models_table(models: Sequence[FittedModel]) -> Table:
     """Lay out models with size, verdict, memory, times, and whether armload can get a file."""
     marks_files = not all(each.has_file for each in models)
+    has_times = any(each.prediction.token_s for each in models)
+    times = ("per token", "first\ntoken") if has_times else ()
     table = Table(
         Column(heading="model", below=""),
         Column(heading="parameters\n(active)", is_number=True),
         Column(heading="verdict"),
         Column(heading="memory", is_number=True),
-        Column(heading="per token", is_number=True),
-        Column(heading="first\ntoken", is_number=True),
+        *(Column(heading=heading, is_number=True) for heading in times),
         *([Column(heading="file")] if marks_files else []),
     )
     for each in models:
@@ -104,8 +114,7 @@ def models_table(models: Sequence[FittedModel]) -> Table:
             all_weights(each.parameters, each.active_parameters),
             _verdict(found),
             format_bytes(found.memory.wanted_bytes) if found.memory else UNKNOWN,
-            _about(found.token_s),
-            _about(found.ttft_s),
+            *((_about(found.token_s), _about(found.ttft_s)) if has_times else ()),
             *([file] if marks_files else []),
         )
     return table

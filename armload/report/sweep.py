@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
@@ -52,14 +52,13 @@ class SweepLines:
         self._names = [_in_a_line(name) for name in names_of_cells(sweep)]
         self._total = len(sweep.cells) * (sweep.repeats + sweep.warmups)
         self._done = done
+        self._has_begun = False
 
-    def head(self) -> str:
-        """Return the heads of the columns."""
-        number = "run".rjust(self._number_width)
-        return f"{number}  {'prefill':>7}  {'decode':>7} (tok/s)"
-
-    def line(self, place: SweepPoint, ended: Run | ArmloadError) -> str:
-        """Return the line of a run, or of one that could not be started."""
+    def lines(self, place: SweepPoint, ended: Run | ArmloadError) -> Iterator[str]:
+        """Yield the line of a run, or of one that could not be started; first the head, once."""
+        if not self._has_begun:
+            self._has_begun = True
+            yield f"{'run'.rjust(self._number_width)}  {'prefill':>7}  {'decode':>7} (tok/s)"
         self._done += 1
         number = f"{self._done}/{self._total}".rjust(self._number_width)
         if isinstance(ended, ArmloadError):
@@ -69,7 +68,7 @@ class SweepLines:
             prefill = words.rate(ended.summary.prefill_tps)
             decode = words.rate(ended.summary.decode_tps)
             verdict = _short_verdict(place, ended)
-        return f"{number}  {prefill:>7}  {decode:>7}  {self._names[place.cell]}: {verdict}"
+        yield f"{number}  {prefill:>7}  {decode:>7}  {self._names[place.cell]}: {verdict}"
 
     @property
     def _number_width(self) -> int:

@@ -13,7 +13,7 @@ from armload.cli.verbs.init import InitOptions
 from armload.core.errors import UsageError
 from armload.core.progress import Silent
 from armload.engines.plan import Plan
-from armload.models.find import header_of, on_hub, resolve
+from armload.models.find import header_of, published, resolve
 from armload.models.outline import listed_models
 from armload.models.published import PUBLISHED
 
@@ -36,7 +36,8 @@ def test_every_published_model_is_one_that_fit_lists() -> None:
 
 
 def test_a_model_that_fit_lists_is_called_by_that_name(tmp_path: Path) -> None:
-    assert on_hub("qwen2.5-0.5b:q4_0") == "hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF:Q4_0"
+    assert published("smollm2-135m:q4_1") == "smollm2"
+    assert published("qwen2.5-0.5b:q4_0") == "hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF:Q4_0"
     assert header_of("qwen2.5-0.5b:Q4_0", Silent()) == header_of("like:qwen2.5-0.5b:Q4_0", Silent())
     with pytest.raises(UsageError, match="but armload has no download for it") as found:
         resolve("qwen2.5-7b:Q4_0", Silent())

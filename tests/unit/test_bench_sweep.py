@@ -179,10 +179,13 @@ def test_a_sweep_and_a_report_say_the_same_of_the_same_choices() -> None:
 def test_progress_has_a_line_for_every_run() -> None:
     lines = SweepLines(sweep(Plan(threads=1), Plan(threads=2), repeats=1), done=1)
     place = SweepPoint(sweep="s", cell=1, round=1)
-    assert lines.head().startswith("run  prefill   decode")
-    assert lines.line(place, run(12.34)) == "2/4     9.00     12.3  threads 2: valid"
-    assert "warm-up" in lines.line(place.model_copy(update={"warm_up": True}), run(1))
-    assert lines.line(place, RunError("full")).endswith("full")
+    head, first = lines.lines(place, run(12.34))
+    assert head.startswith("run  prefill   decode")
+    assert first == "2/4     9.00     12.3  threads 2: valid"
+    (warm_up,) = lines.lines(place.model_copy(update={"warm_up": True}), run(1))
+    assert "warm-up" in warm_up
+    (failed,) = lines.lines(place, RunError("full"))
+    assert failed.endswith("full")
 
 
 def _printed(table: object) -> str:

@@ -130,13 +130,28 @@ def forecast_notice(name: str, board: str, found: Prediction, within: str = "") 
 
 
 def recommended(models: Sequence[FittedModel]) -> FittedModel | None:
-    """Return the largest model that stays in memory, or else the fastest; none if none runs."""
+    """Return the largest model that stays in memory, or else the fastest; none if none runs.
+
+    Models that armload has a file of, or can get one of, come first.
+    """
     running = _running(models)
-    resident = [each for each in running if each.prediction.verdict == "fits"]
-    if resident:
-        return max(resident, key=lambda each: each.size_bytes)
+    if resident := _resident(running):
+        return max(_with_file(resident), key=_size_bytes)
     timed = [each for each in running if each.prediction.token_s]
-    return min(timed or running, key=_token_s, default=None)
+    return min(_with_file(timed or running), key=_token_s, default=None)
+
+
+def _with_file(models: Sequence[FittedModel]) -> Sequence[FittedModel]:
+    """Return those of some models that have a file; all where none has."""
+    return [each for each in models if each.has_file] or models
+
+
+def _resident(models: Sequence[FittedModel]) -> list[FittedModel]:
+    return [each for each in models if each.prediction.verdict == "fits"]
+
+
+def _size_bytes(each: FittedModel) -> int:
+    return each.size_bytes
 
 
 def _running(models: Sequence[FittedModel]) -> list[FittedModel]:
@@ -148,14 +163,19 @@ def recommendation(board: str, models: Sequence[FittedModel]) -> str:
     if best is None:
         return f"None of these models can run on {board} with this configuration."
     if best.prediction.verdict == "fits":
-        resident = [each for each in running if each.prediction.verdict == "fits"]
-        others = [each for each in running if each is not best and each not in resident]
+        resident = _resident(running)
+        largest = max(resident, key=_size_bytes)
+        others = [each for each in running if each not in resident]
         why = (
             "the largest of these that stays in memory"
             if len(running) > 1
             else "it stays in memory"
         )
-        return f"Recommended: {best.model}{_speed(best)}, {why}.{_slower(best, others)}"
+        larger = ""
+        if largest.size_bytes > best.size_bytes:
+            why = "the largest that stays in memory and that armload can download"
+            larger = f" {largest.model} is larger and stays in memory, too, if you have its file."
+        return f"Recommended: {best.model}{_speed(best)}, {why}.{larger}{_slower(best, others)}"
     return (
         f"Recommended: {best.model}{_speed(best)}, the fastest of these; none stays in "
         f"{board}'s memory."

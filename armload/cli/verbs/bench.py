@@ -49,7 +49,8 @@ class BenchOptions(Options, OnGateways, Resuming, Metering, Waiting, EngineSourc
     plan: Annotated[
         Path | None,
         Option(
-            "a YAML file of options that describe the runs; command-line options override the file",
+            "a YAML file of options that describe the runs; command-line options override the "
+            f"file; its keys: {', '.join(Options.model_fields)}",
             "FILE",
             heading="Plan",
         ),

@@ -214,7 +214,7 @@ def _with_model(options: InitOptions, board: Board) -> InitOptions:
     from armload.bench.first_model import first_models
     from armload.cli import terminal
     from armload.engines.plan import Plan
-    from armload.models.find import header_of, is_listed, on_hub
+    from armload.models.find import header_of, is_listed, published
     from armload.models.gguf import read_outline
     from armload.models.model import check_generates
     from armload.report.fitted import models_table
@@ -232,7 +232,7 @@ def _with_model(options: InitOptions, board: Board) -> InitOptions:
         model = _answer(options, "Model to run", default)
         try:
             if is_listed(model):
-                on_hub(model)  # says where it can be had if armload knows no file of it
+                published(model)  # says where it can be had if armload knows no file of it
             check_generates(read_outline(header_of(model, terminal.progress()))[0])
         except ArmloadError as error:
             if model == DEMO:

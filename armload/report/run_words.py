@@ -49,14 +49,9 @@ def speed(p50_s: float | None, decode_tps: float | None) -> str:
     return f"{seconds(p50_s)} per token ({per_s}median)"
 
 
-def has_limit(run: Run) -> bool:
-    """Say whether what limited the run can be believed: not where something disturbed it."""
-    return run.verdict.valid or run.limit.cause == "storage"
-
-
 def advice(run: Run) -> str:
     """Return what to try next; nothing where the figures are too doubtful to act on."""
-    return run.limit.advice if has_limit(run) else ""
+    return run.limit.advice if run.verdict.valid or run.limit.cause == "storage" else ""
 
 
 def started(run: Run) -> str:

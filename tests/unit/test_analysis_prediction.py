@@ -374,6 +374,19 @@ def test_the_largest_model_that_stays_in_memory_is_recommended() -> None:
     assert "None of these" in recommendation("b", [fitted("x", "b", of_size(1), refused)])
 
 
+def test_a_model_that_can_be_downloaded_is_recommended_before_a_larger_one() -> None:
+    small, medium = need((400 * MB, 390 * MB)), need((770 * MB, 760 * MB))
+    models = [
+        fitted(name, "b", of_size(each.weights_bytes), found, has_file=has_file)
+        for name, each, has_file in (("s", small, True), ("m", medium, False))
+        for found in [predicted(each, resources(), computing(0.4))]
+    ]
+    said = recommendation("b", models)
+    assert said.startswith("Recommended: s (")
+    assert "m is larger and stays in memory, too" in said
+    assert recommendation("b", models[1:]).startswith("Recommended: m (")
+
+
 MIXTURE = need((6 * GB, 1 * GB)).model_copy(
     update={
         "expert_bytes": 5_500 * MB,

@@ -7,8 +7,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from armload.analysis.repeats import NothingTimed, PrecisionReached
+from armload.analysis.findings import EmulatorDelayed
+from armload.analysis.repeats import DisturbedInARow, NothingTimed, PrecisionReached
 from armload.analysis.run import Verdict
+from armload.analysis.wording.findings import verdict
 from armload.report.demo import SpokenText, demo_view
 from tests.unit.runs import quick_run
 
@@ -42,12 +44,24 @@ def test_the_end_has_one_figure_one_limit_and_what_to_try(tmp_path: Path) -> Non
 def test_a_run_that_is_not_valid_is_called_so_with_the_reason(tmp_path: Path) -> None:
     run = quick_run()
     console = Console(width=100, record=True, file=io.StringIO())
-    verdict = Verdict(valid=False, reasons=("Other programs used the CPU.",))
-    spoilt = run.model_copy(update={"verdict": verdict})
+    doubt = Verdict(valid=False, reasons=("Other programs used the CPU.",))
+    spoilt = run.model_copy(update={"verdict": doubt})
     for one in (run, spoilt):
         console.print(demo_view([one], one, tmp_path / "report.html", PrecisionReached()))
         text = " ".join(console.export_text().split())
         assert ("This run is not valid: Other programs used the CPU." in text) == (one is spoilt)
+
+
+def test_what_disturbed_the_runs_is_said_once_and_no_limit_of_them(tmp_path: Path) -> None:
+    spoilt = verdict([EmulatorDelayed(cpu_share=0.05, cores=2, load=40.12)])
+    (reason,) = spoilt.reasons
+    run = quick_run().model_copy(update={"verdict": spoilt})
+    console = Console(width=100, record=True, file=io.StringIO())
+    stop = DisturbedInARow(runs=3, reason=reason)
+    console.print(demo_view([run] * 3, run, tmp_path / "report.html", stop))
+    text = " ".join(console.export_text().split())
+    assert text.count(reason) == 1
+    assert run.limit.sentence not in text
 
 
 def test_a_figure_without_an_interval_says_why(tmp_path: Path) -> None:

@@ -83,7 +83,8 @@ def test_the_listing_marks_the_models_that_armload_can_download() -> None:
     text = printed(listing_view(fit.model_copy(update={"models": models})))
     assert max(len(line) for line in text.splitlines()) <= 100
     ends = {line.split()[0]: line.split()[-1] for line in text.splitlines() if "B (" in line}
-    assert ends == {longest: "-", "small.gguf": "download", "large.gguf": "download"}
+    assert ends == {longest: "-", "small.gguf": "download"}
+    assert "Not listed: 1 model that cannot run on dayu200" in text
     assert "download" not in printed(listing_view(fit)).partition("Memory covers")[0]
 
 
@@ -100,15 +101,27 @@ def test_per_layer_embeddings_are_noted_once_for_all_types_of_a_model() -> None:
     assert "3.0 GB of b are per-layer embeddings." in text
 
 
-def test_below_the_table_stands_a_command_that_runs_a_model() -> None:
+def test_without_times_only_what_stays_in_memory_is_listed() -> None:
     fit = three_models()
-    commands = ("armload bench --board b --model one:Q4_0", "", "")
+    models = [
+        each.model_copy(update={"prediction": each.prediction.model_copy(update={"token_s": None})})
+        for each in fit.models
+    ]
+    text = printed(listing_view(fit.model_copy(update={"models": models})))
+    assert [line.split()[0] for line in text.splitlines() if "B (" in line] == ["small.gguf"]
+    assert "per token" not in text.partition("Memory covers")[0]
+    assert "Not listed: 2 models too large to stay in memory" in text
+
+
+def test_below_the_table_stands_the_command_that_runs_the_recommended_model() -> None:
+    fit = three_models()
+    commands = ("", "armload bench --board b --model one:Q4_0", "")
     models = tuple(
         each.model_copy(update={"command": command, "family": "one"})
         for each, command in zip(fit.models, commands, strict=True)
     )
     text = printed(listing_view(fit.model_copy(update={"models": models}), program="bin/armload"))
     assert "Recommended: small.gguf" in text
-    assert text.count("bin/armload bench --board b --model one:Q4_0") == 1, "the only one with one"
+    assert text.count("bin/armload bench --board b --model one:Q4_0") == 1
     assert "armload can download one." in text
     assert "bench" not in printed(listing_view(fit))

@@ -161,8 +161,10 @@ def underway(
     found = session.found
     # What a group computes ends with the command that forwards between its members.
     new = new or session.group is not None
-    left = None if new else find_left(connection, engine, progress)
     with ExitStack() as block:
+        preparing = block.enter_context(ExitStack())
+        preparing.enter_context(progress.step(f"Preparing the run on {board.name}"))
+        left = None if new else find_left(connection, engine, progress)
         if left is None:
             check_folder(board, found)
             with_retries(lambda: engine.check(host, board, found, progress))
@@ -173,6 +175,7 @@ def underway(
                 found = found if left else probe(host, board)
         if left is not None:
             block.enter_context(stoppable(connection, left.folder, None, None, progress))
+            preparing.close()
             yield ActiveRun(connection=connection, folder=left.folder)
             return
         prediction = None
@@ -197,6 +200,7 @@ def underway(
         block.enter_context(stoppable(connection, folder, job, lease, progress, servers.end))
         set_off(session, engine, prepared, job, folder, lease)
         servers.guard(connection, folder)
+        preparing.close()
         yield ActiveRun(
             connection=connection,
             folder=folder,

@@ -199,10 +199,11 @@ def _reached(
     stack: ExitStack,
     progress: Progress,
 ) -> tuple[Connection, Probe]:
-    connection = stack.enter_context(closing(Connection(board, progress)))
-    retry = Retry(unanswered_s=FIRST_ANSWER_S)
-    found = with_retries(lambda: probe(connection.host, board, progress), retry)
-    check_state(connection.host, board, settings, found)
+    with progress.step(f"Connecting to {board.name}"):
+        connection = stack.enter_context(closing(Connection(board, progress)))
+        retry = Retry(unanswered_s=FIRST_ANSWER_S)
+        found = with_retries(lambda: probe(connection.host, board, progress), retry)
+        check_state(connection.host, board, settings, found)
     for each in settings:
         check_cores(each, board, found)
     return connection, found

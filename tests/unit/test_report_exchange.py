@@ -242,6 +242,8 @@ def test_repeats_have_the_same_interval_in_show_and_export() -> None:
         made_run(repeat=number).model_copy(update={"place": place, "id": f"r{number}"})
         for number in range(7)
     ]
+    few = token_time(cells_of(runs[:3])[0])
+    assert "an interval needs" in median_words(few)
     found, together = token_time(cells_of(runs)[0]), known(runs)
     assert found is not None
     assert together is not None

@@ -145,7 +145,9 @@ def _entries(cell: Cell) -> tuple[Entry, ...]:
     prompt_per_s = cell.prefill_tps.value if cell.prefill_tps else None
     digits = f"SHA-256 {run.model.sha256[:12]}" if run.model.sha256 else ""
     count = f"{len(cell.valid)} of {words.counted(len(cell.runs), 'run')}"
-    interval = f"{words.seconds(median.low)} to {words.seconds(median.high)}" if median else ""
+    interval = ""
+    if median is not None and not math.isinf(median.high):
+        interval = f"{words.seconds(median.low)} to {words.seconds(median.high)}"
     return (
         Entry(text=run.board.name, range=f"kernel {run.before.kernel or words.UNKNOWN}"),
         Entry(text=stem(run.model.name) or run.binary.program, range=digits),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from armload.analysis.confidence_sequence import FEWEST_FIGURES
 from armload.analysis.repeats import known
 from armload.analysis.run import Run
+from armload.analysis.statistics import Interval
 from armload.core.values import as_csv
 from armload.report import formatting as words
 from armload.report.cells import Cell, Estimate, cells_of, estimate
@@ -15,13 +18,14 @@ from armload.report.settings import stem
 def token_time(cell: Cell) -> Estimate | None:
     """Return the median time per token over a cell's runs, and where it lies.
 
-    The interval is the one that ``show`` gives for the run, or for the repeats.
+    The interval is the one that ``show`` gives for the run, or for the repeats; of too few repeats
+    it has no upper end.
     """
     if any(run.place is not None and run.place.precision is not None for run in cell.runs):
         found = known(cell.runs)
-        if found is not None and found.interval_s is not None:
-            low, high = found.interval_s.low, found.interval_s.high
-            return Estimate(value=found.p50_s, low=low, high=high)
+        if found is not None:
+            place = found.interval_s or Interval(low=0.0, high=math.inf)
+            return Estimate(value=found.p50_s, low=place.low, high=place.high)
     medians = [run.summary.token_s.p50 for run in cell.counted if run.summary.token_s]
     return estimate(medians, cell.rows_s)
 
@@ -30,6 +34,8 @@ def median_words(found: Estimate | None) -> str:
     """Write a time with its interval: ``66.4 ms (63.2 to 69.8 ms)``."""
     if found is None:
         return words.UNKNOWN
+    if math.isinf(found.high):
+        return f"{words.seconds(found.value)} (an interval needs {FEWEST_FIGURES} runs)"
     low, high = words.seconds(found.low), words.seconds(found.high)
     if low.split()[1] == high.split()[1]:
         low = low.split()[0]

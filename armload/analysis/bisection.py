@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Literal, Protocol
 
-from armload.analysis.confidence_sequence import decide, ratio_of_pairs
+from armload.analysis.confidence_sequence import FEWEST_FIGURES, decide, ratio_of_pairs
 from armload.analysis.statistics import CONFIDENCE, Ratio
 from armload.core.errors import InconclusiveError, UsageError
 from armload.core.values import Value
@@ -267,9 +267,16 @@ class _Search:
         )
 
     def _undecided(self) -> InconclusiveError:
+        known = ""
+        if len(self._endpoints) >= FEWEST_FIGURES:
+            ratio = ratio_of_pairs(self._endpoints)
+            known = (
+                f": it takes {ratio.ratio:.3f} times as long (95% CI {ratio.low:.3f} to "
+                f"{ratio.high:.3f})"
+            )
         return InconclusiveError(
             f"After {len(self._endpoints)} pairs of runs, it is still unclear whether the bad "
-            f"commit is slower than the good one by {self._wanted.slower:.0%}.",
+            f"commit is slower than the good one by {self._wanted.slower:.0%}{known}.",
             "Stop other programs on the board, use longer runs (-n) or another --slower, and "
             "repeat the command.",
         )

@@ -306,6 +306,6 @@ def _predicted_there(board: EngineBoard, outlined: OutlinedModel, plan: Plan) ->
     return board.predict(outlined.model, outlined.header, plan)
 
 
-def _slowest_last(model: FittedModel) -> float:
+def _slowest_last(model: FittedModel) -> tuple[float, int]:
     token_s = model.prediction.token_s
-    return token_s.value if token_s else math.inf
+    return (token_s.value if token_s else math.inf, model.size_bytes)

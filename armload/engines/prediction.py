@@ -115,6 +115,7 @@ PredictionNoteKind = Literal[
     "read by row",
     "group",
     "emulated",
+    "emulated, not timed",
     "group without links",
 ]
 

@@ -53,19 +53,16 @@ def listing_view(fit: Fit, *, program: str = "armload") -> Group:
     Args:
         program: what armload is called where a command is typed.
     """
-    has_times = any(each.prediction.token_s for each in fit.models)
+    resident = [each for each in fit.models if each.prediction.verdict == "fits"]
+    has_times = any(each.prediction.token_s for each in resident or fit.models)
     useful = ("fits", "streams", "reads storage") if has_times else ("fits",)
     listed = [each for each in fit.models if each.prediction.verdict in useful]
     lines: list[RenderableType] = [models_table(listed), Text(""), Prose(_MEMORY)] if listed else []
     if omitted := len(fit.models) - len(listed):
-        which = (
-            f"that cannot run on {fit.board}"
-            if has_times
-            else "too large to stay in memory, whose speed is unknown"
-        )
+        which = f"that cannot run on {fit.board}" if has_times else "too large for its memory"
         lines.append(Prose(f"Not listed: {counted(omitted, 'model')} {which} (--json lists all)."))
     return Group(
-        _with_notes(lines, fit.models, fit.recommendation),
+        _with_notes(lines, listed or fit.models, fit.recommendation),
         *_how_to_run(fit.models, program),
         *_where_files_are(listed),
     )
@@ -78,8 +75,8 @@ def _where_files_are(models: Sequence[FittedModel]) -> list[RenderableType]:
     return [
         Text(""),
         Prose(
-            f"armload can download {', '.join(known)}. For a model with - under file, give "
-            "a GGUF file or hf:ORG/REPO:TYPE."
+            f"armload can download {', '.join(known)}. For models marked -, give a GGUF file or "
+            "hf:ORG/REPO:TYPE."
         ),
     ]
 
@@ -90,7 +87,7 @@ def _how_to_run(models: Sequence[FittedModel], program: str) -> list[RenderableT
     if chosen is None or not chosen.command:
         return []
     command = f"{program}{chosen.command.removeprefix('armload')}"
-    return [Text(""), Details([(f"run {chosen.model}", whole(command))])]
+    return [Text(""), Details([("to run it", whole(command))])]
 
 
 def models_table(models: Sequence[FittedModel]) -> Table:

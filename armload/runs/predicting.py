@@ -17,7 +17,7 @@ from armload.engines.completion import PROGRAM, Completion, memory_need
 from armload.engines.engine import MemoryNeed
 from armload.engines.llama_cpp import context_tokens, likely_prompt_tokens
 from armload.engines.plan import Plan
-from armload.engines.prediction import Prediction, PredictionNote
+from armload.engines.prediction import Prediction, PredictionNote, PredictionNoteKind
 from armload.engines.spread import Spread
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
@@ -86,10 +86,25 @@ def predict_there(
 
 
 def with_emulation_note(board: Board, found: Prediction) -> Prediction:
-    """Note that times of an emulated board say nothing of a real one."""
-    if not isinstance(board.reach, VirtualReach) or found.token_s is None:
+    """Note that times of an emulated board say nothing of a real one; drop those of no use.
+
+    An emulated core is 5 to 80 times as slow as the facts of a real one tell. Only operations that
+    were timed there, or its storage, predict its speed.
+    """
+    if not isinstance(board.reach, VirtualReach):
         return found
-    return found.model_copy(update={"notes": (note("emulated", subject=board.name), *found.notes)})
+    if found.compute != "operations" and found.bottleneck != "storage":
+        times = dict.fromkeys(("token_s", "ttft_s", "load_s"))
+        notes = tuple(each for each in found.notes if each.kind not in _OF_ESTIMATES)
+        found = found.model_copy(update={**times, "bottleneck": "unknown", "notes": notes})
+        kind: PredictionNoteKind = "emulated, not timed"
+    else:
+        kind = "emulated"
+    return found.model_copy(update={"notes": (note(kind, subject=board.name), *found.notes)})
+
+
+_OF_ESTIMATES = ("estimated from facts", "memory rate unknown", "storage rate unknown")
+"""Notes on times that are estimated from facts."""
 
 
 def predict_without_runs(where: ReachedBoard, model: Model, plan: Plan) -> Prediction:

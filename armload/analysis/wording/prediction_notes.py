@@ -73,5 +73,10 @@ def _sentence(kind: PredictionNoteKind, subject: str, reason: str) -> str:
                 f"{subject} is emulated: these times apply to this machine, and say nothing about "
                 "a real board's speed."
             )
+        case "emulated, not timed":
+            return (
+                f"{subject} is emulated, so its speed depends on this machine and cannot be "
+                "estimated from facts. fit --model MODEL times a model's operations there."
+            )
         case _:
             return _FIXED[kind]

@@ -136,7 +136,8 @@ def recommended(models: Sequence[FittedModel]) -> FittedModel | None:
     """
     running = _running(models)
     if resident := _resident(running):
-        return max(_with_file(resident), key=_size_bytes)
+        choose = min if _are_slow(resident) else max
+        return choose(_with_file(resident), key=_size_bytes)
     timed = [each for each in running if each.prediction.token_s]
     return min(_with_file(timed or running), key=_token_s, default=None)
 
@@ -148,6 +149,12 @@ def _with_file(models: Sequence[FittedModel]) -> Sequence[FittedModel]:
 
 def _resident(models: Sequence[FittedModel]) -> list[FittedModel]:
     return [each for each in models if each.prediction.verdict == "fits"]
+
+
+def _are_slow(models: Sequence[FittedModel]) -> bool:
+    """Return whether models run on an emulated board, and none was timed there."""
+    kinds = [{note.kind for note in each.prediction.notes} for each in models]
+    return all("emulated, not timed" in found for found in kinds)
 
 
 def _size_bytes(each: FittedModel) -> int:
@@ -172,7 +179,9 @@ def recommendation(board: str, models: Sequence[FittedModel]) -> str:
             else "it stays in memory"
         )
         larger = ""
-        if largest.size_bytes > best.size_bytes:
+        if largest.size_bytes > best.size_bytes and _are_slow(resident):
+            why = "the smallest, because emulated boards are slow"
+        elif largest.size_bytes > best.size_bytes:
             why = "the largest that stays in memory and that armload can download"
             larger = f" {largest.model} is larger and stays in memory, too, if you have its file."
         return f"Recommended: {best.model}{_speed(best)}, {why}.{larger}{_slower(best, others)}"

@@ -147,7 +147,6 @@ class LocalBackend:
         return {name: metadata.version(name) for name in ("cmake", "ninja")}
 
     def compiler(self, target: Target) -> Compiler:
-        """Return the compiler that is used for a target."""
         return find_compiler(self._compiler, target)
 
     def compile(

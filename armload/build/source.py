@@ -65,7 +65,6 @@ class Folder(Value):
         return f"folder:{self.path}:{digest.hexdigest()}"
 
     def provide(self, progress: Progress) -> Path:
-        """Return the folder."""
         del progress
         return self.path
 

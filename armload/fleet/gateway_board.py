@@ -175,7 +175,6 @@ class GatewayBoard:
             )
 
     def close(self) -> None:
-        """Disconnect."""
         self._opened = None
         with contextlib.suppress(ArmloadError):
             self._open.close()

@@ -236,7 +236,6 @@ class _Shown:
             self._end(number)
 
     def show(self, event: ProgressEvent) -> None:
-        """Show an event."""
         self._end(0)
         if event.say:
             self._progress.say(event.say)

@@ -43,7 +43,6 @@ class InputSchema:
 
     @property
     def file_name(self) -> str:
-        """Of the schema."""
         return f"{self.noun}.schema.json"
 
     @property

@@ -234,7 +234,6 @@ def _random_wanted(space: Space, wanted: Callable[[Setting], bool], seed: str) -
 
 
 def _random_setting(space: Space, generator: random.Random) -> Setting:
-    """Return a random setting."""
     return Setting(choices={each.name: generator.choice(each.choices) for each in space.parameters})
 
 

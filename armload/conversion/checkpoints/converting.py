@@ -17,7 +17,7 @@ from armload.conversion.checkpoints.checkpoint import (
     read_checkpoint_outline,
     read_object,
 )
-from armload.conversion.checkpoints.environment import Environment, Packages, pinned_packages
+from armload.conversion.checkpoints.environment import Environment, pinned_packages
 from armload.conversion.checkpoints.forms import (
     MNN_BITS,
     Form,
@@ -141,14 +141,11 @@ def convert(
         name=checkpoint.name,
         architecture=checkpoint.architecture,
         parameters=checkpoint.parameters,
-        converter=_gguf_converter() if form == "gguf" else _mnn_converter(packages),
+        converter=f"{_GGUF_SCRIPT} of {pinned_source().label}"
+        if form == "gguf"
+        else f"llmexport {packages.version_of('llmexport')}",
         check=check,
     )
-
-
-def _gguf_converter() -> str:
-    """Return the converter's name with its version."""
-    return f"{_GGUF_SCRIPT} of {pinned_source().label}"
 
 
 def _to_gguf(
@@ -193,11 +190,6 @@ def _to_gguf(
         except DataError as error:
             raise DataError(error.message.replace(str(beside), str(path)), error.remedy) from error
         return check_gguf(checkpoint, beside, header, type_name, held, progress)
-
-
-def _mnn_converter(packages: Packages) -> str:
-    """Return the converter's name with its version."""
-    return f"llmexport {packages.version_of('llmexport')}"
 
 
 def _to_mnn(

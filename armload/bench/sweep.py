@@ -144,7 +144,6 @@ class SweepFolder(CommandJournal[Sweep, SweepEntry]):
 
     @property
     def sweep(self) -> Sweep:
-        """What is run."""
         return self.header
 
     @property

@@ -142,7 +142,6 @@ class WriteError(Value):
         return f"{self.where} is mounted {self.kind}"
 
     def remedy(self, board_name: str) -> str:
-        """Return what to do about it."""
         other = f"another folder as 'workdir' in boards/{board_name}.yaml"
         if self.kind == "full":
             return f"Free space there, or choose {other}."

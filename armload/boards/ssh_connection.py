@@ -86,7 +86,6 @@ class SshConnection:
 
     @property
     def cipher(self) -> str:
-        """The cipher of what is sent."""
         return str(self._connection.transport.local_cipher)
 
     def channel(self) -> paramiko.Channel:

@@ -235,7 +235,6 @@ class MasterConnection:
 
     @property
     def cipher(self) -> str:
-        """The cipher of what is sent."""
         return cipher_in(self._login.log())
 
     def channel(self) -> MasterChannel:

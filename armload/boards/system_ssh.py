@@ -186,7 +186,7 @@ def _word(word: str) -> str:
     return _plain(word, also_not=" \t\"'")
 
 
-def _plain(text: str, *, also_not: str = "") -> str:
+def _plain(text: str, *, also_not: str) -> str:
     if any(letter in "\\\n\r" + also_not for letter in text):
         raise NotStartedError(f"{text!r} cannot be written in ssh's configuration")
     return text.replace("%", "%%")

@@ -1,41 +1,76 @@
-"""Fetches a source archive from the package index and unpacks llama.cpp from it."""
+"""A source archive of the package index, with llama.cpp in it: fetched and unpacked."""
 
 from __future__ import annotations
 
 import shutil
 import tarfile
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Protocol
 
 from armload.core.errors import BuildError, ConnectError, TransferError
 from armload.core.files import is_refusal, sha256_of
 from armload.core.locks import locked
 from armload.core.package_index import IndexFile, fetch
 from armload.core.progress import Progress
+from armload.core.values import Value
+from armload.core.workspace import compiling_folder
 
 
-class Wanted(Protocol):
-    """The archive to fetch; see ``Archive``."""
+class Archive(Value):
+    """A Python project's source archive: what ``toolchains/sources/<name>.yaml`` says.
+
+    Attributes:
+        name: the file's name.
+        description: what it is, for people.
+        project: its name in the package index.
+        version: of the project.
+        sha256: of the archive, 64 hexadecimal digits.
+        folder: of llama.cpp inside the archive.
+        commit: of llama.cpp, from which that folder was taken; empty where nobody says.
+        together: groups of files, by their target and their patterns, that are compiled as one
+            file each, which takes a fraction of the time.
+    """
+
+    name: str
+    description: str = ""
+    project: str
+    version: str
+    sha256: str
+    folder: str
+    commit: str = ""
+    together: Mapping[str, tuple[tuple[str, ...], ...]] = {}
 
     @property
-    def project(self) -> str:
-        """Its name in the package index."""
+    def groups(self) -> tuple[str, ...]:
+        """The groups as CMake gets them: a target, a colon, and patterns with commas between."""
+        return tuple(
+            f"{target}:{','.join(patterns)}"
+            for target, groups in self.together.items()
+            for patterns in groups
+        )
 
     @property
-    def version(self) -> str:
-        """Of the project."""
+    def label(self) -> str:
+        """Name and version for people."""
+        return f"{self.project} {self.version}"
 
     @property
-    def sha256(self) -> str:
-        """Of the archive."""
+    def identity(self) -> str:
+        """Says which content it is, and how it is compiled."""
+        return " +".join((f"sha256:{self.sha256}/{self.folder}", *self.groups))
 
-    @property
-    def folder(self) -> str:
-        """The folder inside the archive that is wanted."""
+    def provide(self, progress: Progress) -> Path:
+        """Fetch and unpack the archive, unless that is done, and return llama.cpp's folder.
+
+        Raises:
+            BuildError: the index does not have it or does not answer, or the checksum is wrong.
+        """
+        place = compiling_folder("sources") / f"{self.project}-{self.version}-{self.sha256[:12]}"
+        return unpacked(self, place, progress)
 
 
-def unpacked(wanted: Wanted, place: Path, progress: Progress) -> Path:
+def unpacked(wanted: Archive, place: Path, progress: Progress) -> Path:
     """Return ``place``, filled with the wanted folder; fetch and unpack it when it is not there.
 
     Raises:
@@ -52,7 +87,7 @@ def unpacked(wanted: Wanted, place: Path, progress: Progress) -> Path:
             lock.unlink(missing_ok=True)
 
 
-def _filled(wanted: Wanted, place: Path, progress: Progress) -> Path:
+def _filled(wanted: Archive, place: Path, progress: Progress) -> Path:
     if place.is_dir():
         return place
     archive = place.parent / f"{wanted.project}-{wanted.version}.tar.gz"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from armload.build.archive import Archive
 from armload.build.backend import (
     BuildBackend,
     BuildRequest,
@@ -34,7 +35,7 @@ from armload.build.record import (
     reported_version,
     write_record,
 )
-from armload.build.source import Archive, Source, engine_commit, known_architectures, pinned_source
+from armload.build.source import Source, engine_commit, known_architectures, pinned_source
 from armload.build.stripping import strip
 from armload.build.target import Target
 from armload.core.errors import BuildError, DataError

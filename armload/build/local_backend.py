@@ -9,7 +9,7 @@ import shlex
 import shutil
 import subprocess
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
@@ -23,7 +23,6 @@ from armload.build.backend import (
 )
 from armload.build.compiler import Compiler, compiler_name, find_compiler, tool
 from armload.build.target import Target
-from armload.build.weighing import Weights
 from armload.core.children import run_watched
 from armload.core.errors import ArmloadError, BuildError, DiskError
 from armload.core.files import write_whole
@@ -32,6 +31,12 @@ from armload.core.progress import Progress
 LOG_LINES_SHOWN = 30
 FULL_DISK_BYTES = 16 << 20
 """With less free space than this a failure is put down to it: compilers rarely say so."""
+
+_HEADERS_BYTES = 45_000
+"""What the headers of a file weigh. Over the times of a whole build of llama.cpp by zig, a line
+through bytes and seconds has its zero there."""
+
+_LINKING_BYTES = 1_000
 
 
 class Status(NamedTuple):
@@ -142,7 +147,6 @@ class LocalBackend:
         return {name: metadata.version(name) for name in ("cmake", "ninja")}
 
     def compiler(self, target: Target) -> Compiler:
-        """Return the compiler that is used for a target."""
         return find_compiler(self._compiler, target)
 
     def compile(
@@ -153,7 +157,7 @@ class LocalBackend:
         self._configure(request, compiler, tree, progress)
         jobs = [f"-j{self._jobs}"] if self._jobs else []
         command = [_ninja(), "-C", str(tree), *jobs, *request.programs]
-        weights = Weights(_outputs_of(command), request.source, tree)
+        weights = StepWeights(_outputs_of(command), request.source, tree)
         with progress.step(request.label) as step:
 
             def watch(line: str) -> None:
@@ -244,3 +248,48 @@ def _ccache() -> str:
 
 def _ninja() -> str:
     return str(tool("ninja", "BIN_DIR", "ninja"))
+
+
+class StepWeights:
+    """What the steps of a build weigh, in bytes of source.
+
+    Args:
+        outputs: of all steps, as ninja names them.
+        source: of llama.cpp.
+        tree: that is built in.
+    """
+
+    def __init__(self, outputs: Iterable[str], source: Path, tree: Path) -> None:
+        self._bytes = {each: _weight(each, source, tree) for each in outputs}
+        self._done: set[str] = set()
+
+    def after(self, output: str, *, done: int, total: int) -> tuple[int, int]:
+        """Note that a step is done, and return what those that are and all steps weigh.
+
+        Args:
+            done, total: numbers of steps, which count where not all of them were foreseen.
+        """
+        if len(self._bytes) < total:
+            return done, total
+        self._done.add(output)
+        return sum(self._bytes.get(each, 0) for each in self._done), sum(self._bytes.values())
+
+
+def _weight(output: str, source: Path, tree: Path) -> int:
+    folder, is_object, name = output.partition(".dir/")
+    if not is_object:
+        return _LINKING_BYTES
+    file = name.removesuffix(".o")
+    beside = folder.rpartition("CMakeFiles/")[0].removeprefix("llama.cpp/")
+    grouped = tree / "together" / Path(file).name
+    if grouped.is_file():
+        parts = re.findall(r'#include "(.+)"', grouped.read_text(encoding="utf-8"))
+        return _HEADERS_BYTES + sum(map(_size, map(Path, parts)))
+    return _HEADERS_BYTES + _size(source / beside / file.replace("__/", "../"))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # one of ours, which are small, or made by the build
+        return 0

@@ -7,11 +7,10 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from armload.build.archive import unpacked
+from armload.build.archive import Archive
 from armload.build.commit import Commit
 from armload.build.repository import Address, address_of, commit_of, shown
 from armload.core.errors import ArmloadError, UsageError
@@ -19,7 +18,7 @@ from armload.core.files import require_utf_8
 from armload.core.near_names import nearest_first
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.core.workspace import compiling_folder, data_names
+from armload.core.workspace import data_names
 from armload.core.yamlfile import load_named
 
 _KIND = "toolchains/sources"
@@ -40,59 +39,6 @@ BUILT_PARTS = (
     "vendor",
 )
 """What of llama.cpp takes part in a build; the rest is tests, papers and Python."""
-
-
-class Archive(Value):
-    """A Python project's source archive: what ``toolchains/sources/<name>.yaml`` says.
-
-    Attributes:
-        name: the file's name.
-        description: what it is, for people.
-        project: its name in the package index.
-        version: of the project.
-        sha256: of the archive, 64 hexadecimal digits.
-        folder: of llama.cpp inside the archive.
-        commit: of llama.cpp, from which that folder was taken; empty where nobody says.
-        together: groups of files, by their target and their patterns, that are compiled as one
-            file each, which takes a fraction of the time.
-    """
-
-    name: str
-    description: str = ""
-    project: str
-    version: str
-    sha256: str
-    folder: str
-    commit: str = ""
-    together: Mapping[str, tuple[tuple[str, ...], ...]] = {}
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        """The groups as CMake gets them: a target, a colon, and patterns with commas between."""
-        return tuple(
-            f"{target}:{','.join(patterns)}"
-            for target, groups in self.together.items()
-            for patterns in groups
-        )
-
-    @property
-    def label(self) -> str:
-        """Name and version for people."""
-        return f"{self.project} {self.version}"
-
-    @property
-    def identity(self) -> str:
-        """Says which content it is, and how it is compiled."""
-        return " +".join((f"sha256:{self.sha256}/{self.folder}", *self.groups))
-
-    def provide(self, progress: Progress) -> Path:
-        """Fetch and unpack the archive, unless that is done, and return llama.cpp's folder.
-
-        Raises:
-            BuildError: the index does not have it or does not answer, or the checksum is wrong.
-        """
-        place = compiling_folder("sources") / f"{self.project}-{self.version}-{self.sha256[:12]}"
-        return unpacked(self, place, progress)
 
 
 class Folder(Value):
@@ -119,7 +65,6 @@ class Folder(Value):
         return f"folder:{self.path}:{digest.hexdigest()}"
 
     def provide(self, progress: Progress) -> Path:
-        """Return the folder."""
         del progress
         return self.path
 

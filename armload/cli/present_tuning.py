@@ -24,8 +24,7 @@ from armload.report.failure import Failure
 from armload.report.layout import whole
 from armload.report.pages import write_page
 from armload.report.tuning.page import tuning_page
-from armload.report.tuning.side_by_side import TunedBoard, tunings_view
-from armload.report.tuning.table import settings_view
+from armload.report.tuning.table import TunedBoard, settings_view, tunings_view
 from armload.report.tuning.view import TuningView
 from armload.runs.request import Request
 from armload.serving.workload import read_lengths
@@ -235,7 +234,6 @@ def show_tuning(tuned: TuningFolder, *, as_json: bool) -> None:
 
 
 def trial_line(goal: TuningRequest, entry: TuningEntry, state: SearchState) -> str:
-    """Write a line on a trial."""
     outcome, setting = entry.outcome, entry.trial.setting
     words = words_of(setting, Setting(choices=dict.fromkeys(setting.choices)), {})
     figure = cost_words(goal.objective, outcome.cost) if outcome.cost else ""

@@ -51,7 +51,6 @@ class ModelSource:
 
     @property
     def board(self) -> str:
-        """Its name."""
         return self.where.connection.board.name
 
     @property

@@ -75,7 +75,6 @@ class Layout(Value):
         return self.workdir / _MODELS / sha256[:_DIGITS] / name
 
     def run(self, run_id: str) -> PurePosixPath:
-        """Return the folder of one run."""
         return self.runs / run_id
 
 

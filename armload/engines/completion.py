@@ -64,7 +64,6 @@ class Completion(ModelEngine[Plan]):
 
     @property
     def time_limit_s(self) -> float:
-        """As planned."""
         return self.plan.time_limit_s
 
     @property
@@ -74,7 +73,6 @@ class Completion(ModelEngine[Plan]):
 
     @property
     def settings(self) -> Settings:
-        """As planned."""
         return settings_of(self.plan)
 
     @property

@@ -162,7 +162,6 @@ class ModelEngine(ModelProgram[AnyPlan]):
 
     @property
     def settings(self) -> Settings:
-        """As planned."""
         return Settings(
             cpus=self.plan.cpus,
             threads=self.plan.threads,
@@ -172,7 +171,6 @@ class ModelEngine(ModelProgram[AnyPlan]):
 
     @property
     def spreadable(self) -> Spreadable | None:
-        """The model."""
         return Spreadable(
             model=self.model, threads=self.plan.threads, tensor_lacks=self._tensor_lacks
         )

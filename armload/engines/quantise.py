@@ -109,7 +109,6 @@ class Quantising(ModelTool[QuantisingPlan]):
 
     @property
     def total(self) -> int | None:
-        """The tensors."""
         return self._tensors
 
     def command(self, context: RunContext) -> tuple[str, ...]:

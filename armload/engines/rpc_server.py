@@ -69,7 +69,6 @@ class RpcServer(Engine):
 
     @property
     def payload(self) -> tuple[Payload, ...]:
-        """The program."""
         binary = self.binary
         return (Payload.of_file(binary.path, sha256=binary.sha256, executable=True),)
 

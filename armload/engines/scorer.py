@@ -137,12 +137,10 @@ class Scoring(ModelEngine[ScoringPlan]):
 
     @property
     def time_limit_s(self) -> float:
-        """As planned."""
         return self.plan.time_limit_s
 
     @property
     def total(self) -> int | None:
-        """The items."""
         return self.plan.items_count
 
     @property

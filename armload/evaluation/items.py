@@ -91,7 +91,6 @@ def items_of(task: Task, part: Part, questions: Sequence[Question]) -> list[dict
 
 
 def write_items(items: Sequence[dict[str, object]], path: Path) -> Path:
-    """Write a file of items."""
     lines = "".join(f"{json.dumps(item, ensure_ascii=False)}\n" for item in items)
     write_whole(path, lines.encode())
     return path

@@ -132,7 +132,6 @@ class EvaluationFolder(CommandJournal[Evaluation, AnswerLine]):
 
     @property
     def evaluation(self) -> Evaluation:
-        """What is asked."""
         return self.header
 
     @property

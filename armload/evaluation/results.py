@@ -15,7 +15,6 @@ from armload.analysis.run import Run
 from armload.core.values import Value, counted
 from armload.engines.answers import FailedAnswer, GeneratedAnswer, LikelihoodAnswer, Stop
 from armload.evaluation.answer_energy import AnswerPower, power_of
-from armload.evaluation.grading.likelihood import grade_choices
 from armload.evaluation.grading.registry import grade
 from armload.evaluation.question import LETTERS, Question
 from armload.evaluation.record import AnswerSource, Evaluation, EvaluationFolder, Part
@@ -306,3 +305,46 @@ def _choice(answer: LikelihoodAnswer, question: Question) -> tuple[GradedAttempt
         is_correct=graded.acc,
     )
     return attempt, graded.acc_norm
+
+
+class ChoiceGrade(Value):
+    """What a model chose, by two measures.
+
+    Attributes:
+        chosen: letter of the choice with the largest log-likelihood.
+        chosen_norm: of the one with the largest log-likelihood per character.
+        acc, acc_norm: whether they are right.
+    """
+
+    chosen: str
+    chosen_norm: str
+    acc: bool
+    acc_norm: bool
+
+
+def grade_choices(question: Question, log_likelihoods: Sequence[float]) -> ChoiceGrade:
+    """Grade a question from the log-likelihoods of its choices.
+
+    They are those of task type ``multiple_choice`` in lm-evaluation-harness 0.4.13: the length of
+    a choice is in characters (code points), without the delimiter before it, although the
+    log-likelihood includes the delimiter. Of equal choices the first counts.
+
+    Args:
+        log_likelihoods: of each choice, the sum over its tokens.
+
+    Raises:
+        ValueError: there is not one for each choice.
+    """
+    pairs = list(zip(log_likelihoods, question.choices, strict=True))
+    chosen = _first_largest([total for total, _ in pairs])
+    chosen_norm = _first_largest([total / len(choice) for total, choice in pairs])
+    return ChoiceGrade(
+        chosen=chosen,
+        chosen_norm=chosen_norm,
+        acc=chosen == question.expected,
+        acc_norm=chosen_norm == question.expected,
+    )
+
+
+def _first_largest(figures: Sequence[float]) -> str:
+    return LETTERS[figures.index(max(figures))]

@@ -19,7 +19,6 @@ _OUTGOING, _INCOMING = ".outgoing", ".incoming"
 
 
 def pack(runs: Sequence[str], loads: Sequence[str] = ()) -> RunArchive:
-    """Pack runs and loads of this machine."""
     name = [*runs, *loads][-1]
     empty = RunArchive(
         name=name, runs=tuple(runs), loads=tuple(loads), size_bytes=0, sha256="0" * 64

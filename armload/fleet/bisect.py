@@ -112,7 +112,6 @@ class BisectionFolder(CommandJournal[Bisection, Sample]):
 
     @property
     def is_finished(self) -> bool:
-        """Whether it has ended."""
         return self.header.is_ended
 
     def end(self, found: Found | None = None, titles: Mapping[str, CommitTitle] = {}) -> None:

@@ -253,5 +253,4 @@ def split_reply(reply: bytes) -> tuple[bytes, bytes]:
 
 
 def reply_of(head: Value, rest: bytes = b"") -> bytes:
-    """Return JSON and bytes as one reply."""
     return head.model_dump_json().encode() + b"\n" + rest

@@ -82,7 +82,6 @@ class Gateways:
         self._client: Client | None = None
 
     def close(self) -> None:
-        """Disconnect."""
         if self._client is not None:
             with contextlib.suppress(Exception):
                 self._client.close(timeout=2)

@@ -42,10 +42,9 @@ from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
 from armload.runs import store
 from armload.runs.fetch import Pulled, judge_fetched
-from armload.runs.hits import measured_hits
 from armload.runs.pipeline import Heard
 from armload.runs.placing import Deployed
-from armload.runs.predicting import predict_and_warn
+from armload.runs.predicting import measured_hits, predict_and_warn
 from armload.runs.reach import BoardEngine
 from armload.runs.request import EngineSource, Request
 from armload.runs.selection import RunSelection

@@ -100,7 +100,6 @@ def block_of(type_name: str) -> tuple[int, int]:
 
 
 def tensor_bytes(type_name: str, shape: Sequence[int]) -> int:
-    """Return the bytes of a tensor."""
     elements, size_bytes = block_of(type_name)
     return math.prod(shape) // elements * size_bytes
 

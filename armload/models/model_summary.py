@@ -66,7 +66,6 @@ class FileSection(Value):
 
     @property
     def layers(self) -> int:
-        """Number of layers."""
         if self.first_layer is None or self.last_layer is None:
             return 0
         return self.last_layer - self.first_layer + 1

@@ -61,12 +61,10 @@ class Matrix:
 
     @property
     def name(self) -> str:
-        """Of the tensor."""
         return _name(self.layer, self.role, "weight")
 
     @property
     def all_rows(self) -> int:
-        """Rows of the tensor."""
         return self.rows * max(self.experts, 1)
 
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from armload.boards.board import Board
 from armload.boards.hardware import Hardware
-from armload.build.source import Archive
+from armload.build.archive import Archive
 from armload.build.target import Target
 from armload.core.files import write_whole
 from armload.evaluation.task import Task
@@ -43,7 +43,6 @@ class InputSchema:
 
     @property
     def file_name(self) -> str:
-        """Of the schema."""
         return f"{self.noun}.schema.json"
 
     @property

@@ -64,7 +64,6 @@ class Prose:
         self._text = _text(text, style)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Render the lines."""
         for line in wrapped(self._text, options.max_width):
             yield _line(line)
 
@@ -76,7 +75,6 @@ class Details:
         self.rows = [(label, _text(value)) for label, value in rows]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Render the lines."""
         indent = max((cell_len(label) for label, _ in self.rows), default=0) + _GAP
         is_beside = options.max_width - indent >= _NARROWEST_PROSE
         for label, value in self.rows:

@@ -44,7 +44,7 @@ from armload.report.repeats import RepeatedRun
 from armload.report.services import ServedModel
 from armload.report.side_by_side import SweptBoards
 from armload.report.sweep import SweptCells
-from armload.report.tuning.side_by_side import TunedBoard
+from armload.report.tuning.table import TunedBoard
 from armload.runs.placing import Deployed
 from armload.serving.listing import RunningService
 from armload.tuning.choices import SearchSpace

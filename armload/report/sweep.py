@@ -112,7 +112,6 @@ class CellResult:
 
     @property
     def name_of_doubt(self) -> FindingName:
-        """Its name."""
         return next((each.name for each in self._findings), "imprecise")
 
     @property

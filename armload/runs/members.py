@@ -46,7 +46,6 @@ class Link(Value):
 
 
 def member_folder(run_folder: Path, board: str) -> Path:
-    """Return the folder for what a member left."""
     return run_folder / "members" / board
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from armload.analysis.board_resources import BoardResources, MeasuredHits
 from armload.analysis.compute import Compute
 from armload.analysis.prediction import Streaming, predict
+from armload.analysis.run import Run
+from armload.analysis.streaming import streamed_weights
 from armload.analysis.wording.prediction_notes import note
 from armload.analysis.wording.predictions import forecast_notice, refusal, remedy
 from armload.boards.board import Board, VirtualReach
@@ -21,10 +23,10 @@ from armload.engines.prediction import Prediction, PredictionNote, PredictionNot
 from armload.engines.spread import Spread
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
+from armload.runs import store
 from armload.runs.footprint import with_known_memory
 from armload.runs.forecast_members import reached_members
 from armload.runs.group_forecast import GroupForecaster
-from armload.runs.hits import measured_hits
 from armload.runs.operations import compute_or_note, known_compute
 from armload.runs.resources import (
     ASSUMED_AVAILABLE,
@@ -35,6 +37,10 @@ from armload.runs.resources import (
     roofline,
 )
 from armload.runs.session import Predictor, ReachedBoard, Session, leased_board
+
+_MOST_READ = 30
+_LEAST_TOKENS = 16
+"""Fewer mostly fill the slots."""
 
 
 def predict_there(
@@ -260,3 +266,23 @@ def _streaming(plan: Plan) -> Streaming:
     if plan.weights == "streamed" or plan.resident_bytes is not None:
         return "always"
     return "if needed"
+
+
+def measured_hits(board: str, model: Model) -> MeasuredHits | None:
+    """Return what the newest run measured that streamed this model there; none without one."""
+    if not model.expert_bytes:
+        return None
+    found = (_hits(run, model) for run in store.latest_on(board, most=_MOST_READ))
+    return next(filter(None, found), None)
+
+
+def _hits(run: Run, model: Model) -> MeasuredHits | None:
+    weights, reads = streamed_weights(run.trace), run.summary.experts
+    is_same = (run.model.name, run.model.size_bytes) == (model.name, model.size_bytes)
+    if not is_same or weights is None or reads is None:
+        return None
+    if (run.summary.decode_tokens or 0) < _LEAST_TOKENS:
+        return None
+    return MeasuredHits(
+        hit_rate=reads.hit_rate, slot_share=weights.expert_slot_bytes / weights.expert_bytes
+    )

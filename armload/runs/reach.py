@@ -21,9 +21,8 @@ from armload.engines.prediction import Prediction
 from armload.engines.scorer import Scoring
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
-from armload.runs.hits import measured_hits
 from armload.runs.pipeline import Heard, execute
-from armload.runs.predicting import predict_there, predictor_of
+from armload.runs.predicting import measured_hits, predict_there, predictor_of
 from armload.runs.request import Request
 from armload.runs.session import ReachedBoard, Session, leased_boards, session
 from armload.runs.spreading import spread_over

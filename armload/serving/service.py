@@ -1,4 +1,4 @@
-"""A model that a board serves, as programs of this machine reach it."""
+"""A model that a board serves, as programs of this machine reach it, and its trace."""
 
 from __future__ import annotations
 
@@ -7,18 +7,24 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
+
+from pydantic import BaseModel
 
 from armload.analysis.energy import PowerLine
 from armload.analysis.load.records import ClockOffset
 from armload.analysis.run import Run
-from armload.boards.host import Forward
-from armload.core.errors import RunError
+from armload.boards.host import Forward, Host
+from armload.core.errors import DataError, RunError
+from armload.core.json_lines import is_whole
 from armload.core.progress import Progress, Silent
+from armload.core.shell import call
+from armload.core.values import Count, parse_json
 from armload.core.workspace import runs_folder
 from armload.deploy.follow import stop
 from armload.deploy.heartbeat import ServiceState, note_port
+from armload.deploy.layout import TRACE_FILE
 from armload.engines.job import Job
 from armload.engines.server import LOOPBACK, Serving
 from armload.engines.service_plan import ServingPlan
@@ -30,11 +36,12 @@ from armload.serving.dialects.dialect import Dialect
 from armload.serving.listing import service_job
 from armload.serving.monitor import Heartbeat, Monitor
 from armload.serving.target import LoadTarget
-from armload.serving.window import trace_between
 
 _LISTENS = re.compile(rf"listening on http://{re.escape(LOOPBACK)}:(\d+)")
 _SILENT = Silent()
 _LOOK_EVERY_S = 0.5
+
+_TRACE_SILENCE_S = 120.0
 
 
 class Service:
@@ -220,3 +227,66 @@ def target_of_service(service: Service, dialect: Dialect) -> LoadTarget:
         settings=service.plan.model_dump(mode="json"),
         job=service.job,
     )
+
+
+class _StepSpan(BaseModel):
+    """What of a step says whether it is wanted; all of it is read with the load."""
+
+    step: Count
+    start_ns: Count
+    end_ns: Count
+
+
+def trace_between(
+    host: Host, run_folder: PurePosixPath, from_board_s: float, to_board_s: float
+) -> Iterator[str]:
+    """Yield the trace's first line, and those of steps that touch a span of the board's time.
+
+    Lines are as the board wrote them, with their newline. How the weights are held is said by the
+    last such line before the span, and by those within. Steps that the board does not keep any
+    more are missing from the beginning, which shows in their numbers.
+
+    Args:
+        run_folder: of the service on the board.
+        from_board_s, to_board_s: on the board's ``CLOCK_MONOTONIC``.
+
+    Raises:
+        ConnectError: the connection dropped.
+        DataError: a line is none of a trace.
+    """
+    from_ns, to_ns = from_board_s * 1e9, to_board_s * 1e9
+    header = held = ""
+    last_step = -1
+    for line in _trace_lines(host, run_folder):
+        try:
+            content = parse_json(line)
+            step = _StepSpan.model_validate(content) if "step" in content else None
+        except (ValueError, TypeError) as error:
+            raise DataError(
+                f"{host.name}: {run_folder / TRACE_FILE} contains a line that no engine writes.",
+                "The board's storage may be damaged.",
+            ) from error
+        if "format" in content:
+            if not header:
+                header = line
+                yield line
+        elif "weights" in content:
+            held = line
+        elif step is not None and step.step > last_step:
+            last_step = step.step
+            if step.start_ns > to_ns:
+                return
+            if step.end_ns >= from_ns:
+                if held:
+                    yield held
+                    held = ""
+                yield line
+
+
+def _trace_lines(host: Host, run_folder: PurePosixPath) -> Iterator[str]:
+    rest = b""
+    command = call("send_trace", run_folder)
+    for stream, data in host.stream(command, silence_s=_TRACE_SILENCE_S):
+        if stream == "stdout":
+            *lines, rest = (rest + data).split(b"\n")
+            yield from (line.decode("utf-8", "replace") + "\n" for line in lines if is_whole(line))

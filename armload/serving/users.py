@@ -49,7 +49,6 @@ class Seconds(Value):
                 return f"lognormal:{self.first:g}:{self.second:g}"
 
     def draw(self, generator: random.Random) -> float:
-        """Draw a time."""
         match self.kind:
             case "constant":
                 return self.first

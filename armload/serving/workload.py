@@ -134,7 +134,6 @@ class Synthetic:
         self.described = f"synthetic: prompts of {prompt} {unit}, answers of {upto}{answer} tokens"
 
     def request(self, number: int) -> CompletionRequest:
-        """Draw a request."""
         generator = random.Random(f"{self._seed}/{number}")  # noqa: S311 - no secret
         count = self._prompt.draw(generator)
         text = " ".join(generator.choices(self._words, k=count))
@@ -153,7 +152,6 @@ class Listed:
         self.described = described
 
     def request(self, number: int) -> CompletionRequest:
-        """Return a request."""
         return self._requests[number % len(self._requests)]
 
 

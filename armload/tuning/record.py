@@ -186,7 +186,6 @@ class TuningFolder(CommandJournal[Tuning, TuningEntry]):
 
     @property
     def tuning(self) -> Tuning:
-        """What is searched."""
         return self.header
 
     @property

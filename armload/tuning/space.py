@@ -79,7 +79,6 @@ class Space(Value):
         return math.prod(len(parameter.choices) for parameter in self.parameters)
 
     def settings(self) -> Iterator[Setting]:
-        """Yield every setting."""
         names = [parameter.name for parameter in self.parameters]
         for chosen in itertools.product(*(each.choices for each in self.parameters)):
             yield Setting(choices=dict(zip(names, chosen, strict=True)))

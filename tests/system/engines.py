@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from armload.analysis.summary import generating, prompting
+from armload.build.archive import Archive
 from armload.build.binary import Binary
 from armload.build.builder import build
-from armload.build.source import Archive, Source
+from armload.build.source import Source
 from armload.build.target import load_target
 from armload.core.yamlfile import load_named
 from armload.engines.trace import Step, Trace

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from armload.build.source import Archive
+from armload.build.archive import Archive
 from armload.core.errors import BuildError
 from armload.core.files import sha256_of
 from armload.core.progress import Silent

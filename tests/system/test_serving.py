@@ -16,7 +16,7 @@ import requests
 from armload.core.progress import Silent
 from armload.engines.service_plan import ServingPlan
 from armload.runs.request import Request
-from armload.serving.scraping import Scraper
+from armload.serving.observation import Scraper
 from armload.serving.service import Service
 from armload.serving.starting import served
 from tests.faults import without_connection

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from armload.analysis.energy import PowerLine
-from armload.analysis.load.assessed import assess
-from armload.analysis.load.energy import PointEnergy
+from armload.analysis.load.assessed import PointEnergy, assess
 from armload.analysis.load.telemetry import ObservedPoint
 from armload.boards.power import PowerReading
 from armload.cli import terminal

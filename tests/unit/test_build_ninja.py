@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.build.local_backend import Status, read_status, run_logged
-from armload.build.weighing import Weights
+from armload.build.local_backend import Status, StepWeights, read_status, run_logged
 from armload.core.errors import BuildError, DiskError
 
 
@@ -56,7 +55,7 @@ def test_steps_weigh_what_their_sources_do_and_files_that_are_compiled_together_
     )
     both = "llama.cpp/src/CMakeFiles/llama.dir/__/__/together/llama-0.cpp.o"
     small = "llama.cpp/common/CMakeFiles/common.dir/c.cpp.o"
-    weights = Weights([both, small, "bin/llama"], source, tree)
+    weights = StepWeights([both, small, "bin/llama"], source, tree)
     assert weights.after("Re-running CMake...", done=0, total=1)[0] == 0
     done, total = weights.after(both, done=1, total=3)
     assert 0.8 < done / total < 0.95
@@ -66,7 +65,7 @@ def test_steps_weigh_what_their_sources_do_and_files_that_are_compiled_together_
 
 
 def test_steps_are_counted_where_not_all_of_them_were_foreseen(tmp_path: Path) -> None:
-    weights = Weights(["Re-running CMake..."], tmp_path, tmp_path)
+    weights = StepWeights(["Re-running CMake..."], tmp_path, tmp_path)
     assert weights.after("a.dir/b.cpp.o", done=3, total=137) == (3, 137)
 
 

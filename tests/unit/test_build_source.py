@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from armload.build.archive import unpack, unpacked
+from armload.build.archive import Archive, unpack, unpacked
 from armload.build.source import (
-    Archive,
     choose,
     commit_in_archive,
     engine_commit,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from armload.boards.hardware import all_hardware
-from armload.cli.completion.command_line import candidates, split
+from armload.cli.completion.answer import candidates, split
 from armload.cli.completion.declared import CACHE_KINDS, table_text
 from armload.cli.completion.table import TABLE, load_table
 from armload.cli.program import namespace

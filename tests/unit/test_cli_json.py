@@ -42,7 +42,7 @@ from armload.report.failure import Failure, FetchedBoard, FetchedRuns, Unfetched
 from armload.report.repeats import RepeatedRun, together_json
 from armload.report.side_by_side import SweptBoard, SweptBoards
 from armload.report.sweep import cell_results, swept_cells
-from armload.report.tuning.side_by_side import TunedBoard
+from armload.report.tuning.table import TunedBoard
 from armload.runs import store
 from armload.runs.placing import Deployed
 from tests.command_line import BIN, failing_at, interrupted_at, typed

@@ -20,7 +20,7 @@ from armload.conversion.checkpoints.checking import (
     Findings,
     judge,
 )
-from armload.conversion.checkpoints.checkpoint import read_checkpoint, read_outline
+from armload.conversion.checkpoints.checkpoint import read_checkpoint, read_checkpoint_outline
 from armload.conversion.checkpoints.converting import convert
 from armload.conversion.checkpoints.environment import Environment, pinned_packages
 from armload.conversion.checkpoints.forms import (
@@ -168,7 +168,7 @@ def test_the_inner_model_s_architecture_counts(checkpoint: Path) -> None:
             | {"auto_map": {"AutoModel": "modeling.Outer"}}
         )
     )
-    outline = read_outline(checkpoint)
+    outline = read_checkpoint_outline(checkpoint)
     assert (outline.architecture, outline.tied, outline.brings_code) == (
         "LlamaForCausalLM",
         True,

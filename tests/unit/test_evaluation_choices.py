@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from armload.evaluation.grading.likelihood import grade_choices
 from armload.evaluation.question import LETTERS, Question
+from armload.evaluation.results import grade_choices
 
 
 def asked(*choices: str, right: str = "A") -> Question:

@@ -20,9 +20,9 @@ from armload.engines.scorer import SCORER, Scoring
 from armload.evaluation.items import write_items
 from armload.evaluation.scorer_run import TimedScoring
 from armload.evaluation.scorer_settings import ScorerSettings
+from armload.fleet.gateway_board import received_engine, received_forecast
 from armload.fleet.gateway_tasks import BoardRequirements, GatewayTask, ProgressEvent, RunWork
 from armload.fleet.received import received_path
-from armload.fleet.received_engines import received_engine, received_forecast
 from armload.fleet.relay import Relay
 from armload.fleet.sent_engines import (
     SentFile,

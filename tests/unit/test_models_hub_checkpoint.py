@@ -12,7 +12,7 @@ from armload.conversion.checkpoints.checkpoint import (
     NEEDED_PATTERNS,
     Checkpoint,
     read_checkpoint,
-    read_outline,
+    read_checkpoint_outline,
 )
 from armload.conversion.checkpoints.forms import check_known_to_mnn
 from armload.core.errors import UsageError
@@ -46,7 +46,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubStandIn]
 
 def fetched(reference: str, known: str = "llama") -> Checkpoint:
     def check(folder: Path) -> None:
-        check_known_to_mnn(read_outline(folder), known.split(","))
+        check_known_to_mnn(read_checkpoint_outline(folder), known.split(","))
 
     return read_checkpoint(fetch_checkpoint(reference, NEEDED_PATTERNS, check, Silent()))
 

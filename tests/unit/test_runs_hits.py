@@ -9,7 +9,7 @@ import pytest
 from armload.analysis.board_resources import MeasuredHits
 from armload.analysis.run import ExpertReads, Run
 from armload.runs import store
-from armload.runs.hits import measured_hits
+from armload.runs.predicting import measured_hits
 from tests.unit.samples import model
 from tests.unit.streamed import HELD, MODEL, streamed_run
 

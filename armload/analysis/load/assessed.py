@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from armload.analysis.energy import MeteredTime, metered, per
 from armload.analysis.limit import find_limit
-from armload.analysis.load.energy import PointEnergy, energy_of
 from armload.analysis.load.latency import e2e_s, missed_objective
 from armload.analysis.load.metrics import Metrics, metrics_of
 from armload.analysis.load.parts import Accounting, LatencyBreakdown, Parts
@@ -19,7 +19,7 @@ from armload.analysis.load.server_metrics import ServerMetric, server_metrics
 from armload.analysis.load.telemetry import ObservedPoint, Telemetry, telemetry_of
 from armload.analysis.run import Limit
 from armload.analysis.wording import limits
-from armload.core.values import Value, counted
+from armload.core.values import Finite, Value, counted
 from armload.engines.job import Job
 
 Cause = Literal[
@@ -146,6 +146,20 @@ def _cause(parts: Parts, *, reads_steadily: bool) -> Cause:
     return "unexplained"
 
 
+class PointEnergy(MeteredTime):
+    """What the meter showed from the first request's scheduled time to the end of the last.
+
+    A stage's time ends where the next one begins, so that no energy counts twice.
+
+    Attributes:
+        joules_per_request, joules_per_token: over the requests that succeeded, and the tokens
+            that they generated; the others' energy is part of it.
+    """
+
+    joules_per_request: Finite | None = None
+    joules_per_token: Finite | None = None
+
+
 class AssessedPoint(Value):
     """One point of a load.
 
@@ -257,3 +271,30 @@ def cpus_of(job: Job) -> str | None:
     settings: dict[str, Any] = job.arguments or {}
     cpus = settings.get("cpus")
     return cpus if isinstance(cpus, str) else None
+
+
+def energy_of(observed: ObservedPoint, metrics: Metrics) -> PointEnergy | None:
+    """Return a point's energy, without its warm-up; none where there was no meter.
+
+    Args:
+        metrics: of the point.
+    """
+    if not observed.power or not observed.counted:
+        return None
+    zero_s, next_s = observed.point.began_client_s, observed.next_stage_s
+    samples = [
+        (line.here_s - zero_s, line.reading.watts)
+        for line in observed.power
+        if line.reading is not None and not line.is_idle
+    ]
+    found = metered(
+        *(observed.power, samples),
+        min(record.scheduled_s for record in observed.counted),
+        max(record.end_s for record in observed.counted) if next_s is None else next_s,
+        subtracts_idle=observed.subtracts_idle,
+    )
+    return PointEnergy(
+        **dict(found),
+        joules_per_request=per(found.joules, metrics.ok),
+        joules_per_token=per(found.joules, metrics.output_tokens),
+    )

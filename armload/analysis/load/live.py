@@ -75,7 +75,6 @@ class SlidingWindow:
         self._server = sample
 
     def board(self, sample: Mapping[str, Any]) -> None:
-        """Take a sample of the board."""
         self._celsius = sample.get("celsius")
 
     def figures(self, now_s: float, under_way: Iterable[tuple[float, Chunks]]) -> LiveFigures:

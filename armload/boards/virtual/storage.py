@@ -36,17 +36,14 @@ class ArchiveEntry:
 
 
 def file(path: str | PurePosixPath, content: bytes, *, permissions: int = 0o644) -> ArchiveEntry:
-    """Return a regular file."""
     return ArchiveEntry(path=PurePosixPath(path), mode=stat.S_IFREG | permissions, content=content)
 
 
 def folder(path: str | PurePosixPath, *, permissions: int = 0o755) -> ArchiveEntry:
-    """Return a folder."""
     return ArchiveEntry(path=PurePosixPath(path), mode=stat.S_IFDIR | permissions)
 
 
 def link(path: str | PurePosixPath, destination: str) -> ArchiveEntry:
-    """Return a symbolic link."""
     return ArchiveEntry(
         path=PurePosixPath(path), mode=stat.S_IFLNK | 0o777, content=destination.encode()
     )

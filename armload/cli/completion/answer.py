@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from armload.cli.completion.command_line import Typed, candidates, split
-from armload.cli.completion.names import CompletionWord
-from armload.cli.completion.table import load_table
+from armload.cli.completion.names import CompletionWord, names, open_ended
+from armload.cli.completion.table import CompletedOption, CompletionTable, VerbEntry, load_table
 
 _SEPARATORS = frozenset("\t\n")
 _SPECIAL = frozenset(" \"'\\$`&;|<>()*?[]{}!#")
+
+_PIECE = re.compile(
+    r"""(?P<end>[;|&(\n])
+    | (?P<space>\s+)
+    | '(?P<single>[^']*)(?P<single_closed>')?
+    | "(?P<double>(?:\\.|[^"\\])*\\?)(?P<double_closed>")?
+    | \\(?P<escaped>.?)
+    | (?P<plain>.)""",
+    re.DOTALL | re.VERBOSE,
+)
+_OPEN = {"single": "'", "double": '"'}
 
 
 def answer(words: Sequence[str]) -> None:
@@ -57,3 +69,152 @@ def _quoted(word: str, typed: Typed) -> str:
 
 
 _LINES = {"bash": _for_bash, "zsh": _for_zsh, "fish": _for_fish}
+
+
+class Typed(NamedTuple):
+    """What is typed up to the cursor.
+
+    Attributes:
+        words: before the one at the cursor, without quotes; the program is the first.
+        current: the word at the cursor, without quotes.
+        quote: that is still open in it.
+        kept: how many characters of ``current`` a shell leaves alone that replaces only what
+            follows the last break.
+    """
+
+    words: tuple[str, ...]
+    current: str
+    quote: str
+    kept: int
+
+
+def split(line: str, breaks: str = "") -> Typed:
+    """Split a line as a shell does.
+
+    Args:
+        breaks: characters at which the shell begins to replace.
+    """
+    words: list[str] = []
+    current, quote, kept, is_begun = "", "", 0, False
+    for piece in _PIECE.finditer(line):
+        kind = piece.lastgroup or ""
+        if kind in {"end", "space"}:
+            if kind == "end":
+                words.clear()
+            elif is_begun:
+                words.append(current)
+            current, kept, is_begun = "", 0, False
+            continue
+        quote = _OPEN.get(kind, "")
+        before, current = current, current + _unquoted(piece)
+        is_begun = True
+        if quote:
+            kept = len(before)
+        elif kind == "plain" and piece["plain"] in breaks:
+            kept = len(current)
+    while words and "=" in words[0] and words[0].partition("=")[0].isidentifier():
+        del words[0]
+    return Typed(tuple(words), current, quote, kept)
+
+
+def _unquoted(piece: re.Match[str]) -> str:
+    if piece["double"] is not None:
+        return re.sub(r'\\(["\\$`])', r"\1", piece["double"])
+    return piece["single"] or piece["escaped"] or piece["plain"] or ""
+
+
+def candidates(typed: Typed, table: CompletionTable) -> list[CompletionWord]:
+    """Return the words that can stand where the cursor is."""
+    _, *words = typed.words
+    found = dict.fromkeys(_following(words, typed.current, table))
+    return [each for each in found if each.word.startswith(typed.current)]
+
+
+def _following(words: list[str], current: str, table: CompletionTable) -> list[CompletionWord]:
+    if not words:
+        verbs = [CompletionWord(name, entry["about"]) for name, entry in table["verbs"].items()]
+        return [*verbs, *(_PROGRAM if current.startswith("-") else ())]
+    verb = table["verbs"].get(words[0])
+    if verb is None:
+        return []
+    state = _read(verb, words[1:])
+    options = [] if state.is_after_dashes else _options(verb, state.given)
+    if state.waiting is not None:
+        return list(_values(state.waiting, current, table))
+    if options and current.startswith("-"):
+        name, equals, value = current.partition("=")
+        option = _option(verb, name)
+        if not equals or option is None:
+            return options
+        return [each._replace(word=f"{name}={each.word}") for each in _values(option, value, table)]
+    found = list(_values(state.argument, current, table)) if state.argument else []
+    return found if found or current else options
+
+
+_HELP = CompletionWord("--help", "show this page")
+_PROGRAM = (_HELP, CompletionWord("--version", "show the version"))
+
+
+class _State(NamedTuple):
+    """What the words after a verb leave to be typed.
+
+    Attributes:
+        given: names of options.
+        waiting: the option whose value is to follow.
+        argument: the positional argument that is to follow.
+    """
+
+    given: set[str]
+    waiting: CompletedOption | None
+    argument: CompletedOption | None
+    is_after_dashes: bool
+
+
+def _read(verb: VerbEntry, words: list[str]) -> _State:
+    given: set[str] = set()
+    waiting: CompletedOption | None = None
+    arguments = list(verb["arguments"])
+    is_after_dashes = False
+    for word in words:
+        if waiting is not None:
+            waiting = None
+        elif word == "--" and not is_after_dashes:
+            is_after_dashes = True
+        elif word.startswith("-") and not is_after_dashes:
+            name, equals, _ = word.partition("=")
+            option = _option(verb, name)
+            if option is not None:
+                given.add(option["name"])
+                waiting = None if equals or option["takes"] == "switch" else option
+        elif arguments and not arguments[0]["several"]:
+            del arguments[0]
+    return _State(given, waiting, arguments[0] if arguments else None, is_after_dashes)
+
+
+def _option(verb: VerbEntry, name: str) -> CompletedOption | None:
+    return next((each for each in verb["options"] if name in {each["name"], each["letter"]}), None)
+
+
+def _options(verb: VerbEntry, given: set[str]) -> list[CompletionWord]:
+    left = [
+        CompletionWord(each["name"], each["about"])
+        for each in verb["options"]
+        if each["name"] not in given or each["several"] == "repeat"
+    ]
+    return [*left, _HELP]
+
+
+def _values(
+    parameter: CompletedOption, current: str, table: CompletionTable
+) -> Iterator[CompletionWord]:
+    """Yield what a value can be; of a list with commas, what its last one can be."""
+    before, comma, last = "", "", current
+    if parameter["several"] in {"commas", "files"}:
+        before, comma, last = current.rpartition(",")
+    listed = before.split(",")
+    for each in (
+        *map(open_ended, parameter["choices"]),
+        *names(parameter["takes"], last, table),
+    ):
+        if each.word not in listed:
+            yield each._replace(word=f"{before}{comma}{each.word}")

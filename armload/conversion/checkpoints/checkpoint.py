@@ -82,7 +82,7 @@ def read_checkpoint(folder: Path, name: str = "") -> Checkpoint:
         DataError: a file is missing, damaged or truncated.
         DiskError: a file cannot be read.
     """
-    outline = read_outline(folder)
+    outline = read_checkpoint_outline(folder)
     files = _weight_files(folder)
     tensors = _tensors(folder, files)
     if not any((folder / each).is_file() for each in _TOKENIZERS) and not list(
@@ -106,7 +106,7 @@ def read_checkpoint(folder: Path, name: str = "") -> Checkpoint:
     )
 
 
-def read_outline(folder: Path) -> CheckpointOutline:
+def read_checkpoint_outline(folder: Path) -> CheckpointOutline:
     """Read what a checkpoint's ``config.json`` says.
 
     Raises:

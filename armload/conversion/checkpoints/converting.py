@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from armload.build.source import pinned_source
-from armload.conversion.checkpoints.checking import ConversionCheck
-from armload.conversion.checkpoints.checkpoint import Checkpoint, read_outline
-from armload.conversion.checkpoints.environment import pinned_packages
+from armload.conversion.checkpoints.checking import ConversionCheck, check_gguf
+from armload.conversion.checkpoints.checkpoint import (
+    Checkpoint,
+    read_checkpoint_outline,
+    read_object,
+)
+from armload.conversion.checkpoints.environment import Environment, pinned_packages
 from armload.conversion.checkpoints.forms import (
+    MNN_BITS,
     Form,
     check_known_to_gguf,
     check_known_to_mnn,
@@ -18,17 +28,29 @@ from armload.conversion.checkpoints.forms import (
     memory_bytes,
     result_bytes,
 )
-from armload.conversion.checkpoints.gguf import gguf_converter, to_gguf
 from armload.conversion.checkpoints.installing import environment
-from armload.conversion.checkpoints.mnn import mnn_converter, to_mnn
+from armload.conversion.checkpoints.program import run_converter
 from armload.conversion.checkpoints.proposal import Proposal
 from armload.conversion.checkpoints.staging import staged
-from armload.core.errors import LocalMemoryError
-from armload.core.files import require_room
+from armload.core.errors import DataError, LocalMemoryError
+from armload.core.files import require_room, written_whole
 from armload.core.progress import Progress
 from armload.core.values import Value, format_bytes
+from armload.core.workspace import data_path
+from armload.models.gguf import read_outline
 
 _MOST_OF_MEMORY = 0.95
+
+_GGUF_SCRIPT = "convert_hf_to_gguf.py"
+_GGUF_WRITTEN = re.compile(r"Writing: +(\d+)%")
+
+_MNN_CONFIG = "config.json"
+_MNN_INTERMEDIATE = ("llm.mnn.json", "export_args.json")
+_MNN_NEEDED = ("llm_model", "llm_weight", "tokenizer_file")
+_MNN_QUANTISED = re.compile(r"Quant weights: +(\d+)%")
+_MNN_STAGE = re.compile(
+    r"(load pretrained model|export \w+ model|convert \w+ model|export tokenizer)"
+)
 
 
 class Converted(Value):
@@ -66,7 +88,7 @@ def check_convertible(folder: Path, form: Form, progress: Progress) -> None:
         DiskError: a file cannot be read.
         BuildError: llama.cpp's source, whose converter is asked, cannot be fetched.
     """
-    outline = read_outline(folder)
+    outline = read_checkpoint_outline(folder)
     if form == "gguf":
         check_known_to_gguf(outline, gguf_architectures(pinned_source().provide(progress)))
         check_vocabulary(folder, outline, pinned_packages().pieces_alone)
@@ -108,7 +130,7 @@ def convert(
     _check_memory(checkpoint, form)
     packages = pinned_packages()
     with environment(packages, agree, progress) as held, staged(checkpoint) as stage:
-        to_form = to_gguf if form == "gguf" else to_mnn
+        to_form = _to_gguf if form == "gguf" else _to_mnn
         check = to_form(checkpoint, stage, path, type_name, held, progress)
     files = [path] if path.is_file() else path.iterdir()
     return Converted(
@@ -119,9 +141,132 @@ def convert(
         name=checkpoint.name,
         architecture=checkpoint.architecture,
         parameters=checkpoint.parameters,
-        converter=gguf_converter() if form == "gguf" else mnn_converter(packages),
+        converter=f"{_GGUF_SCRIPT} of {pinned_source().label}"
+        if form == "gguf"
+        else f"llmexport {packages.version_of('llmexport')}",
         check=check,
     )
+
+
+def _to_gguf(
+    checkpoint: Checkpoint,
+    stage: Path,
+    path: Path,
+    type_name: str,
+    held: Environment,
+    progress: Progress,
+) -> ConversionCheck:
+    """Write a checkpoint's GGUF file, whole and as the checkpoint is, or not at all.
+
+    Args:
+        checkpoint: what is converted.
+        stage: the folder that shows it to the converter.
+        path: of the file.
+        type_name: of its weights.
+        held: the converters' environment.
+        progress: shows how many bytes are written.
+
+    Raises:
+        DataError: the converter refused the checkpoint, or made another model of it.
+        DiskError, ArmloadError: as for ``run_converter``.
+    """
+    total = result_bytes("gguf", type_name, checkpoint)
+    label = f"Converting {checkpoint.name} to {type_name}"
+    script = pinned_source().provide(progress) / _GGUF_SCRIPT
+    wrapper = data_path("toolchains", "converters", "convert_gguf.py")
+    with written_whole(path) as beside:
+        words = [str(wrapper), str(script), str(stage), "--outfile", str(beside.absolute())]
+        words += ["--outtype", type_name.lower()]
+        with progress.step(label, total=total, unit="B") as step:
+
+            def watch(line: str) -> None:
+                written = _GGUF_WRITTEN.match(line)
+                if written:
+                    step.update(total * int(written[1]) / 100)
+
+            run_converter(words, checkpoint, held, folder=stage.parent, watch=watch)
+        try:
+            _, header = read_outline(beside)
+        except DataError as error:
+            raise DataError(error.message.replace(str(beside), str(path)), error.remedy) from error
+        return check_gguf(checkpoint, beside, header, type_name, held, progress)
+
+
+def _to_mnn(
+    checkpoint: Checkpoint,
+    stage: Path,
+    path: Path,
+    type_name: str,
+    held: Environment,
+    progress: Progress,
+) -> ConversionCheck:
+    """Write a checkpoint's MNN folder, whole or not at all.
+
+    The arguments are those of ``_to_gguf``, except that ``path`` is a folder.
+
+    Raises:
+        DataError, DiskError, ArmloadError: as for ``run_converter``.
+    """
+    total = result_bytes("mnn", type_name, checkpoint)
+    label = f"Converting {checkpoint.name} to MNN, {type_name}"
+    with (
+        _folder_whole(path) as beside,
+        progress.step(label, total=total, unit="B") as step,
+    ):
+
+        def watch(line: str) -> None:
+            quantised, stage_name = _MNN_QUANTISED.search(line), _MNN_STAGE.search(line)
+            if quantised:
+                step.update(total * int(quantised[1]) / 100, note="quantising the weights")
+            elif stage_name:
+                step.update(0, note=stage_name[1])
+
+        # A relative path: llmexport takes whatever has "bge" or "gte" in it for another kind.
+        words = [
+            str(data_path("toolchains", "converters", "export_mnn.py")),
+            stage.name,
+            str(beside.absolute()),
+        ]
+        run_converter(
+            [*words, str(MNN_BITS[type_name])],
+            checkpoint,
+            held,
+            folder=stage.parent,
+            watch=watch,
+        )
+        _finish_mnn(checkpoint, beside)
+    return ConversionCheck(unchecked=("tokens and logits of an MNN model",))
+
+
+def _finish_mnn(checkpoint: Checkpoint, folder: Path) -> None:
+    """Check that the model is whole; let it answer as armload's other engines do."""
+    path = folder / _MNN_CONFIG
+    config = read_object(path) if path.is_file() else {}
+    missing = [
+        str(config.get(key) or key)
+        for key in _MNN_NEEDED
+        if key not in config or not (folder / str(config[key])).is_file()
+    ]
+    if missing:
+        raise DataError(
+            f"{checkpoint.folder}: llmexport ended without writing {', '.join(missing)}.",
+            "Check that MNN supports this architecture.",
+        )
+    config["sampler_type"] = "greedy"
+    path.write_text(json.dumps(config, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    for name in _MNN_INTERMEDIATE:
+        (folder / name).unlink(missing_ok=True)
+
+
+@contextmanager
+def _folder_whole(path: Path) -> Iterator[Path]:
+    beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.absolute().parent))
+    try:
+        yield beside
+        beside.chmod(0o755)
+        beside.replace(path)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
 
 
 def _check_memory(checkpoint: Checkpoint, form: Form) -> None:

@@ -134,7 +134,6 @@ class WatchedProgram(Engine):
 
     @property
     def time_limit_s(self) -> float:
-        """As asked for."""
         return self._request.time_limit_s
 
     def check(self, host: Host, board: Board, found: Probe, progress: Progress) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from armload.core.errors import UsageError
-from armload.evaluation.grading import choice, exact, math_verify, number, qwen
+from armload.evaluation.grading import choice, math_verify, number, qwen
 from armload.evaluation.grading.grade import Grade, GraderFinding
 from armload.evaluation.grading.qwen import last_closed_box
 from armload.evaluation.question import Question
@@ -38,12 +38,17 @@ class Grader:
     is_quick: bool = True
 
 
+def _is_exact(text: str, question: Question) -> GraderFinding:
+    answer = text.strip()
+    return GraderFinding(correct=answer == question.expected.strip(), extracted=answer or None)
+
+
 GRADERS: Mapping[str, Grader] = {
     "qwen": Grader(grade=qwen.grade, of_numbers=True),
     "boxed": Grader(grade=qwen.grade_boxed, of_numbers=True),
     "number": Grader(grade=number.grade, of_numbers=True),
     "choice": Grader(grade=choice.grade),
-    "exact": Grader(grade=exact.grade),
+    "exact": Grader(grade=_is_exact),
     "math_verify": Grader(grade=math_verify.grade, of_numbers=True, is_quick=False),
 }
 """A further grader is a line here."""

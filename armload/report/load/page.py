@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from armload.analysis.load.assessed import CAUSES, MOST_SLOW
-from armload.analysis.load.energy import PointEnergy
+from armload.analysis.load.assessed import CAUSES, MOST_SLOW, PointEnergy
 from armload.analysis.load.latency import e2e_s, tpot_s, ttft_s
 from armload.analysis.load.telemetry import Telemetry
 from armload.analysis.wording.energies import power

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from armload.analysis.wording.figures import up_to_three_figures
-from armload.core.values import counted
+from armload.core.values import Value, counted
 from armload.report import formatting as words
-from armload.report.layout import Column, Entry, Prose, Table
+from armload.report.failure import Failure
+from armload.report.layout import Column, Entry, Prose, Table, whole
 from armload.report.tuning.figures import front_of
 from armload.report.tuning.view import Candidate, TuningView
+from armload.tuning.record import TuningDocument
 from armload.tuning.space import Choice
 
 MOST_ROWS = 10
@@ -40,7 +43,7 @@ def settings_view(view: TuningView) -> Group:
             up_to_three_figures(view.scale.value(each.estimate.cost))
             if each.estimate
             else words.UNKNOWN,
-            interval_words(view, each),
+            _interval_words(view, each),
             str(each.estimate.trials if each.estimate else 0),
             words.size(each.max_rss_bytes),
         )
@@ -105,7 +108,7 @@ def ordered(view: TuningView) -> list[Candidate]:
     return sorted(view.candidates, key=place)
 
 
-def interval_words(view: TuningView, candidate: Candidate) -> str:
+def _interval_words(view: TuningView, candidate: Candidate) -> str:
     """Write where the cost lies with 95% confidence; empty for one that was not measured."""
     if candidate.estimate is None:
         return ""
@@ -129,7 +132,7 @@ def _cost(view: TuningView, candidate: Candidate) -> Entry:
         return Entry(text=words.UNKNOWN)
     value = view.scale.value(candidate.estimate.cost)
     return Entry(
-        text=up_to_three_figures(value), number=value, range=interval_words(view, candidate)
+        text=up_to_three_figures(value), number=value, range=_interval_words(view, candidate)
     )
 
 
@@ -164,3 +167,46 @@ def _verdict(view: TuningView, candidate: Candidate, *, is_on_front: bool) -> st
         "Pareto front" if is_on_front else "",
     ]
     return ", ".join(filter(None, notes))
+
+
+class TunedBoard(Value):
+    """A search on one of several boards.
+
+    Attributes:
+        board: its name.
+        tuning: the search; none if it failed.
+        error: why it failed; none if it did not.
+    """
+
+    board: str
+    tuning: TuningDocument | None
+    error: Failure | None
+
+
+def tunings_view(views: Sequence[TuningView]) -> Group:
+    """Lay out what searches have found, a board a line, and what each is worth."""
+    table = Table(
+        Column(heading="board", below=""),
+        Column(heading="configuration", is_prose=True),
+        Column(heading=views[0].scale.unit, is_number=True),
+        Column(heading="95% CI", is_number=True),
+        Column(heading="memory", is_number=True),
+    )
+    lines: list[RenderableType] = [table]
+    for view in views:
+        if view.result is None:
+            continue
+        winner = view.candidate(view.result.winner)
+        table.add(
+            Text(view.tuning.board, style="bold"),
+            winner.words if winner else words.UNKNOWN,
+            up_to_three_figures(view.scale.value(view.result.cost)),
+            _interval_words(view, winner) if winner else words.UNKNOWN,
+            words.size(winner.max_rss_bytes if winner else None),
+        )
+        lines += [
+            Text(""),
+            Prose(f"{view.tuning.board}: {view.result.sentence}"),
+            whole(f"plan    {view.result.plan}"),
+        ]
+    return Group(*lines)

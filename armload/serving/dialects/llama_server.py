@@ -37,7 +37,6 @@ class LlamaServer:
         }
 
     def event(self, content: dict[str, Any]) -> Event:
-        """Read one event."""
         if error := error_in(content):
             return Event(error=error)
         is_last = bool(content["stop"])

@@ -31,7 +31,6 @@ class OpenAi:
         return {"prompt": prompt_alone(request, self.name), **schema, **common_body(request, model)}
 
     def event(self, content: dict[str, Any]) -> Event:
-        """Read one event."""
         choice = first_choice(content)
         return event_of(content, choice, str(choice.get("text") or ""))
 
@@ -86,7 +85,6 @@ class OpenAiChat:
     is_streamed = True
 
     def body(self, request: CompletionRequest, model: str) -> dict[str, Any]:
-        """Return the body of a request."""
         messages = [message.model_dump(exclude_defaults=True) for message in request.chat]
         tools = {"tools": request.tools, "tool_choice": request.tool_choice or "auto"}
         return {
@@ -123,7 +121,6 @@ class OpenAiEmbeddings:
     is_streamed = False
 
     def body(self, request: CompletionRequest, model: str) -> dict[str, Any]:
-        """Return the body of a request for one embedding."""
         return {"model": model, "input": text_alone(request, self.name), **request.extra_body}
 
     def event(self, content: dict[str, Any]) -> Event:

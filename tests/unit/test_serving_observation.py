@@ -18,9 +18,9 @@ from armload.analysis.load.server_metrics import (
     server_metrics,
 )
 from armload.core.progress import Silent
-from armload.serving import scraping
+from armload.serving import observation
 from armload.serving.loads import LoadFolder
-from armload.serving.scraping import Scraper
+from armload.serving.observation import Scraper
 from tests.command_line import typed
 from tests.stub_service import METRICS, stub_service
 
@@ -124,7 +124,7 @@ class Said(Silent):
 def test_a_server_without_metrics_is_told_in_one_line_and_left_alone(
     behaviour: dict[str, Any], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scraping, "_EVERY_S", 0.01)
+    monkeypatch.setattr(observation, "_SCRAPE_EVERY_S", 0.01)
     said, seen = Said(), list[ServerSample]()
     with stub_service(**behaviour) as service:
         scraper = Scraper(service.url, "wrong", said)
@@ -157,7 +157,7 @@ def test_a_server_that_gave_metrics_may_fail_to_for_a_while() -> None:
 def test_a_server_that_does_not_answer_in_time_is_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(scraping, "_WAIT_S", 0.1)
+    monkeypatch.setattr(observation, "_SCRAPE_WAIT_S", 0.1)
     said = Said()
     with stub_service(metrics_s=5) as service:
         scraper = Scraper(service.url, "", said)
@@ -172,7 +172,7 @@ def test_a_server_that_does_not_answer_in_time_is_asked_again(
 def test_an_answer_that_never_ends_holds_up_no_load(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scraping, "_WAIT_S", 0.5)
+    monkeypatch.setattr(observation, "_SCRAPE_WAIT_S", 0.5)
     done = threading.Event()
 
     def drip(listening: socket.socket) -> None:

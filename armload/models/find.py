@@ -120,7 +120,11 @@ def resolve(reference: str, progress: Progress) -> Path:
         return word_problems_model(reference)
     path = Path(reference).expanduser()
     if is_listed(reference):
-        return resolve(published(reference), progress)
+        try:
+            return resolve(published(reference), progress)
+        except ConnectError as error:
+            error.remedy += f" {_without_the_hub(reference)}"
+            raise
     if not is_there(path) or not path.is_file():
         require_file(path, "model", _instead_of(path, reference))
     require_utf_8(path)
@@ -145,6 +149,12 @@ def is_runnable(reference: str) -> bool:
     if reference.startswith(LIKE):
         return not is_outlined(_split(reference)[0])
     return not is_listed(reference) or is_published(reference)
+
+
+def _without_the_hub(reference: str) -> str:
+    name, _, _ = reference.partition(":")
+    random = "" if is_outlined(name) else f", or {LIKE}{reference} (random weights of that size)"
+    return f"Models that need no hub: {SMOLLM2}, {WORD_PROBLEMS}{QUANTISATIONS[0]}{random}."
 
 
 def published(reference: str) -> str:

@@ -110,16 +110,24 @@ def side_by_side(
 
 
 def _once(doubts: Iterable[str]) -> Iterator[str]:
-    """Yield each doubt once, with the names of all whose doubt it is."""
-    named: dict[str, list[str]] = {}
+    """Yield each doubt once, with the names of all whose doubt it is, be it with other figures."""
+    alike: dict[str, dict[str, list[str]]] = {}
     for each in doubts:
         name, _, said = each.partition(": ")
-        named.setdefault(said, []).append(name)
-    for said, names in named.items():
-        whose = ", ".join(names[:_NAMED_AT_MOST])
-        if len(names) > _NAMED_AT_MOST:
-            whose = f"{whose} and {len(names) - _NAMED_AT_MOST} more"
-        yield f"{whose}: {said}" if said else names[0]
+        group = alike.setdefault(words.without_figures(said), {})
+        group.setdefault(said, []).append(name)
+    for group in alike.values():
+        (said, names), *others = group.items()
+        similar = [name for _, those in others for name in those]
+        yield f"{_some_of(names)}: {said}" if said else names[0]
+        if similar:
+            yield f"{_some_of(similar)}: the same, with other figures."
+
+
+def _some_of(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_NAMED_AT_MOST])
+    more = len(names) - _NAMED_AT_MOST
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def sentence(compared: Comparison) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from armload.analysis.repeats import Stop, is_disturbed, known
+from armload.analysis.repeats import Stop, known
 from armload.analysis.run import Run
 from armload.analysis.wording.repeats import stopped
 from armload.report import run_words
@@ -91,8 +91,8 @@ def demo_view(
     lines: list[RenderableType] = [Text(""), Prose(speed, style="bold")]
     if why_no_interval:
         lines.append(Prose(f"No confidence interval: {why_no_interval}", "dim"))
-    if not is_disturbed(middle):
-        lines += [Text(""), Prose(middle.limit.sentence)]
+    if limit := run_words.limit_sentence(middle):
+        lines += [Text(""), Prose(limit)]
     if not verdict.valid and not is_told:
         lines.append(Prose(f"This run is {run_words.verdict_line(middle)}"))
     return Group(*lines, Text(""), after)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from armload.core import values
 from armload.core.values import format_bytes, format_seconds, three_figures
 from armload.engines.job import RateKind
+
+_FIGURE = re.compile(r"\d[\d.,]*")
 
 UNKNOWN = "-"
 
@@ -79,3 +83,8 @@ def joules_per(*figures: tuple[float | None, str]) -> str:
 def known_rate(count: int | None, kind: RateKind | None) -> str:
     """Write what memory or storage gives, and how that is known; nothing where it is not."""
     return "" if count is None else f"{size(count)}/s{f' ({kind})' if kind else ''}"
+
+
+def without_figures(text: str) -> str:
+    """Return what two sentences have in common that differ in their figures alone."""
+    return _FIGURE.sub("#", text)

@@ -123,10 +123,9 @@ def _lead(run: Run) -> tuple[Block, ...]:
         blocks.append(Notice(lines=(ended,), advice=run.exit.remedy, about="ending"))
     if run.steps or run.summary.decode_tps:
         blocks.append(_figures(run))
-        limit = run.limit
-        blocks.append(
-            Notice(lines=(limit.sentence,), advice=run_words.advice(run), about=limit.cause)
-        )
+        if sentence := run_words.limit_sentence(run):
+            cause, advice = run.limit.cause, run_words.advice(run)
+            blocks.append(Notice(lines=(sentence,), advice=advice, about=cause))
     if speculation := speculation_line(run):
         blocks += paragraphs(f"{speculation}.", *gain_lines(run))
     blocks += paragraphs(*run.notes, style="soft")

@@ -6,6 +6,7 @@ from collections import Counter
 
 from armload.analysis.causes import CAUSES, Cause, causes
 from armload.analysis.columns import Cores, cores_of
+from armload.analysis.repeats import is_disturbed
 from armload.analysis.run import Member, Run
 from armload.analysis.summary import generating
 from armload.analysis.wording.energies import power as power_words
@@ -47,6 +48,11 @@ def speed(p50_s: float | None, decode_tps: float | None) -> str:
         return f"{rate(decode_tps)} tokens per second (mean)"
     per_s = f"{rate(1 / p50_s)} tokens per second, " if p50_s <= 1 else ""
     return f"{seconds(p50_s)} per token ({per_s}median)"
+
+
+def limit_sentence(run: Run) -> str:
+    """Say what limited the run; nothing where something from outside did, but for storage."""
+    return "" if is_disturbed(run) and run.limit.cause != "storage" else run.limit.sentence
 
 
 def advice(run: Run) -> str:

@@ -24,8 +24,13 @@ def run_table(run: Run) -> Group:
     """Lay out one run: what ran where, its figures, and what limited it."""
     if not run.steps and run.summary.decode_tps is None:
         return Group(_details(run))
-    limit = Text.assemble(run.limit.sentence, " ", (run_words.advice(run), "bold"))
-    return Group(_details(run), Text(""), _figures(run), Text(""), Prose(limit))
+    found = [_details(run), Text(""), _figures(run)]
+    sentence = run_words.limit_sentence(run)
+    if not sentence:
+        return Group(*found)
+    return Group(
+        *(*found, Text("")), Prose(Text.assemble(sentence, " ", (run_words.advice(run), "bold")))
+    )
 
 
 def list_table(runs: Sequence[Run]) -> Table:

@@ -97,13 +97,15 @@ def with_emulation_note(board: Board, found: Prediction) -> Prediction:
     An emulated core is 5 to 80 times as slow as the facts of a real one tell. Only operations that
     were timed there, or its storage, predict its speed.
     """
-    if not isinstance(board.reach, VirtualReach):
+    if not isinstance(board.reach, VirtualReach) or found.verdict in ("cannot run", "unknown"):
         return found
     if found.compute != "operations" and found.bottleneck != "storage":
         times = dict.fromkeys(("token_s", "ttft_s", "load_s"))
         notes = tuple(each for each in found.notes if each.kind not in _OF_ESTIMATES)
         found = found.model_copy(update={**times, "bottleneck": "unknown", "notes": notes})
         kind: PredictionNoteKind = "emulated, not timed"
+    elif found.token_s is None:
+        return found
     else:
         kind = "emulated"
     return found.model_copy(update={"notes": (note(kind, subject=board.name), *found.notes)})

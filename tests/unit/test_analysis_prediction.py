@@ -491,3 +491,21 @@ def test_times_of_an_emulated_board_are_said_to_be_no_real_ones() -> None:
     assert with_emulation_note(load_board("dayu200"), found) == found
     unknown = found.model_copy(update={"token_s": None})
     assert with_emulation_note(load_board("virtual"), unknown) == unknown, "without times"
+
+
+def test_times_of_an_emulated_board_that_are_estimated_from_facts_are_not_shown() -> None:
+    computed = computing(1.9).model_copy(update={"source": "roofline"})
+    small = need((400 * MB, 390 * MB))
+    estimated = predicted(small, resources(), computed)
+    assert estimated.token_s
+    assert with_emulation_note(load_board("dayu200"), estimated) == estimated
+    shown = with_emulation_note(load_board("virtual"), estimated)
+    assert (shown.verdict, shown.token_s, shown.ttft_s) == ("fits", None, None)
+    said = sentence("m", "virtual", shown)
+    assert "its speed cannot be predicted" in said
+    assert "fit --model MODEL times a model's operations there" in said
+    models = [
+        fitted(name, "virtual", of_size(size), shown)
+        for name, size in (("s", 100 * MB), ("m", 400 * MB))
+    ]
+    assert recommendation("virtual", models).startswith("Recommended: s, the smallest")

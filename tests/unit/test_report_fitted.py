@@ -110,7 +110,7 @@ def test_without_times_only_what_stays_in_memory_is_listed() -> None:
     text = printed(listing_view(fit.model_copy(update={"models": models})))
     assert [line.split()[0] for line in text.splitlines() if "B (" in line] == ["small.gguf"]
     assert "per token" not in text.partition("Memory covers")[0]
-    assert "Not listed: 2 models too large to stay in memory" in text
+    assert "Not listed: 2 models too large for its memory" in text
 
 
 def test_below_the_table_stands_the_command_that_runs_the_recommended_model() -> None:

@@ -27,6 +27,8 @@ def stopped(found: Stop) -> str:
 
 
 def _out_of_time(found: OutOfTime) -> str:
+    if found.disturbed == found.runs:  # more runs of this kind would not count either
+        return f"{_disturbed(found.disturbed, found.runs)} {found.reason}"
     if found.within is not None and found.more_runs > MOST_MORE_RUNS:
         said = (
             f"the median of {found.runs - found.disturbed} runs is known only within "
@@ -44,6 +46,8 @@ def _out_of_time(found: OutOfTime) -> str:
 def _disturbed(disturbed: int, runs: int) -> str:
     if runs == 1:
         return "The only run was disturbed."
+    if disturbed == runs:
+        return f"All {runs} runs were disturbed."
     return f"{disturbed} of {runs} runs {'was' if disturbed == 1 else 'were'} disturbed."
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from armload.boards.board import Board
 
 _MOST_MODELS = 6
+_FEW_TOKENS = 32
 
 
 class InitOptions(Waiting, NewBoardOptions, OutputOptions):
@@ -81,8 +82,11 @@ def init(options: InitOptions) -> None:
         options = _with_model(options, board)
     request = options.part(Request).model_copy(update={"board": board.name})
 
+    # An emulated board is slow, and a first impression of it is enough.
+    plan = Plan() if options.host else Plan(n_predict=_FEW_TOKENS)
+
     def first_run() -> None:
-        (one,) = combinations([options.model], [Plan()], terminal.progress())
+        (one,) = combinations([options.model], [plan], terminal.progress())
         repeat_and_present(request, one, Precision(), as_json=options.as_json)
 
     with _continued(options):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from armload.analysis.confidence_sequence import FEWEST_FIGURES
@@ -79,13 +80,17 @@ def markdown(runs: Sequence[Run]) -> str:
     rows = [[column(cell) for column in _COLUMNS.values()] for cell in cells]
     lines = [f"| {' | '.join(row)} |" for row in ([*_COLUMNS], rule, *rows)]
     facts = dict.fromkeys(fact for cell in cells for fact in _facts(cell.runs[0]))
-    facts |= dict.fromkeys(
-        f"not valid: {reason}"
-        for cell in cells
-        for run in cell.runs
-        for reason in run.verdict.reasons
-    )
-    return "\n".join([*lines, "", *(f"- {fact}" for fact in facts)]) + "\n"
+    return "\n".join([*lines, "", *(f"- {fact}" for fact in (*facts, *_doubts(cells)))]) + "\n"
+
+
+def _doubts(cells: Sequence[Cell]) -> Iterator[str]:
+    """Yield why runs are not valid: of reasons that differ in figures, the first, and how many."""
+    reasons = [each for cell in cells for run in cell.runs for each in run.verdict.reasons]
+    alike = Counter(map(words.without_figures, reasons))
+    for reason in {words.without_figures(each): each for each in reversed(reasons)}.values():
+        count = alike[words.without_figures(reason)]
+        more = f" (and {words.counted(count - 1, 'similar run')})" if count > 1 else ""
+        yield f"not valid: {reason}{more}"
 
 
 def _rate(found: Estimate | None) -> str:

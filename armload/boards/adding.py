@@ -79,8 +79,9 @@ def write_virtual(comment: str, name: str) -> Path:
         check_new(name)
     if not is_there:
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = f"{comment}# Keys not given here are those of the board that comes with armload.\n"
-        write_whole(path, f"{text}extends: {VIRTUAL}\n".encode())
+        text = f"{comment}# Other settings are those of the board that comes with armload.\n"
+        example = "# reach: {memory: 1 GiB, cores: 1}\n"
+        write_whole(path, f"{text}extends: {VIRTUAL}\n{example}".encode())
     return path
 
 

@@ -69,7 +69,7 @@ def build_kinds() -> tuple[CacheKind, ...]:
         CacheKind(
             name="builds",
             what="programs and unfinished builds",
-            again="minutes of compiling per build",
+            again="minutes of compiling per build, unless it is prebuilt",
             items=(*_builds(), *left_over("builds")),
         ),
         CacheKind(

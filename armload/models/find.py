@@ -169,9 +169,9 @@ def published(reference: str) -> str:
     random = "" if is_outlined(name) else f" Random weights of its size: {LIKE}{reference}."
     types = ", ".join(published_types(name))
     raise UsageError(
-        f"{reference}: fit can predict this model, but armload has no download for it.",
+        f"{reference}: armload does not know where to download this model.",
         (f"Types with a known file: {types}. " if types else "")
-        + f"Look for {name} GGUF on the hub, and give it as hf:ORG/REPO:{file_type}.{random}",
+        + f"Search the hub for {name} GGUF, and give it as hf:ORG/REPO:{file_type}.{random}",
     )
 
 

@@ -67,7 +67,7 @@ def demo_view(
     # What disturbed the runs may be why they ended, and is said once.
     is_told = bool(verdict.reasons) and verdict.reasons[0] in why_no_interval
     if found is None:
-        speed = "No run counts, for the reason below."
+        speed = "No run can be counted."
     else:
         speed = (
             f"{run_words.model_name(middle)} takes {run_words.speed(found.p50_s, None)} "

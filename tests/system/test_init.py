@@ -130,7 +130,7 @@ def test_an_answer_that_makes_no_sense_is_asked_for_again(ann: Person, server: S
         assert "no-such.gguf" in asked.said
         asked.answers(b"llama-3.1-8b:Q4_0\n")
         asked.waits_for(f"{MODEL} (demo)")
-        assert "armload has no download for it" in asked.said
+        assert "does not know where to download" in asked.said
         asked.answers(CTRL_C)
         assert asked.ends() == 130
     assert yaml.safe_load((ann.folder / "boards" / "virtual.yaml").read_text()) == {

@@ -363,8 +363,7 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
         (
             "Contended: the workstation that emulates the board was busy. The emulator got only "
             "5% of the CPU time that it needed (load 40.1 on 2 cores). Stop other programs on the "
-            "workstation, use no more boards and threads there than it has cores, and repeat the "
-            "run."
+            "workstation, emulate no more cores than it has, and repeat the run."
         ),
     ),
     (

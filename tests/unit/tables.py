@@ -139,7 +139,9 @@ def _kinds() -> RenderableType:
 
     kinds = [
         kind(
-            "builds", "programs that were built, and their logs", "minutes of compiling per build"
+            "builds",
+            "programs that were built, and their logs",
+            "minutes of compiling per build, unless it is prebuilt",
         ),
         kind("compilers", "zig's own libraries, compiled for a target", "half a minute"),
         kind("packages", "QEMU, and what virtual boards boot", "a download of some 60 MB"),

@@ -39,10 +39,10 @@ def test_a_model_that_fit_lists_is_called_by_that_name(tmp_path: Path) -> None:
     assert published("smollm2-135m:q4_1") == "smollm2"
     assert published("qwen2.5-0.5b:q4_0") == "hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF:Q4_0"
     assert header_of("qwen2.5-0.5b:Q4_0", Silent()) == header_of("like:qwen2.5-0.5b:Q4_0", Silent())
-    with pytest.raises(UsageError, match="but armload has no download for it") as found:
+    with pytest.raises(UsageError, match="does not know where to download") as found:
         resolve("qwen2.5-7b:Q4_0", Silent())
     assert "like:qwen2.5-7b:Q4_0" in found.value.remedy
-    with pytest.raises(UsageError, match="no download") as found:
+    with pytest.raises(UsageError, match="where to download") as found:
         resolve("gemma-3-1b:Q4_0", Silent())
     assert "Q4_K_M, Q8_0" in found.value.remedy
     assert "like:" not in found.value.remedy, "of which none can be made"

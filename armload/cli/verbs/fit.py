@@ -48,11 +48,11 @@ class FitOptions(OnBoards, OnGateways, Waiting, EngineSource, Computation, Outpu
 def fit(options: FitOptions) -> None:
     """Predict whether models fit on a board, and how fast they would be there.
 
-    No model is uploaded: its operations are timed on the board, for at most 25 s. For models on
-    the hub, only the header is downloaded. Without --model, current models are listed by speed,
-    and nothing is timed. If the board does not answer, the facts in its file are used. Several
-    boards are compared with each other, as is hardware from the catalogue (--hardware), which
-    needs no board.
+    No model is uploaded: its operations are timed on the board, which takes at most 25 s for each
+    model. For models on the hub, only the header is downloaded. Without --model, current models are
+    listed by speed, and nothing is timed. If the board does not answer, the facts in its file are
+    used. Several boards are compared with each other, as is hardware from the catalogue
+    (--hardware), which needs no board.
     Example: armload fit --board dayu200 --model like:llama-3.1-8b:Q2_K,small.gguf
     Example: armload fit --hardware all --model like:llama-3.1-8b:Q4_K_M
     """

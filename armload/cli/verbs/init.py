@@ -150,7 +150,8 @@ def _with_host(options: InitOptions) -> InitOptions:
         options.reach()
         return options
     while True:
-        host = _answer(options, "SSH address, [USER@]HOST (Enter: a virtual board on this machine)")
+        example = "such as pi@192.168.1.50 (Enter: a virtual board on this machine)"
+        host = _answer(options, f"SSH address, {example}")
         if not host:
             return options
         options = options.model_copy(update={"host": host})

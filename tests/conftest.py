@@ -19,6 +19,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 from tests import outside_data
+from tests.forked import skip_unused_grammars
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMITS = 50
@@ -34,6 +35,8 @@ SHARING = (
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
     os.environ.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / ".pytest_cache" / "bytecode"))
     sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ["PYTHONPYCACHEPREFIX"]
+
+skip_unused_grammars()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -89,7 +92,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     choice = config.getoption("exhaustive")
     changed = changed_files(ROOT) if choice == "due" else None
     chosen = [item for item in items if is_chosen(item, choice, changed)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+    left = set(items).difference(chosen)
+    config.hook.pytest_deselected(items=[item for item in items if item in left])
     items[:] = chosen
 
 

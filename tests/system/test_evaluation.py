@@ -110,7 +110,28 @@ def test_choices_are_compared_by_their_likelihoods(ann: Person) -> None:
         assert again[figure] == found[figure]
 
 
-def test_two_models_are_asked_graded_and_compared(ann: Person) -> None:
+def test_boards_share_the_questions_and_two_models_are_graded_and_compared(ann: Person) -> None:
+    models = ("--model", f"{MODEL},word-problems:Q2_K")
+    command = words(*models, "--budget", "20", "--json", board="here,there", limit=2)
+    shown = json.loads(ann.types(*command).stdout)
+    found = [(point["model"], point["questions"]) for point in shown["points"]]
+    assert found == [("word-problems-Q8_0.gguf", 2), ("word-problems-Q2_K.gguf", 2)]
+    ids = Counter(answer["id"] for answer in answers(ann))
+    assert len(ids) == 4
+    assert set(ids.values()) == {1}
+    boards = {json.loads(path.read_text())["board"]["name"] for path in ann.runs.glob("*/run.json")}
+    assert boards == {"here", "there"}
+
+    traded = json.loads(ann.types("tradeoff", "latest", "--deadline", "0.1", "--json").stdout)
+    assert [each["a"]["name"] for each in traded] == ["word-problems-Q8_0"]
+    assert len(traded[0]["a"]["questions"]) == 2
+
+    again = ann.types("eval", "--regrade", "latest", "--grader", "boxed,number")
+    assert "boxed and number disagree on" in again.stdout
+
+
+@pytest.mark.exhaustive(covers=[*COVERED, "armload/analysis/tradeoff.py", "armload/report"])
+def test_a_larger_budget_gives_more_correct_answers_and_models_differ(ann: Person) -> None:
     models = f"{MODEL},word-problems:Q2_K"
     budgets = ("--budget", "20,160")
     shown = json.loads(ann.types(*words("--model", models, *budgets, "--json")).stdout)
@@ -126,13 +147,6 @@ def test_two_models_are_asked_graded_and_compared(ann: Person) -> None:
     assert whole["mean_tokens"] > short["mean_tokens"]
     (page,) = ann.folder.glob("evaluations/*/report.html")
     assert "correct: word-problems-Q8_0, wrong: word-problems-Q2_K" in page.read_text()
-
-    traded = json.loads(ann.types("tradeoff", "latest", "--deadline", "0.1", "--json").stdout)
-    assert [each["a"]["name"] for each in traded] == ["word-problems-Q8_0"]
-    assert len(traded[0]["a"]["questions"]) == QUESTIONS
-
-    again = ann.types("eval", "--regrade", "latest", "--grader", "boxed,number")
-    assert "boxed and number disagree on" in again.stdout
 
 
 @pytest.mark.machine
@@ -193,15 +207,6 @@ def test_a_model_without_a_usable_chat_template_can_be_asked_without_it(ann: Per
     assert "the model's chat template is invalid" in " ".join(shown.split())
     plain = json.loads(ann.types(*command, "--template", "none").stdout)["points"][0]
     assert plain["questions"] == 2
-
-
-def test_boards_share_the_questions(ann: Person) -> None:
-    ann.types(*words("--model", MODEL, board="here,there"))
-    ids = Counter(answer["id"] for answer in answers(ann))
-    assert len(ids) == QUESTIONS
-    assert set(ids.values()) == {1}
-    boards = [json.loads(path.read_text())["board"]["name"] for path in ann.runs.glob("*/run.json")]
-    assert sorted(boards) == ["here", "there"]
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,12 @@ pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no chromium is installe
 
 DESKTOP, PHONE = 1200, 380
 
-VIEWS: list[tuple[int, Literal["light", "dark"]]] = [
-    (DESKTOP, "light"),
-    (DESKTOP, "dark"),
-    (PHONE, "light"),
+similar = pytest.mark.exhaustive(covers=["armload/report"])
+
+VIEWS = [
+    pytest.param(DESKTOP, "light", marks=similar),
+    pytest.param(DESKTOP, "dark", marks=similar),
+    pytest.param(PHONE, "light", marks=similar),
     (PHONE, "dark"),
 ]
 

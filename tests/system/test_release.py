@@ -116,6 +116,7 @@ def test_outside_a_clone_verbs_work(
     assert said in output(installed, tmp_path, "-m", "armload", *words)
 
 
+@pytest.mark.exhaustive(covers=["pyproject.toml", "release"])
 def test_the_bill_of_materials_lists_what_is_needed_and_not_what_tests_need(
     carried: Carried,
 ) -> None:

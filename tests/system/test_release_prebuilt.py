@@ -145,6 +145,7 @@ def with_sources(folder: Path) -> None:
     (folder / "cache" / "sources").symlink_to(cache_folder() / "sources")
 
 
+@similar
 def test_another_build_is_compiled(installed: Path, no_compiler: Path, tmp_path: Path) -> None:
     with_sources(tmp_path)
     (tmp_path / "toolchains").mkdir()

@@ -19,7 +19,6 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 from tests import outside_data
-from tests.forked import skip_unused_grammars
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMITS = 50
@@ -36,8 +35,6 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
     os.environ.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / ".pytest_cache" / "bytecode"))
     sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ["PYTHONPYCACHEPREFIX"]
 
-skip_unused_grammars()
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -52,6 +49,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="SECONDS",
         help="skip the exhaustive tests that have not begun after so many seconds",
     )
+
+
+def pytest_configure() -> None:
+    from tests.forked import skip_unused_grammars  # looks at the environment
+
+    skip_unused_grammars()
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

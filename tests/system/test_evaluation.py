@@ -117,8 +117,7 @@ def test_boards_share_the_questions_and_two_models_are_graded_and_compared(ann: 
     found = [(point["model"], point["questions"]) for point in shown["points"]]
     assert found == [("word-problems-Q8_0.gguf", 2), ("word-problems-Q2_K.gguf", 2)]
     ids = Counter(answer["id"] for answer in answers(ann))
-    assert len(ids) == 4
-    assert set(ids.values()) == {1}
+    assert sorted(ids.values()) == [2, 2]  # each by both models, and none twice
     boards = {json.loads(path.read_text())["board"]["name"] for path in ann.runs.glob("*/run.json")}
     assert boards == {"here", "there"}
 

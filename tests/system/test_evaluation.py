@@ -110,17 +110,12 @@ def test_choices_are_compared_by_their_likelihoods(ann: Person) -> None:
         assert again[figure] == found[figure]
 
 
-def test_boards_share_the_questions_and_two_models_are_graded_and_compared(ann: Person) -> None:
+def test_two_models_are_asked_graded_and_compared(ann: Person) -> None:
     models = ("--model", f"{MODEL},word-problems:Q2_K")
-    command = words(*models, "--budget", "20", "--json", board="here,there", limit=2)
+    command = words(*models, "--budget", "20", "--json", limit=2)
     shown = json.loads(ann.types(*command).stdout)
     found = [(point["model"], point["questions"]) for point in shown["points"]]
     assert found == [("word-problems-Q8_0.gguf", 2), ("word-problems-Q2_K.gguf", 2)]
-    ids = Counter(answer["id"] for answer in answers(ann))
-    assert sorted(ids.values()) == [2, 2]  # each by both models, and none twice
-    boards = {json.loads(path.read_text())["board"]["name"] for path in ann.runs.glob("*/run.json")}
-    assert boards == {"here", "there"}
-
     traded = json.loads(ann.types("tradeoff", "latest", "--deadline", "0.1", "--json").stdout)
     assert [each["a"]["name"] for each in traded] == ["word-problems-Q8_0"]
     assert len(traded[0]["a"]["questions"]) == 2
@@ -208,6 +203,16 @@ def test_a_model_without_a_usable_chat_template_can_be_asked_without_it(ann: Per
     assert plain["questions"] == 2
 
 
+@pytest.mark.exhaustive(covers=[*COVERED, "armload/fleet"])
+def test_boards_share_the_questions(ann: Person) -> None:
+    ann.types(*words("--model", MODEL, board="here,there"))
+    ids = Counter(answer["id"] for answer in answers(ann))
+    assert len(ids) == QUESTIONS
+    assert set(ids.values()) == {1}
+    boards = [json.loads(path.read_text())["board"]["name"] for path in ann.runs.glob("*/run.json")]
+    assert sorted(boards) == ["here", "there"]
+
+
 @pytest.mark.parametrize(
     "kills",
     [
@@ -249,6 +254,7 @@ def test_nothing_is_lost_or_asked_twice_however_often_the_command_is_killed(
         assert set(ids.values()) == {1}
 
 
+@pytest.mark.exhaustive(covers=["armload/evaluation", "armload/runs"])
 def test_a_context_that_was_too_small_can_be_corrected(ann: Person) -> None:
     command = words("--model", MODEL, "--budget", "20", "--json", limit=2)
     failed = json.loads(ann.types(*command, "--context", "16", status=9).stdout)

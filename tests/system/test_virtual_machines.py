@@ -245,6 +245,7 @@ def greet(impostor: socket.socket) -> None:
         line.sendall(b"SSH-2.0-impostor\r\n")
 
 
+@similar
 def test_two_boards_run_at_once_one_from_a_copied_image_folder(
     address: SshAddress, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

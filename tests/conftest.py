@@ -35,6 +35,10 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
     os.environ.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / ".pytest_cache" / "bytecode"))
     sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ["PYTHONPYCACHEPREFIX"]
 
+# A package that only a tool of the release needs, and which jsonschema imports where it is there:
+# it compiles grammars of IRIs for three seconds.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -49,12 +53,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="SECONDS",
         help="skip the exhaustive tests that have not begun after so many seconds",
     )
-
-
-def pytest_configure() -> None:
-    from tests.forked import skip_unused_grammars  # looks at the environment
-
-    skip_unused_grammars()
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -138,10 +138,7 @@ def _end(process: subprocess.Popen[bytes], place: Path) -> None:
 
 
 def skip_unused_grammars() -> None:
-    """Spare this process three seconds, in which jsonschema compiles grammars that nothing uses.
-
-    They check formats of the IRI kind. The package is there for a tool of the release alone.
-    """
+    """Spare a process without ``conftest.py`` the seconds that are spared there."""
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 

@@ -13,11 +13,12 @@ of a command line can hold, goes before it while Invoke parses.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from invoke.exceptions import ParseError
 from invoke.parser.argument import Argument
-from invoke.parser.context import to_flag
+from invoke.parser.context import ParserContext, to_flag
 from invoke.parser.parser import ParseMachine, Parser, ParseResult, is_flag
 
 from armload.cli.parse_errors import shown
@@ -36,10 +37,20 @@ def _parse_argv(parser: Parser, argv: list[str]) -> ParseResult:
         # Invoke's own program has parsed once, and lost the words, before it loads the verbs.
         _, behind = _split(sys.argv)
     words = [*before, *(_BEHIND_DASHES + word for word in behind)]
+    verbs = parser.contexts
+    parser.contexts = _named_by(words, verbs)  # type: ignore[assignment]
     try:
         return _parsed_by_invoke(parser, words)
     except ParseError as error:
-        raise shown(error, argv, parser.contexts) from error
+        raise shown(error, argv, verbs) from error
+    finally:
+        parser.contexts = verbs
+
+
+def _named_by(words: Sequence[str], verbs: Mapping[str, ParserContext]) -> dict[str, ParserContext]:
+    """Return the verbs that a command line can name: Invoke copies all options of those it has."""
+    parts = {part for word in words for part in (word, word.partition("=")[2], word[2:])}
+    return {part: verbs[part] for part in parts if part in verbs}
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:

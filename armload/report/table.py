@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from armload.analysis.run import Run
@@ -24,13 +24,11 @@ def run_table(run: Run) -> Group:
     """Lay out one run: what ran where, its figures, and what limited it."""
     if not run.steps and run.summary.decode_tps is None:
         return Group(_details(run))
-    found = [_details(run), Text(""), _figures(run)]
-    sentence = run_words.limit_sentence(run)
-    if not sentence:
-        return Group(*found)
-    return Group(
-        *(*found, Text("")), Prose(Text.assemble(sentence, " ", (run_words.advice(run), "bold")))
-    )
+    lines: list[RenderableType] = [_details(run), Text(""), _figures(run)]
+    if sentence := run_words.limit_sentence(run):
+        limit = Text.assemble(sentence, " ", (run_words.advice(run), "bold"))
+        lines += [Text(""), Prose(limit)]
+    return Group(*lines)
 
 
 def list_table(runs: Sequence[Run]) -> Table:

@@ -81,12 +81,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         called = getattr(item, "callspec", None)
         kind = called.params.get("makers") if called else None
-        if (
-            kind in {"openssh", "hdc"}
-            and item.path.parent == FOLDER
-            and item.path.name in THE_BOARDS_PART
-        ):
+        if item.path.parent != FOLDER or kind not in {"openssh", "hdc"}:
+            continue
+        is_deployment = item.path.name == "test_deployment.py" and kind == "hdc"
+        if item.path.name in THE_BOARDS_PART or (is_deployment and not _is_first(item)):
             item.add_marker(similar)
+
+
+def _is_first(item: pytest.Item) -> bool:
+    return item.name.startswith("test_deploying_twice_sends_once")
 
 
 @contextmanager

@@ -134,13 +134,19 @@ def carried(prebuilt: Path) -> Carried:
 
 
 @pytest.fixture(scope="session")
-def built(projects: list[Path], carried: Carried) -> list[list[Path]]:
-    return [make.build(project, "1700000000", carried) for project in projects]
+def built(projects: list[Path], carried: Carried) -> list[Path]:
+    return make.build(projects[0], "1700000000", carried)
 
 
 @pytest.fixture(scope="session")
-def wheel(built: list[list[Path]]) -> Path:
-    (path,) = (each for each in built[0] if each.suffix == ".whl")
+def wheel(built: list[Path]) -> Path:
+    (path,) = (each for each in built if each.suffix == ".whl")
+    return path
+
+
+@pytest.fixture(scope="session")
+def sdist(built: list[Path]) -> Path:
+    (path,) = (each for each in built if each.name.endswith(".tar.gz"))
     return path
 
 
@@ -148,5 +154,6 @@ def wheel(built: list[list[Path]]) -> Path:
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an installed armload, whose libraries are those beside this Python."""
     folder = tmp_path_factory.mktemp("installed")
-    make._module("pip", "install", "--no-deps", "--no-index", "--target", folder, wheel)
+    words = ("--no-deps", "--no-index", "--no-compile", "--target", folder, wheel)
+    make._module("pip", "install", *words)
     return folder

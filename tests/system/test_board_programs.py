@@ -19,6 +19,7 @@ from armload.engines.trace import Trace
 from tests.programs import traced
 from tests.system.test_build_helper import emulator
 
+similar = pytest.mark.exhaustive(covers=["toolchains/board"])
 WHERE = ("cortex-a53", "this machine")
 HOLDER = """
 import ctypes, mmap, os, sys
@@ -64,7 +65,9 @@ def test_memory_is_read_by_as_many_threads_several_times(where: str, threads: in
 
 
 @pytest.mark.parametrize("where", WHERE)
-@pytest.mark.parametrize("size", [1, 4096, 3_000_001, 9 << 20])
+@pytest.mark.parametrize(
+    "size", [1, *(pytest.param(n, marks=similar) for n in (4096, 3_000_001, 9 << 20))]
+)
 def test_storage_is_read_whatever_the_file_is_long(where: str, size: int, tmp_path: Path) -> None:
     path = tmp_path / "a 'file'"
     path.write_bytes(os.urandom(size))

@@ -215,7 +215,13 @@ def encryption(address: SshAddress) -> TransportChoice:
     ("board", "offered", "chosen", "without_ssh"),
     [
         (cpuinfo.ODROID_M1, "", "aes128-gcm@openssh.com", "aes128-gcm@openssh.com"),
-        (cpuinfo.RASPBERRY_PI_4, "", "chacha20-poly1305@openssh.com", "aes128-gcm@openssh.com"),
+        pytest.param(
+            cpuinfo.RASPBERRY_PI_4,
+            "",
+            "chacha20-poly1305@openssh.com",
+            "aes128-gcm@openssh.com",
+            marks=pytest.mark.exhaustive(covers=["armload/boards"]),
+        ),
         (cpuinfo.RASPBERRY_PI_4, "aes256-ctr", "aes256-ctr", "aes256-ctr"),
     ],
     ids=["AES", "no AES", "a server with one cipher"],

@@ -29,15 +29,17 @@ from tests.virtual_boards import (
     virtual_board,
 )
 
-pytestmark = pytest.mark.machine
+pytestmark = [
+    pytest.mark.machine,
+    pytest.mark.exhaustive(covers=["armload/boards/virtual", "armload/deploy", "deploy"]),
+]
 
 BOARD = virtual_board(
     "test-power", VirtualReach(kind="virtual", cores=1, memory=512 << 20, disk=1 << 30)
 )
 LAYOUT = Layout(workdir=BOARD.workdir)
 SIZE = 8_000_000
-in_bulk = pytest.mark.exhaustive(covers=["armload/deploy", "deploy"])
-CUTS = [0, *(pytest.param(number, marks=in_bulk) for number in range(1, 5))]
+CUTS = range(5)
 """Each takes a boot."""
 
 
@@ -111,7 +113,6 @@ def test_a_power_cut_in_the_middle_costs_little_and_no_wrong_file(
 
 
 @pytest.mark.parametrize("number", CUTS)
-@pytest.mark.exhaustive(covers=["armload/boards/virtual", "armload/deploy"])
 def test_what_was_acknowledged_survives_a_power_cut(tmp_path: Path, number: int) -> None:
     local = new_file(tmp_path)
     with closing(SshHost(machine.up(BOARD, Silent()), BOARD.name)) as host:

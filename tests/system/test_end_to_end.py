@@ -24,6 +24,13 @@ from tests.unit.test_models_synth import SMALL
 
 pytestmark = [pytest.mark.machine, pytest.mark.build]
 again = pytest.mark.exhaustive(covers=["armload/engines", "armload/runs", "toolchains"])
+predicted = pytest.mark.exhaustive(
+    covers=[
+        "armload/analysis/prediction.py", "armload/analysis/streamed_prediction.py",
+        "armload/bench/fitting.py", "armload/engines", "armload/models", "armload/runs",
+        "toolchains",
+    ]
+)  # fmt: skip
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -53,6 +60,7 @@ def test_the_text_that_comes_back_is_what_the_models_author_published(
     assert story["exit"]["status"] == 0
 
 
+@predicted
 def test_fit_predicts_the_run_of_a_model_from_operations_that_are_timed_once(
     person: Person, story: dict[str, Any]
 ) -> None:
@@ -102,13 +110,7 @@ def test_a_context_that_does_not_fit_is_refused_before_anything_is_copied(
     assert "Copying" not in done.stderr
 
 
-@pytest.mark.exhaustive(
-    covers=[
-        "armload/analysis/prediction.py", "armload/analysis/streamed_prediction.py",
-        "armload/bench/fitting.py", "armload/engines", "armload/models", "armload/runs",
-        "toolchains",
-    ]
-)  # fmt: skip
+@predicted
 def test_a_hybrid_model_is_predicted_and_run(person: Person, tmp_path: Path) -> None:
     model = str(hybrid_model(shared("stories260K.gguf"), tmp_path / "hybrid.gguf"))
     words = ("fit", "--board", "mine", "--model", model, "--threads", "1", "--json")
@@ -222,9 +224,9 @@ def test_a_board_without_room_is_refused_and_the_same_command_goes_on(person: Pe
 
 
 def test_ctrl_c_in_a_run_ends_it_on_the_board_and_keeps_what_is_there(person: Person) -> None:
-    process = person.start(
-        *("bench", "--board", "mine", "-n", "400", "--repeats", "1", "--threads", "1")
-    )
+    model = str(shared("stories260K.gguf"))  # it is there already
+    words = ("bench", "--board", "mine", "--model", model, "-n", "400", "--threads", "1")
+    process = person.start(*words)
     person.waits_on_board(THREE_LINES, process)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
@@ -370,8 +372,8 @@ def test_every_command_of_the_readme_does_what_it_says(person: Person) -> None:
             # A single token is not timed, so that the demo makes no repeats.
             quick = {
                 "board.trust": ["--yes"],
-                "demo": ["--n-predict=1"],
-                "bench": ["--repeats=1", "--threads=1"],
+                "demo": ["--n-predict=1", "--prompt=Hi"],
+                "bench": ["--n-predict=16", "--repeats=1", "--threads=1"],
             }
             more = quick.get(words[0], [])
             said = person.types(*words, *more, face=face).stdout

@@ -111,6 +111,21 @@ def test_choices_are_compared_by_their_likelihoods(ann: Person) -> None:
 
 
 def test_two_models_are_asked_graded_and_compared(ann: Person) -> None:
+    models = ("--model", f"{MODEL},word-problems:Q2_K")
+    command = words(*models, "--budget", "20", "--json", limit=2)
+    shown = json.loads(ann.types(*command).stdout)
+    found = [(point["model"], point["questions"]) for point in shown["points"]]
+    assert found == [("word-problems-Q8_0.gguf", 2), ("word-problems-Q2_K.gguf", 2)]
+    traded = json.loads(ann.types("tradeoff", "latest", "--deadline", "0.1", "--json").stdout)
+    assert [each["a"]["name"] for each in traded] == ["word-problems-Q8_0"]
+    assert len(traded[0]["a"]["questions"]) == 2
+
+    again = ann.types("eval", "--regrade", "latest", "--grader", "boxed,number")
+    assert "boxed and number disagree on" in again.stdout
+
+
+@pytest.mark.exhaustive(covers=[*COVERED, "armload/analysis/tradeoff.py", "armload/report"])
+def test_a_larger_budget_gives_more_correct_answers_and_models_differ(ann: Person) -> None:
     models = f"{MODEL},word-problems:Q2_K"
     budgets = ("--budget", "20,160")
     shown = json.loads(ann.types(*words("--model", models, *budgets, "--json")).stdout)
@@ -126,13 +141,6 @@ def test_two_models_are_asked_graded_and_compared(ann: Person) -> None:
     assert whole["mean_tokens"] > short["mean_tokens"]
     (page,) = ann.folder.glob("evaluations/*/report.html")
     assert "correct: word-problems-Q8_0, wrong: word-problems-Q2_K" in page.read_text()
-
-    traded = json.loads(ann.types("tradeoff", "latest", "--deadline", "0.1", "--json").stdout)
-    assert [each["a"]["name"] for each in traded] == ["word-problems-Q8_0"]
-    assert len(traded[0]["a"]["questions"]) == QUESTIONS
-
-    again = ann.types("eval", "--regrade", "latest", "--grader", "boxed,number")
-    assert "boxed and number disagree on" in again.stdout
 
 
 @pytest.mark.machine
@@ -195,6 +203,7 @@ def test_a_model_without_a_usable_chat_template_can_be_asked_without_it(ann: Per
     assert plain["questions"] == 2
 
 
+@pytest.mark.exhaustive(covers=[*COVERED, "armload/fleet"])
 def test_boards_share_the_questions(ann: Person) -> None:
     ann.types(*words("--model", MODEL, board="here,there"))
     ids = Counter(answer["id"] for answer in answers(ann))
@@ -245,6 +254,7 @@ def test_nothing_is_lost_or_asked_twice_however_often_the_command_is_killed(
         assert set(ids.values()) == {1}
 
 
+@pytest.mark.exhaustive(covers=["armload/evaluation", "armload/runs"])
 def test_a_context_that_was_too_small_can_be_corrected(ann: Person) -> None:
     command = words("--model", MODEL, "--budget", "20", "--json", limit=2)
     failed = json.loads(ann.types(*command, "--context", "16", status=9).stdout)

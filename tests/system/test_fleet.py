@@ -43,6 +43,7 @@ def sweep_of(out: str) -> str:
     return sweep
 
 
+@pytest.mark.exhaustive(covers=COVERED)
 def test_a_sweep_is_divided_between_boards_behind_two_gateways(lab: Lab) -> None:
     done = lab.ann.types(*shared(lab, "-n", "4,6", "--repeats", "3", "--json"))
     kept = check_sweep(lab, sweep_of(done.stdout), cells=2, repeats=3)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -14,6 +16,7 @@ from armload.report.input_schema import BOARD
 from tests.person import Person
 from tests.servers import dropbear, openssh
 from tests.terminal import at_a_terminal
+from tests.waiting import wait_until
 
 HOST, NAME = "a virtual board on this machine):", "Name of the board"
 KEY, MODEL = "Is it the same? [y/n]", "Model to run"
@@ -33,6 +36,10 @@ def ann(tmp_path: Path) -> Person:
 
 def reached(address: SshAddress) -> tuple[str, ...]:
     return ("--port", str(address.port), "--key", str(address.key))
+
+
+def records(person: Person) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted(person.runs.glob("*/run.json"))]
 
 
 def files(person: Person) -> set[str]:
@@ -187,10 +194,27 @@ def test_a_board_that_does_not_answer_leaves_nothing(ann: Person) -> None:
 
 
 @pytest.mark.build
-def test_without_a_host_the_virtual_board_runs_the_model(ann: Person) -> None:
+def test_without_a_host_the_virtual_board_runs_the_model_until_it_is_interrupted(
+    ann: Person,
+) -> None:
+    ann.add_emulated("virtual")
+    words = ("init", "--model", "like:stories260k:F32", "--yes")
+    process = ann.start(*words)
+    wait_until(lambda: bool(records(ann)), process, within_s=300)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "To continue: armload init --yes --model like:stories260k:F32" in said
+    first = records(ann)[0]
+    assert (first["board"]["name"], first["exit"]["status"]) == ("virtual", 0)
+
+
+@pytest.mark.build
+@pytest.mark.exhaustive(covers=["armload/bench", "armload/cli/verbs/init.py", "armload/runs"])
+def test_without_a_host_the_virtual_board_repeats_the_run(ann: Person) -> None:
     ann.add_emulated("virtual")
     done = ann.types("init", "--model", "like:stories260k:F32", "--yes")
     assert "armload bench --board virtual --model like:stories260k:F32" in done.stderr
-    records = [json.loads(path.read_text()) for path in ann.runs.glob("*/run.json")]
-    assert {(run["board"]["name"], run["exit"]["status"]) for run in records} == {("virtual", 0)}
-    assert any(run["id"] in done.stdout for run in records)
+    runs = records(ann)
+    assert {(run["board"]["name"], run["exit"]["status"]) for run in runs} == {("virtual", 0)}
+    assert any(run["id"] in done.stdout for run in runs)

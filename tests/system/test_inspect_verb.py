@@ -19,7 +19,13 @@ def typed(folder: Path, *words: str, face: str = "armload") -> subprocess.Comple
     return command_line.typed(folder, "inspect", *words, face=face)
 
 
-@pytest.mark.parametrize("face", ["armload", "invoke"])
+@pytest.mark.parametrize(
+    "face",
+    [
+        "armload",
+        pytest.param("invoke", marks=pytest.mark.exhaustive(covers=["armload/cli", "tasks.py"])),
+    ],
+)
 def test_a_program_that_fits_is_shown_with_all_that_it_uses(tmp_path: Path, face: str) -> None:
     compiled(tmp_path, DOT, "-mcpu=cortex_a55")
     done = typed(tmp_path, "program", "--target", "rk3568", face=face)

@@ -358,6 +358,7 @@ def test_a_client_that_is_killed_leaves_its_records_and_a_service_that_ends(ann:
     assert run_of(ann, pulled)["exit"]["kind"] == "unattended"
 
 
+@pytest.mark.exhaustive(covers=["armload/engines", "armload/serving"])
 def test_a_request_longer_than_a_slot_fails_alone_and_in_the_servers_words(ann: Person) -> None:
     (ann.folder / "requests.jsonl").write_text(
         json.dumps({"prompt": "Ann has 3 apples.", "max_tokens": 3})

@@ -78,6 +78,7 @@ def test_answers_fit_the_schema_that_they_were_asked_for(
     assert metrics["failed"] == {"not-json": 4}
 
 
+@pytest.mark.exhaustive(covers=["armload/engines", "armload/serving"])
 def test_tools_that_a_models_template_does_not_know_are_ignored_and_the_outcome_says_so(
     ann: Person, service: Serving
 ) -> None:

@@ -131,7 +131,13 @@ def test_a_download_whose_connection_drops_is_continued(index: Index) -> None:
     assert 0 < int(begun[1]) <= 1_000_000
 
 
-@pytest.mark.parametrize("takes_ranges", [True, False])
+@pytest.mark.parametrize(
+    "takes_ranges",
+    [
+        True,
+        pytest.param(False, marks=pytest.mark.exhaustive(covers=["armload/core/package_index.py"])),
+    ],
+)
 def test_an_index_that_never_sends_the_rest_is_given_up(
     index: Index, *, takes_ranges: bool
 ) -> None:

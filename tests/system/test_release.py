@@ -22,11 +22,15 @@ from tests.system.wheels import output
 
 pytestmark = [pytest.mark.build, pytest.mark.timeout(2400)]
 
+similar = pytest.mark.exhaustive(covers=["armload/cli", "armload/core/workspace.py", "release"])
 DATA = ("boards", "toolchains", "deploy")
 
 
-def test_two_builds_are_byte_identical(built: list[list[Path]]) -> None:
-    one, other = built
+@pytest.mark.exhaustive(covers=["pyproject.toml", "release"])
+def test_two_builds_are_byte_identical(
+    built: list[Path], projects: list[Path], carried: Carried
+) -> None:
+    one, other = built, make.build(projects[1], "1700000000", carried)
     assert [each.name for each in one] == [each.name for each in other]
     for first, second in zip(one, other, strict=True):
         assert first.read_bytes() == second.read_bytes(), first.name
@@ -47,9 +51,8 @@ def test_the_wheel_holds_the_package_and_the_data_and_nothing_else(
     assert held == expected
 
 
-def test_the_sdist_holds_a_manual_page_for_each_verb(built: list[list[Path]]) -> None:
-    (path,) = (each for each in built[0] if each.name.endswith(".tar.gz"))
-    with tarfile.open(path) as archive:
+def test_the_sdist_holds_a_manual_page_for_each_verb(sdist: Path) -> None:
+    with tarfile.open(sdist) as archive:
         names = {
             PurePosixPath(name).relative_to(f"armload-{__version__}") for name in archive.getnames()
         }
@@ -58,31 +61,27 @@ def test_the_sdist_holds_a_manual_page_for_each_verb(built: list[list[Path]]) ->
     assert PurePosixPath("release/make.py") in names
 
 
-def test_nothing_compiled_is_in_the_sdist(built: list[list[Path]]) -> None:
-    (path,) = (each for each in built[0] if each.name.endswith(".tar.gz"))
-    with tarfile.open(path) as archive:
+def test_nothing_compiled_is_in_the_sdist(sdist: Path) -> None:
+    with tarfile.open(sdist) as archive:
         files = [archive.extractfile(each) for each in archive if each.isfile()]
         assert not any(file.read(4) == b"\x7fELF" for file in files if file is not None)
 
 
 def test_the_wheel_names_the_licenses_of_its_programs_and_the_sdist_its_own(
-    built: list[list[Path]], wheel: Path
+    sdist: Path, wheel: Path
 ) -> None:
     with zipfile.ZipFile(wheel) as archive:
         metadata = archive.read(f"armload-{__version__}.dist-info/METADATA").decode()
     linked = "Apache-2.0 WITH LLVM-exception AND MIT AND Unlicense"
     assert f"\nLicense-Expression: {linked}\n" in metadata
-    (path,) = (each for each in built[0] if each.name.endswith(".tar.gz"))
-    with tarfile.open(path) as archive:
+    with tarfile.open(sdist) as archive:
         held = archive.extractfile(f"armload-{__version__}/PKG-INFO")
         assert held is not None
         assert "\nLicense-Expression: MIT\n" in held.read().decode()
 
 
-def test_what_is_published_passes_the_registrys_checks(
-    built: list[list[Path]], wheel: Path
-) -> None:
-    make._module("twine", "check", "--strict", *built[0])
+def test_what_is_published_passes_the_registrys_checks(built: list[Path], wheel: Path) -> None:
+    make._module("twine", "check", "--strict", *built)
     make._module("check_wheel_contents", wheel)
 
 
@@ -104,10 +103,10 @@ _KINDS = ["boards", "toolchains", "toolchains/sources", "shapes", "outlines", "t
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--version",), f"armload {__version__}"),
-        (("board.list",), "virtual-dayu200"),
+        pytest.param(("--version",), f"armload {__version__}", marks=similar),
+        pytest.param(("board.list",), "virtual-dayu200", marks=similar),
         (("fit", "--hardware", "raspberry-pi-5-8gb", "--model", "like:llama-3.2-1b:Q4_0"), "fits"),
-        (("completion", "zsh"), "#compdef armload"),
+        pytest.param(("completion", "zsh"), "#compdef armload", marks=similar),
         (("__complete", "bash", "armload build --target yit"), "yitian710 "),
     ],
 )
@@ -117,6 +116,7 @@ def test_outside_a_clone_verbs_work(
     assert said in output(installed, tmp_path, "-m", "armload", *words)
 
 
+@pytest.mark.exhaustive(covers=["pyproject.toml", "release"])
 def test_the_bill_of_materials_lists_what_is_needed_and_not_what_tests_need(
     carried: Carried,
 ) -> None:

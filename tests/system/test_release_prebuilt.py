@@ -121,6 +121,7 @@ def test_it_is_added_to_a_build_that_has_other_programs(
     ]
 
 
+@pytest.mark.exhaustive(covers=["armload/build", "armload/deploy", "release"])
 def test_a_run_needs_no_compiler_and_says_where_its_program_came_from(
     installed: Path, no_compiler: Path, tmp_path: Path
 ) -> None:
@@ -144,6 +145,7 @@ def with_sources(folder: Path) -> None:
     (folder / "cache" / "sources").symlink_to(cache_folder() / "sources")
 
 
+@similar
 def test_another_build_is_compiled(installed: Path, no_compiler: Path, tmp_path: Path) -> None:
     with_sources(tmp_path)
     (tmp_path / "toolchains").mkdir()

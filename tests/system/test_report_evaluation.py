@@ -35,7 +35,13 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]
         }
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (380, "dark")])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        pytest.param(1200, "light", marks=pytest.mark.exhaustive(covers=["armload/report"])),
+        (380, "dark"),
+    ],
+)
 @pytest.mark.parametrize("name", ["evaluation", "tradeoff"])
 def test_every_figure_is_drawn_and_fits_without_a_network_or_a_complaint(
     name: str, width: int, scheme: Literal["light", "dark"], pages: dict[str, Path], tab: Tab

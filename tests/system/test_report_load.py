@@ -27,7 +27,13 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_page(load_page(loaded), folder)
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (380, "dark")])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        pytest.param(1200, "light", marks=pytest.mark.exhaustive(covers=["armload/report"])),
+        (380, "dark"),
+    ],
+)
 def test_every_figure_is_drawn_and_fits_without_a_network_or_a_complaint(
     width: int, scheme: Literal["light", "dark"], page: Path, tab: Tab
 ) -> None:

@@ -18,10 +18,12 @@ pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no chromium is installe
 
 DESKTOP, PHONE = 1200, 380
 
-VIEWS: list[tuple[int, Literal["light", "dark"]]] = [
-    (DESKTOP, "light"),
-    (DESKTOP, "dark"),
-    (PHONE, "light"),
+similar = pytest.mark.exhaustive(covers=["armload/report"])
+
+VIEWS = [
+    pytest.param(DESKTOP, "light", marks=similar),
+    pytest.param(DESKTOP, "dark", marks=similar),
+    pytest.param(PHONE, "light", marks=similar),
     (PHONE, "dark"),
 ]
 
@@ -181,9 +183,6 @@ def test_it_prints_on_white_paper_from_a_dark_screen(
     assert tab.evaluate('getComputedStyle(document.querySelector(".downloads")).display') == "none"
 
 
-similar = pytest.mark.exhaustive(covers=["armload/report"])
-
-
 @pytest.mark.parametrize(
     "runs",
     [
@@ -192,12 +191,15 @@ similar = pytest.mark.exhaustive(covers=["armload/report"])
         pytest.param([quick_run(tokens=2)], marks=similar),
         pytest.param([storage_run(), quick_run()], marks=similar),
         pytest.param([made_run(Q8, each, throttled=True) for each in (4, 8)], marks=similar),
-        [
-            made_run(model, each, board=board)
-            for model in (Q4, Q8)
-            for each in (1, 2)
-            for board in ("kitchen", "a-board-with-a-name-that-takes-more-room-than-others-do")
-        ],
+        pytest.param(
+            [
+                made_run(model, each, board=board)
+                for model in (Q4, Q8)
+                for each in (1, 2)
+                for board in ("kitchen", "a-board-with-a-name-that-takes-more-room-than-others-do")
+            ],
+            marks=similar,
+        ),
     ],
     ids=["failed", "prompt only", "one step", "far apart", "none valid", "long names"],
 )

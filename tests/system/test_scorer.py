@@ -315,6 +315,7 @@ def test_streamed_weights_give_the_same_answers(scorer: Path, tmp_path: Path) ->
         assert generated(held[name]).text == generated(streamed[name]).text
 
 
+@pytest.mark.exhaustive(covers=["armload/engines", "armload/runs", "toolchains"])
 def test_a_board_scores_items_like_any_other_run(
     scorer_and_completion: tuple[Binary, Binary],
     stories: Path,

@@ -89,6 +89,7 @@ def test_boards_that_are_not_equal_do_not_share_a_sweep(ann: Person) -> None:
     assert "--share divides a sweep" in single.stderr
 
 
+@pytest.mark.exhaustive(covers=["armload/bench", "armload/cli", "armload/fleet", "armload/runs"])
 def test_a_board_that_is_away_does_not_stop_the_others(ann: Person) -> None:
     ann.add_board("away", AWAY)
     try:

@@ -140,6 +140,7 @@ def test_a_model_of_another_vocabulary_is_refused_before_anything_is_copied(ann:
     assert "cannot draft for stories260K.gguf" in refused.stderr
 
 
+@pytest.mark.exhaustive(covers=["armload/engines", "toolchains"])
 def test_a_model_drafts_with_its_own_layers(ann: Person) -> None:
     path = predicting_model(shared("stories260K.gguf"), ann.folder / "predicting.gguf")
     ann.add_board("here", f"target: host\nreach: {{kind: local}}\nworkdir: {ann.folder}/here\n")

@@ -125,6 +125,7 @@ def test_a_table_for_each_layer_that_is_most_of_the_file_is_looked_up_in_it(
 
 
 @as_root
+@similar
 def test_where_a_file_system_has_no_direct_io_weights_are_read_through_the_page_cache(
     binary: Binary, wide: Path, expected: str, tmp_path: Path
 ) -> None:
@@ -351,7 +352,9 @@ def test_a_kernel_that_cannot_lock_holds_the_resident_part_in_anonymous_memory(
     [
         ("memfd_create", "this kernel cannot share memory between mappings, or start a thread"),
         pytest.param(
-            "MemAvailable", "this kernel does not report the available memory", marks=as_root
+            "MemAvailable",
+            "this kernel does not report the available memory",
+            marks=[as_root, similar],
         ),
     ],
 )

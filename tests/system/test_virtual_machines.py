@@ -125,7 +125,7 @@ def test_its_storage_is_not_quicker_than_its_file_says(host: SshHost) -> None:
     assert rate < 25  # a busy workstation makes it slower, nothing makes it quicker
 
 
-@pytest.mark.parametrize("size_bytes", [1_000_000, 9_000_000])
+@pytest.mark.parametrize("size_bytes", [1_000_000, pytest.param(9_000_000, marks=similar)])
 def test_a_short_file_is_not_measured_quicker_than_the_storage(
     host: SshHost, size_bytes: int
 ) -> None:
@@ -245,6 +245,7 @@ def greet(impostor: socket.socket) -> None:
         line.sendall(b"SSH-2.0-impostor\r\n")
 
 
+@similar
 def test_two_boards_run_at_once_one_from_a_copied_image_folder(
     address: SshAddress, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

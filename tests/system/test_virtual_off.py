@@ -36,8 +36,10 @@ from tests.virtual_boards import (
 )
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.machine
-similar = pytest.mark.exhaustive(covers=["armload/boards", "armload/cli/verbs", "armload/deploy"])
+pytestmark = [
+    pytest.mark.machine,
+    pytest.mark.exhaustive(covers=["armload/boards", "armload/cli/verbs", "armload/deploy"]),
+]
 
 REACH = VirtualReach(kind="virtual", cores=1, memory=512 << 20, disk=256 << 20)
 IS_OFF = r"^The virtual board 'test-off' is off\.\n"
@@ -56,7 +58,6 @@ def board(cache: Path) -> Iterator[Board]:
         yield board
 
 
-@similar
 def test_whoever_would_wait_for_a_board_that_went_off_is_told_at_once(board: Board) -> None:
     with closing(connect(board, Silent())) as host:
         assert host.run("echo in").text == "in"
@@ -86,7 +87,6 @@ def test_whoever_would_wait_for_a_board_that_went_off_is_told_at_once(board: Boa
             with_retries(lambda: host.run("true"))
 
 
-@similar
 def test_a_copy_to_a_board_that_goes_off_in_the_middle_is_told_so(
     board: Board, tmp_path: Path
 ) -> None:
@@ -98,7 +98,6 @@ def test_a_copy_to_a_board_that_goes_off_in_the_middle_is_told_so(
         push(host, local, remote, sha256=sha256_of(local), executable=False, progress=progress)
 
 
-@similar
 def test_a_board_that_reboots_is_waited_for(board: Board) -> None:
     boot_id = "cat /proc/sys/kernel/random/boot_id"
     with closing(connect(board, Silent())) as host:
@@ -118,10 +117,7 @@ def person(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     somebody.types("board.down", "--board", "mine")
 
 
-@pytest.mark.parametrize(
-    "verb",
-    ["bench", *(pytest.param(verb, marks=similar) for verb in ("deploy", "pull", "board.probe"))],
-)
+@pytest.mark.parametrize("verb", ["bench", "deploy", "pull", "board.probe"])
 def test_each_verb_names_the_board_that_went_off_and_how_it_is_switched_on(
     person: Person, verb: str
 ) -> None:

@@ -15,6 +15,8 @@ from armload.analysis.load.steady import ServedTimes, SteadyState, judged, stead
 from armload.analysis.statistics import long_run_variance
 from tests.queues import Queue, Served, Service
 
+often = pytest.mark.exhaustive(covers=["armload/analysis/load"])
+
 SEEDS = 60
 WARM_UP_S = 150.0
 
@@ -59,7 +61,9 @@ def waits(of: ServedTimes, state: SteadyState) -> QueueWaits | None:
 
 
 @pytest.mark.parametrize("tells_slots", [True, False])
-@pytest.mark.parametrize(("service", "slots"), [("exponential", 4), ("batch", 8)])
+@pytest.mark.parametrize(
+    ("service", "slots"), [("exponential", 4), pytest.param("batch", 8, marks=often)]
+)
 def test_a_queue_above_its_capacity_is_overloaded_and_one_far_below_is_not(
     service: Service, slots: int, *, tells_slots: bool
 ) -> None:
@@ -106,7 +110,12 @@ def test_a_queue_forgets_the_more_slowly_the_fuller_it_is() -> None:
 
 @pytest.mark.parametrize(
     ("service", "slots", "load"),
-    [("exponential", 1, 0.5), ("log-normal", 4, 0.7), ("constant", 2, 0.8), ("batch", 8, 0.8)],
+    [
+        ("exponential", 1, 0.5),
+        ("log-normal", 4, 0.7),
+        ("constant", 2, 0.8),
+        pytest.param("batch", 8, 0.8, marks=often),
+    ],
 )
 def test_intervals_hold_the_truth_as_often_as_they_say(
     service: Service, slots: int, load: float

@@ -124,8 +124,9 @@ tokens = pytest.mark.parametrize(
 )
 
 
-@spreads
-@tokens
+@pytest.mark.parametrize(
+    ("between", "within", "alike"), [(0.01, 0.02, 0.0), (0.02, 0.05, 0.9), (0.08, 0.15, 0.9)]
+)
 def test_the_interval_at_which_one_stops_holds_the_median_over_runs(
     between: float, within: float, alike: float
 ) -> None:

@@ -24,6 +24,8 @@ from armload.analysis.statistics import (
     tokens_for_precision,
 )
 
+often = pytest.mark.exhaustive(covers=["armload/analysis/statistics.py"])
+
 RECORDED = json.loads((Path(__file__).parent / "data" / "token_times.json").read_text())
 BUSY_HOST: list[list[float]] = [[us / 1e6 for us in row] for row in RECORDED["token_us"]]
 
@@ -53,7 +55,7 @@ def slower(rows: Rows, times: float) -> Rows:
     return [[times * each for each in row] for row in rows]
 
 
-@pytest.mark.parametrize("runs", [4, 10])
+@pytest.mark.parametrize("runs", [4, pytest.param(10, marks=often)])
 @pytest.mark.parametrize("draw", [busy_host_rows, dayu200_rows])
 def test_two_sets_of_the_same_program_show_no_difference(
     draw: Callable[[random.Random, int], Rows], runs: int

@@ -17,6 +17,10 @@ from tests.unit.builds import finished_build, held_elsewhere, unfinished_build
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
+FACES = [
+    "armload",
+    pytest.param("invoke", marks=pytest.mark.exhaustive(covers=["armload/cli", "tasks.py"])),
+]
 
 
 @pytest.fixture
@@ -43,7 +47,7 @@ def builds(cache: Path) -> list[str]:
 BOTH = ["0123456789ab", "ba9876543210"]
 
 
-@pytest.mark.parametrize("face", ["armload", "invoke"])
+@pytest.mark.parametrize("face", FACES)
 def test_builds_are_listed_for_people_and_for_programs(cache: Path, face: str) -> None:
     (cache / "builds" / "00000000000f.partial").mkdir()
     shown = typed(cache, "build", "--list", face=face)
@@ -65,7 +69,7 @@ def test_an_empty_list_is_a_sentence_or_an_empty_document(tmp_path: Path) -> Non
     assert json.loads(typed(tmp_path / "none", "build", "--list", "--json").stdout) == []
 
 
-@pytest.mark.parametrize("face", ["armload", "invoke"])
+@pytest.mark.parametrize("face", FACES)
 def test_without_a_person_nothing_is_freed_and_it_is_said_how(cache: Path, face: str) -> None:
     done = typed(cache, "clean", "--what", "builds,hashes", face=face)
     assert done.returncode == 2

@@ -298,7 +298,13 @@ def test_each_of_several_boards_that_failed_has_its_error_in_one_document(folder
         assert told[name]["error"]["message"] in " ".join(done.stderr.split())
 
 
-@pytest.mark.parametrize("face", ["armload", "invoke"])
+@pytest.mark.parametrize(
+    "face",
+    [
+        "armload",
+        pytest.param("invoke", marks=pytest.mark.exhaustive(covers=["armload/cli", "tasks.py"])),
+    ],
+)
 def test_an_error_is_a_document_too_in_every_verb(folder: Path, face: str) -> None:
     for (line, expected), (text, status) in zip(
         MISTAKEN.items(), printed(folder, face, *MISTAKEN), strict=True

@@ -36,6 +36,8 @@ from tests.command_line import BIN, BOUND_BY_PERMISSIONS, typed
 from tests.stub_service import StubService, stub_service
 from tests.waiting import wait_until
 
+similar = pytest.mark.exhaustive(covers=["armload/cli", "armload/serving"])
+
 
 def the_load(folder: Path) -> Path:
     (path,) = (folder / "loads").iterdir()
@@ -45,8 +47,8 @@ def the_load(folder: Path) -> Path:
 def test_a_sweep_is_one_line_for_each_rate_and_one_document(tmp_path: Path) -> None:
     words = ("--rate", "20,40", "--requests", "8", "--slo", "ttft=30s", "--n-predict", "3")
     with stub_service() as service:
-        shown = typed(tmp_path, "load", "--url", service.url, *words)
         printed = typed(tmp_path, "load", "--url", f"{service.url}/v1", *words, "--json")
+    shown = typed(tmp_path, "show", "latest-load")
     assert (shown.returncode, printed.returncode) == (0, 0), shown.stderr + printed.stderr
     assert "20/s" in shown.stdout
     assert "40/s" in shown.stdout
@@ -125,7 +127,7 @@ def on_a_terminal(folder: Path, *words: str) -> tuple[int, str]:
     return process.returncode, heard.decode()
 
 
-@pytest.mark.exhaustive(covers=["armload/cli", "armload/serving"])
+@similar
 def test_on_a_terminal_a_load_shows_its_last_seconds_while_it_runs(tmp_path: Path) -> None:
     words = ("--concurrency", "4", "--requests", "12", "--n-predict", "8")
     with stub_service(header_s=0.1, gap_s=0.05, slots=2) as service:
@@ -254,7 +256,7 @@ def test_the_percentiles_that_are_chosen_are_in_tables_page_and_document(tmp_pat
     assert "p95_ttft_ms" in json.loads((folder / "vllm-0.json").read_text())
 
 
-@pytest.mark.exhaustive(covers=["armload/cli", "armload/serving"])
+@similar
 def test_requests_that_a_cap_held_back_are_told_with_their_wait(tmp_path: Path) -> None:
     words = ("--rate", "40", "--requests", "20", "--arrivals", "constant", "--n-predict", "1")
     capped = ("--max-concurrency", "2", "--slo", "ttft=150ms")
@@ -308,7 +310,9 @@ def test_ctrl_c_before_a_load_leaves_nothing_and_begins_none(before: int, tmp_pa
     assert not (tmp_path / "loads").exists()
 
 
-@pytest.mark.parametrize("level", [("--rate", "20"), ("--concurrency", "2")])
+@pytest.mark.parametrize(
+    "level", [("--rate", "20"), pytest.param(("--concurrency", "2"), marks=similar)]
+)
 def test_ctrl_c_during_the_warm_up_keeps_it_and_measures_nothing(
     level: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -347,7 +351,7 @@ def test_ctrl_c_during_the_probe_of_a_search_says_where_its_records_are(tmp_path
     assert len(probe.requests(0)) > 0
 
 
-@pytest.mark.exhaustive(covers=["armload/cli", "armload/serving"])
+@similar
 def test_ctrl_c_during_a_search_shows_the_rates_that_were_tried(tmp_path: Path) -> None:
     def is_searching() -> bool:
         return any(path.stat().st_size > 0 for path in found_rates(tmp_path))
@@ -390,6 +394,7 @@ def test_a_client_that_is_killed_leaves_what_it_has_recorded(tmp_path: Path) -> 
     assert f"Incomplete: only {len(records)} of 1,000 requests were recorded." in told
 
 
+@similar
 def test_conversations_with_a_shared_prefix_are_shown_with_what_was_cached(
     tmp_path: Path,
 ) -> None:
@@ -416,6 +421,7 @@ def test_conversations_with_a_shared_prefix_are_shown_with_what_was_cached(
     assert "20 conversations/s: 10 conversations of 3 turns on average" in page
 
 
+@similar
 def test_users_who_give_up_are_no_failures_and_are_told(tmp_path: Path) -> None:
     words = ("--rate", "20", "--requests", "10", "--patience", "0.3", "--abort-on", "1")
     with stub_service(gap_s=0.05) as service:
@@ -444,7 +450,7 @@ def test_a_service_that_dies_in_the_middle_is_told_with_what_was_measured(tmp_pa
     assert (metrics["ok"], metrics["failed"], metrics["valid"]) == (0, {"dropped": 30}, False)
 
 
-@pytest.mark.exhaustive(covers=["armload/cli", "armload/serving"])
+@similar
 def test_a_load_in_a_folder_that_cannot_be_written_is_shown_without_a_page(tmp_path: Path) -> None:
     with stub_service() as service:
         words = ("--rate", "50", "--requests", "5", "--n-predict", "2")
@@ -466,7 +472,9 @@ def test_a_load_in_a_folder_that_cannot_be_written_is_shown_without_a_page(tmp_p
     assert "The page was not written" in done.stderr
 
 
-@pytest.mark.parametrize("level", [("--rate", "20,40"), ("--concurrency", "2,4")])
+@pytest.mark.parametrize(
+    "level", [("--rate", "20,40"), pytest.param(("--concurrency", "2,4"), marks=similar)]
+)
 def test_a_load_ends_with_a_status_of_its_own_at_the_failure_that_is_one_too_many(
     level: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -487,7 +495,9 @@ def test_a_load_ends_with_a_status_of_its_own_at_the_failure_that_is_one_too_man
     assert (metrics["valid"], metrics["cut_short"]) == (False, True)
 
 
-@pytest.mark.parametrize(("allowed", "status"), [("4", RunError.exit_status), ("5", 0)])
+@pytest.mark.parametrize(
+    ("allowed", "status"), [pytest.param("4", RunError.exit_status, marks=similar), ("5", 0)]
+)
 def test_only_so_many_failures_end_a_load(allowed: str, status: int, tmp_path: Path) -> None:
     words = ("--concurrency", "1", "--requests", "10", "--abort-on", allowed, "--n-predict", "2")
     with stub_service(status=503, answered=8) as service:
@@ -497,6 +507,7 @@ def test_only_so_many_failures_end_a_load(allowed: str, status: int, tmp_path: P
     assert (metrics["ok"], metrics["failed"]) == (6, {"server-error 503": 4})
 
 
+@similar
 def test_failures_count_for_each_rate_alone(tmp_path: Path) -> None:
     words = ("--rate", "50,60,70", "--requests", "4", "--abort-on", "4", "--n-predict", "2")
     with stub_service(status=503, answered=5) as service:
@@ -520,7 +531,7 @@ def under_a_limit_of_files(folder: Path, limit: str, url: str) -> Any:
     )
 
 
-@pytest.mark.exhaustive(covers=["armload/cli", "armload/serving"])
+@similar
 def test_the_clients_own_limit_on_open_files_is_raised_and_else_named(tmp_path: Path) -> None:
     with stub_service(header_s=2) as service:
         raised = under_a_limit_of_files(tmp_path, "-S -n 64", service.url)

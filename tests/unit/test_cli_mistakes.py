@@ -100,13 +100,18 @@ def test_a_mistake_gets_a_sentence_and_a_status_and_no_traceback(
 @pytest.mark.parametrize(
     "words",
     [
-        "bench --n-predict abc",
         "board.probe --board vitual",
-        "bench --model README.md",
         "bench --thread 4",
-        "bench --threads",
-        "benhc",
-        "show a b --json",
+        *(
+            pytest.param(words, marks=pytest.mark.exhaustive(covers=["armload/cli", "tasks.py"]))
+            for words in (
+                "bench --n-predict abc",
+                "bench --model README.md",
+                "bench --threads",
+                "benhc",
+                "show a b --json",
+            )
+        ),
     ],
 )
 def test_invoke_tells_a_mistake_in_the_same_words(words: str) -> None:

@@ -153,7 +153,7 @@ def test_help_is_help_wherever_it_stands(face: str, words: str, option: str, fol
     assert "the other" in done.stdout
 
 
-@pytest.mark.parametrize("face", ["armload", "invoke"])
+@pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize(
     ("line", "missing", "example"),
     [
@@ -173,7 +173,7 @@ def test_a_missing_word_is_named_with_an_example(
     assert told == (missing if "--json" in line else "")
 
 
-@pytest.mark.parametrize("face", ["armload", "invoke"])
+@pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize(
     ("line", "surplus"),
     [

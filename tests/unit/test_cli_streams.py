@@ -54,7 +54,13 @@ def typed(
     )
 
 
-@pytest.mark.parametrize("face", ["armload", "invoke"])
+@pytest.mark.parametrize(
+    "face",
+    [
+        "armload",
+        pytest.param("invoke", marks=pytest.mark.exhaustive(covers=["armload/cli", "tasks.py"])),
+    ],
+)
 @pytest.mark.parametrize(
     ("words", "status"),
     [
@@ -116,7 +122,10 @@ def test_a_standard_output_that_nobody_reads_is_no_fault(
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize(
+    "encoding",
+    ["ascii", pytest.param("latin-1", marks=pytest.mark.exhaustive(covers=["armload/cli"]))],
+)
 def test_an_encoding_without_a_files_name_shows_it_escaped(encoding: str, folder: Path) -> None:
     done = typed(
         folder,

@@ -23,8 +23,8 @@ def sent(folder: Path, service: StubService, *words: str, status: int = 0) -> di
     return found
 
 
-def shown(folder: Path, service: StubService, *words: str) -> str:
-    done = typed(folder, "load", "--url", service.url, *words)
+def shown(folder: Path) -> str:
+    done = typed(folder, "show", "latest-load")
     assert done.returncode == 0, done.stderr
     return " ".join(done.stdout.split())
 
@@ -70,8 +70,8 @@ def test_stages_have_a_line_each_and_one_document(tmp_path: Path) -> None:
     words = ("--stages", "20:0.5,20-40:0.5", "--arrivals", "constant", "--n-predict", "2")
     slo = ("--slo", "ttft=30s")
     with stub_service() as service:
-        table = shown(tmp_path, service, *words, *slo)
         found = sent(tmp_path, service, *words, *slo)
+    table = shown(tmp_path)
     assert "20/s (0 to 0.5 s)" in table
     assert "20 to 40/s (0.5 to 1 s)" in table
     assert "No confidence intervals" in table
@@ -89,8 +89,8 @@ def test_embeddings_have_a_time_and_tokens_and_no_figures_of_decoding(tmp_path: 
         *("--prompt-tokens", "12", "--slo", "e2e=30s", "--arrivals", "constant"),
     )
     with stub_service(first_s=0.02) as service:
-        table = shown(tmp_path, service, *words)
         found = sent(tmp_path, service, *words, "--export", "csv,vllm")
+    table = shown(tmp_path)
     assert "Embeddings have neither a first token nor a time per token" in table
     assert (table.count("first token"), table.count("per token"), table.count("output")) == (
         1,

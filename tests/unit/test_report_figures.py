@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import pytest
 
 from armload.analysis.run import Run
-from armload.report.cells import cells_of
+from armload.report.cells import Cell, cells_of
 from armload.report.drawing import COLOURS, MOST_LINES, SHAPES
 from armload.report.figures.distribution import distribution
 from armload.report.figures.figure import Figure, thinned, wrapped
@@ -21,7 +22,24 @@ from armload.report.multi_run import figures_of
 from tests.unit.runs import failed_run, planned, quick_run, storage_run, weights_bytes
 from tests.unit.sweeps import Q4, Q8, failed_run_of, made_run, sweep
 
-SWEEP = cells_of(sweep())
+UNITS = {
+    "time-per-token": {"output token", "time per token (ms)"},
+    "distribution": {"time per token (ms)", "share of tokens that took no longer"},
+    "threads-decode": {"threads", "decode (tokens/s)"},
+    "threads-prefill": {"threads", "prefill (tokens/s)"},
+    "memory": {"time since the program's start (s)", "resident memory (MB)"},
+    "models": {"times that of the smaller model"},
+}
+
+
+@cache
+def swept() -> tuple[Cell, ...]:
+    return tuple(cells_of(sweep()))
+
+
+@cache
+def figures() -> dict[str, Figure]:
+    return {figure.name: figure for figure in figures_of(swept())}
 
 
 def rows(figure: Figure | None, name: str) -> list[dict[str, Any]]:
@@ -79,21 +97,18 @@ def axes(part: Any) -> list[str]:
     return [title for title in own if title] + axes([each for each in inner if each])
 
 
-@pytest.mark.parametrize("figure", figures_of(SWEEP), ids=lambda figure: figure.name)
-def test_every_figure_has_a_title_a_sentence_and_axes_with_units(figure: Figure) -> None:
+def test_the_figures_of_a_sweep_are_these() -> None:
+    assert set(figures()) == set(UNITS)
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_every_figure_has_a_title_a_sentence_and_axes_with_units(name: str) -> None:
+    figure = figures()[name]
     title = figure.specification["title"]
     assert title["text"] == figure.title
     assert " ".join(title["subtitle"]).startswith(figure.sentence)
     assert figure.sentence.endswith(".")
-    units = {
-        "time-per-token": {"output token", "time per token (ms)"},
-        "distribution": {"time per token (ms)", "share of tokens that took no longer"},
-        "threads-decode": {"threads", "decode (tokens/s)"},
-        "threads-prefill": {"threads", "prefill (tokens/s)"},
-        "memory": {"time since the program's start (s)", "resident memory (MB)"},
-        "models": {"times that of the smaller model"},
-    }
-    assert set(axes(figure.specification)) == units[figure.name]
+    assert set(axes(figure.specification)) == UNITS[name]
 
 
 def test_colours_and_shapes_are_one_each_for_every_line() -> None:
@@ -101,7 +116,7 @@ def test_colours_and_shapes_are_one_each_for_every_line() -> None:
 
 
 def test_the_best_number_of_threads_is_said_and_marked() -> None:
-    figure = threads(SWEEP, "decode")
+    figure = threads(swept(), "decode")
     assert said(figure) == (
         "Q4_0 is fastest with 4 threads: 6.98 tokens/s (6.93 to 7.02, 95% CI), 2.9 times as "
         "fast as with 1 thread; Q8_0 with 4 threads (4.15)."
@@ -114,9 +129,9 @@ def test_the_best_number_of_threads_is_said_and_marked() -> None:
 
 
 def test_a_throttled_run_is_drawn_beside_its_cell_and_not_counted_in_it() -> None:
-    (doubtful,) = rows(threads(SWEEP, "decode"), "doubtful")
+    (doubtful,) = rows(threads(swept(), "decode"), "doubtful")
     assert (doubtful["kind"], doubtful["threads"]) == (NOT_VALID, 8)
-    (cell,) = (row for row in rows(threads(SWEEP, "decode"), "rates") if row["runs"][0] == "4")
+    (cell,) = (row for row in rows(threads(swept(), "decode"), "rates") if row["runs"][0] == "4")
     assert cell["low"] <= cell["tps"] <= cell["high"]
     assert doubtful["tps"] < 0.8 * cell["low"]
 
@@ -147,7 +162,7 @@ def test_thread_counts_that_cannot_be_told_from_the_best_are_named() -> None:
 def test_the_best_is_said_to_be_the_last_tried_where_the_board_has_more_cores() -> None:
     cells = cells_of([made_run(threads=each) for each in (1, 2, 4)])
     assert "with 4 threads, the most that were tried:" in said(threads(cells, "decode"))
-    assert "most that were tried" not in said(threads(SWEEP, "decode"))
+    assert "most that were tried" not in said(threads(swept(), "decode"))
 
 
 def test_rates_that_are_far_apart_have_a_scale_for_both() -> None:
@@ -155,7 +170,7 @@ def test_rates_that_are_far_apart_have_a_scale_for_both() -> None:
         assert figure is not None
         return str(figure.specification["layer"][0]["encoding"]["y"]["scale"].get("type"))
 
-    assert kind(threads(SWEEP, "decode")) == "None"
+    assert kind(threads(swept(), "decode")) == "None"
     slow = [made_run(Q8, each) for each in (1, 2)]
     slowed = [
         run.model_copy(update={"summary": run.summary.model_copy(update={"decode_tps": 0.05})})
@@ -224,7 +239,7 @@ def test_a_larger_model_that_alone_reads_storage_is_said_to() -> None:
 
 
 def test_models_are_held_to_the_smallest_only_where_all_else_is_alike() -> None:
-    pairs = [row["pair"] for row in rows(models(SWEEP), "pairs")]
+    pairs = [row["pair"] for row in rows(models(swept()), "pairs")]
     assert pairs == [
         f"Q8_0 against Q4_0, {count}"
         for count in ("1 thread", "2 threads", "4 threads", "8 threads")
@@ -232,14 +247,14 @@ def test_models_are_held_to_the_smallest_only_where_all_else_is_alike() -> None:
 
 
 def test_slow_tokens_are_counted_by_their_cause() -> None:
-    figure = over_time(SWEEP)
+    figure = over_time(swept())
     assert said(figure) == (
         "8 of 248 tokens of the 8 runs shown stand out as slow: all by contention."
     )
     kinds = {row["kind"] for row in rows(figure, "steps")}
     assert {CONTENDED, PROMPT} < kinds
     assert {row["cell"] for row in rows(figure, "steps")} == {
-        cell.label for cell in SWEEP if cell.typical
+        cell.label for cell in swept() if cell.typical
     }
 
 
@@ -258,7 +273,7 @@ def test_panels_that_differ_much_have_scales_of_their_own() -> None:
     apart = over_time(cells_of([storage_run(), quick_run()]))
     assert apart is not None
     assert apart.specification["resolve"]["scale"] == {"y": "independent"}
-    alike = over_time(SWEEP)
+    alike = over_time(swept())
     assert alike is not None
     assert "scale" not in alike.specification["resolve"]
 
@@ -286,14 +301,14 @@ def test_long_times_are_in_seconds() -> None:
 
 
 def test_the_quickest_and_the_steadiest_are_named_and_never_a_doubtful_one() -> None:
-    assert said(distribution(SWEEP)).startswith("Fastest is Q4_0, 4 threads: half")
+    assert said(distribution(swept())).startswith("Fastest is Q4_0, 4 threads: half")
     cells = cells_of([made_run(threads=4, throttled=True), made_run(threads=1)])
     assert said(distribution(cells)).startswith("Fastest is 1 thread: half")
     assert "4 threads (not valid): median" in str(rows(distribution(cells), "medians"))
 
 
 def test_more_lines_than_can_be_told_apart_are_not_drawn_and_that_is_said() -> None:
-    figure = distribution(SWEEP)
+    figure = distribution(swept())
     assert len(rows(figure, "medians")) == 2
     assert said(figure).endswith("Shown: the fastest of each kind, 2 of 8; the table has all.")
 

@@ -31,6 +31,8 @@ from tests.queues import Queue, Service
 from tests.simulated_search import search
 from tests.stub_service import stub_service
 
+similar = pytest.mark.exhaustive(covers=["armload/serving"])
+
 SEEDS = 16
 SERVICE_TIMES = 3000.0
 
@@ -240,7 +242,11 @@ class SpoilingClient(LoadRunner):
     ("spoil", "why"),
     [
         (sent_late, "this client fell behind schedule"),
-        (without_a_port, "this machine had no open files or ports left. Raise its limit"),
+        pytest.param(
+            without_a_port,
+            "this machine had no open files or ports left. Raise its limit",
+            marks=similar,
+        ),
     ],
 )
 def test_a_rate_that_the_client_spoilt_is_not_held_against_the_service(
@@ -283,6 +289,7 @@ def test_a_rate_that_the_client_spoilt_is_not_held_against_the_service(
     assert all(why in each for each in discarded)
 
 
+@similar
 def test_a_rate_at_which_all_requests_fail_is_not_sustained_and_ends_no_search(
     tmp_path: Path,
 ) -> None:

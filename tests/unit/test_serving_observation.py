@@ -232,6 +232,7 @@ def test_the_record_the_page_and_the_document_show_what_the_server_says(tmp_path
     assert "came_total" in page
 
 
+@pytest.mark.exhaustive(covers=["armload/serving"])
 def test_a_page_in_place_of_metrics_ends_no_load(tmp_path: Path) -> None:
     words = ("--rate", "20,40", "--requests", "4", "--n-predict", "2", "--json")
     with stub_service(metrics="<html>sign in</html>") as service:

@@ -6,11 +6,16 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pytest
+
 from armload.boards.host import Host
 from armload.boards.ssh import SshHost
 from tests.servers import dropbear
 
-SHELLS = ("mksh", "busybox", "dash")
+similar = pytest.mark.exhaustive(
+    covers=["armload/boards", "armload/deploy", "armload/runs", "deploy"]
+)
+SHELLS = ("mksh", pytest.param("busybox", marks=similar), pytest.param("dash", marks=similar))
 
 CPUS, ZONES = "/sys/devices/system/cpu", "/sys/class/thermal"
 

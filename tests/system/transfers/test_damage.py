@@ -16,8 +16,10 @@ from armload.models.model import BLOCK_BYTES
 from tests.faults import At
 from tests.system.transfers.pushing import SIZE, left_over, over_relay, pushed
 
+similar = pytest.mark.exhaustive(covers=["armload/deploy", "deploy"])
 
-@pytest.mark.parametrize("seconds_later", [0, 3600])
+
+@pytest.mark.parametrize("seconds_later", [0, pytest.param(3600, marks=similar)])
 def test_a_file_that_was_damaged_on_the_board_is_found_out_and_replaced(
     host: SshHost, file: Path, remote: Path, seconds_later: int
 ) -> None:
@@ -74,10 +76,18 @@ def change(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage",
-    ["zeros at the end", "a wrong byte", "too long", "rubbish"],
+    ("with_helper", "damage"),
+    [
+        pytest.param(with_helper, damage, id=f"{name}-{damage}", marks=marks)
+        for with_helper, name in ((True, "our program"), (False, "the board's tools"))
+        for damage, marks in (
+            ("zeros at the end", ()),
+            ("a wrong byte", () if with_helper else similar),
+            ("too long", similar),
+            ("rubbish", similar),
+        )
+    ],
 )
-@pytest.mark.parametrize("with_helper", [True, False], ids=["our program", "the board's tools"])
 def test_of_a_spoilt_part_what_is_good_is_kept(
     server: SshAddress,
     file: Path,

@@ -29,10 +29,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from machine_speed import sampled
 from streamed_weights import sized
 from typed import armload as run_armload
 
@@ -225,10 +223,9 @@ def beyond_memory(given: argparse.Namespace, folder: Path) -> None:
     print(
         f"{format_bytes(model.stat().st_size)} of weights, {format_bytes(available)} available on "
         f"each board, storage at {given.rate}/s, {given.tokens} tokens\n"
-        "| how | forecast s/token | measured | error | CPU's time for a fixed loop, run over fit | "
-        "error without that | forecast s of loading | measured | limit |"
+        "| how | forecast s/token | measured | error | forecast s of loading | measured | limit |"
     )
-    print("|---" * 9 + "|")
+    print("|---" * 7 + "|")
     cells = [(names[0], "mapped"), (names[0], "streamed")]
     cells += [(f"over-{count}", "") for count in members]
     for board, weights in cells:
@@ -237,21 +234,15 @@ def beyond_memory(given: argparse.Namespace, folder: Path) -> None:
         words = ("--board", board, "--model", str(model))
         length = ("-n", str(given.tokens), "--prompt-tokens", "16", "--context", "256")
         how = ("--weights", weights) if weights else ()
-        with sampled() as timing:
-            run_armload(folder, "fit", *words, "--prompt-tokens", "16", *how, "--json")
+        run_armload(folder, "fit", *words, "--prompt-tokens", "16", *how, "--json")
         words += (*length, *how, "--repeats", "1", "--new", "--json")
-        with sampled() as running:
-            run = json.loads(run_armload(folder, "bench", *words))
+        run = json.loads(run_armload(folder, "bench", *words))
         load_s = run["summary"]["ttft_s"] - run["summary"]["prefill_s"]
         expected, loading = run["prediction"]["token_s"], run["prediction"]["load_s"]
         value = run["summary"]["token_s"]["p50"]
-        # Tokens come last; what is copied and loaded before them takes longer than they do.
-        decode_s = round(run["summary"]["token_s"]["p50"] * given.tokens)
-        slower = median(running[-max(decode_s, 1) :]) / median(timing)
         print(
             f"| {board} {weights} | {expected['value']:.2f} ({expected['low']:.2f} to "
             f"{expected['high']:.2f}) | {value:.2f} | {expected['value'] / value - 1:+.0%} | "
-            f"{slower:.2f} | {expected['value'] * slower / value - 1:+.0%} | "
             f"{loading['value']:.1f} | {load_s:.1f} | {run['limit']['sentence']} |",
             flush=True,
         )

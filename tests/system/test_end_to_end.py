@@ -92,6 +92,7 @@ def test_fit_predicts_the_run_of_a_model_from_operations_that_are_timed_once(
     assert "predicted" in person.types("show", ran["id"]).stdout
 
 
+@predicted
 def test_a_context_that_does_not_fit_is_refused_before_anything_is_copied(
     person: Person, tmp_path: Path
 ) -> None:
@@ -319,9 +320,9 @@ def test_several_boards_are_served_at_once_and_one_that_fails_stops_none(person:
 
 
 def test_an_engine_that_refuses_its_arguments_is_told_in_words(person: Person) -> None:
-    failed = person.types(
-        "bench", "--board", "mine", "-n", "2", "--engine-args", "--frobnicate", status=9
-    )
+    model = ("--model", str(shared("stories260K.gguf")))
+    refused = ("-n", "2", "--engine-args", "--frobnicate")
+    failed = person.types("bench", "--board", "mine", *model, *refused, status=9)
     assert "--frobnicate" in failed.stderr
 
 

@@ -162,6 +162,7 @@ def test_without_options_two_quantisations_are_evaluated_on_a_virtual_board(ann:
     assert "Accuracy against time" in page
 
 
+@pytest.mark.exhaustive(covers=["armload/evaluation", "armload/runs"])
 def test_a_told_budget_is_stated_and_a_conclusion_answers(ann: Person) -> None:
     options = ("--model", MODEL, "--budget", "20", "--limit", "3")
     task = ann.folder / "sums.yaml"

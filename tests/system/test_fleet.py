@@ -81,6 +81,7 @@ def test_one_run_on_one_board_says_what_the_gateway_says(lab: Lab) -> None:
     assert not list(lab.gateways["hall"].runs.glob("*/run.json"))
 
 
+@pytest.mark.exhaustive(covers=COVERED)
 def test_an_engine_and_a_model_are_put_on_boards_through_their_gateways(lab: Lab) -> None:
     words = ("deploy", "--board", "@lab", "--scheduler", lab.address, "--model", str(STORIES))
     placed = json.loads(lab.ann.types(*words, "--json").stdout)

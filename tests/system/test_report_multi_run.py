@@ -147,6 +147,7 @@ def test_the_table_sorts_by_words_and_from_the_keyboard(report: Report, tab: Tab
     assert tab.complaints == []
 
 
+@similar
 def test_a_window_that_is_pulled_narrow_keeps_everything_inside(report: Report, tab: Tab) -> None:
     tab.open(report.page, width=DESKTOP)
     for width in (700, PHONE, DESKTOP):

@@ -39,6 +39,7 @@ GOES_ON = (
 SHADED = "box => getComputedStyle(box).backgroundImage.split('linear-gradient').length === 5"
 
 
+@pytest.mark.exhaustive(covers=["armload/report"])
 def test_a_table_that_goes_on_beyond_a_phone_s_edge_shows_it_and_scrolls_by_keys(
     tmp_path: Path, tab: Tab
 ) -> None:

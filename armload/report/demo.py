@@ -67,7 +67,7 @@ def demo_view(
     # What disturbed the runs may be why they ended, and is said once.
     is_told = bool(verdict.reasons) and verdict.reasons[0] in why_no_interval
     if found is None:
-        speed = "No run can be counted."
+        speed = "No run gave a valid figure."
     else:
         speed = (
             f"{run_words.model_name(middle)} takes {run_words.speed(found.p50_s, None)} "
@@ -90,7 +90,8 @@ def demo_view(
     )
     lines: list[RenderableType] = [Text(""), Prose(speed, style="bold")]
     if why_no_interval:
-        lines.append(Prose(f"No confidence interval: {why_no_interval}", "dim"))
+        lacking = "No confidence interval" if found else "Reason"
+        lines.append(Prose(f"{lacking}: {why_no_interval}", "dim"))
     if limit := run_words.limit_sentence(middle):
         lines += [Text(""), Prose(limit)]
     if not verdict.valid and not is_told:

@@ -54,6 +54,12 @@ def nothing_is_left(lab: Lab) -> None:
         assert not list(gateway.folder.glob("loads/*/load.json"))
 
 
+def lasting_notes(prediction: dict[str, Any]) -> list[str]:
+    """Return the notes that do not depend on what else runs on this machine."""
+    kinds = [each["kind"] for each in prediction["notes"]]
+    return [kind for kind in kinds if kind != "operations disturbed"]
+
+
 def test_models_are_predicted_on_boards_behind_gateways_without_being_sent(lab: Lab) -> None:
     words = ("fit", "--board", "@lab", *MODEL, "--json")
     found = json.loads(lab.ann.types(*words, *through(lab)).stdout)["boards"]
@@ -64,8 +70,9 @@ def test_models_are_predicted_on_boards_behind_gateways_without_being_sent(lab: 
         prediction, other = each["models"][0]["prediction"], by_name[each["board"]]
         assert prediction["verdict"] == "fits"
         assert prediction["memory"]["is_exact"]
-        for key in ("verdict", "compute", "bottleneck", "notes"):
+        for key in ("verdict", "compute", "bottleneck"):
             assert prediction[key] == other[key]
+        assert lasting_notes(prediction) == lasting_notes(other)
         for part in ("weights_bytes", "kv_bytes"):
             assert prediction["memory"][part] == other["memory"][part]
     received = list(lab.gateways["hall"].folder.glob(f"cache/received/*/{STORIES.name}"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from armload.analysis.confidence_sequence import FEWEST_FIGURES
@@ -85,12 +84,12 @@ def markdown(runs: Sequence[Run]) -> str:
 
 def _doubts(cells: Sequence[Cell]) -> Iterator[str]:
     """Yield why runs are not valid: of reasons that differ in figures, the first, and how many."""
-    reasons = [each for cell in cells for run in cell.runs for each in run.verdict.reasons]
-    alike = Counter(map(words.without_figures, reasons))
-    for reason in {words.without_figures(each): each for each in reversed(reasons)}.values():
-        count = alike[words.without_figures(reason)]
-        more = f" (and {words.counted(count - 1, 'similar run')})" if count > 1 else ""
-        yield f"not valid: {reason}{more}"
+    alike: dict[str, list[str]] = {}
+    for reason in (each for cell in cells for run in cell.runs for each in run.verdict.reasons):
+        alike.setdefault(words.without_figures(reason), []).append(reason)
+    for first, *others in alike.values():
+        more = f" (and {words.counted(len(others), 'similar run')})" if others else ""
+        yield f"not valid: {first}{more}"
 
 
 def _rate(found: Estimate | None) -> str:

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from armload.analysis.benchmark_file import read_benchmark_file
+from armload.analysis.findings import EmulatorDelayed
 from armload.analysis.repeats import known
 from armload.analysis.run import Run
+from armload.analysis.wording.findings import verdict
 from armload.core.errors import DataError, UsageError
 from armload.core.progress import Silent
 from armload.core.values import as_json
@@ -253,3 +255,18 @@ def test_repeats_have_the_same_interval_in_show_and_export() -> None:
         together.interval_s.low,
         together.interval_s.high,
     )
+
+
+def test_reasons_that_differ_in_figures_alone_are_one_line_of_an_export() -> None:
+    verdicts = [
+        verdict([EmulatorDelayed(cpu_share=share, cores=2, load=40.0)]) for share in (0.05, 0.06)
+    ]
+    runs = [
+        quick_run().model_copy(update={"id": f"r{number}", "verdict": each})
+        for number, each in enumerate(verdicts)
+    ]
+    (line,) = [
+        each for each in tables.markdown(runs).splitlines() if "not valid: Contended" in each
+    ]
+    assert "only 5% of the CPU time" in line
+    assert line.endswith("(and 1 similar run)")

@@ -104,15 +104,39 @@ def from_operations(
         if (known := times.get(found.operations[number].key)) and not known.is_settled
     )
     disturbed = min(1.0, WHOLE_TOKEN * disturbed_s / token_s) if token_s else 0.0
-    token = Expected.within(token_s, OPERATIONS_DOUBT)
+    varied = _varied(found, tokens[0], times)
+    token = _expected(token_s, varied)
     return Compute(
         # How much faster these operations are on a board that is idle is not known.
         token_s=token.model_copy(update={"low": token.low * (1 - disturbed)}),
-        prompt_token_s=Expected.within(prompt_s, OPERATIONS_DOUBT),
+        prompt_token_s=_expected(prompt_s, varied),
         prompt_growth_s=prompt_growth_s,
         load_s=Expected.within(found.load_s + layout_s + token_s, LOAD_DOUBT),
         source="operations",
         notes=("operations disturbed",) if disturbed >= DISTURBED_SHARE else (),
+    )
+
+
+def _varied(found: Operations, graph: Graph, times: Mapping[str, Timed]) -> tuple[float, float]:
+    """Return the shortest and the longest time of a pass, each over its mean."""
+    known = [
+        (count, times[key])
+        for number, count in graph.counts
+        if (key := found.operations[number].key) in times and times[key].times_s
+    ]
+    mean_s = sum(count * (each.time_s or 0.0) for count, each in known)
+    if not mean_s:
+        return 1.0, 1.0
+    shortest_s = sum(count * each.times_s[0] for count, each in known)
+    return shortest_s / mean_s, sum(count * each.times_s[-1] for count, each in known) / mean_s
+
+
+def _expected(value: float, varied: tuple[float, float]) -> Expected:
+    usual = Expected.within(value, OPERATIONS_DOUBT)
+    return Expected(
+        value=value,
+        low=min(usual.low, value * varied[0]),
+        high=max(usual.high, value * varied[1]),
     )
 
 

@@ -80,6 +80,7 @@ class Timed(Value):
     Attributes:
         number: in the list.
         time_s: of one; none where the CPU could not compute it.
+        range_s: of the times that ``time_s`` is the mean of; none for a single one.
         load_s: of giving its weights the layout that the kernels want.
         is_settled: other programs did not keep the cores busy meanwhile.
         attempts: how often it was timed.
@@ -88,30 +89,49 @@ class Timed(Value):
 
     number: Count
     time_s: Seconds | None = None
+    range_s: tuple[Seconds, Seconds] | None = None
     load_s: Seconds = 0.0
     is_settled: bool = True
     attempts: Count = 1
     signal: int | None = None
 
     @property
+    def times_s(self) -> tuple[float, ...]:
+        """The shortest and the longest time; empty where the CPU could not compute it."""
+        return self.range_s or (() if self.time_s is None else (self.time_s,))
+
+    @property
     def may_improve(self) -> bool:
-        """Whether timing it again is worth it: once, and more often while other programs run."""
-        return self.attempts < (_ENOUGH_ATTEMPTS if self.is_settled else _MOST_ATTEMPTS)
+        """Whether timing it again is worth it: once, and more often while its times differ."""
+        times_s = self.times_s or (0.0,)
+        is_steady = self.is_settled and times_s[-1] <= _ALIKE * times_s[0]
+        return self.attempts < (_ENOUGH_ATTEMPTS if is_steady else _MOST_ATTEMPTS)
+
+    def is_like(self, other: Timed) -> bool:
+        """Return whether the board computed it about as fast as the other time."""
+        if not (self.time_s and other.time_s):
+            return self.time_s == other.time_s
+        return 1 / _ALIKE <= self.time_s / other.time_s <= _ALIKE
 
     def after(self, earlier: Timed | None) -> Timed:
         """Return what counts of this and what was timed earlier.
 
-        That is their mean; the shorter alone where other programs disturbed the longer one.
+        That is the mean of what no other program disturbed; the shortest where all was disturbed.
         """
         if earlier is None or earlier.time_s is None or self.time_s is None:
             return self
-        attempts = earlier.attempts + 1
-        best = min(self, earlier, key=lambda one: (not one.is_settled, one.time_s))
-        longest_s = max(self.time_s, earlier.time_s)
-        if self.is_settled == earlier.is_settled and longest_s < _ALIKE * (best.time_s or 0.0):
-            mean_s = (self.time_s + earlier.attempts * earlier.time_s) / attempts
-            best = best.model_copy(update={"time_s": mean_s})
-        return best.model_copy(update={"attempts": attempts})
+        counts = min(self, earlier, key=lambda one: (not one.is_settled, one.time_s))
+        if self.is_settled and earlier.is_settled:
+            # A board that has become slower, or faster, for good is known after some attempts.
+            weight = 1 / min(earlier.attempts + 1, _MOST_ATTEMPTS)
+            times_s = (*self.times_s, *earlier.times_s)
+            counts = self.model_copy(
+                update={
+                    "time_s": weight * self.time_s + (1 - weight) * earlier.time_s,
+                    "range_s": (min(times_s), max(times_s)),
+                }
+            )
+        return counts.model_copy(update={"attempts": earlier.attempts + 1})
 
 
 def read_operations(output: str) -> Operations | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from armload.analysis.compute import Compute, from_operations
@@ -50,8 +51,8 @@ LIMIT_S = 25.0
 USUAL_DEPTH = 4096
 """To which attention is timed at least, so that runs with shorter contexts share their times."""
 
-_OUTDATED = 0.75
-"""Of the time that was kept: if it takes less now, the board was disturbed while all was timed."""
+_PART_S = 6.0
+"""Of the same, after which the progress is shown."""
 
 _TIMEOUT_S = LIMIT_S + 35.0
 
@@ -221,11 +222,16 @@ def _missing(operations: Operations, times: Mapping[str, Timed]) -> list[int]:
 
     What was timed only once, or while other programs kept the cores busy, comes last.
     """
-    graphs = sorted(operations.graphs, key=lambda graph: (graph.tokens, graph.depth))
-    numbers = dict.fromkeys(number for graph in graphs for number, _ in graph.counts)
-    known = {number: times.get(operations.operations[number].key) for number in numbers}
+    known = {
+        number: times.get(operations.operations[number].key) for number in _numbers(operations)
+    }
     new = [number for number, timed in known.items() if timed is None]
     return new + [number for number, timed in known.items() if timed and timed.may_improve]
+
+
+def _numbers(operations: Operations) -> list[int]:
+    graphs = sorted(operations.graphs, key=lambda graph: (graph.tokens, graph.depth))
+    return list(dict.fromkeys(number for graph in graphs for number, _ in graph.counts))
 
 
 def _add_times(
@@ -235,27 +241,34 @@ def _add_times(
     model_name: str,
     progress: Progress,
 ) -> None:
-    """Time what is not known yet, and again what takes most of a token."""
+    """Time what is not known yet, and again what takes most of a token.
+
+    If that differs from what was kept, the board's speed has changed, and all is timed again.
+    """
     checked, missing = _largest(operations, times), _missing(operations, times)
-    numbers = [*([] if checked is None else [checked]), *missing]
-    if not numbers:
-        return
-    label = f"Timing operations of {model_name}"
-    with progress.step(label, total=len(numbers), unit="operations") as step:
-        # Twice, as far as time allows: what disturbs one is seldom there the next time.
-        found = _timed([*numbers, *missing], answer)
-        if found and found[0].number == checked and _is_outdated(operations, times, found[0]):
-            times.clear()
-            found = _timed(_missing(operations, times) * 2, answer)
-        step.update(min(len(found), len(numbers)))
-    for one in found:
-        if one.time_s is not None and one.number < len(operations.operations):
-            key = operations.operations[one.number].key
-            times[key] = one.after(times.get(key))
-
-
-def _timed(numbers: Sequence[int], answer: Callable[[str], str]) -> list[Timed]:
-    return list(read_timed(answer(" ".join(map(str, (LIMIT_S, *numbers))))))
+    # Twice, as far as time allows: what disturbs one is seldom there the next time.
+    waiting = [*([] if checked is None else [checked]), *missing, *missing]
+    label, deadline_s = f"Timing operations of {model_name}", time.monotonic() + LIMIT_S
+    done = 0
+    with progress.step(label, total=len(waiting), unit="operations") as step:
+        while waiting and (left_s := deadline_s - time.monotonic()) > 0:
+            asked = " ".join(map(str, (min(left_s, _PART_S), *waiting)))
+            found = list(read_timed(answer(asked)))
+            if not found:
+                return
+            for one in found:
+                if one.time_s is None or one.number >= len(operations.operations):
+                    continue
+                key = operations.operations[one.number].key
+                before = times.get(key)
+                times[key] = one.after(before)
+                if one.number == checked and before and not one.is_like(before):
+                    again = [number for number in _numbers(operations) if number not in missing]
+                    waiting += again * 2
+                checked = None
+            waiting = waiting[len(found) :]
+            done += len(found)
+            step.update(done, total=done + len(waiting))
 
 
 def _largest(operations: Operations, times: Mapping[str, Timed]) -> int | None:
@@ -268,12 +281,6 @@ def _largest(operations: Operations, times: Mapping[str, Timed]) -> int | None:
         if (each := taken[number]) and each.time_s and not each.may_improve
     }
     return max(settled, key=settled.__getitem__) if settled else None
-
-
-def _is_outdated(operations: Operations, times: Mapping[str, Timed], now: Timed) -> bool:
-    """Say whether the board was disturbed, or slower, for as long as it was timed before."""
-    before = times[operations.operations[now.number].key].time_s
-    return bool(now.time_s and before and now.time_s < _OUTDATED * before)
 
 
 def _list_path(

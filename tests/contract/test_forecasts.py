@@ -15,7 +15,7 @@ import pytest
 from armload.analysis.compute import WHOLE_TOKEN
 from armload.analysis.run import Run
 from armload.core.files import sha256_of
-from armload.core.progress import Silent
+from armload.core.progress import ProgressStep, Silent
 from armload.engines.completion import PROGRAM, Completion
 from armload.engines.footprint import FOOTPRINT_VARIABLE
 from armload.engines.operations import OPERATIONS_VARIABLE
@@ -58,7 +58,20 @@ exit 0
 """Takes the place of llama-completion."""
 
 PRINTS_LIST = f"echo 'ARMLOAD_OPERATIONS {LISTED}'"
-TIMES_MATRIX = """echo 'ARMLOAD_TIMED {"number":0,"time_s":0.002,"load_s":0}'"""
+TIMES_ALL = """
+for number in ${ARMLOAD_OPERATIONS#* }; do
+    case $number in
+    0) time_s=0.00${matrix:-2} ;;
+    1) time_s=0.000${sum:-1} ;;
+    esac
+    echo "ARMLOAD_TIMED {\\"number\\":$number,\\"time_s\\":$time_s}"
+done
+"""
+TIMES_FIRST = """
+set -- $ARMLOAD_OPERATIONS
+echo "ARMLOAD_TIMED {\\"number\\":$2,\\"time_s\\":0.002}"
+sleep 0.3
+"""
 DIES = "kill -ILL $$"
 HANGS = "exec sleep 60"
 
@@ -80,7 +93,7 @@ def stub(
     folder: Path,
     *,
     lists: str = PRINTS_LIST,
-    times: str = TIMES_MATRIX,
+    times: str = TIMES_ALL,
     needs: str = "",
     variables: tuple[str, ...] = (FOOTPRINT_VARIABLE, OPERATIONS_VARIABLE),
 ) -> Iterator[tuple[Session, Model]]:
@@ -112,18 +125,18 @@ def _ran(where: Session, model: Model) -> Run:
 
 def _asked(folder: Path) -> list[str]:
     (log,) = folder.glob(f"board/**/{PROGRAM}.asked")
-    return log.read_text().splitlines()
+    # Before the operations' numbers is how long timing them may take.
+    return [line.partition(" ")[2] or line for line in log.read_text().splitlines()]
 
 
 def test_an_operation_is_timed_by_one_command_and_the_run_uses_it(workspace: Path) -> None:
-    times = f"""{TIMES_MATRIX}; echo 'ARMLOAD_TIMED {{"number":1,"time_s":0.0001}}'"""
-    with stub(workspace, times=f"{times}; {times}") as (where, model):
+    with stub(workspace) as (where, model):
         first, second = _predicted(where, model), _predicted(where, model)
         run = _ran(where, model)
     assert first.compute == second.compute == "operations"
     assert first.token_s is not None
     assert first.token_s.value == pytest.approx(WHOLE_TOKEN * (10 * 0.002 + 20 * 0.0001))
-    assert _asked(workspace) == ["list", "25.0 0 1 0 1", "25.0 0"], "the largest is checked"
+    assert _asked(workspace) == ["list", "0 1 0 1", "0"], "the largest is checked"
     assert run.prediction is not None
     assert run.prediction.token_s == first.token_s
 
@@ -180,24 +193,49 @@ def test_a_program_that_hangs_when_asked_for_its_memory_delays_the_run_only(
     assert run.exit.status == 0
 
 
-def test_what_one_command_left_untimed_or_timed_once_is_timed_by_the_next(workspace: Path) -> None:
-    with stub(workspace) as (where, model):
+def test_what_one_command_left_untimed_or_timed_once_is_timed_by_the_next(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "LIMIT_S", 0.2)
+    with stub(workspace, times=TIMES_FIRST) as (where, model):
         assert _predicted(where, model).compute == "operations"
         assert _predicted(where, model).compute == "operations"
-    assert _asked(workspace) == ["list", "25.0 0 1 0 1", "25.0 1 0 1 0"]
+    assert _asked(workspace) == ["list", "0 1 0 1", "1 0 1 0"]
 
 
-def test_when_the_largest_operation_takes_much_less_than_it_did_all_are_timed_again(
+def test_while_operations_are_timed_their_number_is_shown(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "LIMIT_S", 0.5)
+    shown: list[tuple[float, float | None]] = []
+
+    class Recorded(Silent):
+        @contextmanager
+        def step(
+            self, label: str, *, total: float | None = None, unit: str = ""
+        ) -> Iterator[ProgressStep]:
+            with super().step(label, total=total, unit=unit) as step:
+                yield _Updates() if label.startswith("Timing operations") else step
+
+    class _Updates:
+        def update(self, completed: float, *, total: float | None = None, **_: object) -> None:
+            shown.append((completed, total))
+
+    with stub(workspace, times=TIMES_FIRST) as (where, model):
+        predict_there(where, model, whole_header(model.path), PLAN, Recorded())
+    assert shown[:2] == [(1, 4), (2, 4)]
+
+
+def test_when_the_largest_operation_takes_another_time_than_it_did_all_are_timed_again(
     workspace: Path,
 ) -> None:
-    one = """echo 'ARMLOAD_TIMED {"number":0,"time_s":0.001}'"""
-    quiet = one + """; echo 'ARMLOAD_TIMED {"number":1,"time_s":0.0001}'"""
-    busy = quiet.replace("0.001", "0.002").replace("0.0001", "0.0002")
-    times = f"""[ "$(wc -l <"$0.asked")" -gt 2 ] || {{ {busy}; {busy}; exit; }}; {quiet}; {quiet}"""
+    times = f"""[ "$(wc -l <"$0.asked")" -gt 2 ] && matrix=1 sum=05; {TIMES_ALL}"""
     with stub(workspace, times=times) as (where, model):
-        disturbed, mended = _predicted(where, model), _predicted(where, model)
-    assert disturbed.token_s is not None
-    assert mended.token_s is not None
-    assert disturbed.token_s.value == pytest.approx(2 * mended.token_s.value)
-    assert mended.token_s.value == pytest.approx(WHOLE_TOKEN * (10 * 0.001 + 20 * 0.0001))
-    assert _asked(workspace)[2:] == ["25.0 0", "25.0 0 1 0 1"]
+        before, after = _predicted(where, model), _predicted(where, model)
+    assert before.token_s is not None
+    assert after.token_s is not None
+    assert _asked(workspace)[2:] == ["0", "0 1 0 1"]
+    assert before.token_s.value == pytest.approx(WHOLE_TOKEN * (10 * 0.002 + 20 * 0.0001))
+    assert after.token_s.value == pytest.approx(WHOLE_TOKEN * (10 * 0.0014 + 20 * 0.000075))
+    assert after.token_s.high == pytest.approx(before.token_s.value)
+    assert after.token_s.low == pytest.approx(before.token_s.value / 2)

@@ -92,6 +92,17 @@ def test_what_was_timed_beside_other_programs_may_be_much_faster_and_that_is_sai
     assert hardly.notes == ()
 
 
+def test_the_interval_holds_the_speeds_that_the_board_had_while_it_was_timed() -> None:
+    varied = Timed(number=0, time_s=0.010, range_s=(0.006, 0.016))
+    steady = Timed(number=0, time_s=0.010, range_s=(0.0099, 0.0101))
+    found, usual = _computed(256, matrix=varied).token_s, _computed(256).token_s
+    assert _computed(256, matrix=steady).token_s == usual
+    assert found.value == pytest.approx(usual.value)
+    assert found.low == pytest.approx(WHOLE_TOKEN * 0.07)
+    assert found.high == pytest.approx(WHOLE_TOKEN * 0.17)
+    assert found.low < usual.low < usual.high < found.high
+
+
 def test_what_was_not_timed_takes_as_long_for_each_byte() -> None:
     times = {key: timed for key, timed in TIMES.items() if key not in ("norm", "attention")}
     found = from_operations(FOUND, times, depth=256, memory_bytes_per_s=None)

@@ -36,6 +36,7 @@ const size_t   LEAST_BYTES    = 32u << 20, MOST_BYTES = 256u << 20;
 const int      MOST_NODES     = 512;
 const int      MOST_TOGETHER  = 64;
 const double   SAMPLE_SECONDS = 0.002, ENOUGH_SECONDS = 0.05, LIMIT_SECONDS = 0.3;
+const double   SETTING_UP_SHARE = 0.25;  // of the time until the first sample: timing as long costs little
 const double   WHOLE_SHARE    = 0.97;
 const unsigned SECONDS_AT_MOST = 10;  // of one operation
 const int64_t  ROWS_AT_A_TIME = 512;  // a multiple of what any layout of weights interleaves
@@ -359,7 +360,7 @@ class Timing {
         for (int from = 0; from + together <= nodes; from += together) {
             graphs.push_back(graph_of(from, together));
         }
-        return typical(graphs, is_settled) / together * scale_;
+        return mean(graphs, is_settled) / together * scale_;
     }
 
   private:
@@ -527,30 +528,30 @@ class Timing {
         return { std::min(took, worked), worked > WHOLE_SHARE * took };
     }
 
-    // Settled, unless other programs took the cores from nearly all samples.
-    double typical(const std::vector<ggml_cgraph *> & graphs, bool & is_settled) {
-        std::vector<double> whole, all;
-        double              sum = 0;
-        for (size_t i = 0; sum < LIMIT_SECONDS && (whole.size() < 8 || sum < ENOUGH_SECONDS); ++i) {
+    // Settled, unless other programs took the cores from nearly all samples. A token's time is a sum, which
+    // slow samples are part of: a core's clock may change within a second, and a neighbour of a virtual one
+    // may halve its speed.
+    double mean(const std::vector<ggml_cgraph *> & graphs, bool & is_settled) {
+        const double enough_s = std::max(ENOUGH_SECONDS, SETTING_UP_SHARE * seconds_since(begun_));
+        const double limit_s  = std::max(LIMIT_SECONDS, 2 * enough_s);
+        size_t       whole    = 0;
+        double       all_s = 0, whole_s = 0, least_s = limit_s;
+        for (size_t i = 0; all_s < limit_s && (whole < 8 || all_s < enough_s); ++i) {
             const auto   start = Clock::now();
             const Sample one   = compute(graphs[i % graphs.size()]);
-            sum += seconds_since(start);
-            all.push_back(one.seconds);
-            if (one.is_whole) {
-                whole.push_back(one.seconds);
-            }
+            all_s += seconds_since(start);
+            least_s = std::min(least_s, one.seconds);
+            whole += one.is_whole ? 1 : 0;
+            whole_s += one.is_whole ? one.seconds : 0;
         }
-        is_settled = whole.size() >= 3;
-        if (!is_settled) {
-            return *std::min_element(all.begin(), all.end());
-        }
-        std::sort(whole.begin(), whole.end());
-        return whole[whole.size() / 2];
+        is_settled = whole >= 3;
+        return is_settled ? whole_s / static_cast<double>(whole) : least_s;
     }
 
     Operation                           operation_;
     const size_t                        target_bytes_;
     const int                           threads_;
+    const Clock::time_point             begun_ = Clock::now();
     int                                 copies_ = 1;
     double                              scale_  = 1.0;
     double                              load_s_ = 0.0;
@@ -594,7 +595,6 @@ bool armload_operations_are_asked() {
 }
 
 void armload_answer_operations(llama_model * model, const llama_context_params & wanted, double load_s) {
-    const auto         start = Clock::now();
     const List         list  = list_of(model, wanted);
     const size_t       bytes = timed_bytes(list);
     const std::string  asked = getenv(VARIABLE);
@@ -605,6 +605,7 @@ void armload_answer_operations(llama_model * model, const llama_context_params &
         print(list, load_s, bytes);
     }
     words >> limit_s;
+    const auto start = Clock::now();
     while (seconds_since(start) < limit_s && words >> number && number < list.operations.size()) {
         const Operation & one = list.operations[number];
         time_apart(one, static_cast<int>(number), bytes, one.tokens > 1 ? wanted.n_threads_batch : wanted.n_threads);

@@ -1,7 +1,7 @@
 """One model over several boards, measured beside its forecast.
 
     python benchmarks/groups.py links [--delays 0,0.2,1] [--rate 118MB] [--model smollm2]
-    python benchmarks/groups.py memory [--memory 768MB] [--rate 20MB] [--members 2,3]
+    python benchmarks/groups.py memory [--memory 768MB] [--rate 20MB] [--members 2,3] [--rounds 1]
 
 ``links`` runs a model on two processes of this machine, each with one thread, with whole layers
 and with a part of every layer. What passes between them is delayed by a proxy of this program,
@@ -10,8 +10,11 @@ armload then measures on that way.
 
 ``memory`` makes a model of 1.5 times the memory that a virtual board has available, and runs it on
 one board, mapped and streamed, and on groups of boards. Their storage is read at the given rate.
+The speed of emulated boards changes with this machine's from one minute to the next: in each of
+several rounds, operations are timed anew, and a run follows. Forecasts and measured times are means
+over the rounds.
 
-Run them while nothing else runs. Times are medians over the tokens of one run.
+Run them while nothing else runs. Times are medians over the tokens of each run.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from streamed_weights import sized
@@ -223,31 +227,46 @@ def beyond_memory(given: argparse.Namespace, folder: Path) -> None:
     print(
         f"{format_bytes(model.stat().st_size)} of weights, {format_bytes(available)} available on "
         f"each board, storage at {given.rate}/s, {given.tokens} tokens\n"
-        "| how | forecast s/token | measured | error | forecast s of loading | measured | limit |"
+        "| how | forecast s/token | measured | error | of each round | forecast s of loading "
+        "| measured | limit |"
     )
-    print("|---" * 7 + "|")
+    print("|---" * 8 + "|")
     cells = [(names[0], "mapped"), (names[0], "streamed")]
     cells += [(f"over-{count}", "") for count in members]
     for board, weights in cells:
         if given.only not in f"{board} {weights}":
             continue
-        words = ("--board", board, "--model", str(model))
-        length = ("-n", str(given.tokens), "--prompt-tokens", "16", "--context", "256")
+        words = ("--board", board, "--model", str(model), "--prompt-tokens", "16")
         how = ("--weights", weights) if weights else ()
-        run_armload(folder, "fit", *words, "--prompt-tokens", "16", *how, "--json")
-        words += (*length, *how, "--repeats", "1", "--new", "--json")
-        run = json.loads(run_armload(folder, "bench", *words))
-        load_s = run["summary"]["ttft_s"] - run["summary"]["prefill_s"]
-        expected, loading = run["prediction"]["token_s"], run["prediction"]["load_s"]
-        value = run["summary"]["token_s"]["p50"]
-        print(
-            f"| {board} {weights} | {expected['value']:.2f} ({expected['low']:.2f} to "
-            f"{expected['high']:.2f}) | {value:.2f} | {expected['value'] / value - 1:+.0%} | "
-            f"{loading['value']:.1f} | {load_s:.1f} | {run['limit']['sentence']} |",
-            flush=True,
-        )
+        runs = []
+        for _ in range(given.rounds):
+            run_armload(folder, "clean", "--what", "operations", "--yes")
+            run_armload(folder, "fit", *words, *how, "--json")
+            length = ("-n", str(given.tokens), "--context", "256", "--repeats", "1")
+            runs.append(
+                json.loads(run_armload(folder, "bench", *words, *how, *length, "--new", "--json"))
+            )
+        show_cell(f"{board} {weights}", runs)
     for name in names:
         run_armload(folder, "board.down", "--board", name)
+
+
+def show_cell(name: str, runs: list[dict[str, Any]]) -> None:
+    """Print the row of a board or a group."""
+    expected = [run["prediction"]["token_s"] for run in runs]
+    value, low, high = (mean(each[key] for each in expected) for key in ("value", "low", "high"))
+    measured = [run["summary"]["token_s"]["p50"] for run in runs]
+    load_s = mean(run["summary"]["ttft_s"] - run["summary"]["prefill_s"] for run in runs)
+    rounds = ", ".join(
+        f"{each['value']:.2f} {took_s:.2f}" for each, took_s in zip(expected, measured, strict=True)
+    )
+    print(
+        f"| {name} | {value:.2f} ({low:.2f} to {high:.2f}) | {mean(measured):.2f} | "
+        f"{value / mean(measured) - 1:+.0%} | {rounds} | "
+        f"{mean(run['prediction']['load_s']['value'] for run in runs):.1f} | {load_s:.1f} | "
+        f"{runs[-1]['limit']['sentence']} |",
+        flush=True,
+    )
 
 
 def available_bytes(probe: Any) -> int:
@@ -292,6 +311,7 @@ def main() -> None:
     parser.add_argument("--memory", default="768MB")
     parser.add_argument("--members", default="2,3")
     parser.add_argument("--tokens", type=int, default=0)
+    parser.add_argument("--rounds", type=int, default=1, help="of memory: for each cell")
     parser.add_argument("--only", default="", help="of memory: cells whose name contains this")
     parser.add_argument("--folder", type=Path, default=Path("/var/tmp"))
     given = parser.parse_args()

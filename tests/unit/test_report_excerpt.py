@@ -19,6 +19,7 @@ from armload.analysis.run import Run
 from armload.core.errors import UsageError
 from armload.core.values import as_json
 from armload.engines.plan import SEED_PROMPT, Plan
+from armload.models.packaged import SMOLLM2_MODEL
 from armload.report.exchange import Included
 from armload.report.exchange.excerpt import EVERYTHING, excerpt_of
 from tests.unit.published import (
@@ -101,6 +102,24 @@ def test_names_and_the_prompt_are_published_only_if_asked_for() -> None:
         text = as_json(excerpt_of(run, [included]))
         assert all(word in text for word in words)
         assert not any(word in silent for word in words)
+
+
+def test_a_model_that_armload_provides_is_published_by_its_name_wherever_it_lies() -> (
+    None
+):
+    run = quick_run()
+
+    def published(name: str, sha256: str) -> Run:
+        model = run.model.model_copy(update={"name": name, "sha256": sha256})
+        return excerpt_of(run.model_copy(update={"model": model, "draft": model}))
+
+    known = published("zaphod.gguf", SMOLLM2_MODEL.sha256)
+    assert known.model.name == "SmolLM2-135M-Instruct.Q4_1.gguf"
+    assert known.draft == known.model
+    assert "SmolLM2-135M-Instruct.Q4_1-" in known.id
+    assert "zaphod" not in as_json(known)
+    unknown = published("SmolLM2-135M-Instruct.Q4_1.gguf", "a" * 64)
+    assert unknown.model.name == "llama-81.8M-Q4_0.gguf"
 
 
 def test_a_name_that_was_asked_for_is_a_name_and_no_path() -> None:

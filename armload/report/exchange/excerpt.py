@@ -27,6 +27,7 @@ from armload.engines.output import Reported
 from armload.engines.plan import DRAFT, SEED_PROMPT, Plan
 from armload.engines.trace import Trace
 from armload.engines.watched.engine import WatchedProgram
+from armload.models.packaged import packaged_name
 from armload.report.exchange import Included, forms
 from armload.report.formatting import weights
 from armload.runs.selection import model_in_id
@@ -160,9 +161,10 @@ def _model(model: ModelRecord, include: Collection[Included]) -> ModelRecord:
         name += ".gguf" if model.name.endswith(".gguf") else ""
     if "model" in include:
         name = forms.in_form(model.name, forms.NAME) or name
+    sha256 = forms.in_form(model.sha256, forms.SHA256)
     return ModelRecord(
-        name=name,
-        sha256=forms.in_form(model.sha256, forms.SHA256),
+        name=packaged_name(sha256) or name,
+        sha256=sha256,
         size_bytes=model.size_bytes,
         architecture=architecture,
         quantisation=quantisation,

@@ -278,7 +278,6 @@ def _what_ran(run: Run) -> Details:
         ("cores", f"{run.board.cores}{decoding}"),
         ("CPU features", " ".join(run.board.cpu_features) or words.UNKNOWN),
         ("binary's SHA-256", binary.sha256),
-        ("engine", binary.engine_commit),
         ("model's SHA-256", model.sha256),
         ("weights per token", "" if read is None else words.size(read)),
         ("KV cache per token", "" if kv is None else words.size(kv)),

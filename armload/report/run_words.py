@@ -142,7 +142,7 @@ def binary_line(run: Run) -> str:
             f"SHA-256 {binary.sha256[:12]}" if binary.sha256 else "as found on the board",
         ]
         return f"{binary.program} (not built by armload: {', '.join(filter(None, known))})"
-    known = [binary.source, binary.compiler, f"build {binary.build_id}"]
+    known = [binary.engine_and_source, binary.compiler, f"build {binary.build_id}"]
     if binary.prebuilt_in:
         known.append(f"prebuilt in {binary.prebuilt_in}")
     return f"{binary.program} for {binary.target} ({', '.join(known)})"

@@ -98,8 +98,7 @@ def _rate(found: Estimate | None) -> str:
 
 def _facts(run: Run) -> Iterator[str]:
     binary, before, after = run.binary, run.before, run.after
-    commit = f"llama.cpp {binary.engine_commit}" if binary.engine_commit else ""
-    built = [binary.source, commit, binary.compiler]
+    built = [binary.engine_and_source, binary.compiler]
     yield ", ".join(filter(None, (binary.program, *built, f"measured with armload {run.armload}")))
     governors = f"governor {', '.join(before.governors)}" if before.governors else ""
     warmth = ""

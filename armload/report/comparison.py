@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -111,14 +112,10 @@ def side_by_side(
 
 def _once(doubts: Iterable[str]) -> Iterator[str]:
     """Yield each doubt once, with the names of all whose doubt it is, be it with other figures."""
-    alike: dict[str, dict[str, list[str]]] = {}
-    for each in doubts:
-        name, _, said = each.partition(": ")
-        group = alike.setdefault(words.without_figures(said), {})
-        group.setdefault(said, []).append(name)
-    for group in alike.values():
-        (said, names), *others = group.items()
-        similar = [name for _, those in others for name in those]
+    for group in words.alike((each.partition(": ") for each in doubts), itemgetter(2)):
+        said = group[0][2]
+        names = [name for name, _, its in group if its == said]
+        similar = [name for name, _, its in group if its != said]
         yield f"{_some_of(names)}: {said}" if said else names[0]
         if similar:
             yield f"{_some_of(similar)}: the same, with other figures."

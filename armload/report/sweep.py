@@ -198,7 +198,7 @@ def sweep_table(results: Sequence[CellResult]) -> Table:
             f"{len(cell.valid)}/{len(cell.runs)}" if cell else "0/0",
             words.rate(_value(cell.prefill_tps) if cell else None),
             Text(words.rate(_value(decode)), style="bold green" if is_best else "bold"),
-            f"{words.rate(decode.low)}–{words.rate(decode.high)}" if decode else "",  # noqa: RUF001
+            f"{words.rate(decode.low)}–{words.rate(decode.high)}" if decode else "",
             words.seconds(cell.token_s("p50") if cell else None),
             *(_guesses(guesses.get(id(cell))) if guessing else ()),
             words.seconds(cell.ttft_s if cell else None),

@@ -12,6 +12,7 @@ from rich.text import Text
 from armload.analysis.findings import FindingName
 from armload.analysis.pairing import differences
 from armload.analysis.run import Finding, Run
+from armload.analysis.statistics import FEWEST_RUNS
 from armload.bench.sweep import Sweep
 from armload.core.errors import ArmloadError
 from armload.core.values import Value
@@ -238,7 +239,15 @@ def comparable(results: Sequence[CellResult]) -> tuple[CellResult, CellResult] |
 
 
 def comparison_of(sweep: Sweep, results: Sequence[CellResult], program: str) -> str:
-    """Return the command that compares two of a sweep's cells; empty where none can be."""
+    """Return the command that compares two of a sweep's cells, or how often to repeat them first.
+
+    Empty where no two cells can be compared.
+    """
+    if sweep.repeats < FEWEST_RUNS:
+        return (
+            f"run the sweep with --repeats {FEWEST_RUNS} first: "
+            f"{words.counted(sweep.repeats, 'run')} per cell cannot show how much runs differ"
+        )
     pair = comparable(results)
     if pair is None:
         return ""

@@ -22,6 +22,7 @@ from armload.report import formatting as words
 from armload.report.cells import Cell, Estimate, Quantile, cells_of, fastest, tps_of, unequal
 from armload.report.layout import Column, Prose, Table
 from armload.report.multi_run import rivals
+from armload.report.run_words import short_verdict
 from armload.report.settings import (
     BOARD,
     MODEL,
@@ -79,11 +80,7 @@ class SweepLines:
 def _short_verdict(place: SweepPoint, run: Run) -> str:
     if run.exit.status != 0:
         return run.exit.meaning
-    if place.warm_up:
-        return "warm-up"
-    if run.verdict.valid:
-        return "valid"
-    return f"not valid: {run.verdict.findings[0].name}"
+    return "warm-up" if place.warm_up else short_verdict(run)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,14 +240,14 @@ def comparison_of(sweep: Sweep, results: Sequence[CellResult], program: str) -> 
 
     Empty where no two cells can be compared.
     """
+    pair = comparable(results)
+    if pair is None:
+        return ""
     if sweep.repeats < FEWEST_RUNS:
         return (
             f"run the sweep with --repeats {FEWEST_RUNS} first: "
             f"{words.counted(sweep.repeats, 'run')} per cell cannot show how much runs differ"
         )
-    pair = comparable(results)
-    if pair is None:
-        return ""
     a, b = (f"{sweep.id}/{each.number + 1}" for each in pair)
     return f"{program} compare {a} {b}"
 

@@ -62,6 +62,14 @@ def test_two_sides_are_compared_with_a_plain_finding(folder: Path) -> None:
     assert "B is slower" in " ".join(done.stdout.split())
 
 
+def test_a_side_is_filtered_by_board_with_the_letter_that_other_verbs_have(folder: Path) -> None:
+    sides = (side("a"), side("b"))
+    assert "B is slower" in typed(folder, "compare", "-b", "kitchen", *sides).stdout
+    done = typed(folder, "compare", *sides, "-b", "attic")
+    assert done.returncode == 2
+    assert "attic" in done.stderr
+
+
 def test_one_document_is_printed_for_programs(folder: Path) -> None:
     done = typed(folder, "compare", side("a"), side("b"), "--json")
     (compared,) = json.loads(done.stdout)

@@ -126,7 +126,8 @@ def test_a_table_that_is_read_by_row_need_not_fit_into_memory() -> None:
     assert found.memory.weights_bytes == 3_000 * MB
     assert found.memory.wanted_bytes == dense.wanted_bytes - table
     (note,) = found.notes
-    assert note.sentence.startswith("1.5 GB of m.gguf are per-layer embeddings")
+    assert note.sentence.startswith("Per-layer embeddings need not stay in memory")
+    assert note.sentence.endswith(": 1.5 GB of m.gguf.")
     least = need((3_000 * MB, 1_700 * MB)).model_copy(update={"row_table_bytes": 1_300 * MB})
     assert predicted(least, given, computing(0.5)).verdict == "reads storage"
 

@@ -18,6 +18,7 @@ from armload.analysis.measurement import measurement_of
 from armload.analysis.run import Run
 from armload.core.errors import UsageError
 from armload.core.values import as_json
+from armload.deploy.exit_reason import Exit, ExitKind
 from armload.engines.plan import SEED_PROMPT, Plan
 from armload.models.packaged import SMOLLM2_MODEL
 from armload.report.exchange import Included
@@ -104,9 +105,7 @@ def test_names_and_the_prompt_are_published_only_if_asked_for() -> None:
         assert not any(word in silent for word in words)
 
 
-def test_a_model_that_armload_provides_is_published_by_its_name_wherever_it_lies() -> (
-    None
-):
+def test_a_model_that_armload_provides_is_published_by_its_name_wherever_it_lies() -> None:
     run = quick_run()
 
     def published(name: str, sha256: str) -> Run:
@@ -248,6 +247,17 @@ def test_a_run_without_its_text_is_not_garbage() -> None:
     assert {each.figures.kind for each in compared.differences} == {"differs"}
     assert not any("garbage" in each.sentence for each in compared.differences)
     assert compared.measured[0].ratio.ratio == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [("stopped", "The run was interrupted: stopped."), ("killed", "The program failed: killed.")],
+)
+def test_an_interrupted_run_is_not_published_as_a_failure_of_its_program(
+    kind: ExitKind, said: str
+) -> None:
+    ended = Exit(kind=kind, status=143, meaning="zaphod")
+    assert excerpt_of(quick_run().model_copy(update={"exit": ended})).exit.meaning == said
 
 
 def test_only_runs_that_time_tokens_are_published() -> None:

@@ -20,7 +20,7 @@ from armload.boards.hardware import Hardware, called
 from armload.core.errors import UsageError
 from armload.core.values import Value
 from armload.core.yamlfile import load_shipped
-from armload.deploy.exit_reason import Exit
+from armload.deploy.exit_reason import INTERRUPTED, Exit
 from armload.engines.completion import Completion
 from armload.engines.job import BinaryRecord, BoardRecord, ModelRecord, SweepPoint
 from armload.engines.output import Reported
@@ -289,7 +289,10 @@ def _summary(run: Run) -> Summary:
 
 
 def _meaning(ended: Exit) -> str:
-    return "done" if ended.status == 0 else f"The program failed: {ended.kind}."
+    if ended.status == 0:
+        return "done"
+    what = "The run was interrupted" if ended.kind in INTERRUPTED else "The program failed"
+    return f"{what}: {ended.kind}."
 
 
 def _verdict(run: Run, ended: Exit, board: BoardRecord) -> Verdict:

@@ -85,7 +85,7 @@ def run_page(run: Run, raw_files: Sequence[str] = ()) -> Page:
         *([Section(title=tokens.title, blocks=(tokens,))] if tokens else []),
         *(figure_section(figure) for figure in figures if figure),
         *_slowest(run),
-        *([Section(title="Generated text", blocks=_text(run))] if run.text or run.reference else []),
+        *_text(run),
         Section(title="Conditions on the board", blocks=_conditions(run)),
         Section(title="What ran", blocks=(_what_ran(run),)),
         Section(title="Command", blocks=(html("<pre>{}</pre>", run_words.command(run)),)),
@@ -195,10 +195,13 @@ def _slowest(run: Run) -> list[Section]:
     return [Section(title="Slowest tokens", blocks=(*said, table))]
 
 
-def _text(run: Run) -> tuple[Block, ...]:
+def _text(run: Run) -> list[Section]:
+    if not run.text and not run.reference:
+        return []
     prompt = html('<span class="prompt">{}</span>', run.plan.prompt) if run.plan else ""
     quoted = html("<blockquote>{}{}</blockquote>", prompt, run.text)
-    return (quoted, *paragraphs(run_words.reference_line(run), style="soft"))
+    blocks: tuple[Block, ...] = (quoted, *paragraphs(run_words.reference_line(run), style="soft"))
+    return [Section(title="Generated text", blocks=blocks)]
 
 
 def _conditions(run: Run) -> tuple[Block, ...]:

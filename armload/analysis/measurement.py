@@ -59,7 +59,7 @@ def _planned(run: Run, plan: Plan) -> tuple[Work, Method]:
         + (", may end" if plan.stop_at_end else ""),
     )
     method = Method(
-        engine=f"{run.binary.program} of {run.binary.source}, {run.binary.compiler}, "
+        engine=f"{run.binary.program} of {run.binary.engine}, {run.binary.compiler}, "
         f"build {run.binary.build_id}",
         threads=run.trace.threads if run.trace else plan.threads,
         repacked=repacked(run.command),

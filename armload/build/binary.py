@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from pydantic import Field
 
 from armload.core.values import Value
+
+_COMMIT = re.compile(r"[0-9a-f]{7,40}|b\d+")
+_SHORT_DIGITS = 9
 
 
 class FeatureUse(Value):
@@ -69,3 +73,15 @@ class Binary(Value):
     prebuilt_in: str = ""
     features: tuple[FeatureUse, ...]
     architectures: tuple[str, ...] = Field(default=(), exclude=True)
+
+
+def engine_name(source: str, commit: str) -> str:
+    """Return what people call an engine: llama.cpp with its commit, or else the source.
+
+    Args:
+        source: as ``Binary`` has it; empty where it is unknown.
+        commit: upstream's commit, build number or version; empty where it is unknown.
+    """
+    if _COMMIT.fullmatch(commit) or (commit and not source):
+        return f"llama.cpp {commit[:_SHORT_DIGITS]}"
+    return source

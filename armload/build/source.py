@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from armload.build.archive import Archive
+from armload.build.binary import Binary, engine_name
 from armload.build.commit import Commit
 from armload.build.repository import Address, address_of, commit_of, shown
 from armload.core.errors import ArmloadError, UsageError
@@ -93,6 +94,16 @@ def commit_in_archive(label: str) -> str:
             if archive.label == label:
                 return archive.commit
     return ""
+
+
+def recorded_commit(binary: Binary) -> str:
+    """Return upstream's commit where that is known, else the version that the source states."""
+    return commit_in_archive(binary.source) or binary.engine_commit
+
+
+def engine_of(binary: Binary) -> str:
+    """Return what people call a program's engine."""
+    return engine_name(binary.source, recorded_commit(binary))
 
 
 def folder_source(path: Path) -> Folder:

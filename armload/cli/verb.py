@@ -171,9 +171,10 @@ def _planned(plan: str | Default | None) -> set[str]:
 def _argument(declared: Declared) -> Argument:
     repeats = declared.is_list and declared.option.several == "repeat" and not declared.is_switch
     kind = bool if declared.is_switch else list if repeats else str
+    name = _long_name(declared)
     return Argument(
-        names=(declared.name, declared.letter) if declared.letter else (declared.name,),
-        attr_name=_key(declared) if "-" in declared.name else None,
+        names=(name, declared.letter) if declared.letter else (name,),
+        attr_name=_key(declared) if "-" in name else None,
         kind=kind,
         default=kind(),
         help=declared.help,
@@ -183,7 +184,12 @@ def _argument(declared: Declared) -> Argument:
 
 def _key(declared: Declared) -> str:
     """Return what Invoke calls an option."""
-    return declared.name.replace("-", "_")
+    return _long_name(declared).replace("-", "_")
+
+
+def _long_name(declared: Declared) -> str:
+    # Invoke lets an argument be given as an option, too: B must not take the place of -b.
+    return declared.name if len(declared.name) > 1 else f"argument-{declared.name}"
 
 
 def _as_usage(declared: Declared) -> str:

@@ -163,7 +163,7 @@ class Declared:
         field: the model's.
         info: the field's type and default.
         heading: of the group that declares it.
-        letter: that stands for it; empty where there is none, or an argument has that name.
+        letter: that stands for it; empty where there is none.
     """
 
     field: str
@@ -220,13 +220,8 @@ def declared_options(model: type[Value]) -> Iterator[Declared]:
         for option in info.metadata:
             if isinstance(option, Option):
                 letter = LETTERS.get(_name(field, option), "")
-                yield Declared(
-                    field,
-                    option,
-                    info,
-                    option.heading or _heading(model, field),
-                    "" if letter in model.model_fields else letter,
-                )
+                heading = option.heading or _heading(model, field)
+                yield Declared(field, option, info, heading, letter)
 
 
 def _name(field: str, option: Option) -> str:

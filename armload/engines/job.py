@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from armload.boards.conditions import Conditions
+from armload.build.binary import engine_name
 from armload.core.values import Value
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
@@ -80,6 +81,17 @@ class BinaryRecord(Value):
     engine_commit: str = ""
     prebuilt_in: str = ""
     features: tuple[str, ...] = ()
+
+    @property
+    def engine(self) -> str:
+        """What people call the engine; empty where nothing is known of it."""
+        return engine_name(self.source, self.engine_commit)
+
+    @property
+    def engine_and_source(self) -> str:
+        """The same with the source that it was built from, where that is another name."""
+        is_named = self.source in ("", self.engine)
+        return self.engine if is_named else f"{self.engine} from {self.source}"
 
 
 class ModelRecord(Value):

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from armload.build.binary import Binary
+from armload.build.source import engine_of
 from armload.core.cpu_sets import cpu_numbers
 from armload.core.errors import UsageError
 from armload.engines.output import EngineTimes
@@ -135,8 +136,8 @@ def check_architecture(binary: Binary, model: Model) -> None:
     """
     if binary.architectures and model.architecture not in binary.architectures:
         raise UsageError(
-            f"{model.name} has the architecture {model.architecture!a}, which {binary.source} does "
-            "not support.",
+            f"{model.name} has the architecture {model.architecture!a}, which {engine_of(binary)} "
+            "does not support.",
             "Build a newer llama.cpp: --source https://github.com/ggml-org/llama.cpp --ref master, "
             "or --source with a folder.",
         )

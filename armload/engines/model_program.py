@@ -12,7 +12,7 @@ from armload.boards.board import Board
 from armload.boards.host import Host
 from armload.boards.probe import Probe
 from armload.build.binary import Binary
-from armload.build.source import commit_in_archive
+from armload.build.source import recorded_commit
 from armload.core.errors import UsageError
 from armload.core.ids import fingerprint_of
 from armload.core.progress import Progress
@@ -103,7 +103,7 @@ def binary_record(binary: Binary) -> BinaryRecord:
     given_otherwise = {"features", "engine_commit"}
     return BinaryRecord(
         **binary.model_dump(include=set(BinaryRecord.model_fields) - given_otherwise),
-        engine_commit=commit_in_archive(binary.source) or binary.engine_commit,
+        engine_commit=recorded_commit(binary),
         features=tuple(use.feature for use in binary.features if not use.guarded),
     )
 

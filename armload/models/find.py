@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from importlib import resources
 from pathlib import Path
 
 from armload.core.cache import (
@@ -33,7 +32,12 @@ from armload.models.outline import (
     load_outline,
     outlined,
 )
-from armload.models.packaged import SMOLLM2_MODEL
+from armload.models.packaged import (
+    QUANTISATIONS,
+    SMOLLM2_MODEL,
+    WORD_PROBLEMS,
+    word_problems_model,
+)
 from armload.models.published import SMOLLM2, published_as, published_types
 from armload.models.quant_mix import check_file_type
 from armload.models.shape import SHAPES, Shape, load_shape
@@ -47,26 +51,6 @@ from armload.models.synth import (
     synthesise_like,
 )
 from armload.models.whole_header import encoded
-
-WORD_PROBLEMS = "word-problems:"
-"""What the name of a model begins with that was trained on generated word problems."""
-
-QUANTISATIONS = ("Q8_0", "Q2_K")
-
-
-def word_problems_model(reference: str) -> Path:
-    """Return the file of ``word-problems:TYPE``.
-
-    Raises:
-        UsageError: the model is not shipped in that type.
-    """
-    quantisation = reference.removeprefix(WORD_PROBLEMS).upper()
-    if quantisation not in QUANTISATIONS:
-        names = ", ".join(WORD_PROBLEMS + each for each in QUANTISATIONS)
-        raise UsageError(f"There is no model {reference!r}.", f"Available: {names}.")
-    folder = resources.files("armload.models").joinpath("trained")
-    return Path(str(folder.joinpath(f"word-problems-{quantisation}.gguf")))
-
 
 RANDOM = "random"
 """The name of the model of random weights that armload makes itself."""

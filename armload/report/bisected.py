@@ -8,11 +8,11 @@ from rich.text import Text
 from armload.analysis.bisection import Found, JudgedCommit
 from armload.analysis.run import Run
 from armload.analysis.statistics import Ratio
+from armload.analysis.wording.figures import times, times_interval
 from armload.build.history import CommitTitle
 from armload.core.values import counted
 from armload.fleet.bisect import Bisection, Metric
 from armload.report import run_words
-from armload.report.comparison import change, span
 from armload.report.layout import Details, Prose, whole
 
 _SHOWN = 12
@@ -41,7 +41,7 @@ class Bisected(Bisection):
 
 def judged_line(judged: JudgedCommit, title: CommitTitle) -> str:
     """Say what was found out about a commit."""
-    figures = [f"{change(judged.ratio)} than good"] if judged.ratio is not None else []
+    figures = [f"{times(judged.ratio)} as long as good"] if judged.ratio is not None else []
     if judged.pairs:
         figures.append(f"{counted(judged.pairs, 'pair')} of runs")
     if judged.reason:
@@ -90,11 +90,11 @@ def _did(header: Bisection, found: Found) -> str:
     whom = "its parent" if found.ratio else "the good one"
     if ratio is None:
         return "is slower"
-    return f"is slower: {header.metric} takes {_with_interval(ratio)} than with {whom}"
+    return f"is slower: {header.metric} takes {_as_long(ratio)} as with {whom}"
 
 
-def _with_interval(ratio: Ratio) -> str:
-    return f"{change(ratio.ratio)} (95% CI {span(ratio.low, ratio.high)})"
+def _as_long(ratio: Ratio) -> str:
+    return f"{times(ratio.ratio)} as long (95% CI {times_interval(ratio.low, ratio.high)})"
 
 
 def _remarks(found: Found) -> list[str]:
@@ -122,14 +122,11 @@ def issue_text(header: Bisection, run: Run | None) -> str:
     if found.parent_s and found.commit_s and found.ratio:
         lines.append(
             f"- {header.metric}: {_rate(header.metric, found.parent_s)} before, "
-            f"{_rate(header.metric, found.commit_s)} with it (time per token x"
-            f"{found.ratio.ratio:.3f}, 95% CI {found.ratio.low:.3f} to {found.ratio.high:.3f})"
+            f"{_rate(header.metric, found.commit_s)} with it (per token "
+            f"{_as_long(found.ratio)})"
         )
     if found.endpoints:
-        lines.append(
-            f"- bad against good: time per token x{found.endpoints.ratio:.3f} (95% CI "
-            f"{found.endpoints.low:.3f} to {found.endpoints.high:.3f})"
-        )
+        lines.append(f"- bad against good: per token {_as_long(found.endpoints)}")
     lines += _machine(run) if run is not None else [f"- model: {header.model}"]
     lines += ["", "```", f"# good: {header.wanted.good}", f"# bad: {header.wanted.bad}"]
     lines += [judged_line(each, header.titles[each.commit]) for each in found.judged]

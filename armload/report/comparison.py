@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -12,12 +13,10 @@ from armload.analysis.comparison_findings import Remark
 from armload.analysis.findings import MOST_MORE_RUNS
 from armload.analysis.statistics import Ratio
 from armload.analysis.wording.comparisons import not_comparable
+from armload.analysis.wording.figures import times, times_interval
 from armload.analysis.wording.repeats import less_varied
 from armload.report import formatting as words
 from armload.report.layout import Column, Details, Prose, Table
-
-TIMES_FROM = 2.0
-"""From this ratio on it is shown as a factor, below as a percentage."""
 
 _NAMED_AT_MOST = 3
 NOT_COMPARABLE, INCONCLUSIVE = "not comparable", "inconclusive"
@@ -30,33 +29,9 @@ STYLES = {
 }
 
 
-def change(ratio: float, *, much: str = "long", more: str = "longer") -> str:
-    """Say how much longer or shorter B takes: ``3.1% longer``, ``2.73 times as long``.
-
-    Args:
-        much, more: of what it takes.
-    """
-    if ratio >= TIMES_FROM or ratio <= 1 / TIMES_FROM:
-        return f"{ratio:.3g} times as {much}"
-    return f"{abs(ratio - 1):.1%} {more if ratio >= 1 else 'less'}"
-
-
-def span(low: float, high: float, *, much: str = "long", more: str = "longer") -> str:
-    """Say between which two ratios B takes, in one notation for both."""
-    if high >= TIMES_FROM or low <= 1 / TIMES_FROM:
-        return f"{low:.3g} to {high:.3g} times as {much}"
-    if (low >= 1) == (high >= 1):
-        small, large = sorted(f"{abs(ratio - 1):.1%}" for ratio in (low, high))
-        return f"{small} to {large} {more if low >= 1 else 'less'}"
-    return f"{change(low, much=much, more=more)} to {change(high, much=much, more=more)}"
-
-
-def takes(ratio: Ratio, *, much: str = "long", more: str = "longer") -> tuple[str, str]:
-    """Say how much longer B takes, and between which bounds, in one notation for both."""
-    between, times = span(ratio.low, ratio.high, much=much, more=more), f" times as {much}"
-    if between.endswith(times):
-        return f"{ratio.ratio:.3g}{times}", between.removesuffix(times)
-    return change(ratio.ratio, much=much, more=more), between
+def ratio_cells(ratio: Ratio) -> tuple[str, str]:
+    """Write how many times A's figure B's is, and between which bounds that lies."""
+    return times(ratio.ratio), times_interval(ratio.low, ratio.high)
 
 
 def figures_table(heading: str = "") -> Table:
@@ -65,7 +40,7 @@ def figures_table(heading: str = "") -> Table:
         Column(heading=heading),
         Column(heading="A"),
         Column(heading="B"),
-        Column(heading="B takes"),
+        Column(heading="B / A"),
         Column(heading="95% CI", below="95% CI: "),
         Column(heading="finding"),
     )
@@ -111,14 +86,10 @@ def side_by_side(
 
 def _once(doubts: Iterable[str]) -> Iterator[str]:
     """Yield each doubt once, with the names of all whose doubt it is, be it with other figures."""
-    alike: dict[str, dict[str, list[str]]] = {}
-    for each in doubts:
-        name, _, said = each.partition(": ")
-        group = alike.setdefault(words.without_figures(said), {})
-        group.setdefault(said, []).append(name)
-    for group in alike.values():
-        (said, names), *others = group.items()
-        similar = [name for _, those in others for name in those]
+    for group in words.alike((each.partition(": ") for each in doubts), itemgetter(2)):
+        said = group[0][2]
+        names = [name for name, _, its in group if its == said]
+        similar = [name for name, _, its in group if its != said]
         yield f"{_some_of(names)}: {said}" if said else names[0]
         if similar:
             yield f"{_some_of(similar)}: the same, with other figures."
@@ -137,10 +108,11 @@ def sentence(compared: Comparison) -> str:
     first = compared.measured[0]
     what = "to its first token" if first.measure == "first token" else f"per {_token(first)}"
     figures = f"{words.seconds(first.b_s)} {what} (median) against {words.seconds(first.a_s)}"
-    longer, interval = takes(first.ratio)
+    ratio, interval = ratio_cells(first.ratio)
+    figures = f"{figures}, {ratio} A's time"
     if compared.finding == "not comparable":
-        return f"{not_comparable(compared.differences)} For reference: B takes {figures}, {longer}."
-    said = f"{figures}, {longer} (95% CI {interval})."
+        return f"{not_comparable(compared.differences)} For reference: B takes {figures}."
+    said = f"{figures} (95% CI {interval})."
     if compared.finding == "inconclusive":
         return f"Inconclusive: {_invalid(compared)}. B takes {said}"
     if compared.finding == "not significant":
@@ -207,7 +179,7 @@ def boards_table(compared: Sequence[Comparison]) -> Table | None:
                 f"{_short(each.a)} / {_short(each.b)}: {_label(first)}",
                 words.seconds(first.a_s),
                 words.seconds(first.b_s),
-                *takes(first.ratio),
+                *ratio_cells(first.ratio),
                 finding_cell(first.finding, each.finding),
             )
     return table
@@ -244,7 +216,7 @@ def _figures(compared: Comparison) -> Table:
             _label(each),
             words.seconds(each.a_s),
             words.seconds(each.b_s),
-            *takes(each.ratio),
+            *ratio_cells(each.ratio),
             finding_cell(each.finding, compared.finding),
         )
     return table

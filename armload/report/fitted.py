@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from armload.analysis.wording.prediction_notes import note
+from armload.analysis.wording.prediction_notes import read_by_row, without_range
 from armload.analysis.wording.predictions import (
     FittedModel,
     limit_of,
@@ -62,7 +62,7 @@ def listing_view(fit: Fit, *, program: str = "armload") -> Group:
         which = f"that cannot run on {fit.board}" if has_times else "too large for its memory"
         lines.append(Prose(f"Not listed: {counted(omitted, 'model')} {which} (--json lists all)."))
     return Group(
-        _with_notes(lines, listed or fit.models, fit.recommendation),
+        _with_notes(lines, listed or fit.models, fit.recommendation, has_ranges=False),
         *_how_to_run(fit.models, program),
         *_where_files_are(listed),
     )
@@ -152,30 +152,38 @@ def boards_view(found: BoardsFit, heading: str = "board", *, program: str = "arm
 
 
 def _with_notes(
-    lines: Sequence[RenderableType], models: Sequence[FittedModel], recommendation: str
+    lines: Sequence[RenderableType],
+    models: Sequence[FittedModel],
+    recommendation: str,
+    *,
+    has_ranges: bool = True,
 ) -> Group:
-    notes = dict.fromkeys((*_general_notes(models), *_notes_on_rows(models)))
+    general = _general_notes(models, has_ranges=has_ranges)
+    notes = dict.fromkeys((*general, *_notes_on_rows(models)))
     spaced = [line for note in notes for line in (Text(""), Prose(note))]
     return Group(*lines, *spaced, Text(""), Prose(recommendation, "bold"))
 
 
-def _general_notes(models: Sequence[FittedModel]) -> Iterator[str]:
+def _general_notes(models: Sequence[FittedModel], *, has_ranges: bool) -> Iterator[str]:
     for each in models:
         for found in each.prediction.notes:
             if found.kind != "read by row":
-                yield found.sentence
+                yield found.sentence if has_ranges else without_range(found)
 
 
 def _notes_on_rows(models: Sequence[FittedModel]) -> Iterator[str]:
-    """Yield one sentence for all file types of a model."""
+    """Yield one sentence for all models and their file types."""
     sizes: dict[str, set[int]] = {}
     for each in models:
         parts = each.prediction.memory
         if parts is not None and parts.row_table_bytes:
             sizes.setdefault(each.family, set()).add(parts.row_table_bytes)
-    for name, found in sizes.items():
-        ends = dict.fromkeys(map(format_bytes, (min(found), max(found))))
-        yield note("read by row", subject=name, reason=" to ".join(ends)).sentence
+    if sizes:
+        yield read_by_row({name: _in_words(found) for name, found in sizes.items()})
+
+
+def _in_words(sizes: Collection[int]) -> str:
+    return " to ".join(dict.fromkeys(map(format_bytes, (min(sizes), max(sizes)))))
 
 
 _MEMORY = (

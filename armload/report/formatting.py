@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from armload.core import values
 from armload.core.values import format_bytes, format_seconds, three_figures
@@ -11,6 +13,8 @@ from armload.engines.job import RateKind
 _FIGURE = re.compile(r"\d[\d.,]*")
 
 UNKNOWN = "-"
+
+Item = TypeVar("Item")
 
 
 def seconds(value: float | None) -> str:
@@ -85,6 +89,9 @@ def known_rate(count: int | None, kind: RateKind | None) -> str:
     return "" if count is None else f"{size(count)}/s{f' ({kind})' if kind else ''}"
 
 
-def without_figures(text: str) -> str:
-    """Return what two sentences have in common that differ in their figures alone."""
-    return _FIGURE.sub("#", text)
+def alike(found: Iterable[Item], sentence: Callable[[Item], str]) -> list[list[Item]]:
+    """Group what has the same sentence but for its figures, in the order in which it comes."""
+    groups: dict[str, list[Item]] = {}
+    for each in found:
+        groups.setdefault(_FIGURE.sub("#", sentence(each)), []).append(each)
+    return list(groups.values())

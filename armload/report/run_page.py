@@ -85,7 +85,7 @@ def run_page(run: Run, raw_files: Sequence[str] = ()) -> Page:
         *([Section(title=tokens.title, blocks=(tokens,))] if tokens else []),
         *(figure_section(figure) for figure in figures if figure),
         *_slowest(run),
-        Section(title="Generated text", blocks=_text(run)),
+        *_text(run),
         Section(title="Conditions on the board", blocks=_conditions(run)),
         Section(title="What ran", blocks=(_what_ran(run),)),
         Section(title="Command", blocks=(html("<pre>{}</pre>", run_words.command(run)),)),
@@ -94,7 +94,9 @@ def run_page(run: Run, raw_files: Sequence[str] = ()) -> Page:
         links = (html('<a href="./{}">{}</a>', quote(name), name) for name in raw_files)
         sections.append(Section(title="Files", blocks=(Items(items=tuple(links), style="files"),)))
     valid = run.verdict.valid
-    doubts = f"Do not rely on these figures. {' '.join(run.verdict.reasons)}"
+    has_any = _has_figures(run) or run.result
+    warning = "Do not rely on these figures." if has_any else "This run has no figures."
+    doubts = " ".join([warning, *run.verdict.reasons])
     return Page(
         headline=run_words.headline(run),
         header=(
@@ -121,7 +123,7 @@ def _lead(run: Run) -> tuple[Block, ...]:
     if run.exit.remedy:
         ended = f"Exit reason: {run.exit.meaning}"
         blocks.append(Notice(lines=(ended,), advice=run.exit.remedy, about="ending"))
-    if run.steps or run.summary.decode_tps:
+    if _has_figures(run):
         blocks.append(_figures(run))
         if sentence := run_words.limit_sentence(run):
             cause, advice = run.limit.cause, run_words.advice(run)
@@ -130,6 +132,10 @@ def _lead(run: Run) -> tuple[Block, ...]:
         blocks += paragraphs(f"{speculation}.", *gain_lines(run))
     blocks += paragraphs(*run.notes, style="soft")
     return tuple(blocks)
+
+
+def _has_figures(run: Run) -> bool:
+    return bool(run.steps or run.summary.decode_tps)
 
 
 def _figures(run: Run) -> Markup:
@@ -189,10 +195,13 @@ def _slowest(run: Run) -> list[Section]:
     return [Section(title="Slowest tokens", blocks=(*said, table))]
 
 
-def _text(run: Run) -> tuple[Block, ...]:
+def _text(run: Run) -> list[Section]:
+    if not run.text and not run.reference:
+        return []
     prompt = html('<span class="prompt">{}</span>', run.plan.prompt) if run.plan else ""
     quoted = html("<blockquote>{}{}</blockquote>", prompt, run.text)
-    return (quoted, *paragraphs(run_words.reference_line(run), style="soft"))
+    blocks: tuple[Block, ...] = (quoted, *paragraphs(run_words.reference_line(run), style="soft"))
+    return [Section(title="Generated text", blocks=blocks)]
 
 
 def _conditions(run: Run) -> tuple[Block, ...]:
@@ -278,7 +287,6 @@ def _what_ran(run: Run) -> Details:
         ("cores", f"{run.board.cores}{decoding}"),
         ("CPU features", " ".join(run.board.cpu_features) or words.UNKNOWN),
         ("binary's SHA-256", binary.sha256),
-        ("engine", binary.engine_commit),
         ("model's SHA-256", model.sha256),
         ("weights per token", "" if read is None else words.size(read)),
         ("KV cache per token", "" if kv is None else words.size(kv)),

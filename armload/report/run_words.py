@@ -13,6 +13,7 @@ from armload.analysis.wording.energies import power as power_words
 from armload.analysis.wording.findings import departure as departure_sentence
 from armload.analysis.wording.predictions import per_token
 from armload.core.shell import join
+from armload.deploy.exit_reason import INTERRUPTED
 from armload.engines.llama_cpp import repacked
 from armload.report.formatting import counted, joules_per, rate, seconds, size, weights
 
@@ -142,7 +143,7 @@ def binary_line(run: Run) -> str:
             f"SHA-256 {binary.sha256[:12]}" if binary.sha256 else "as found on the board",
         ]
         return f"{binary.program} (not built by armload: {', '.join(filter(None, known))})"
-    known = [binary.source, binary.compiler, f"build {binary.build_id}"]
+    known = [binary.engine_and_source, binary.compiler, f"build {binary.build_id}"]
     if binary.prebuilt_in:
         known.append(f"prebuilt in {binary.prebuilt_in}")
     return f"{binary.program} for {binary.target} ({', '.join(known)})"
@@ -166,6 +167,19 @@ def verdict_line(run: Run) -> str:
         if run.verdict.valid
         else "not valid: " + " ".join(_whole(reason) for reason in run.verdict.reasons)
     )
+
+
+def short_verdict(run: Run) -> str:
+    """Say the same in few words, with the first reason: ``not valid: contended``."""
+    ended = run.exit
+    if run.verdict.valid:
+        return "valid"
+    if ended.status == 0:
+        return ": ".join(["not valid", *(each.name for each in run.verdict.findings[:1])])
+    if ended.kind == "stopped":
+        return "stopped on request"
+    why = f"exit {ended.status}" if ended.kind == "exit status" else ended.kind
+    return f"{'interrupted' if ended.kind in INTERRUPTED else 'failed'}: {why}"
 
 
 def causes_of(run: Run) -> dict[int, Cause]:

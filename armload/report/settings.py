@@ -71,7 +71,7 @@ def settings_of(run: Run) -> Settings:
         PROGRAM: binary.program,
         "target": binary.target,
         "compiler": binary.compiler,
-        "source": binary.source,
+        "engine": binary.engine,
         BUILD: binary.build_id,
         MODEL_SUM: run.model.sha256[:12],
     }

@@ -12,6 +12,7 @@ from rich.text import Text
 from armload.analysis.findings import FindingName
 from armload.analysis.pairing import differences
 from armload.analysis.run import Finding, Run
+from armload.analysis.statistics import FEWEST_RUNS
 from armload.bench.sweep import Sweep
 from armload.core.errors import ArmloadError
 from armload.core.values import Value
@@ -21,6 +22,7 @@ from armload.report import formatting as words
 from armload.report.cells import Cell, Estimate, Quantile, cells_of, fastest, tps_of, unequal
 from armload.report.layout import Column, Prose, Table
 from armload.report.multi_run import rivals
+from armload.report.run_words import short_verdict
 from armload.report.settings import (
     BOARD,
     MODEL,
@@ -78,11 +80,7 @@ class SweepLines:
 def _short_verdict(place: SweepPoint, run: Run) -> str:
     if run.exit.status != 0:
         return run.exit.meaning
-    if place.warm_up:
-        return "warm-up"
-    if run.verdict.valid:
-        return "valid"
-    return f"not valid: {run.verdict.findings[0].name}"
+    return "warm-up" if place.warm_up else short_verdict(run)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +196,7 @@ def sweep_table(results: Sequence[CellResult]) -> Table:
             f"{len(cell.valid)}/{len(cell.runs)}" if cell else "0/0",
             words.rate(_value(cell.prefill_tps) if cell else None),
             Text(words.rate(_value(decode)), style="bold green" if is_best else "bold"),
-            f"{words.rate(decode.low)}–{words.rate(decode.high)}" if decode else "",  # noqa: RUF001
+            f"{words.rate(decode.low)}–{words.rate(decode.high)}" if decode else "",
             words.seconds(cell.token_s("p50") if cell else None),
             *(_guesses(guesses.get(id(cell))) if guessing else ()),
             words.seconds(cell.ttft_s if cell else None),
@@ -238,10 +236,18 @@ def comparable(results: Sequence[CellResult]) -> tuple[CellResult, CellResult] |
 
 
 def comparison_of(sweep: Sweep, results: Sequence[CellResult], program: str) -> str:
-    """Return the command that compares two of a sweep's cells; empty where none can be."""
+    """Return the command that compares two of a sweep's cells, or how often to repeat them first.
+
+    Empty where no two cells can be compared.
+    """
     pair = comparable(results)
     if pair is None:
         return ""
+    if sweep.repeats < FEWEST_RUNS:
+        return (
+            f"run the sweep with --repeats {FEWEST_RUNS} first: "
+            f"{words.counted(sweep.repeats, 'run')} per cell cannot show how much runs differ"
+        )
     a, b = (f"{sweep.id}/{each.number + 1}" for each in pair)
     return f"{program} compare {a} {b}"
 

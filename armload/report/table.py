@@ -48,7 +48,7 @@ def list_table(runs: Sequence[Run]) -> Table:
                 "peak\nRSS",
             )
         ),
-        Column(heading="verdict"),
+        Column(heading="verdict", below=""),
     )
     for run in runs:
         table.add(
@@ -61,7 +61,7 @@ def list_table(runs: Sequence[Run]) -> Table:
             words.seconds(run.summary.token_s.p50 if run.summary.token_s else None),
             words.seconds(run.summary.ttft_s),
             words.size(run.memory.max_rss_bytes if run.memory else None),
-            _verdict(run, short=True),
+            _verdict(run, run_words.short_verdict(run)),
         )
     return table
 
@@ -89,7 +89,7 @@ def _details(run: Run) -> Details:
     ended = Text(run.exit.meaning, style="" if run.exit.status == 0 else "red")
     if run.exit.remedy:
         ended = Text.assemble(ended, "\n", (run.exit.remedy, "bold"))
-    rows += [("exit", ended), ("verdict", _verdict(run, short=False))]
+    rows += [("exit", ended), ("verdict", _verdict(run, run_words.verdict_line(run)))]
     return Details((label, value) for label, value in rows if value)
 
 
@@ -111,7 +111,7 @@ def _figures(run: Run) -> Table:
     return table
 
 
-def _verdict(run: Run, *, short: bool) -> Text:
-    if run.verdict.valid:
-        return Text("valid", style="green")
-    return Text("not valid" if short else run_words.verdict_line(run), style="red")
+def _verdict(run: Run, said: str) -> Text:
+    if run.exit.kind == "stopped":
+        return Text(said, style="yellow")
+    return Text(said, style="green" if run.verdict.valid else "red")

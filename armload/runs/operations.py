@@ -11,6 +11,7 @@ from armload.analysis.wording.prediction_notes import note
 from armload.boards.failures import SlowCommandError
 from armload.boards.rates import Rates
 from armload.build.binary import Binary
+from armload.build.source import engine_of
 from armload.core.errors import ArmloadError, BoardError, BusyError, ConnectError
 from armload.core.progress import Progress
 from armload.core.shell import quote
@@ -90,7 +91,7 @@ def measured_compute(
     host, board = where.connection.host, where.connection.board
     binary = where.binaries[PROGRAM]
     if not offers(binary.path, OPERATIONS_VARIABLE):
-        raise BoardError(f"{binary.source} cannot list what a model computes")
+        raise BoardError(f"{engine_of(binary)} cannot list what a model computes")
     engine = _engine(where, binary, model, plan)
     program = engine.payload[0]
     deploy(host, board, (program,), progress)
@@ -103,7 +104,7 @@ def measured_compute(
     )
     asked = engine.simulation(_run_context(where, ready.context.launcher))
     if asked is None:
-        raise BoardError(f"{binary.source} cannot list what a model computes")
+        raise BoardError(f"{engine_of(binary)} cannot list what a model computes")
 
     def answer(question: str) -> str:
         also = f"{OPERATIONS_VARIABLE}={quote(question)}"

@@ -86,13 +86,13 @@ def predict_there(
             compute, rates = timed
             resources = resources_of_board(board, found.conditions, found.rates, rates)
     found_out = expected(plan, model, resources, compute, need=need, hits=hits)
-    return with_emulation_note(
+    return adjusted_for_emulation(
         board, found_out.model_copy(update={"notes": (*notes, *found_out.notes)})
     )
 
 
-def with_emulation_note(board: Board, found: Prediction) -> Prediction:
-    """Note that times of an emulated board say nothing of a real one; drop those of no use.
+def adjusted_for_emulation(board: Board, found: Prediction) -> Prediction:
+    """Note that times of an emulated board say nothing of a real one; drop estimated ones.
 
     An emulated core is 5 to 80 times as slow as the facts of a real one tell. Only operations that
     were timed there, or its storage, predict its speed.
@@ -129,7 +129,7 @@ def predict_without_runs(where: ReachedBoard, model: Model, plan: Plan) -> Predi
     if compute is None:
         notes = (*found_out.notes, note("memory rate unknown"))
         found_out = found_out.model_copy(update={"notes": notes})
-    return with_emulation_note(board, found_out)
+    return adjusted_for_emulation(board, found_out)
 
 
 def predict_from_facts(facts: DeclaredSpecs, model: Model, plan: Plan) -> Prediction:
@@ -213,7 +213,7 @@ def predict_and_warn(
         compute = roofline(facts_of(board, found), model, resources, plan)
     hits = measured_hits(board.name, model)
     found_out = expected(plan, model, resources, compute, need=need, hits=hits)
-    prediction = with_emulation_note(board, found_out)
+    prediction = adjusted_for_emulation(board, found_out)
     if prediction.verdict == "cannot run":
         why = refusal(model.name, board.name, prediction, within)
         raise BoardError(why, remedy(prediction))

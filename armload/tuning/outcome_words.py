@@ -71,7 +71,7 @@ def violation_words(tuning: Tuning, found: Violation) -> str:
 def gain_words(objective: Objective, gain: Ratio) -> str:
     """Write how fast, or how efficient, a setting is beside the defaults."""
     low, high, merit = times_words(gain.low), times_words(gain.high), AIMS[objective].merit
-    return f"{times_words(gain.ratio)}× the default {merit} (95% CI {low}–{high})"  # noqa: RUF001
+    return f"{times_words(gain.ratio)}× the default {merit} (95% CI {low}–{high})"
 
 
 def times_words(ratio: float) -> str:

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
 
 from armload.tuning.estimating import (
     ChoiceEstimate,
@@ -25,12 +24,10 @@ from armload.tuning.estimating import (
     leader_of,
     rivals_of,
 )
+from armload.tuning.proposing import proposed, random_setting, random_wanted, spread
 from armload.tuning.record import Violation
-from armload.tuning.space import Choice, Feasibility, Key, Parameter, Setting, Space
+from armload.tuning.space import Feasibility, Key, Setting, Space
 from armload.tuning.trial import Outcome, Trial
-
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
 
 MOST_OF_ONE = 8
 """Trials of a setting; one that so many have not told from the leader is as good as it is."""
@@ -45,8 +42,6 @@ _GUESSES = 5
 _GUESSED_FROM = 64
 _NEW_FOR_EACH_RACED = 3
 _WORSE_THAN_ALL = 1.0
-_PROPOSALS = 32
-"""Before chance decides: of a small space, most of what is proposed was tried."""
 
 
 class Search:
@@ -176,11 +171,11 @@ class Search:
             return self._guessed()
         seed = f"{self._seed} {number}"
         if number <= self._by_chance:
-            wanted = filter(self._is_wanted, _spread(self.space, self._by_chance, f"{self._seed}"))
-            return next(wanted, None) or _random_wanted(self.space, self._is_wanted, seed)
+            wanted = filter(self._is_wanted, spread(self.space, self._by_chance, f"{self._seed}"))
+            return next(wanted, None) or random_wanted(self.space, self._is_wanted, seed)
         if number % _CHANCE_EVERY == 0:
-            return _random_wanted(self.space, self._is_wanted, seed)
-        return _proposed(self.space, self._known(), self._is_wanted, seed)
+            return random_wanted(self.space, self._is_wanted, seed)
+        return proposed(self.space, self._known(), self._is_wanted, seed)
 
     @property
     def _by_chance(self) -> int:
@@ -189,10 +184,10 @@ class Search:
 
     def _guessed(self) -> Setting | None:
         generator = random.Random(f"{self._seed}")  # noqa: S311 - no secret
-        drawn = [_random_setting(self.space, generator) for _ in range(_GUESSED_FROM)]
+        drawn = [random_setting(self.space, generator) for _ in range(_GUESSED_FROM)]
         fit = [each for each in drawn if self._is_wanted(each)]
         if not fit:
-            return _random_wanted(self.space, self._is_wanted, f"{self._seed}")
+            return random_wanted(self.space, self._is_wanted, f"{self._seed}")
         return min(fit, key=lambda each: self._expectation(each).cost or math.inf)
 
     def _is_wanted(self, setting: Setting) -> bool:
@@ -220,103 +215,3 @@ class Search:
 
     def _of(self, estimate: ChoiceEstimate) -> Tried:
         return self._tried[estimate.setting.key]
-
-
-def _random_wanted(space: Space, wanted: Callable[[Setting], bool], seed: str) -> Setting | None:
-    """Return a random setting that is wanted; none if no setting is."""
-    generator = random.Random(seed)  # noqa: S311 - no secret
-    for _ in range(_PROPOSALS):
-        drawn = _random_setting(space, generator)
-        if wanted(drawn):
-            return drawn
-    left = [setting for setting in space.settings() if wanted(setting)]
-    return generator.choice(left) if left else None
-
-
-def _random_setting(space: Space, generator: random.Random) -> Setting:
-    return Setting(choices={each.name: generator.choice(each.choices) for each in space.parameters})
-
-
-def _spread(space: Space, count: int, seed: str) -> list[Setting]:
-    """Return random settings among which every choice of a parameter is equally frequent."""
-    generator = random.Random(seed)  # noqa: S311 - no secret
-    columns = {}
-    for parameter in space.parameters:
-        column: list[Choice] = []
-        while len(column) < count:
-            column += generator.sample(parameter.choices, len(parameter.choices))
-        columns[parameter.name] = column[:count]
-    return [
-        Setting(choices={name: column[row] for name, column in columns.items()})
-        for row in range(count)
-    ]
-
-
-def _proposed(
-    space: Space,
-    known: Sequence[tuple[Setting, float]],
-    wanted: Callable[[Setting], bool],
-    seed: str,
-) -> Setting | None:
-    """Return the setting that is wanted and promises most; none if no setting is wanted.
-
-    Optuna's tree-structured Parzen estimator (Bergstra et al., 2011; its form for several
-    parameters together, Falkner et al., 2018) compares how often a choice is among the good
-    settings and among the others.
-
-    Args:
-        known: settings, each with the logarithm of its cost, which is minimised.
-        seed: the same one, with the same knowledge, gives the same proposal.
-    """
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    varied = [each for each in space.parameters if len(each.choices) > 1]
-    if not varied:
-        return _random_wanted(space, wanted, seed)
-    distributions = {each.name: _distribution(each) for each in varied}
-    sampler = optuna.samplers.TPESampler(
-        seed=random.Random(seed).getrandbits(32),  # noqa: S311 - no secret
-        n_startup_trials=0,
-        multivariate=True,
-        constant_liar=True,
-    )
-    study = optuna.create_study(sampler=sampler)
-    study.add_trials(
-        [
-            optuna.trial.create_trial(params=params, distributions=distributions, value=value)
-            for setting, value in known
-            if (params := _indices(varied, setting)) is not None
-        ]
-    )
-    for _ in range(_PROPOSALS):
-        asked = study.ask(distributions)
-        setting = _setting(space, asked.params)
-        if wanted(setting):
-            return setting
-    return _random_wanted(space, wanted, seed)
-
-
-def _distribution(parameter: Parameter) -> BaseDistribution:
-    from optuna.distributions import CategoricalDistribution, IntDistribution
-
-    last = len(parameter.choices) - 1
-    if parameter.is_ordered:
-        return IntDistribution(0, last)
-    return CategoricalDistribution(range(last + 1))
-
-
-def _indices(parameters: Sequence[Parameter], setting: Setting) -> dict[str, Any] | None:
-    indices = {}
-    for each in parameters:
-        choice = setting.choices.get(each.name)
-        if choice not in each.choices:
-            return None  # the defaults need not be in the space
-        indices[each.name] = each.choices.index(choice)
-    return indices
-
-
-def _setting(space: Space, indices: Mapping[str, int]) -> Setting:
-    return Setting(
-        choices={each.name: each.choices[indices.get(each.name, 0)] for each in space.parameters}
-    )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from armload.boards.board import load_board
 from armload.boards.power import EnergyBasis, place_of
+from armload.build.source import engine_of
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.engines.completion import memory_need
@@ -186,7 +187,7 @@ def _described(where: ReachedBoard, model: Model, goal: TuningRequest, space: Sp
         model=model.name,
         model_sha256=model.sha256,
         model_reference=goal.model,
-        engine=f"{binary.program} of {binary.source}",
+        engine=f"{binary.program} of {engine_of(binary)}",
         binary_sha256=binary.sha256,
         objective=goal.objective,
         work=goal.described(),

@@ -20,7 +20,7 @@ from armload.conversion.checkpoints.checking import TOLERANCES
 from armload.conversion.checkpoints.environment import pinned_packages
 from armload.conversion.checkpoints.installing import KIND
 from armload.core.workspace import cache_folder
-from armload.models.find import word_problems_model
+from armload.models.packaged import word_problems_model
 from tests.checkpoints import KINDS, checkpoint_of
 from tests.person import Person
 from tests.tokenizers import write_as_today

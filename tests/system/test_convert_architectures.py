@@ -20,7 +20,7 @@ from gguf import GGUFReader
 
 from armload.conversion.checkpoints.installing import KIND
 from armload.core.workspace import cache_folder
-from armload.models.find import word_problems_model
+from armload.models.packaged import word_problems_model
 from tests import architectures
 from tests.checkpoints import checkpoint_of
 from tests.person import Person

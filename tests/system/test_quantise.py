@@ -19,8 +19,8 @@ from armload.build.target import load_target
 from armload.engines.quantise import PROGRAM
 from armload.evaluation.word_problems import problems
 from armload.models.file_types import TENSOR_TYPES
-from armload.models.find import word_problems_model
 from armload.models.gguf import read_outline
+from armload.models.packaged import word_problems_model
 from armload.models.quant_mix import MIXTURES, predict_quantised
 from armload.models.quant_rules import FILE_TYPES, OTHER_RULES
 from tests.footprints import architectures

@@ -74,7 +74,7 @@ def test_a_board_that_is_slower_beyond_its_repeats_is_named_with_the_fastest() -
     assert unequal(found).startswith(
         f"b and {found.fastest} are declared identical (@rk rock rk3568), "
     )
-    assert " times as long per token. Repeats on one board differ by " in unequal(found)
+    assert "× as long per token. Repeats on one board differ by " in unequal(found)
 
 
 def test_four_repeats_on_each_of_two_boards_are_enough() -> None:

@@ -25,7 +25,7 @@ from armload.engines.weights import BoardMemory
 from armload.models.context_memory import ContextMemory, KvCache
 from armload.models.model import Model
 from armload.report.run_words import prediction_line
-from armload.runs.predicting import with_emulation_note
+from armload.runs.predicting import adjusted_for_emulation
 from tests.unit.runs import quick_run
 from tests.unit.samples import model
 
@@ -126,7 +126,8 @@ def test_a_table_that_is_read_by_row_need_not_fit_into_memory() -> None:
     assert found.memory.weights_bytes == 3_000 * MB
     assert found.memory.wanted_bytes == dense.wanted_bytes - table
     (note,) = found.notes
-    assert note.sentence.startswith("1.5 GB of m.gguf are per-layer embeddings")
+    assert note.sentence.startswith("Per-layer embeddings need not stay in memory")
+    assert note.sentence.endswith(": 1.5 GB of m.gguf.")
     least = need((3_000 * MB, 1_700 * MB)).model_copy(update={"row_table_bytes": 1_300 * MB})
     assert predicted(least, given, computing(0.5)).verdict == "reads storage"
 
@@ -483,14 +484,14 @@ def test_a_mixture_one_of_whose_layers_does_not_fit_stays_mapped_and_is_not_refu
 
 def test_times_of_an_emulated_board_are_said_to_be_no_real_ones() -> None:
     found = predicted(need(), resources(), computing(1.9), may_stream=True)
-    emulated = with_emulation_note(load_board("virtual"), found)
+    emulated = adjusted_for_emulation(load_board("virtual"), found)
     said = "virtual is emulated: these times apply to this machine"
     assert said in forecast_notice("m", "virtual", emulated)
     run = quick_run().model_copy(update={"prediction": emulated})
     assert "per token for the emulated board (streams" in prediction_line(run)
-    assert with_emulation_note(load_board("dayu200"), found) == found
+    assert adjusted_for_emulation(load_board("dayu200"), found) == found
     unknown = found.model_copy(update={"token_s": None})
-    assert with_emulation_note(load_board("virtual"), unknown) == unknown, "without times"
+    assert adjusted_for_emulation(load_board("virtual"), unknown) == unknown, "without times"
 
 
 def test_times_of_an_emulated_board_that_are_estimated_from_facts_are_not_shown() -> None:
@@ -498,8 +499,8 @@ def test_times_of_an_emulated_board_that_are_estimated_from_facts_are_not_shown(
     small = need((400 * MB, 390 * MB))
     estimated = predicted(small, resources(), computed)
     assert estimated.token_s
-    assert with_emulation_note(load_board("dayu200"), estimated) == estimated
-    shown = with_emulation_note(load_board("virtual"), estimated)
+    assert adjusted_for_emulation(load_board("dayu200"), estimated) == estimated
+    shown = adjusted_for_emulation(load_board("virtual"), estimated)
     assert (shown.verdict, shown.token_s, shown.ttft_s) == ("fits", None, None)
     said = sentence("m", "virtual", shown)
     assert "its speed cannot be predicted" in said

@@ -105,7 +105,7 @@ REMARKS: tuple[tuple[ComparisonFigures, str], ...] = (
     ),
     (
         EnergyPerToken(a_j=3.214, b_j=2.5, a_basis=WALL, b_basis=WALL),
-        ("Energy at the wall, idle power included: A 3.21, B 2.5 J per token, B uses 78% of A's."),
+        ("Energy at the wall, idle power included: A 3.21, B 2.5 J per token, B uses 0.778× A's."),
     ),
     (
         EnergyPerToken(a_j=3.214, b_j=1.6, a_basis=WALL, b_basis=EnergyBasis(sees="board")),

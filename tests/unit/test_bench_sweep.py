@@ -262,17 +262,32 @@ def test_a_sweep_s_runs_are_one_side_of_a_comparison_without_the_warm_ups() -> N
         folders_of("latest-sweep")
 
 
-def test_a_sweep_ends_with_the_command_that_compares_two_of_its_cells() -> None:
-    several = sweep(Plan(threads=1), Plan(threads=2), Plan(threads=4))
-    rates = {0: [run(10)], 1: [run(30)], 2: [run(20)]}
+def test_a_repeated_sweep_ends_with_the_command_that_compares_two_of_its_cells() -> None:
+    several = sweep(Plan(threads=1), Plan(threads=2), Plan(threads=4), repeats=4)
+    rates = {
+        cell: [run(tps, number=number) for number in range(4)]
+        for cell, tps in enumerate((10, 30, 20))
+    }
     results = cell_results(several, rates, {})
     assert comparison_of(several, results, "armload") == (
         f"armload compare {several.id}/1 {several.id}/2"
     )
     # What is not the same work cannot be compared.
-    other = sweep(Plan(n_predict=8), Plan(n_predict=9))
+    other = sweep(Plan(n_predict=8), Plan(n_predict=9), repeats=4)
     runs = {0: [planned(run(10), n_predict=8)], 1: [planned(run(30), n_predict=9)]}
     assert comparison_of(other, cell_results(other, runs, {}), "armload") == ""
+
+
+@pytest.mark.parametrize(("repeats", "said"), [(1, "1 run per cell"), (3, "3 runs per cell")])
+def test_a_sweep_of_few_runs_ends_with_the_repeats_that_a_comparison_needs(
+    repeats: int, said: str
+) -> None:
+    two = sweep(Plan(threads=1), Plan(threads=2), repeats=repeats)
+    results = cell_results(two, {0: [run(10)], 1: [run(30)]}, {})
+    shown = comparison_of(two, results, "armload")
+    assert shown.startswith("run the sweep with --repeats 4 first")
+    assert said in shown
+    assert "armload compare" not in shown
 
 
 def test_two_names_of_one_model_are_refused_before_anything_runs(

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from armload.build.archive import Archive, unpack, unpacked
+from armload.build.binary import engine_name
 from armload.build.source import (
     choose,
     commit_in_archive,
     engine_commit,
+    engine_of,
     folder_source,
     pinned_source,
 )
@@ -156,6 +158,35 @@ def test_a_run_records_the_commit_that_the_pinned_archive_carries() -> None:
     assert binary_record(built).engine_commit == pinned.commit
     other = built.model_copy(update={"source": "/a/folder"})
     assert binary_record(other).engine_commit == built.engine_commit
+
+
+@pytest.mark.parametrize(
+    ("source", "commit", "name"),
+    [
+        ("llama-cpp-python 0.3.36", "0c1e57098", "llama.cpp 0c1e57098"),
+        ("llama-cpp-python 0.3.16", "4227c9be4268ac844921", "llama.cpp 4227c9be4"),
+        ("https://example.org/llama.cpp at 4227c9be4268", "4227c9be4268", "llama.cpp 4227c9be4"),
+        ("", "b7000", "llama.cpp b7000"),
+        ("", "0.5.0-dev", "llama.cpp 0.5.0-dev"),
+        ("/a/folder", "0.5.0-dev", "/a/folder"),
+        ("/a/folder", "unknown", "/a/folder"),
+        ("", "", ""),
+    ],
+)
+def test_an_engine_is_called_by_its_commit_where_that_is_known(
+    source: str, commit: str, name: str
+) -> None:
+    assert engine_name(source, commit) == name
+
+
+def test_the_pinned_engine_is_called_llama_cpp_by_programs_and_by_runs() -> None:
+    pinned = pinned_source()
+    built = binary().model_copy(update={"source": pinned.label, "engine_commit": "0.5.0-dev"})
+    record = binary_record(built)
+    assert engine_of(built) == record.engine == f"llama.cpp {pinned.commit}"
+    assert record.engine_and_source == f"llama.cpp {pinned.commit} from {pinned.label}"
+    unnamed = record.model_copy(update={"engine_commit": ""})
+    assert unnamed.engine == unnamed.engine_and_source == pinned.label
 
 
 def test_only_the_wanted_folder_is_unpacked(tmp_path: Path) -> None:

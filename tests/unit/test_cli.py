@@ -16,6 +16,7 @@ from armload.cli import program
 from armload.cli.help import grouped
 from armload.cli.manual import manual
 from armload.cli.program import namespace
+from armload.cli.run_filter import RunFilter
 from armload.cli.verb import Verb
 from armload.core.errors import ArmloadError
 from armload.core.options import Declared, declared_options
@@ -121,6 +122,22 @@ def test_a_letter_means_the_same_in_every_verb_and_h_is_left_to_help() -> None:
     assert all(len(names) == 1 for names in meanings.values()), meanings
     assert "h" not in meanings
     assert meanings["n"] == {"n-predict"}
+
+
+def test_show_report_and_compare_filter_runs_by_the_same_options() -> None:
+    fields = RunFilter.model_fields
+    found = {
+        name: {
+            each.name: each.letter
+            for each in declared_options(task.options)
+            if each.field in fields
+        }
+        for name, task in verbs(namespace).items()
+        if isinstance(task, Verb) and issubclass(task.options, RunFilter)
+    }
+    assert {"show", "report", "compare"} <= found.keys()
+    assert all(options == found["show"] for options in found.values())
+    assert found["compare"]["board"] == "b"
 
 
 def test_the_page_of_options_has_whole_tables() -> None:

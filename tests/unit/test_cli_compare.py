@@ -14,6 +14,7 @@ from armload.engines.trace import Step
 from armload.runs import store
 from tests.command_line import typed
 from tests.unit.runs import quick_run, storage_run
+from tests.unit.sweeps import Q4, made_run
 
 
 def a_run(name: str, times: float, *doubts: str) -> Run:
@@ -60,6 +61,17 @@ def test_two_sides_are_compared_with_a_plain_finding(folder: Path) -> None:
     done = typed(folder, "compare", side("a"), side("b"))
     assert done.returncode == 0, done.stderr
     assert "B is slower" in " ".join(done.stdout.split())
+
+
+def test_a_side_is_filtered_by_board_with_the_letter_that_other_verbs_have(tmp_path: Path) -> None:
+    four, one = made_run(Q4, 4), made_run(Q4, 1)
+    for run in (four, one):
+        store.save(run, tmp_path / "runs" / run.id)
+    done = typed(tmp_path, "compare", "-b", "kitchen", four.id, one.id)
+    assert "B is slower" in done.stdout, done.stderr
+    done = typed(tmp_path, "compare", four.id, one.id, "-b", "attic")
+    assert done.returncode == 2
+    assert "attic" in done.stderr
 
 
 def test_one_document_is_printed_for_programs(folder: Path) -> None:

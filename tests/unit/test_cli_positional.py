@@ -118,7 +118,6 @@ def given(face: str, words: list[str], folder: Path) -> subprocess.CompletedProc
         ("compare --size=7 one other", "compare one other False 7"),
         ("compare -j one other", "compare one other True 1"),
         ("compare show report", "compare show report False 1"),
-        ("compare one -b other", "compare one other False 1"),
         ("report one", "report one False"),
         ("report one --json two three", "report one two three True"),
         ("report show compare", "report show compare False"),

@@ -35,8 +35,8 @@ from armload.conversion.checkpoints.staging import staged
 from armload.core.errors import ArmloadError, DataError, LocalMemoryError, UsageError
 from armload.core.progress import Silent
 from armload.core.workspace import data_path
-from armload.models.find import word_problems_model
 from armload.models.header import read_header
+from armload.models.packaged import word_problems_model
 from tests.checkpoints import checkpoint_of
 from tests.command_line import typed
 from tests.tokenizers import write_as_today

@@ -87,7 +87,7 @@ def test_what_an_interrupted_search_has_is_not_run_again(lab: Repository) -> Non
     assert f"{lab.commits[8][:12]} is the first commit that is slower" in stdout
     assert "at most 5%" in " ".join(stdout.split())
     assert str(journal.folder) in stdout
-    assert f"bad {lab.commits[8][:12]} change 5 (10.0% longer than good, 8 pairs of runs)" in stderr
+    assert f"bad {lab.commits[8][:12]} change 5 (1.100× as long as good, 8 pairs of runs)" in stderr
     journal.rewrite_header(journal.header.model_copy(update={"is_ended": False}))
     status, stdout, stderr = _bisect(lab, "b1", "main", "--json")
     assert status == 0, stderr
@@ -99,7 +99,7 @@ def test_what_an_interrupted_search_has_is_not_run_again(lab: Repository) -> Non
     assert document["found"]["parent"] == lab.commits[7]
     assert document["found"]["ratio"]["ratio"] == pytest.approx(1.1)
     assert document["titles"][first_bad]["subject"] == "change 5"
-    for part in (first_bad, "change 5", "10.0% longer", "change 4", "x1.100"):
+    for part in (first_bad, "change 5", "1.100× as long as good", "change 4", "per token 1.100×"):
         assert part in document["issue"], document["issue"]
 
 

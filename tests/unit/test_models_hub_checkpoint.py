@@ -17,8 +17,8 @@ from armload.conversion.checkpoints.checkpoint import (
 from armload.conversion.checkpoints.forms import check_known_to_mnn
 from armload.core.errors import UsageError
 from armload.core.progress import Silent
-from armload.models.find import word_problems_model
 from armload.models.hub import fetch_checkpoint
+from armload.models.packaged import word_problems_model
 from tests.checkpoints import checkpoint_of
 from tests.hubs import TOKEN, HubStandIn
 

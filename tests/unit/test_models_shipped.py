@@ -8,10 +8,12 @@ import pytest
 from gguf import GGUFReader
 
 from armload.core.errors import UsageError
+from armload.core.files import sha256_of
 from armload.core.progress import Silent
 from armload.engines.llama_cpp import whole_plan
 from armload.engines.plan import Plan
-from armload.models.find import QUANTISATIONS, WORD_PROBLEMS, model_called, resolve
+from armload.models.find import model_called, resolve
+from armload.models.packaged import QUANTISATIONS, WORD_PROBLEMS, packaged_name
 from training.word_problems.examples import learned_vocabulary
 
 LARGEST_BYTES = 6_000_000
@@ -53,6 +55,13 @@ def test_it_is_asked_a_problem_unless_a_prompt_is_given() -> None:
     of_words = whole_plan(Plan(prompt_tokens=8), model)
     assert not of_words.prompt.startswith("Question: ")
     assert not of_words.stop_at_end
+
+
+def test_a_file_is_recognised_by_its_checksum_whatever_it_is_called() -> None:
+    for quantisation in QUANTISATIONS:
+        file = shipped(quantisation)
+        assert packaged_name(sha256_of(file)) == file.name
+    assert packaged_name("0" * 64) == ""
 
 
 def test_the_files_are_small() -> None:

@@ -52,8 +52,8 @@ def _view(header: Bisection) -> str:
 def test_the_commit_is_named_with_its_ratio_to_its_parent() -> None:
     header = _slower()
     assert sentence(header) == (
-        "11 is the first commit that is slower: decode takes 10.0% longer (95% CI 10.0% to "
-        "10.0% longer) than with its parent."
+        "11 is the first commit that is slower: decode takes 1.100× as long (95% CI "
+        "1.100–1.100) as with its parent."
     )
     shown = _view(header)
     assert "11 change 11 (2026-11-26)" in shown
@@ -66,11 +66,11 @@ def test_an_issue_says_what_a_maintainer_needs() -> None:
     issue = issue_text(_slower(), run)
     for part in (
         "- decode: 100 tokens per second before, 90.9 tokens per second with it",
-        "time per token x1.100, 95% CI 1.100 to 1.100",
+        "(per token 1.100× as long (95% CI 1.100–1.100))",
         f"built for {run.binary.target} with {run.binary.compiler}",
         " ".join(run.command)[:20],
         "# good: 0\n# bad: 16\n",
-        "good    8 change 8 (0.0% longer than good, 8 pairs of runs)\n",
+        "good    8 change 8 (1.000× as long as good, 8 pairs of runs)\n",
         "probability of a wrong decision at most 5%",
     ):
         assert part in issue, issue
@@ -80,10 +80,8 @@ def test_an_issue_says_what_a_maintainer_needs() -> None:
 
 def test_several_commits_are_all_named() -> None:
     header = _slower(unbuilt=(10, 11))
-    assert sentence(header).startswith("One of 3 commits is slower: decode takes 10.0% longer")
-    assert sentence(header).endswith(
-        "than with the good one; the skipped ones could not be judged."
-    )
+    assert sentence(header).startswith("One of 3 commits is slower: decode takes 1.100× as long")
+    assert sentence(header).endswith("as with the good one; the skipped ones could not be judged.")
     issue = issue_text(header, None)
     assert all(
         f"- perhaps the first bad commit: {each} change {each}" in issue for each in (10, 11, 12)

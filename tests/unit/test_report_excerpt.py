@@ -18,7 +18,9 @@ from armload.analysis.measurement import measurement_of
 from armload.analysis.run import Run
 from armload.core.errors import UsageError
 from armload.core.values import as_json
+from armload.deploy.exit_reason import Exit, ExitKind
 from armload.engines.plan import SEED_PROMPT, Plan
+from armload.models.packaged import SMOLLM2_MODEL
 from armload.report.exchange import Included
 from armload.report.exchange.excerpt import EVERYTHING, excerpt_of
 from tests.unit.published import (
@@ -101,6 +103,22 @@ def test_names_and_the_prompt_are_published_only_if_asked_for() -> None:
         text = as_json(excerpt_of(run, [included]))
         assert all(word in text for word in words)
         assert not any(word in silent for word in words)
+
+
+def test_a_model_that_armload_provides_is_published_by_its_name_wherever_it_lies() -> None:
+    run = quick_run()
+
+    def published(name: str, sha256: str) -> Run:
+        model = run.model.model_copy(update={"name": name, "sha256": sha256})
+        return excerpt_of(run.model_copy(update={"model": model, "draft": model}))
+
+    known = published("zaphod.gguf", SMOLLM2_MODEL.sha256)
+    assert known.model.name == "SmolLM2-135M-Instruct.Q4_1.gguf"
+    assert known.draft == known.model
+    assert "SmolLM2-135M-Instruct.Q4_1-" in known.id
+    assert "zaphod" not in as_json(known)
+    unknown = published("SmolLM2-135M-Instruct.Q4_1.gguf", "a" * 64)
+    assert unknown.model.name == "llama-81.8M-Q4_0.gguf"
 
 
 def test_a_name_that_was_asked_for_is_a_name_and_no_path() -> None:
@@ -229,6 +247,17 @@ def test_a_run_without_its_text_is_not_garbage() -> None:
     assert {each.figures.kind for each in compared.differences} == {"differs"}
     assert not any("garbage" in each.sentence for each in compared.differences)
     assert compared.measured[0].ratio.ratio == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [("stopped", "The run was interrupted: stopped."), ("killed", "The program failed: killed.")],
+)
+def test_an_interrupted_run_is_not_published_as_a_failure_of_its_program(
+    kind: ExitKind, said: str
+) -> None:
+    ended = Exit(kind=kind, status=143, meaning="zaphod")
+    assert excerpt_of(quick_run().model_copy(update={"exit": ended})).exit.meaning == said
 
 
 def test_only_runs_that_time_tokens_are_published() -> None:

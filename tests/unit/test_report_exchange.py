@@ -55,7 +55,7 @@ def test_a_table_for_an_issue_has_a_row_for_each_cell_and_what_it_was_measured_w
     assert [first[10], second[10], failed[10]] == ["valid", "valid", "failed: no trace"]
     assert "" in lines
     facts = "\n".join(lines[lines.index("") :])
-    assert "- llama-completion, llama-cpp-python 0.3.36, llama.cpp b7000, zig 0.15.2" in facts
+    assert "- llama-completion, llama.cpp b7000 from llama-cpp-python 0.3.36, zig 0.15.2" in facts
     assert "- not valid: No trace: the program never began to decode." in facts
     assert "kernel 6.12.48-cloud-arm64, 8 cores, 2.1 GB of memory" in facts
     assert f"`{Q4.sha256}`" in facts

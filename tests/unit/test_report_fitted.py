@@ -6,6 +6,7 @@ from io import StringIO
 
 from rich.console import Console, RenderableType
 
+from armload.analysis.wording.prediction_notes import note
 from armload.analysis.wording.predictions import fitted, recommendation
 from armload.bench.fitting import BoardsFit, Fit
 from armload.models.model import Model
@@ -88,7 +89,7 @@ def test_the_listing_marks_the_models_that_armload_can_download() -> None:
     assert "download" not in printed(listing_view(fit)).partition("Memory covers")[0]
 
 
-def test_per_layer_embeddings_are_noted_once_for_all_types_of_a_model() -> None:
+def test_per_layer_embeddings_are_noted_once_for_all_models_and_types() -> None:
     fit, models = three_models(), []
     for name, size_bytes in {"a:Q4_0": 10**9, "a:Q8_0": 2 * 10**9, "b:Q8_0": 3 * 10**9}.items():
         of_rows = need((8 * 10**9, 10**9)).model_copy(update={"row_table_bytes": size_bytes})
@@ -96,9 +97,25 @@ def test_per_layer_embeddings_are_noted_once_for_all_types_of_a_model() -> None:
         family = name.partition(":")[0]
         models.append(fitted(name, "dayu200", _of_size(8 * 10**9), found, family=family))
     text = " ".join(printed(listing_view(fit.model_copy(update={"models": models}))).split())
-    assert text.count("per-layer embeddings") == 2
-    assert "1.0 GB to 2.0 GB of a are per-layer embeddings." in text
-    assert "3.0 GB of b are per-layer embeddings." in text
+    assert text.count("Per-layer embeddings") == 1
+    assert "reads one row of them: 1.0 GB to 2.0 GB of a, 3.0 GB of b." in text
+
+
+def test_the_level_of_a_range_is_said_where_a_range_is_shown() -> None:
+    fit = three_models()
+    estimated = note("estimated from facts")
+    models = tuple(
+        each.model_copy(
+            update={"prediction": each.prediction.model_copy(update={"notes": (estimated,)})}
+        )
+        for each in fit.models
+    )
+    fit = fit.model_copy(update={"models": models})
+    for view, has_ranges in ((listing_view(fit), False), (fit_view(fit), True)):
+        text = " ".join(printed(view).split())
+        assert text.count("estimated from its cores and memory.") == 1
+        assert ("80% interval" in text) == has_ranges
+        assert ("–" in text) == has_ranges
 
 
 def test_without_times_only_what_stays_in_memory_is_listed() -> None:

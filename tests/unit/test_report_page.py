@@ -113,7 +113,10 @@ def test_a_failed_run_s_page_says_what_to_do_and_a_good_one_s_has_nothing_to_say
     tmp_path: Path,
 ) -> None:
     run = failed_run()
-    assert run.exit.remedy in html.unescape(_page(run, tmp_path))
+    page = html.unescape(_page(run, tmp_path))
+    assert run.exit.remedy in page
+    assert "This run has no figures." in page
+    assert "Generated text" not in page
     assert 'class="limit ending"' not in _page(quick_run(), tmp_path)
 
 

@@ -9,11 +9,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
+from armload.analysis.findings import Failed, Figures
+from armload.analysis.wording import findings
 from armload.build.binary import FeatureUse
+from armload.deploy.exit_reason import Exit, ExitKind
 from armload.report import formatting as words
 from armload.report import run_words
 from armload.report.binaries import binaries_table
 from armload.report.table import list_table, run_table
+from tests.unit.findings import SENTENCES
 from tests.unit.runs import failed_run, quick_run, storage_run
 from tests.unit.samples import binary
 
@@ -70,7 +74,31 @@ def test_a_list_has_a_line_for_each_run() -> None:
     runs = [quick_run(), storage_run(), failed_run()]
     shown = _shown(list_table(runs), width=200)
     assert all(f"{run.id[-4:]} " in shown for run in runs)
-    assert shown.count("not valid") == 1
+
+
+@pytest.mark.parametrize("width", [80, 200])
+@pytest.mark.parametrize(
+    ("kind", "status", "said"),
+    [
+        ("stopped", 143, "stopped on request"),
+        ("restart", None, "interrupted: restart"),
+        ("out of memory", 137, "failed: out of memory"),
+        ("exit status", 3, "failed: exit 3"),
+        ("done", 0, "not valid: contended"),
+    ],
+)
+def test_a_list_says_in_few_words_why_a_run_is_not_valid(
+    kind: ExitKind, status: int | None, said: str, width: int
+) -> None:
+    contended = next(each for each, _ in SENTENCES if each.name == "contended")
+    found: list[Figures] = [Failed(status=status, meaning="x")] if status != 0 else [contended]
+    ended = Exit(kind=kind, status=status, meaning="x")
+    run = quick_run().model_copy(update={"exit": ended, "verdict": findings.verdict(found)})
+    shown = _shown(list_table([run, quick_run()]), width=width)
+    lines = [line.rstrip() for line in shown.splitlines()]
+    assert max(map(len, lines)) <= width
+    assert [line for line in lines if said in line]
+    assert [line for line in lines if line.endswith("valid") and "not" not in line]
 
 
 def test_binaries_show_the_features_in_their_code() -> None:

@@ -139,7 +139,7 @@ def test_what_takes_less_energy_wins_as_more_efficient() -> None:
     kept = tuned(objective="energy")
     result = searching(kept, Board(costs={BEST.key: 0.5})).run()
     assert result.winner == BEST
-    assert "× the default efficiency (95% CI " in result.sentence  # noqa: RUF001
+    assert "× the default efficiency (95% CI " in result.sentence
     assert result.sentence.endswith("J/token.")
     page = render(tuning_page(TuningView.of(kept), kept.folder))
     assert "tuned for energy per generated token" in page

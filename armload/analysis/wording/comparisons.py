@@ -31,6 +31,7 @@ from armload.analysis.comparison_findings import (
 )
 from armload.analysis.equal_boards import UnequalBoards
 from armload.analysis.wording import energies
+from armload.analysis.wording.figures import times
 from armload.analysis.wording.findings import departure
 from armload.analysis.wording.loads import doubt
 
@@ -49,7 +50,7 @@ def unequal(found: UnequalBoards) -> str:
     """Say that boards which are declared identical differ."""
     return (
         f"{found.slowest} and {found.fastest} are declared identical ({found.called}), but "
-        f"{found.slowest} takes {found.ratio:.3g} times as long per token. Repeats on one board "
+        f"{found.slowest} takes {times(found.ratio)} as long per token. Repeats on one board "
         f"differ by {found.repeats_ratio - 1:.1%}."
     )
 
@@ -136,7 +137,7 @@ def _sentence(found: ComparisonFigures) -> str:  # noqa: C901 - one case for eac
 
 def _energy(found: EnergyPerToken) -> str:
     if found.a_basis == found.b_basis:
-        change = f", B uses {found.b_j / found.a_j:.0%} of A's" if found.a_j else ""
+        change = f", B uses {times(found.b_j / found.a_j)} A's" if found.a_j else ""
         where = energies.basis(found.a_basis)
         return f"Energy {where}: A {found.a_j:.3g}, B {found.b_j:.3g} J per token{change}."
     return (

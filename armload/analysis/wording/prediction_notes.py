@@ -20,11 +20,32 @@ def note(kind: PredictionNoteKind, *, subject: str = "", reason: str = "") -> Pr
     )
 
 
+def without_range(found: PredictionNote) -> str:
+    """Return a note's sentence for times that are shown without their range."""
+    return _ESTIMATED if found.kind == "estimated from facts" else found.sentence
+
+
+def read_by_row(sizes: Mapping[str, str]) -> str:
+    """Say that per-layer embeddings need no memory.
+
+    Args:
+        sizes: of them, in words, by the model's name.
+    """
+    of_models = ", ".join(f"{size} of {name}" for name, size in sizes.items())
+    return (
+        "Per-layer embeddings need not stay in memory, since a token reads one row of them: "
+        f"{of_models}."
+    )
+
+
+_ESTIMATED = (
+    "The model's operations were not timed on the board: the compute time is estimated from its "
+    "cores and memory."
+)
 _FIXED: Mapping[PredictionNoteKind, str] = {
     "estimated from facts": (
-        "The model's operations were not timed on the board: the compute time is estimated from "
-        f"its cores and memory. The range is an {INTERVAL_LEVEL:.0%} interval, from the errors of "
-        "the same estimate for published speeds."
+        f"{_ESTIMATED} The range is an {INTERVAL_LEVEL:.0%} interval, from the errors of the same "
+        "estimate for published speeds."
     ),
     "storage rate unknown": (
         "The storage's read rate is unknown: measure it with armload board.probe, or set "
@@ -64,10 +85,7 @@ def _sentence(kind: PredictionNoteKind, subject: str, reason: str) -> str:
         case "memory assumed":
             return f"{reason} of the installed memory is assumed to be available."
         case "read by row":
-            return (
-                f"{reason} of {subject} are per-layer embeddings. A token reads one row of them, "
-                "so they need not stay in memory."
-            )
+            return read_by_row({subject: reason})
         case "emulated":
             return (
                 f"{subject} is emulated: these times apply to this machine, and say nothing about "

@@ -19,7 +19,8 @@ from armload.core.options import Declared, declared_options
 from armload.engines.plan import DRAFT, KV_TYPES, MTP, NGRAM, NO_SPECULATION
 from armload.evaluation.grading.registry import GRADERS
 from armload.models.file_types import TENSOR_TYPES
-from armload.models.find import LIKE, QUANTISATIONS, RANDOM, WORD_PROBLEMS
+from armload.models.find import LIKE, RANDOM
+from armload.models.packaged import QUANTISATIONS, WORD_PROBLEMS
 from armload.models.published import SMOLLM2
 from armload.serving.dialects.registry import DIALECTS
 from armload.serving.exports import FORMATS

@@ -19,7 +19,7 @@ from armload.report.layout import Column, Prose, Table
 
 def between(interval: Interval) -> str:
     """Write an interval of shares."""
-    return f"{100 * interval.low:.1f}–{100 * interval.high:.1f}%"  # noqa: RUF001
+    return f"{100 * interval.low:.1f}–{100 * interval.high:.1f}%"
 
 
 def evaluation_view(view: EvaluationView) -> Group:

@@ -20,13 +20,14 @@ from armload.boards.hardware import Hardware, called
 from armload.core.errors import UsageError
 from armload.core.values import Value
 from armload.core.yamlfile import load_shipped
-from armload.deploy.exit_reason import Exit
+from armload.deploy.exit_reason import INTERRUPTED, Exit
 from armload.engines.completion import Completion
 from armload.engines.job import BinaryRecord, BoardRecord, ModelRecord, SweepPoint
 from armload.engines.output import Reported
 from armload.engines.plan import DRAFT, SEED_PROMPT, Plan
 from armload.engines.trace import Trace
 from armload.engines.watched.engine import WatchedProgram
+from armload.models.packaged import packaged_name
 from armload.report.exchange import Included, forms
 from armload.report.formatting import weights
 from armload.runs.selection import model_in_id
@@ -160,9 +161,10 @@ def _model(model: ModelRecord, include: Collection[Included]) -> ModelRecord:
         name += ".gguf" if model.name.endswith(".gguf") else ""
     if "model" in include:
         name = forms.in_form(model.name, forms.NAME) or name
+    sha256 = forms.in_form(model.sha256, forms.SHA256)
     return ModelRecord(
-        name=name,
-        sha256=forms.in_form(model.sha256, forms.SHA256),
+        name=packaged_name(sha256) or name,
+        sha256=sha256,
         size_bytes=model.size_bytes,
         architecture=architecture,
         quantisation=quantisation,
@@ -287,7 +289,10 @@ def _summary(run: Run) -> Summary:
 
 
 def _meaning(ended: Exit) -> str:
-    return "done" if ended.status == 0 else f"The program failed: {ended.kind}."
+    if ended.status == 0:
+        return "done"
+    what = "The run was interrupted" if ended.kind in INTERRUPTED else "The program failed"
+    return f"{what}: {ended.kind}."
 
 
 def _verdict(run: Run, ended: Exit, board: BoardRecord) -> Verdict:

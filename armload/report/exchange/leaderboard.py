@@ -165,7 +165,7 @@ def _entries(cell: Cell) -> tuple[Entry, ...]:
         ),
         Entry(text=words.size(run.model.size_bytes), number=run.model.size_bytes),
         Entry(text=words.size(cell.max_rss_bytes), number=cell.max_rss_bytes),
-        Entry(text=run.binary.engine_commit or run.binary.program, range=run.binary.source),
+        Entry(text=run.binary.engine or words.UNKNOWN, range=run.binary.program),
         Entry(text=run.started_utc[:10]),
         Entry(text=cell.state, range=count),
     )

@@ -84,10 +84,8 @@ def markdown(runs: Sequence[Run]) -> str:
 
 def _doubts(cells: Sequence[Cell]) -> Iterator[str]:
     """Yield why runs are not valid: of reasons that differ in figures, the first, and how many."""
-    alike: dict[str, list[str]] = {}
-    for reason in (each for cell in cells for run in cell.runs for each in run.verdict.reasons):
-        alike.setdefault(words.without_figures(reason), []).append(reason)
-    for first, *others in alike.values():
+    reasons = (each for cell in cells for run in cell.runs for each in run.verdict.reasons)
+    for first, *others in words.alike(reasons, str):
         more = f" (and {words.counted(len(others), 'similar run')})" if others else ""
         yield f"not valid: {first}{more}"
 
@@ -98,8 +96,7 @@ def _rate(found: Estimate | None) -> str:
 
 def _facts(run: Run) -> Iterator[str]:
     binary, before, after = run.binary, run.before, run.after
-    commit = f"llama.cpp {binary.engine_commit}" if binary.engine_commit else ""
-    built = [binary.source, commit, binary.compiler]
+    built = [binary.engine_and_source, binary.compiler]
     yield ", ".join(filter(None, (binary.program, *built, f"measured with armload {run.armload}")))
     governors = f"governor {', '.join(before.governors)}" if before.governors else ""
     warmth = ""

@@ -8,7 +8,7 @@ from armload.analysis.load.comparison import REPEATS, LoadComparison
 from armload.analysis.wording.comparisons import not_comparable
 from armload.core.values import counted
 from armload.report import formatting as words
-from armload.report.comparison import figures_table, finding_cell, side_by_side, takes
+from armload.report.comparison import figures_table, finding_cell, ratio_cells, side_by_side
 from armload.report.layout import Table
 
 
@@ -19,7 +19,8 @@ def sentence(compared: LoadComparison) -> str:
         return f"{where}{not_comparable(compared.differences)}"
     first = compared.measured[0]
     figures = f"{words.seconds(first.b_s)} {first.measure} against {words.seconds(first.a_s)}"
-    longer, interval = takes(first.ratio)
+    ratio, interval = ratio_cells(first.ratio)
+    longer = f"{ratio} A's time"
     if compared.finding == "not comparable":
         return (
             f"{where}{not_comparable(compared.differences)} For reference: B takes {figures}, "
@@ -64,7 +65,7 @@ def _figures(compared: LoadComparison) -> Table:
             each.measure,
             words.seconds(each.a_s),
             words.seconds(each.b_s),
-            *takes(each.ratio),
+            *ratio_cells(each.ratio),
             finding_cell(each.finding, compared.finding),
         )
     return table

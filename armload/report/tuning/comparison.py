@@ -6,7 +6,7 @@ from rich.console import Group
 from rich.text import Text
 
 from armload.analysis.wording.comparisons import not_comparable
-from armload.report.comparison import figures_table, finding_cell, side_by_side, takes
+from armload.report.comparison import figures_table, finding_cell, ratio_cells, side_by_side
 from armload.report.layout import Column, Table
 from armload.tuning.comparison import MeasuredSetting, TunedSide, TuningComparison
 from armload.tuning.outcome_words import cost_words, gain_words
@@ -20,7 +20,8 @@ def sentence(compared: TuningComparison) -> str:
     if compared.finding == "not comparable":
         return not_comparable(compared.differences)
     what = "Different configurations won." if compared.choices else "The same configuration won."
-    changed, interval = _changes(compared, first)
+    ratio, interval = ratio_cells(first.ratio)
+    changed = f"{ratio} A's {'energy' if compared.a.objective == 'energy' else 'time'}"
     if compared.finding == "inconclusive":
         return (
             f"Inconclusive: not all runs are valid. {what} B's winner has {figures}, {changed} "
@@ -91,12 +92,7 @@ def _cost(side: TunedSide, cost: float, runs: int = 0) -> str:
 def _ratio(compared: TuningComparison, measured: MeasuredSetting) -> tuple[str, str]:
     if compared.a.objective != compared.b.objective:  # a ratio of different quantities says nothing
         return "-", "-"
-    return _changes(compared, measured)
-
-
-def _changes(compared: TuningComparison, measured: MeasuredSetting) -> tuple[str, str]:
-    much, more = ("much", "more") if compared.a.objective == "energy" else ("long", "longer")
-    return takes(measured.ratio, much=much, more=more)
+    return ratio_cells(measured.ratio)
 
 
 def _finding(compared: TuningComparison, measured: MeasuredSetting) -> Text:

@@ -6,6 +6,7 @@ import io
 import os
 import pty
 import re
+import select
 import subprocess
 import sys
 import threading
@@ -271,3 +272,34 @@ def test_what_is_done_is_counted_in_the_right_number(
     completed: int, total: int | None, unit: str, words: str
 ) -> None:
     assert progress.done_of(completed, total, unit) == words
+
+
+_ASKING = """
+from armload.cli import terminal
+for number in range(200):
+    try:
+        terminal.ask(f"question {number}")
+    except KeyboardInterrupt:
+        continue
+terminal.say("all were interrupted")
+"""
+
+
+def test_ctrl_c_interrupts_a_question_however_soon_it_comes() -> None:
+    """A signal just before the read would else be noticed at the next key."""
+    controller, side = pty.openpty()
+    said, number = b"", 0
+    with subprocess.Popen(
+        ["setsid", "-c", sys.executable, "-c", _ASKING], stdin=side, stdout=side, stderr=side
+    ) as process:
+        os.close(side)
+        try:
+            while b"all were interrupted" not in said:
+                assert select.select([controller], [], [], 20)[0], said[-80:]
+                said += os.read(controller, 4096)
+                while f"question {number}:".encode() in said:
+                    os.write(controller, b"\x03")
+                    number += 1
+        finally:
+            process.kill()
+    os.close(controller)

@@ -105,12 +105,18 @@ def is_off(board: Board) -> bool:
 
 
 def is_running(board: Board) -> bool | None:
-    """Say whether a virtual board runs, even as its file was before; none for a real board."""
+    """Say whether a virtual board runs, even as its file was before.
+
+    None for a real board, and where the cache is somebody else's, who keeps it to themselves.
+    """
     if not isinstance(board.reach, VirtualReach):
         return None
     from armload.boards.virtual.state import running_machines
 
-    return bool(running_machines(board))
+    try:
+        return bool(running_machines(board))
+    except PermissionError:
+        return None
 
 
 def running_hosts(board: Board) -> list[Host]:

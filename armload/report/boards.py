@@ -71,7 +71,7 @@ class ListedBoard(Board):
     """A board in a list.
 
     Attributes:
-        is_running: a virtual board is on; none for a real one, which is not asked.
+        is_running: a virtual board is on; none for a real one, and where that cannot be seen.
     """
 
     is_running: bool | None

@@ -13,6 +13,10 @@ from typing import Any, Literal
 
 from aiohttp import web
 
+from armload.serving.dialects.dialect import CompletionRequest
+from armload.serving.dialects.registry import dialect_named
+from armload.serving.target import LoadTarget
+
 METRICS = """# HELP llamacpp:tokens_predicted_total Number of generation tokens processed.
 # TYPE llamacpp:tokens_predicted_total counter
 llamacpp:tokens_predicted_total 480
@@ -269,6 +273,16 @@ _STREAMS = {
     "/v1/chat/completions": (_chat, _chat_end),
     "/models/llama2/generate_stream": (_serving, _serving_end),
 }
+
+
+ASK = CompletionRequest(prompt="Once upon", max_tokens=4)
+
+
+def target(url: str, dialect: str = "llama-server", **known: Any) -> LoadTarget:
+    """Return a service at an address as what a load is put on."""
+    return LoadTarget(
+        url=url, dialect=dialect_named(dialect), **({"api_key": "", "model": "stub"} | known)
+    )
 
 
 @contextmanager

@@ -10,11 +10,8 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-import psutil
-
 from tests.command_line import BIN
 from tests.person import Person
-from tests.waiting import wait_until
 
 
 def words(text: str) -> str:
@@ -40,9 +37,6 @@ class Terminal:
             except OSError as error:
                 raise AssertionError(f"it ended before it asked {prompt!r}:\n{heard}") from error
         self.said = heard
-        # Python forgets a signal that arrives between the prompt and the read of the answer.
-        asking = psutil.Process(self.process.pid)
-        wait_until(lambda: asking.status() == psutil.STATUS_SLEEPING)
 
     def answers(self, answer: bytes) -> None:
         os.write(self._controller, answer)

@@ -18,6 +18,8 @@ from armload.boards.host import Host
 from armload.boards.trust import ssh_address
 from armload.core.progress import Progress
 
+_GREETS_WITHIN_S = 2.0
+
 
 def connect(board: Board, progress: Progress) -> Host:
     """Reach a board; a virtual one is started when it is not up.
@@ -100,6 +102,36 @@ def is_off(board: Board) -> bool:
     from armload.boards.virtual import machine
 
     return machine.running(board) is None
+
+
+def is_running(board: Board) -> bool | None:
+    """Say whether a virtual board runs, even as its file was before.
+
+    None for a real board, and where the cache is somebody else's, who keeps it to themselves.
+    """
+    if not isinstance(board.reach, VirtualReach):
+        return None
+    from armload.boards.virtual.state import running_machines
+
+    try:
+        return bool(running_machines(board))
+    except PermissionError:
+        return None
+
+
+def running_hosts(board: Board) -> list[Host]:
+    """Return the machines of a virtual board that run and answer; one, unless its file changed."""
+    if not is_running(board):
+        return []
+    from armload.boards.ssh import SshHost
+    from armload.boards.virtual.process import ssh_answers
+    from armload.boards.virtual.state import address_of, running_machines
+
+    return [
+        SshHost(address_of(folder, powered), board.name)
+        for folder, powered in running_machines(board)
+        if ssh_answers(powered.port, _GREETS_WITHIN_S)
+    ]
 
 
 def stop(board: Board) -> bool:

@@ -73,7 +73,7 @@ def helper(name: str, progress: Progress | None = None, *, architecture: str = "
     if not os.access(place, os.X_OK) and not copy_prebuilt_helper(
         helper_id, name, target, place, progress
     ):
-        with progress.step(f"Compiling the helper program {name} for boards (only once)"):
+        with progress.step(f"Compiling a helper program for {architecture} boards (only once)"):
             _compile(source, target, any_cpu_compiler(architecture), place)
     return Helper(name=name, path=place, sha256=sha256_of(place))
 

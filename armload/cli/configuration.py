@@ -1,19 +1,20 @@
 """A person's own defaults for options: in a file of theirs, and in the workspace's pyproject.toml.
 
-Each file has a table per verb, and ``all`` for every verb that has an option of that name, other
-than as a filter.
+Each file has a table per verb, and ``all`` for every verb that has an option of that name, unless
+that is a filter, has to be given, or keeps a default of its own.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from armload.core.errors import DataError, UsageError
-from armload.core.files import unreadable
+from armload.core.files import unreadable, write_whole
 from armload.core.near_names import did_you_mean
 from armload.core.options import FILTER, Declared, declared_options
 from armload.core.workspace import workspace
@@ -49,13 +50,24 @@ class Default:
     @property
     def place(self) -> str:
         """The file, and the table in it."""
-        return f"{self.file} [{self.verb}]"
+        tables = "" if self.file == user_file() else "tool.armload."
+        return f"{self.file} [{tables}{self.verb}]"
+
+    @property
+    def typed(self) -> str:
+        """The value in one word, as it would be typed."""
+        return ",".join(self.word) if isinstance(self.word, list) else str(self.word)
 
 
 def user_file() -> Path:
     """Return where a person's own defaults are."""
     folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(folder) / "armload" / "config.toml"
+
+
+def workspace_file() -> Path:
+    """Return where the defaults of everybody who works in the workspace are."""
+    return workspace() / "pyproject.toml"
 
 
 def defaults_of(verb: str) -> dict[str, Default]:
@@ -73,7 +85,7 @@ def defaults_of(verb: str) -> dict[str, Default]:
             found.setdefault(each.option.field, each)
         elif each.verb == ALL:
             for declared in declared_options(VERBS[verb]):
-                if declared.name == each.option.name and not _is_filter(declared):
+                if declared.name == each.option.name and _takes_all(declared):
                     found.setdefault(declared.field, each)
     return found
 
@@ -85,7 +97,7 @@ def all_defaults() -> list[Default]:
         DataError, DiskError: as for ``defaults_of``.
     """
     found: list[Default] = []
-    for file, tables in ((workspace() / "pyproject.toml", ("tool", "armload")), (user_file(), ())):
+    for file, tables in ((workspace_file(), ("tool", "armload")), (user_file(), ())):
         content: Any = _read(file)
         for name in tables:
             content = content.get(name, {}) if isinstance(content, dict) else {}
@@ -93,6 +105,45 @@ def all_defaults() -> list[Default]:
             raise DataError(f"{file}: [tool.armload] must be a table.", _EXAMPLE)
         found += sorted(_tables(file, "", content), key=lambda each: each.verb == ALL)
     return found
+
+
+_TABLE = re.compile(r"^\[tool\.armload\.all\][^\n]*\n", re.MULTILINE)
+
+
+def add_workspace_default(name: str, word: str) -> Path | None:
+    """Give an option a default for every verb in the workspace's file, and keep all else there.
+
+    Args:
+        name: of the option; it has no default there yet.
+        word: of letters, digits, dots, dashes and underscores.
+
+    Returns:
+        The file; none where its layout leaves that to a person.
+
+    Raises:
+        DataError, DiskError: as for ``defaults_of``; or the file cannot be written.
+    """
+    import tomllib
+
+    file = workspace_file()
+    expected = _read(file)
+    text = file.read_bytes().decode() if file.is_file() else ""
+    if text and not text.endswith("\n"):
+        text += "\n"
+    line = f'{name} = "{word}"\n'
+    if table := _TABLE.search(text):
+        text = text[: table.end()] + line + text[table.end() :]
+    else:
+        text += ("\n" if text else "") + f"[tool.armload.all]\n{line}"
+    try:
+        expected.setdefault("tool", {}).setdefault("armload", {}).setdefault(ALL, {})[name] = word
+        is_that_alone = tomllib.loads(text) == expected
+    except (AttributeError, tomllib.TOMLDecodeError):
+        is_that_alone = False
+    if not is_that_alone:
+        return None
+    write_whole(file.resolve(), text.encode())
+    return file
 
 
 def typed_with_defaults(
@@ -188,13 +239,19 @@ def _options(verb: str) -> dict[str, Declared]:
         each.name: each
         for model in models
         for each in declared_options(model)
-        if not each.option.is_argument and not (verb == ALL and _is_filter(each))
+        if not each.option.is_argument and (verb != ALL or _takes_all(each))
     }
 
 
-def _is_filter(option: Declared) -> bool:
-    """Tell whether an option leaves out runs: a board to run on is not the only one to look at."""
-    return option.heading == FILTER
+def _takes_all(option: Declared) -> bool:
+    """Tell whether a default for every verb applies to an option.
+
+    Not to a filter: a board to run on is not the only one to look at. And what has to be given,
+    such as the board that a verb changes, must not be taken from a file by chance.
+    """
+    return not (
+        option.heading == FILTER or option.info.is_required() or option.option.has_own_default
+    )
 
 
 def _word(file: Path, name: str, value: object) -> Word:

@@ -1,16 +1,23 @@
-"""A load as its options describe it: its users, rates, times and lengths."""
+"""A load as its options describe it: its service, users, rates, times and lengths."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from armload.analysis.load.records import Stage
 from armload.cli.load_options import DURATION_S, LoadOptions
 from armload.core.errors import UsageError
+from armload.core.files import require_file, unreadable
 from armload.core.progress import Progress
 from armload.core.values import counted
+from armload.engines.service_plan import ServingPlan
+from armload.runs.request import Request
 from armload.serving.arrivals import MOST_REQUESTS, Arrivals, read_stages
+from armload.serving.dialects.dialect import Dialect
+from armload.serving.dialects.openai import OpenAiEmbeddings
 from armload.serving.expected import (
     MOST_POINT_S,
     WARMUP_SHARE,
@@ -20,7 +27,11 @@ from armload.serving.expected import (
     point_duration_sentence,
     sized,
 )
-from armload.serving.target import LoadLevel, RateUnit, StopCondition
+from armload.serving.readiness import check_url
+from armload.serving.service import target_of_service
+from armload.serving.starting import served
+from armload.serving.target import LoadLevel, LoadTarget, RateUnit, StopCondition
+from armload.serving.tokenizer import ServiceApi
 from armload.serving.traces import RequestTrace, read_trace_file
 from armload.serving.users import Users, read_seconds
 from armload.serving.workload import Lengths, Workload, read_lengths
@@ -197,3 +208,57 @@ def _check_warmup(warmup: int, count: int, requests: str) -> None:
             f"--warmup {warmup} would exclude all {requests}.",
             "Give more --requests, a longer --duration, or a smaller --warmup.",
         )
+
+
+def target_of(url: str, api_key_file: Path | None, dialect: Dialect, model: str) -> LoadTarget:
+    """Describe a service that is reached by its address.
+
+    Raises:
+        UsageError: that is no address, or there is no such file of a key.
+        DiskError: the file of the key cannot be read.
+    """
+    address = check_url(url)
+    key = _key_in(api_key_file) if api_key_file else ""
+    return LoadTarget(
+        url=address,
+        api_key=key,
+        model=model or ServiceApi(address, key).model(),
+        dialect=dialect,
+    )
+
+
+@contextmanager
+def target_on_board(
+    request: Request,
+    model: str,
+    plan: ServingPlan | None,
+    dialect: Dialect,
+    progress: Progress,
+) -> Iterator[LoadTarget]:
+    """Serve a model on a board within the block, or use the service that runs there.
+
+    Raises:
+        ArmloadError: it cannot be served.
+    """
+    usual = None
+    if dialect.name == OpenAiEmbeddings.name:
+        usual = ServingPlan(embeddings="model")
+        if plan is not None and plan.embeddings is None:
+            plan = plan.model_copy(update={"embeddings": usual.embeddings})
+    with served(request, model, plan, progress, usual=usual) as service:
+        if service.was_running:
+            progress.say(f"{service.board} already serves {service.model}: {service.run}")
+        yield target_of_service(service, dialect)
+
+
+def _key_in(path: Path) -> str:
+    require_file(path, "file of an API key", "Give another one with --api-key-file.")
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError:
+        text = ""
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if not text or not text.isascii() or len(text.split()) != 1:
+        raise UsageError(f"{path}: must contain only an API key.")
+    return text

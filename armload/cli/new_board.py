@@ -115,7 +115,10 @@ def added_sentence(added: AddedBoard) -> str:
     board = added.board
     what = added.device or "an unnamed device"
     known = f"{board.hardware} in the catalogue" if board.hardware else "not in the catalogue"
-    return f"{board.name} is {what}: {known}, target {board.target}. Written: {added.path}"
+    return (
+        f"{board.name} is {what} ({known}). Programs for it are compiled for {board.target}. "
+        f"Written: {added.path}"
+    )
 
 
 def pin_host_key(board: Board, *, yes: bool) -> tuple[Path, ServerKey, str | None]:
@@ -132,7 +135,7 @@ def pin_host_key(board: Board, *, yes: bool) -> tuple[Path, ServerKey, str | Non
     key = fetch_host_key(board)
     former = pinned_key(key)
     is_agreed = yes
-    terminal.say(f"{board.name} shows {key.kind} {key.fingerprint}")
+    terminal.say(f"Host key of {board.name}: {key.kind} {key.fingerprint}")
     if former is not None and former.line == key.line:
         terminal.say("This key is already pinned.")
         is_agreed = True
@@ -148,12 +151,18 @@ def pin_host_key(board: Board, *, yes: bool) -> tuple[Path, ServerKey, str | Non
             "If the fingerprint is the board's, use --yes.",
         )
     if not is_agreed and not terminal.confirm(
-        "On the board, ssh-keygen -lf FILE.pub prints its key's fingerprint. Is it the same?"
+        f"Run ssh-keygen -lf {_key_file(key)} on the board. Does it print this fingerprint?"
     ):
         raise UsageError("Nothing was pinned.")
     path = pin(key)
     replaced = former.fingerprint if former is not None and former.line != key.line else None
     return path, key, replaced
+
+
+def _key_file(key: ServerKey) -> str:
+    """Return where OpenSSH keeps a key of that kind."""
+    kind = key.kind.removeprefix("ssh-").partition("-")[0]
+    return f"/etc/ssh/ssh_host_{kind}_key.pub"
 
 
 def _probed(board: Board, progress: Progress) -> tuple[Board, Probe]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import select
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -100,37 +103,89 @@ def can_ask() -> bool:
 
 
 def confirm(question: str) -> bool:
-    """Ask a person; without one on the terminal the answer is no."""
+    """Ask a person; without one on the terminal the answer is no, as it is after Enter alone."""
     if not can_ask():
         return False
-    from rich.prompt import Confirm
+    while True:
+        try:
+            with _ending_the_line():
+                answer = _answer(f"{question} [y/n] (Enter: n): ").casefold()
+        except EOFError:
+            return False
+        if answer in _YES_OR_NO:
+            return _YES_OR_NO[answer]
+        say("Answer y or n.")
 
-    try:
-        with _asking():
-            return Confirm.ask(Text(question), console=errors(), default=False)
-    except EOFError:
-        return False
+
+_YES_OR_NO = {"y": True, "yes": True, "n": False, "no": False, "": False}
 
 
-def ask(question: str, default: str = "") -> str:
+def ask(question: str, default: str = "", enter: str = "") -> str:
     """Ask a person for a word; Enter gives the default.
+
+    Args:
+        enter: what the default means, where the word alone does not tell.
 
     Raises:
         EOFError: the input has ended.
     """
-    from rich.prompt import Prompt
+    meaning = enter or default
+    with _ending_the_line():
+        answer = _answer(f"{question} (Enter: {meaning}): " if meaning else f"{question}: ")
+    return answer or default
 
-    with _asking():
-        answer = Prompt.ask(
-            Text(question), console=errors(), default=default, show_default=bool(default)
-        )
-    return answer.strip()
+
+def ask_password() -> str:
+    """Ask a person for a password, which the terminal does not show.
+
+    Raises:
+        EOFError: the input has ended.
+    """
+    import termios
+
+    descriptor = sys.stdin.fileno()
+    usual = termios.tcgetattr(descriptor)
+    hidden = [*usual]
+    hidden[3] &= ~termios.ECHO
+    try:
+        termios.tcsetattr(descriptor, termios.TCSAFLUSH, hidden)
+        return _answer("Password: ")
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSAFLUSH, usual)
+        errors().print()  # what is said next begins a line
+
+
+def _answer(prompt: str) -> str:
+    errors().print(Text(prompt), end="", crop=False)
+    _wait_for_line()
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.strip()
 
 
 @contextmanager
-def _asking() -> Iterator[None]:
+def _ending_the_line() -> Iterator[None]:
     try:
         yield
     except (EOFError, KeyboardInterrupt):
-        errors().print()  # what is said next begins a line
+        errors().print()
         raise
+
+
+def _wait_for_line() -> None:
+    """Wait until a person has ended a line, or a signal raises.
+
+    Python looks for signals before it reads; one that arrives in between interrupts nothing, and
+    waits for the next key. What a signal writes to a pipe ends the wait whenever it arrives.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    before = signal.set_wakeup_fd(writer)
+    try:
+        while sys.stdin not in select.select([sys.stdin, reader], [], [])[0]:
+            os.read(reader, 1)
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(reader)
+        os.close(writer)

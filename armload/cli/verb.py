@@ -227,11 +227,11 @@ def _password_is_given(error: ConnectError) -> bool:
 
     if not isinstance(error, LoginRefusedError) or not error.password_would_do:
         return False
-    from getpass import getpass
+    from armload.cli import terminal
 
     show_error(error.message)
     try:
-        use_password(getpass("Password: "))
+        use_password(terminal.ask_password())
     except EOFError:
         return False
     return True

@@ -67,6 +67,7 @@ class Option:
         name: as it is typed, where the field is called otherwise.
         heading: in help, where it is not that of the group.
         is_argument: it is given without its name.
+        has_own_default: a person's default for every verb does not apply.
     """
 
     help: str
@@ -76,6 +77,7 @@ class Option:
     name: str = ""
     heading: str = ""
     is_argument: bool = False
+    has_own_default: bool = False
 
     def __get_pydantic_json_schema__(
         self, core_schema: CoreSchema, handler: GetJsonSchemaHandler

@@ -64,6 +64,21 @@ class Silent:
         del text
 
 
+class Within:
+    """Shows no steps: what is done is a small part of a step that is shown already."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def step(
+        self, label: str, *, total: float | None = None, unit: str = ""
+    ) -> AbstractContextManager[ProgressStep]:
+        return Silent().step(label, total=total, unit=unit)
+
+    def say(self, text: str) -> None:
+        self._progress.say(text)
+
+
 class Labelled:
     """Shows the work of one of several parallel tasks, under its name."""
 

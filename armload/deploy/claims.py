@@ -62,6 +62,26 @@ def claims(host: Host, workdir: PurePosixPath) -> tuple[Claim, ...]:
     return parse_claims(host.run(call("tell_leases", folder)).text)
 
 
+def users(host: Host, workdir: PurePosixPath) -> tuple[str, ...]:
+    """Say who uses a board: commands that have its lease, and runs; nobody else would be disturbed.
+
+    Raises:
+        ConnectError: the board does not answer.
+        TransferError: its answer makes no sense.
+    """
+    found = [
+        claim
+        for claim in claims(host, workdir)
+        if claim.left_s and (claim.run or claim.owner is None or not claim.owner.is_gone())
+    ]
+    named = {claim.run for claim in found}
+    going = [run.id for run in list_runs(host, workdir) if run.state == "running"]
+    return (
+        *(claim.words for claim in found),
+        *(f"the run {run}" for run in going if run not in named),
+    )
+
+
 def need_board(host: Host, workdir: PurePosixPath) -> None:
     """Make sure that nobody has taken a board over from this process.
 

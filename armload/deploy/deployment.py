@@ -76,7 +76,8 @@ def deploy(
     if lacking:
         need_memory(board, items, stored, found.conditions, progress)
         with_retries(lambda: need_space(host, items, stored), retry)
-        sums = checksum_program(host, layout, found, progress)
+        with progress.step(f"Preparing {board.name}"):
+            sums = checksum_program(host, layout, found, progress)
         for item, state in lacking:
             sent |= deliver(
                 host,

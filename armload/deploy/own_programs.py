@@ -9,7 +9,7 @@ from armload.boards.host import Host
 from armload.boards.probe import Probe
 from armload.build.helper import ARCHITECTURES, SHA256, Helper, helper
 from armload.core.errors import BoardError
-from armload.core.progress import Progress
+from armload.core.progress import Progress, Within
 from armload.core.shell import join
 from armload.deploy.claims import need_board
 from armload.deploy.layout import Layout
@@ -89,6 +89,8 @@ def checksum_program(
 def put_helper(host: Host, layout: Layout, ours: Helper, progress: Progress) -> PurePosixPath:
     """Put a program of ours on a board, and return where it lies.
 
+    No step is shown for it: a person did not ask for the program, but for what needs it.
+
     Raises:
         BusyError: meanwhile somebody else has taken the board over.
         BoardError, ConnectError, TransferError: as for ``push``.
@@ -96,5 +98,5 @@ def put_helper(host: Host, layout: Layout, ours: Helper, progress: Progress) -> 
     remote = layout.program(ours.sha256, ours.name)
     upload = Upload(local=ours.path, remote=remote, sha256=ours.sha256, executable=True)
     still_ours = partial(need_board, host, layout.workdir)
-    deliver(host, upload, None, progress, still_ours=still_ours)
+    deliver(host, upload, None, Within(progress), still_ours=still_ours)
     return remote

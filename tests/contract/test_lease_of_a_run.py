@@ -16,7 +16,7 @@ from armload.boards.virtual.process import Started
 from armload.core.errors import BusyError
 from armload.core.progress import Silent
 from armload.deploy import lease as lease_module
-from armload.deploy.claims import claims, release
+from armload.deploy.claims import claims, release, users
 from armload.deploy.follow import follow
 from armload.deploy.holder import this_process
 from armload.deploy.launch import launch
@@ -141,7 +141,10 @@ def test_a_lease_that_ones_own_run_keeps_is_released_only_by_force(
         release(host, workdir, force=False)
     assert "--force" in caught.value.remedy
     assert [claim.run for claim in claims(host, workdir)] == ["run"]
+    (user,) = users(host, workdir)
+    assert user.endswith("running run")
     assert [claim.run for claim in release(host, workdir, force=True)] == ["run"]
+    assert users(host, workdir) == ("the run run",)
     gate.touch()
     assert follow(host, folder, nothing) == 0
     assert Path(folder, "unleased").exists()

@@ -149,11 +149,6 @@ class Tab:
                 },
             )
 
-    def screenshot(self, path: Path) -> None:
-        """Write a picture of the whole page."""
-        shot = self.call("Page.captureScreenshot", {"format": "png", "captureBeyondViewport": True})
-        path.write_bytes(base64.b64decode(shot["data"]))
-
     def print(self, path: Path) -> None:
         """Write the page as PDF, as the print dialogue does."""
         printed = self.call("Page.printToPDF", {"preferCSSPageSize": True})

@@ -50,7 +50,7 @@ def two_people(folder: Path) -> Iterator[tuple[Person, Person]]:
         _share(ann, bob)
         yield ann, bob
     finally:
-        ann.types("board.down", "--board", "mine")
+        ann.types("board.down", "--board", "mine", "--yes")
 
 
 def _share(ann: Person, bob: Person) -> None:

@@ -60,7 +60,7 @@ def test_a_changed_host_key_is_replaced_only_by_a_person_on_a_terminal(
     assert "THE SERVER'S KEY HAS CHANGED" in refused.stderr
     assert "Run the command on a terminal" in refused.stderr
     with at_a_terminal(ann, "board.add", "kitchen", *reached(server)) as asked:
-        asked.waits_for("Is it the same? [y/n]")
+        asked.waits_for("Does it print this fingerprint? [y/n]")
         assert "THE SERVER'S KEY HAS CHANGED" in asked.said
         asked.answers(b"y\n")
         assert asked.ends() == 0

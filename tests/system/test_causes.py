@@ -50,7 +50,7 @@ def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     person = Person(tmp_path_factory.mktemp("people") / "ann")
     person.add_board("loop", "extends: qemu-user\n")
     yield person
-    person.types("board.down", "--board", "mine")
+    person.types("board.down", "--board", "mine", "--yes")
 
 
 @pytest.mark.exhaustive(covers=["armload/analysis/causes.py", "armload/analysis/statistics.py"])

@@ -150,7 +150,7 @@ def test_without_options_two_quantisations_are_evaluated_on_a_virtual_board(ann:
         shown = json.loads(ann.types("eval", "--json").stdout)
         traded = json.loads(ann.types("tradeoff", "latest", "--json").stdout)
     finally:
-        ann.types("board.down", "--board", "virtual")
+        ann.types("board.down", "--board", "virtual", "--yes")
     # How many were answered within the time depends on the machine.
     largest = {point["model"]: point for point in shown["points"]}
     assert list(largest) == ["word-problems-Q8_0.gguf", "word-problems-Q2_K.gguf"]

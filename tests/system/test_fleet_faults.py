@@ -222,7 +222,7 @@ def test_a_sweep_has_every_run_once_however_often_its_board_restarts(tmp_path: P
             assert text.startswith(run["text"])
         assert not list(hall.runs.glob("*/run.json"))
     finally:
-        hall.types("board.down", "--board", "attic")
+        hall.types("board.down", "--board", "attic", "--yes")
         lab.stop()
 
 

@@ -19,7 +19,7 @@ from tests.terminal import at_a_terminal
 from tests.waiting import wait_until
 
 HOST, NAME = "a virtual board on this machine):", "Name of the board"
-KEY, MODEL = "Is it the same? [y/n]", "Model to run"
+KEY, MODEL = "Does it print this fingerprint? [y/n]", "Model to run"
 CTRL_C, CTRL_D = b"\x03", b"\x04"
 
 
@@ -77,7 +77,7 @@ def test_interrupted_at_each_question_nothing_is_half_written_and_it_says_how_to
         assert asked.ends() == 130
         assert f"armload init --host {host} {' '.join(reached(server))} " in asked.said
     with at_a_terminal(ann, *command, "--host", host) as asked:
-        asked.waits_for(f"{NAME} (my-board)")
+        asked.waits_for(f"{NAME} (Enter: my-board)")
         asked.answers(b"kitchen\n")
         asked.waits_for(KEY)
         asked.answers(key)
@@ -89,6 +89,7 @@ def test_interrupted_at_each_question_nothing_is_half_written_and_it_says_how_to
         asked.waits_for(KEY)
         asked.answers(b"y\n")
         asked.waits_for(MODEL)
+        assert "kitchen is now the default board of this workspace" in asked.said
         asked.answers(key)
         assert asked.ends() == 130
         assert named in asked.said
@@ -97,11 +98,12 @@ def test_interrupted_at_each_question_nothing_is_half_written_and_it_says_how_to
     assert whole.startswith(BOARD.comment)
     assert yaml.safe_load(whole)["reach"]["user"] == server.user
     with at_a_terminal(ann, *command, "--host", host) as asked:
-        asked.waits_for(f"{MODEL} (hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF:")
+        asked.waits_for(f"{MODEL} (Enter: hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF:")
         assert "Using boards/kitchen.yaml" in asked.said
         assert "Models that fit on kitchen" in asked.said
+        assert "default board" not in asked.said
         asked.answers(b"\n")
-        asked.waits_for(f"{MODEL} (demo)")
+        asked.waits_for(f"{MODEL} (Enter: SmolLM2 with 135M parameters")
         assert "HF_HUB_OFFLINE is set" in asked.said
         asked.answers(key)
         assert asked.ends() == 130
@@ -131,18 +133,19 @@ def test_an_answer_that_makes_no_sense_is_asked_for_again(ann: Person, server: S
     with at_a_terminal(ann, "init") as asked:
         asked.waits_for(HOST)
         asked.answers(b"\n")
-        asked.waits_for(f"{MODEL} (demo)")
+        asked.waits_for(f"{MODEL} (Enter: SmolLM2 with 135M parameters")
         asked.answers(b"no-such.gguf\n")
-        asked.waits_for(f"{MODEL} (demo)")
+        asked.waits_for(f"{MODEL} (Enter: SmolLM2 with 135M parameters")
         assert "no-such.gguf" in asked.said
         asked.answers(b"llama-3.1-8b:Q4_0\n")
-        asked.waits_for(f"{MODEL} (demo)")
+        asked.waits_for(f"{MODEL} (Enter: SmolLM2 with 135M parameters")
         assert "does not know where to download" in asked.said
         asked.answers(CTRL_C)
         assert asked.ends() == 130
     assert yaml.safe_load((ann.folder / "boards" / "virtual.yaml").read_text()) == {
         "extends": "virtual"
     }
+    assert not (ann.folder / "pyproject.toml").exists(), "it is the default anyway"
 
 
 @pytest.mark.exhaustive(covers=["armload/boards", "armload/cli"])
@@ -214,7 +217,7 @@ def test_without_a_host_the_virtual_board_runs_the_model_until_it_is_interrupted
 def test_without_a_host_the_virtual_board_repeats_the_run(ann: Person) -> None:
     ann.add_emulated("virtual")
     done = ann.types("init", "--model", "like:stories260k:F32", "--yes")
-    assert "armload bench --board virtual --model like:stories260k:F32" in done.stderr
+    assert "armload bench --model like:stories260k:F32" in done.stderr
     runs = records(ann)
     assert {(run["board"]["name"], run["exit"]["status"]) for run in runs} == {("virtual", 0)}
     assert any(run["id"] in done.stdout for run in runs)

@@ -53,7 +53,7 @@ def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     person.environment["XDG_STATE_HOME"] = str(person.folder / "state")
     person.add_emulated("here")
     yield person
-    person.types("board.down", "--board", "mine")
+    person.types("board.down", "--board", "mine", "--yes")
 
 
 def latest(person: Person) -> LoadFolder:

@@ -35,7 +35,7 @@ def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     person = Person(tmp_path_factory.mktemp("people") / "ann")
     person.add_board("mine", "extends: single-core\nreach: {memory: 1536 MiB}\n")
     yield person
-    person.types("board.down", "--board", "mine")
+    person.types("board.down", "--board", "mine", "--yes")
 
 
 @pytest.mark.parametrize("kind", WRITERS)

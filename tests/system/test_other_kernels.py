@@ -84,7 +84,7 @@ def ann(
     person.add_board("mine", "extends: virtual-dayu200\nreach: {memory: 512 MiB}\n")
     synthesise(LARGE, person.folder / "large.gguf", quantisation="Q8_0", seed=1, progress=Silent())
     yield person
-    person.types("board.down", "--board", "mine")
+    person.types("board.down", "--board", "mine", "--yes")
 
 
 @pytest.mark.parametrize("ann", ["pages of 16 KiB"], indirect=True)

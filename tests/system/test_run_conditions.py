@@ -22,7 +22,7 @@ def person(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     try:
         yield somebody
     finally:
-        somebody.types("board.down", "--board", "mine")
+        somebody.types("board.down", "--board", "mine", "--yes")
 
 
 @pytest.mark.exhaustive(

@@ -128,7 +128,7 @@ def person(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     try:
         yield somebody
     finally:
-        somebody.types("board.down", "--board", "mine")
+        somebody.types("board.down", "--board", "mine", "--yes")
 
 
 def add_meter(person: Person, board: str, power: Mapping[str, object]) -> None:

@@ -23,6 +23,7 @@ from tests.system.people import (
     power_cut,
     said_by,
 )
+from tests.terminal import at_a_terminal
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.machine, pytest.mark.build]
@@ -76,6 +77,8 @@ def test_a_workstation_killed_in_a_run_takes_it_over_with_the_same_command(
         engine.waited_for(process)
         process.kill()
         process.communicate()
+        if stage == "running":
+            a_board_in_use_is_stopped_by_nobody(ann)
         if stage == "ended":
             engine.goes_on()
             ann.waits_on_board(f"! {ENGINE_RUNS}")
@@ -86,6 +89,19 @@ def test_a_workstation_killed_in_a_run_takes_it_over_with_the_same_command(
     run = json.loads(out)
     checked(run, tokens)
     nothing_lost_nothing_doubled(ann, run["id"], before, runs_before)
+
+
+def a_board_in_use_is_stopped_by_nobody(ann: Person) -> None:
+    machine = ann.machine()
+    refused = ann.types("board.down", "--board", "mine", status=2)
+    assert "mine was not stopped. mine is in use by" in refused.stderr
+    assert "--yes" in refused.stderr
+    with at_a_terminal(ann, "board.down", "--board", "mine") as asked:
+        asked.waits_for("[y/n]")
+        assert "mine is in use by" in asked.said
+        asked.answers(b"\n")
+        assert asked.ends() == 2
+    assert ann.machine() == machine
 
 
 def known(ann: Person) -> set[str]:

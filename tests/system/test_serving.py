@@ -281,4 +281,4 @@ def test_a_board_that_restarts_no_longer_serves_and_what_was_served_is_a_run(
         assert json.loads(person.types("serve.list", "--board", "mine", "--json").stdout) == []
         assert not Path(service.about["api_key_file"]).exists()
     finally:
-        person.types("board.down", "--board", "mine")
+        person.types("board.down", "--board", "mine", "--yes")

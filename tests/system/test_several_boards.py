@@ -218,4 +218,4 @@ def test_a_sweep_over_two_virtual_boards_survives_that_one_is_killed(tmp_path: P
         assert all(len(same) == 1 for same in texts.values())
     finally:
         for board in boards:
-            person.types("board.down", "--board", board)
+            person.types("board.down", "--board", board, "--yes")

@@ -40,7 +40,7 @@ def ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     mixture = LARGE.model_copy(update={**EXPERTS, "layers": 6})
     synthesise(mixture, person.folder / MIXTURE, quantisation="Q8_0", seed=1, progress=Silent())
     yield person
-    person.types("board.down", "--board", "mine")
+    person.types("board.down", "--board", "mine", "--yes")
 
 
 @pytest.mark.exhaustive(covers=COVERED)

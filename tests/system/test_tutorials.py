@@ -38,7 +38,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     try:
         yield person
     finally:
-        person.types("board.down", "--board", "mine")
+        person.types("board.down", "--board", "mine", "--yes")
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_a_model_that_is_too_large_runs_in_both_ways(reader: Person) -> None:
     try:
         follow(reader, TIGHT)
     finally:
-        reader.types("board.down", "--board", "tight")
+        reader.types("board.down", "--board", "tight", "--yes")
 
 
 @pytest.mark.parametrize("page", OTHERS)

@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from armload.boards.board import SshAddress, VirtualReach
+from armload.boards.connect import is_running
 from armload.boards.ssh import SshHost
 from armload.boards.virtual import machine, private_programs
 from armload.boards.virtual.machine import Qmp
@@ -229,8 +230,10 @@ def test_machine_started_by_a_program_outlives_it_and_what_is_synced_outlives_a_
         assert said(second, "wc -l </data/local/tmp/kept").strip() == "100000"
 
         said(second, "echo unsynced >/data/local/tmp/late")
+        assert is_running(board)
         assert machine.down(board)
         assert machine.running(board) is None
+        assert is_running(board) is False
         assert not machine.down(board)
         third = machine.up(board, Silent())
         assert said(third, "cat /data/local/tmp/late") == "unsynced"

@@ -114,7 +114,7 @@ def test_a_board_that_reboots_is_waited_for(board: Board) -> None:
 def person(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     somebody = Person(tmp_path_factory.mktemp("person"))
     yield somebody
-    somebody.types("board.down", "--board", "mine")
+    somebody.types("board.down", "--board", "mine", "--yes")
 
 
 @pytest.mark.parametrize("verb", ["bench", "deploy", "pull", "board.probe"])

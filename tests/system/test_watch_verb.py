@@ -328,7 +328,7 @@ def test_a_foreign_program_runs_on_the_virtual_board(person: Person, arm: str) -
         assert run["memory"]["max_rss_bytes"] > 39 << 20
         assert run["steps"][0]["read_bytes"] is not None
     finally:
-        person.types("board.down", "--board", "mine")
+        person.types("board.down", "--board", "mine", "--yes")
 
 
 @pytest.mark.usefixtures("mnn")

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from armload.analysis.compare import compare
 from armload.analysis.measurement import measurement_of
 from armload.boards.board import load_board
+from armload.boards.connect import is_running
 from armload.boards.probe import parse_probe
 from armload.build.binary import FeatureUse
 from armload.build.cached import CachedBuild
@@ -22,7 +23,7 @@ from armload.engines.plan import Plan
 from armload.models.context_memory import ContextMemory
 from armload.models.model_summary import CacheSize, FileSection, ModelSummary, TypeShare
 from armload.report.binaries import binaries_table, inspection_table
-from armload.report.boards import boards_table, contents_table, probe_table
+from armload.report.boards import ListedBoard, boards_table, contents_table, probe_table
 from armload.report.cache import builds_table, kinds_table
 from armload.report.comparison import comparison_view
 from armload.report.fitted import fit_view
@@ -186,7 +187,12 @@ def every_table() -> dict[str, RenderableType]:
         "show --run, failed": run_table(failed_run()),
         "compare": _comparison(same=True),
         "compare, not comparable": _comparison(same=False),
-        "board.list": boards_table([load_board(name) for name in data_names("boards")]),
+        "board.list": boards_table(
+            [
+                ListedBoard(**dict(board), is_running=is_running(board))
+                for board in map(load_board, data_names("boards"))
+            ]
+        ),
         "board.probe": probe_table(
             virtual,
             found,

@@ -9,12 +9,10 @@ import signal
 import subprocess
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests import command_line
 from tests.unit.builds import finished_build, held_elsewhere, unfinished_build
-from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 FACES = [
@@ -139,9 +137,6 @@ def asked(cache: Path) -> tuple[subprocess.Popen[bytes], int]:
         heard = os.read(process.stderr.fileno(), 4096)
         assert heard, said
         said += heard
-    # Python forgets a signal that arrives between the prompt and the read of the answer.
-    started = psutil.Process(process.pid)
-    wait_until(lambda: started.status() == psutil.STATUS_SLEEPING)
     return process, person
 
 

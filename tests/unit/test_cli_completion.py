@@ -109,6 +109,11 @@ def test_programs_are_those_that_help_names() -> None:
     [
         ("armload ben", ["bench"]),
         ("armload board.tr", ["board.trust"]),
+        ("armload hel", ["help"]),
+        ("armload help board.tr", ["board.trust"]),
+        ("armload help bench ", []),
+        ("armload lat", []),
+        ("armload help lat", []),
         ("armload --ver", ["--version"]),
         ("armload bench --prec", ["--precision", "--precision-time"]),
         ("armload bench --precision 5% --prec", ["--precision-time"]),
@@ -153,6 +158,7 @@ def test_programs_are_those_that_help_names() -> None:
         ),
         ("armload bench --reference latest", ["latest"]),
         ("armload show latest-l", ["latest-load"]),
+        ("armload compare latest-", ["latest-sweep", "latest-load", "latest-tune"]),
         ("armload compare latest be", ["bench.json"]),
         ("armload compare latest notes", []),
         ("armload compare latest bo", []),
@@ -181,7 +187,8 @@ def test_what_can_follow(line: str, words: list[str] | None, workspace: Path) ->
 
 
 def test_nothing_typed_yet_offers_all(workspace: Path) -> None:
-    assert offered("armload ") == list(namespace.task_names)
+    assert offered("armload ") == [*namespace.task_names, "help"]
+    assert offered("armload help ") == list(namespace.task_names)
     assert {"kitchen", "half", "virtual"} <= set(offered("armload bench --board "))
     hardware = offered("armload fit --hardware ")
     assert set(hardware) == {

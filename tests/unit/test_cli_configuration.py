@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from armload.cli.configuration import add_workspace_default, check_defaults
 from armload.cli.program import namespace
 from armload.core.errors import DataError, UsageError
 from tests.command_line import typed
+from tests.documentation import ROOT, blocks
 
 
 @pytest.fixture(autouse=True)
@@ -74,6 +76,71 @@ def test_a_default_for_every_verb_is_no_filter() -> None:
     assert read("compare", a="latest", b="latest").selection() is None
     assert read("report").given(("model",)) == []
     assert read("report").model == "tiny"
+
+
+def test_a_default_for_every_verb_names_no_board_that_a_verb_changes_and_none_for_the_demo() -> (
+    None
+):
+    own("[all]\nboard = 'shed'\n")
+    assert read("board.probe").board == "shed"
+    assert read("demo").board == "virtual"
+    for verb in ("board.clean", "board.release", "board.trust"):
+        with pytest.raises(UsageError, match="--board is missing"):
+            read(verb)
+    own("[demo]\nboard = 'shed'\n[board.clean]\nboard = 'attic'\n")
+    assert read("demo").board == "shed"
+    assert read("board.clean").board == "attic"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, '[tool.armload.all]\nboard = "kitchen"\n'),
+        ("# ours\n", '# ours\n\n[tool.armload.all]\nboard = "kitchen"\n'),
+        ("[project]", '[project]\n\n[tool.armload.all]\nboard = "kitchen"\n'),
+        (
+            "[tool.armload.all]  # ours\nwait = 60\n[tool.x]\ny = 1\n",
+            '[tool.armload.all]  # ours\nboard = "kitchen"\nwait = 60\n[tool.x]\ny = 1\n',
+        ),
+        (
+            "[tool.armload]\nall.wait = 60\n",
+            None,
+        ),
+        ("tool = {armload = {bench = {seed = 1}}}\n", None),
+        ("tool = 1\n", None),
+    ],
+)
+def test_a_default_is_added_to_the_workspaces_file_beside_all_that_stands_there(
+    before: str | None, after: str | None
+) -> None:
+    path = Path("pyproject.toml")
+    if before is not None:
+        path.write_text(before)
+    file = add_workspace_default("board", "kitchen")
+    if after is None:
+        assert file is None
+        assert path.read_text() == before
+    else:
+        assert file == Path.cwd() / path
+        assert path.read_text() == after
+        assert read("bench").board == ("kitchen",)
+
+
+def test_a_file_that_is_a_link_stays_one() -> None:
+    Path("settings.toml").write_text("# ours\n")
+    Path("pyproject.toml").symlink_to("settings.toml")
+    add_workspace_default("board", "kitchen")
+    assert Path("pyproject.toml").is_symlink()
+    assert "kitchen" in Path("settings.toml").read_text()
+
+
+def test_the_example_of_the_page_is_allowed() -> None:
+    (example, *_) = (
+        text for kind, text in blocks(ROOT / "docs/configuration.md") if kind == "toml"
+    )
+    own(example)
+    for verb in namespace.task_names:
+        check_defaults(verb)
 
 
 def test_a_default_that_does_nothing_here_is_no_mistake() -> None:

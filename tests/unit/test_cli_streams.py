@@ -225,7 +225,7 @@ def test_a_password_that_was_typed_is_not_inherited_by_child_processes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr("getpass.getpass", lambda prompt: "a secret")
+    monkeypatch.setattr("armload.cli.terminal.ask_password", lambda: "a secret")
     monkeypatch.setattr("armload.boards.ssh_route._typed_password", None)
     assert _password_is_given(LoginRefusedError("refused", "", password_would_do=True))
     seen = subprocess.run(["env"], check=True, capture_output=True, text=True).stdout

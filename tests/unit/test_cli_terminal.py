@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
 import os
 import pty
 import re
+import select
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
+from operator import call
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console, Group
 
 from armload.cli import progress
+from armload.cli import terminal as asking
 from armload.cli.progress import Bars, _BarStep, _display
 from armload.core.progress import Labelled, Progress, Silent
 from armload.fleet.threads import on_each
@@ -271,3 +279,42 @@ def test_what_is_done_is_counted_in_the_right_number(
     completed: int, total: int | None, unit: str, words: str
 ) -> None:
     assert progress.done_of(completed, total, unit) == words
+
+
+def test_ctrl_c_just_before_an_answer_is_read_interrupts_the_question(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Python looks for signals between its own instructions, of which the two calls have none."""
+    press = partial(ctypes.PyDLL(None)["raise"], signal.SIGINT)
+
+    def pressed_and_selected(*files: Any) -> Any:
+        return list(map(call, (press, partial(select.select, *files))))[1]
+
+    controller, side = pty.openpty()
+    ends_late = threading.Timer(20, os.write, (controller, b"\n"))
+    ends_late.start()
+    with os.fdopen(side) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        monkeypatch.setattr(asking, "select", SimpleNamespace(select=pressed_and_selected))
+        with pytest.raises(KeyboardInterrupt):
+            asking.ask("Which")
+    ends_late.cancel()
+    os.close(controller)
+
+
+def test_an_answer_is_asked_for_until_it_is_yes_or_no(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    controller, side = pty.openpty()
+    with os.fdopen(side) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        os.write(controller, b"maybe\nYes\n\n kitchen \n\n")
+        assert asking.confirm("Stop it?")
+        assert not asking.confirm("Stop it?")
+        assert asking.ask("Name", "shed") == "kitchen"
+        assert asking.ask("Name", "shed", "the one in the shed") == "shed"
+    os.close(controller)
+    said = capsys.readouterr().err
+    assert said.count("Stop it? [y/n] (Enter: n): ") == 3
+    assert "Answer y or n." in said
+    assert said.endswith("Name (Enter: shed): Name (Enter: the one in the shed): ")

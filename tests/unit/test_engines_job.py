@@ -82,8 +82,8 @@ def test_what_keeps_a_program_to_its_cores_goes_before_it_with_as_many_threads(
     ("plan", "message", "remedy"),
     [
         (Plan(cpus="3-5"), "--cpus 3-5: b has no core 4, 5", "It has: 0, 1, 2, 3."),
-        (Plan(threads=5), "b has 4 cores", "Use --threads 4 or less."),
-        (Plan(threads=3, cpus="0,1"), "--cpus 0,1 is 2 cores", "Use --threads 2 or less."),
+        (Plan(threads=5), "b has 4 cores", "Use --threads 4 or fewer."),
+        (Plan(threads=3, cpus="0,1"), "--cpus 0,1 is 2 cores", "Use --threads 2 or fewer."),
     ],
 )
 def test_cores_that_are_not_there_are_refused(

@@ -12,7 +12,7 @@ from armload.serving.answer_format import check_schema, check_tools, mismatch
 from armload.serving.dialects.dialect import ChatMessage, CompletionRequest
 from armload.serving.dialects.registry import dialect_named
 from tests.stub_service import stub_service
-from tests.unit.test_serving_load import sent
+from tests.unit.test_serving_client import sent
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -22,16 +22,13 @@ from armload.report.load.page import load_page
 from armload.report.load.table import load_view
 from armload.report.pages import render
 from armload.serving.arrivals import Arrivals, read_arrivals, read_stages
-from armload.serving.dialects.dialect import CompletionRequest
 from armload.serving.load_runner import LoadRunner
 from armload.serving.loads import LoadFolder, observed_points
 from armload.serving.target import LoadTarget, StopCondition
 from armload.serving.workload import Listed
-from tests.stub_service import stub_service
+from tests.stub_service import ASK, stub_service, target
 from tests.unit.pages import Page
-from tests.unit.test_serving_load import Board, target
-
-ASK = CompletionRequest(prompt="Once upon", max_tokens=4)
+from tests.unit.test_serving_load import Board
 
 
 @pytest.fixture(autouse=True)

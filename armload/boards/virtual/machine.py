@@ -168,7 +168,8 @@ def down(board: Board) -> bool:
 def _reach(board: Board) -> VirtualReach:
     if not isinstance(board.reach, VirtualReach):
         raise UsageError(
-            f"{board.name} is not a virtual board: armload cannot switch it on or off."
+            f"{board.name} is not a virtual board: armload cannot switch it on or off.",
+            "Name a virtual one with --board. To list them: armload board.list",
         )
     return board.reach
 

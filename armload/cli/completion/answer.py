@@ -131,9 +131,11 @@ def candidates(typed: Typed, table: CompletionTable) -> list[CompletionWord]:
 
 
 def _following(words: list[str], current: str, table: CompletionTable) -> list[CompletionWord]:
+    verbs = [CompletionWord(name, entry["about"]) for name, entry in table["verbs"].items()]
     if not words:
-        verbs = [CompletionWord(name, entry["about"]) for name, entry in table["verbs"].items()]
-        return [*verbs, *(_PROGRAM if current.startswith("-") else ())]
+        return [*verbs, _HELP_VERB, *(_PROGRAM if current.startswith("-") else ())]
+    if words == [_HELP_VERB.word]:
+        return verbs
     verb = table["verbs"].get(words[0])
     if verb is None:
         return []
@@ -152,6 +154,7 @@ def _following(words: list[str], current: str, table: CompletionTable) -> list[C
 
 
 _HELP = CompletionWord("--help", "show this page")
+_HELP_VERB = CompletionWord("help", "show the help page of a verb")
 _PROGRAM = (_HELP, CompletionWord("--version", "show the version"))
 
 

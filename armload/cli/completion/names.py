@@ -148,8 +148,12 @@ _NAMES: Mapping[str, Callable[[], Iterable[str]]] = {
 _RESULTS: Mapping[str, tuple[tuple[str, ...], tuple[Callable[[], Path], ...]]] = {
     "run": (("latest",), (runs_folder,)),
     "evaluation": (("latest",), (evaluations_folder,)),
+    "measurement": (
+        ("latest", "latest-sweep", "latest-load", "latest-tune"),
+        (runs_folder, sweeps_folder, loads_folder, tunings_folder),
+    ),
     **dict.fromkeys(
-        ("measurement", "result", "results"),
+        ("result", "results"),
         (
             ("latest", "latest-sweep", "latest-eval", "latest-load", "latest-tune"),
             (runs_folder, sweeps_folder, evaluations_folder, loads_folder, tunings_folder),

@@ -295,7 +295,10 @@ class DemoOptions(Waiting, OutputOptions):
 
     board: Annotated[
         OneBoard,
-        Option("a board; virtual-dayu200 has the memory and storage of a real DAYU200"),
+        Option(
+            "a board; virtual-dayu200 has the memory and storage of a real DAYU200",
+            has_own_default=True,
+        ),
     ] = VIRTUAL
     model: Annotated[str, Option(MODEL)] = DEMO
     prompt: Annotated[

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from armload.bench.options import MODEL
 from armload.cli.options import OnBoard, OutputOptions
@@ -11,6 +11,13 @@ from armload.core.defaults import DEMO
 from armload.core.options import Option, Share
 from armload.engines.plan import Plan
 from armload.runs.request import Compilation, Resuming, Waiting
+
+if TYPE_CHECKING:
+    from armload.analysis.bisection import JudgedCommit
+    from armload.analysis.run import Run
+    from armload.build.history import CommitTitle
+    from armload.fleet.bisect import BisectionFolder, BisectionRequest
+    from armload.runs.request import Request
 
 UPSTREAM = "https://github.com/ggml-org/llama.cpp"
 
@@ -68,7 +75,6 @@ def bisect(options: BisectOptions) -> None:
     """
     import shlex
 
-    from armload.cli.present_bisect import bisect_and_present
     from armload.core.errors import UsageError
     from armload.fleet.bisect import BisectionRequest
     from armload.runs.request import Request
@@ -90,4 +96,51 @@ def bisect(options: BisectOptions) -> None:
         slower=options.slower,
         text_differs=options.text_differs,
     )
-    bisect_and_present(options.part(Request), bisection, as_json=options.as_json)
+    _carry_out(options.part(Request), bisection, as_json=options.as_json)
+
+
+def _carry_out(request: Request, bisection: BisectionRequest, *, as_json: bool) -> None:
+    """Find the commit, with a line for each that is judged, and show it."""
+    from armload.analysis.wording.resuming import resuming
+    from armload.cli import terminal
+    from armload.cli.streams import show_document
+    from armload.core.files import write_whole
+    from armload.core.values import counted
+    from armload.fleet.bisect import bisect as find_commit
+    from armload.report.bisected import Bisected, bisected_view, judged_line
+    from armload.report.layout import whole
+
+    progress = terminal.progress()
+
+    def begun(journal: BisectionFolder) -> None:
+        if done := len(journal.entries):
+            progress.say(resuming(journal.header.id, counted(done, "run")))
+
+    def said(judged: JudgedCommit, title: CommitTitle) -> None:
+        progress.say(judged_line(judged, title))
+
+    journal = find_commit(request, bisection, progress, begun=begun, said=said)
+    document = Bisected.of(journal.header, _run_of_the_first_bad(journal))
+    issue = journal.folder / "issue.md"
+    write_whole(issue, f"{document.issue}\n".encode())
+    if as_json:
+        show_document(document)
+        return
+    terminal.show(bisected_view(journal.header, document.issue))
+    terminal.show(whole(f"issue    {issue}"))
+    terminal.show(whole(f"record   {journal.folder}"))
+
+
+def _run_of_the_first_bad(journal: BisectionFolder) -> Run | None:
+    from contextlib import suppress
+
+    from armload.core.errors import ArmloadError
+    from armload.core.workspace import runs_folder
+    from armload.runs import store
+
+    found = journal.header.found
+    for each in reversed(journal.entries):
+        if found and each.run and each.commit == found.commits[0]:
+            with suppress(ArmloadError):
+                return store.load(runs_folder() / each.run)
+    return None

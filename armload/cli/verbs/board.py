@@ -20,23 +20,25 @@ from armload.cli.verb import verb
 from armload.core.options import MOST, Option, Seconds
 
 if TYPE_CHECKING:
+    from armload.boards.board import Board
     from armload.deploy.clean import BoardItem
 
 
 @verb(OutputOptions, name="list")
 def list_boards(options: OutputOptions) -> None:
-    """List the boards and how each is reached.
+    """List the boards, how each is reached, and which virtual ones are running.
 
     Example: armload board.list
     """
-    from armload.boards.board import Board, is_group, load_board
+    from armload.boards.board import is_group, load_board
+    from armload.boards.connect import is_running
     from armload.boards.group import load_group
     from armload.cli import terminal
     from armload.cli.streams import show_document
     from armload.core.errors import ArmloadError
     from armload.core.values import ValueList
     from armload.core.workspace import data_names
-    from armload.report.boards import boards_table
+    from armload.report.boards import ListedBoard, boards_table
 
     boards = []
     for name in data_names("boards"):
@@ -45,11 +47,12 @@ def list_boards(options: OutputOptions) -> None:
                 members = ", ".join(load_group(name).members)
                 terminal.progress().say(f"{name} is a group: {members}.")
             else:
-                boards.append(load_board(name))
+                board = load_board(name)
+                boards.append(ListedBoard(**dict(board), is_running=is_running(board)))
         except ArmloadError as error:
             terminal.progress().say(f"skipped: {error}")
     if options.as_json:
-        show_document(ValueList[Board](tuple(boards)))
+        show_document(ValueList[ListedBoard](tuple(boards)))
     else:
         terminal.show(boards_table(boards))
 
@@ -214,10 +217,17 @@ def up(options: BoardOptions) -> None:
         terminal.show(whole(f"{options.board} is running: {login}"))
 
 
-@verb(BoardOptions)
-def down(options: BoardOptions) -> None:
+class DownOptions(BoardOptions):
+    """A virtual board that is stopped."""
+
+    yes: Annotated[bool, Option("stop it without asking, even while it is in use")] = False
+
+
+@verb(DownOptions)
+def down(options: DownOptions) -> None:
     """Stop a virtual board; its disk is kept.
 
+    Asks for confirmation if a run or another command is using the board.
     Example: armload board.down --board virtual
     """
     from armload.boards.board import load_board
@@ -226,11 +236,45 @@ def down(options: BoardOptions) -> None:
     from armload.cli.streams import show_document
     from armload.report.boards import StoppedBoard
 
-    was_up = stop(load_board(options.board))
+    chosen = load_board(options.board)
+    if not options.yes:
+        _confirm_end(chosen)
+    was_up = stop(chosen)
     if options.as_json:
         show_document(StoppedBoard(was_up=was_up))
         return
     terminal.show(f"{options.board} {'is stopped.' if was_up else 'was not running.'}")
+
+
+def _confirm_end(board: Board) -> None:
+    """Ask whether to stop a board that is in use; one that does not answer can only be stopped.
+
+    Raises:
+        UsageError: a person does not agree, or cannot be asked.
+    """
+    from contextlib import closing, suppress
+
+    from armload.boards.connect import running_hosts
+    from armload.cli import terminal
+    from armload.core.errors import ConnectError, TransferError, UsageError
+    from armload.deploy.claims import users
+
+    found: list[str] = []
+    for each in running_hosts(board):
+        with closing(each) as host, suppress(ConnectError, TransferError):
+            found += users(host, board.workdir)
+    if not found:
+        return
+    in_use = f"{board.name} is in use by {', '.join(found)}."
+    if terminal.can_ask():
+        terminal.say(in_use)
+        if terminal.confirm("Stop the board anyway, and end what runs there?"):
+            return
+        raise UsageError(f"{board.name} was not stopped.")
+    raise UsageError(
+        f"{board.name} was not stopped. {in_use}",
+        "To stop it anyway, and end what runs there, use --yes.",
+    )
 
 
 class ReleaseOptions(OnNamedBoard, OutputOptions):

@@ -51,9 +51,9 @@ def init(options: InitOptions) -> None:
     """Set up a workspace in this folder: add a board, choose a model, and run it.
 
     Asks for whatever is not given; Enter accepts the proposed answer. Pins the board's host key
-    after you have compared it, probes the board, writes its file to boards/, proposes a model that
-    fits, and runs it as bench does. Without --host, a virtual board is used. Repeating an
-    interrupted command resumes it.
+    after you have compared it, probes the board, writes its file to boards/, makes it the
+    workspace's default board unless there is one, proposes a model that fits, and runs it as bench
+    does. Without --host, a virtual board is used. Repeating an interrupted command resumes it.
     Example: armload init
     Example: armload init --host pi@192.168.1.50 --model smollm2 --yes
     """
@@ -79,7 +79,8 @@ def init(options: InitOptions) -> None:
         _write_virtual(name)
         board = load_board(name)
     with _continued(options):
-        options = _with_model(options, board)
+        named = _made_default(board.name)
+        options = _with_model(options, board, named)
     request = options.part(Request).model_copy(update={"board": board.name})
 
     # An emulated board is slow, and a first impression of it is enough.
@@ -92,10 +93,8 @@ def init(options: InitOptions) -> None:
     with _continued(options):
         with_password(first_run)
     program = terminal.program()
-    terminal.say(
-        f"Run it again: {program} bench --board {board.name} --model {options.model}. See what "
-        f"else this board can run: {program} fit --board {board.name}"
-    )
+    terminal.say(f"Run it again: {program} bench{named} --model {options.model}")
+    terminal.say(f"See what else this board can run: {program} fit{named}")
 
 
 def _check_can_ask(options: InitOptions) -> None:
@@ -139,10 +138,10 @@ def _command(options: InitOptions) -> str:
     return join(words)
 
 
-def _answer(options: InitOptions, question: str, default: str = "") -> str:
+def _answer(options: InitOptions, question: str, default: str = "", enter: str = "") -> str:
     from armload.cli import terminal
 
-    return default if options.yes else terminal.ask(question, default)
+    return default if options.yes else terminal.ask(question, default, enter)
 
 
 def _with_host(options: InitOptions) -> InitOptions:
@@ -150,8 +149,8 @@ def _with_host(options: InitOptions) -> InitOptions:
         options.reach()
         return options
     while True:
-        example = "such as pi@192.168.1.50 (Enter: a virtual board on this machine)"
-        host = _answer(options, f"SSH address, {example}")
+        question = "SSH address, such as pi@192.168.1.50"
+        host = _answer(options, question, enter="a virtual board on this machine")
         if not host:
             return options
         options = options.model_copy(update={"host": host})
@@ -215,11 +214,48 @@ def _write_virtual(name: str) -> None:
     terminal.say(f"Using a virtual board on this machine; to change its settings, edit {path}")
 
 
-def _with_model(options: InitOptions, board: Board) -> InitOptions:
+def _made_default(board: str) -> str:
+    """Make a board the workspace's default, unless it has another; say which applies.
+
+    Returns:
+        The option that names the board in a command; empty where it is the default.
+    """
+    from armload.cli import terminal
+    from armload.cli.configuration import ALL, add_workspace_default, defaults_of, workspace_file
+
+    if _is_default(board):
+        return ""
+    found = defaults_of("bench").get("board")
+    if found is not None and found.file == workspace_file():
+        terminal.say(
+            f"The default board of this workspace is still {found.typed}, as set in "
+            f"{found.place}. To use {board}, give --board {board}, or change that file."
+        )
+    elif file := add_workspace_default("board", board):
+        terminal.say(
+            f"{board} is now the default board of this workspace, as set in {file}. To use "
+            "another one, give --board."
+        )
+    else:
+        terminal.say(
+            f"To use {board} without --board, add to {workspace_file()}, in its table "
+            f'[tool.armload.{ALL}]: board = "{board}"'
+        )
+    return "" if _is_default(board) else f" --board {board}"
+
+
+def _is_default(board: str) -> bool:
+    from armload.cli.configuration import defaults_of
+
+    found = [defaults_of(verb).get("board") for verb in ("bench", "fit")]
+    return all((each.typed if each else VIRTUAL) == board for each in found)
+
+
+def _with_model(options: InitOptions, board: Board, named: str) -> InitOptions:
     from armload.bench.first_model import first_models
     from armload.cli import terminal
     from armload.engines.plan import Plan
-    from armload.models.find import header_of, is_listed, published
+    from armload.models.find import demo_words, header_of, is_listed, published
     from armload.models.gguf import read_outline
     from armload.models.model import check_generates
     from armload.report.fitted import models_table
@@ -231,10 +267,11 @@ def _with_model(options: InitOptions, board: Board) -> InitOptions:
         terminal.say(f"Models that fit on {board.name}, with predicted times:")
         terminal.say(models_table(offered))
     else:
-        terminal.say(f"Other models: {terminal.program()} fit --board {board.name}")
+        terminal.say(f"Other models: {terminal.program()} fit{named}")
     default = offered[0].model if offered else DEMO
     while True:
-        model = _answer(options, "Model to run", default)
+        meaning = demo_words() if default == DEMO else ""
+        model = _answer(options, "Model to run", default, meaning)
         try:
             if is_listed(model):
                 published(model)  # says where it can be had if armload knows no file of it

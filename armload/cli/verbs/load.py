@@ -28,10 +28,11 @@ def load(options: LoadOptions) -> None:
         levels_of,
         needed,
         stop_condition_of,
+        target_of,
+        target_on_board,
         users_of,
         varied_rate,
     )
-    from armload.cli.load_target import target_of, target_on_board
     from armload.cli.present_load import load_and_present
     from armload.runs.request import Request
     from armload.serving.arrivals import read_arrivals

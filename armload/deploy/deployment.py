@@ -76,8 +76,7 @@ def deploy(
     if lacking:
         need_memory(board, items, stored, found.conditions, progress)
         with_retries(lambda: need_space(host, items, stored), retry)
-        with progress.step(f"Preparing {board.name}"):
-            sums = checksum_program(host, layout, found, progress)
+        sums = checksum_program(host, layout, found, progress)
         for item, state in lacking:
             sent |= deliver(
                 host,

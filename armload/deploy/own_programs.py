@@ -89,8 +89,6 @@ def checksum_program(
 def put_helper(host: Host, layout: Layout, ours: Helper, progress: Progress) -> PurePosixPath:
     """Put a program of ours on a board, and return where it lies.
 
-    No step is shown for it: a person did not ask for the program, but for what needs it.
-
     Raises:
         BusyError: meanwhile somebody else has taken the board over.
         BoardError, ConnectError, TransferError: as for ``push``.
@@ -98,5 +96,7 @@ def put_helper(host: Host, layout: Layout, ours: Helper, progress: Progress) -> 
     remote = layout.program(ours.sha256, ours.name)
     upload = Upload(local=ours.path, remote=remote, sha256=ours.sha256, executable=True)
     still_ours = partial(need_board, host, layout.workdir)
-    deliver(host, upload, None, Within(progress), still_ours=still_ours)
+    # A person did not ask for the program, but for what needs it.
+    with progress.step(f"Preparing {host.name}", total=upload.size_bytes, unit="B") as step:
+        deliver(host, upload, None, Within(progress, step), still_ours=still_ours)
     return remote

@@ -78,21 +78,21 @@ def measure(
     if not memory and not storage:
         return known, Missing()
     try:
+        program = own_program(host, Layout(workdir=board.workdir), RATES, found, progress)
+        if program is None:
+            return known, Missing.of(known, f"armload has no program for {found.machine}")
+        values = {
+            "workdir": board.workdir,
+            "program": program,
+            "threads": found.cores if memory else 0,
+            "free_bytes": found.conditions.memory_available_bytes,
+            "storage": storage,
+            "file": file,
+            "long_bytes": _OWN_BYTES,
+            "own_bytes": _own_bytes(found),
+            "nothing_to_read": _NOTHING_TO_READ,
+        }
         with progress.step(f"Measuring memory and storage of {board.name}"):
-            program = own_program(host, Layout(workdir=board.workdir), RATES, found, progress)
-            if program is None:
-                return known, Missing.of(known, f"armload has no program for {found.machine}")
-            values = {
-                "workdir": board.workdir,
-                "program": program,
-                "threads": found.cores if memory else 0,
-                "free_bytes": found.conditions.memory_available_bytes,
-                "storage": storage,
-                "file": file,
-                "long_bytes": _OWN_BYTES,
-                "own_bytes": _own_bytes(found),
-                "nothing_to_read": _NOTHING_TO_READ,
-            }
             done = host.run(render("board/rates.sh.j2", values))
     except ConnectError:
         raise

@@ -38,7 +38,7 @@ def test_the_first_board_becomes_the_workspaces_default_and_a_second_one_does_no
     assert defaults(tmp_path, "bench") == defaults(tmp_path, "serve") == {"board": "kitchen"}
     assert "default board" not in initialised(tmp_path, "kitchen")
     said = initialised(tmp_path, "shed")
-    assert "The default board of this workspace is still kitchen, as set in" in said
+    assert "The default board of this workspace is still kitchen (set in" in said
     assert "give --board shed" in said
     assert defaults(tmp_path, "bench") == {"board": "kitchen"}
 

@@ -26,7 +26,7 @@ from rich.console import Console, Group
 from armload.cli import progress
 from armload.cli import terminal as asking
 from armload.cli.progress import Bars, _BarStep, _display
-from armload.core.progress import Labelled, Progress, Silent
+from armload.core.progress import Labelled, Progress, Silent, Within
 from armload.fleet.threads import on_each
 from tests.command_line import run
 
@@ -318,3 +318,17 @@ def test_an_answer_is_asked_for_until_it_is_yes_or_no(
     assert said.count("Stop it? [y/n] (Enter: n): ") == 3
     assert "Answer y or n." in said
     assert said.endswith("Name (Enter: shed): Name (Enter: the one in the shed): ")
+
+
+def test_steps_within_one_that_is_open_show_its_label_and_their_progress() -> None:
+    written = io.StringIO()
+    lines = progress.Lines(Console(file=written, width=200))
+    with lines.step("Preparing kitchen", total=10, unit="B") as step:
+        inner = Within(lines, step)
+        with inner.step("Copying sha256", total=10, unit="B") as copying:
+            copying.update(10)
+        with inner.step("Checking sha256 on kitchen"):
+            inner.say("reading it back")
+            assert isinstance(step, progress._LineStep)
+            assert step._line() == "Preparing kitchen: 10 B/10 B"
+    assert written.getvalue() == "reading it back\n"

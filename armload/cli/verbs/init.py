@@ -228,13 +228,13 @@ def _made_default(board: str) -> str:
     found = defaults_of("bench").get("board")
     if found is not None and found.file == workspace_file():
         terminal.say(
-            f"The default board of this workspace is still {found.typed}, as set in "
-            f"{found.place}. To use {board}, give --board {board}, or change that file."
+            f"The default board of this workspace is still {found.typed} (set in {found.place}). "
+            f"To use {board}, give --board {board}, or change that file."
         )
     elif file := add_workspace_default("board", board):
         terminal.say(
-            f"{board} is now the default board of this workspace, as set in {file}. To use "
-            "another one, give --board."
+            f"{board} is now the default board of this workspace (set in {file}). To use another "
+            "one, give --board."
         )
     else:
         terminal.say(

@@ -154,7 +154,8 @@ PATHS = (
     *("runs", "loads/kept", "evaluations", "sweeps", "tunings", "runs/*", "key"),
 )
 HINTS: Mapping[str, tuple[str, ...]] = {
-    "a": (
+    "api-key-file": ("key",),
+    "argument-a": (
         "kitchen-a",
         "runs/20260101T000000Z-kitchen-a",
         "loads/kept",
@@ -162,9 +163,8 @@ HINTS: Mapping[str, tuple[str, ...]] = {
         "latest-tuning",
         "latest-load",
     ),
-    "api-key-file": ("key",),
+    "argument-b": ("latest", "kitchen-b", "loads/kept"),
     "arrivals": ("poisson", "constant", "trace", "gamma:2", "gamma:0", "gamma:x"),
-    "b": ("latest", "kitchen-b", "loads/kept"),
     "base": ("m.gguf", "f16.gguf", "like:stories260k:F16"),
     "board": ("here", "virtual", "away", "adb", "hdc", "broken", "here,away", "板"),
     "budget": ("64", "16,64"),

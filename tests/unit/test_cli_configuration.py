@@ -73,7 +73,7 @@ def test_a_default_for_every_verb_is_no_filter() -> None:
     own("[all]\nboard = 'shed'\nmodel = 'm.gguf'\n[report]\nmodel = 'tiny'\n")
     assert read("bench").board == ("shed",)
     assert read("show").selection() is None
-    assert read("compare", a="latest", b="latest").selection() is None
+    assert read("compare", argument_a="latest", argument_b="latest").selection() is None
     assert read("report").given(("model",)) == []
     assert read("report").model == "tiny"
 

@@ -236,12 +236,13 @@ def beyond_memory(given: argparse.Namespace, folder: Path) -> None:
     for board, weights in cells:
         if given.only not in f"{board} {weights}":
             continue
-        words = ("--board", board, "--model", str(model), "--prompt-tokens", "16")
+        words = ("--board", board, "--model", str(model), "--prompt-tokens", "4")
         how = ("--weights", weights) if weights else ()
         runs = []
         for _ in range(given.rounds):
             run_armload(folder, "clean", "--what", "operations", "--yes")
-            run_armload(folder, "fit", *words, *how, "--json")
+            if weights:  # on a group, bench times operations itself, to divide the layers
+                run_armload(folder, "fit", *words, *how, "--json")
             length = ("-n", str(given.tokens), "--context", "256", "--repeats", "1")
             runs.append(
                 json.loads(run_armload(folder, "bench", *words, *how, *length, "--new", "--json"))
@@ -317,7 +318,7 @@ def main() -> None:
     given = parser.parse_args()
     is_links = given.what == "links"
     given.rate = given.rate or ("118MB" if is_links else "20MB")
-    given.tokens = given.tokens or (32 if is_links else 4)
+    given.tokens = given.tokens or (32 if is_links else 8)
     with tempfile.TemporaryDirectory(dir=given.folder) as name:
         folder = Path(name)
         (folder / "boards").mkdir()

@@ -15,6 +15,7 @@ import pytest
 from tests.labs import Lab, check_sweep, runs_of
 from tests.outside_data import STORIES, needs_stories
 from tests.person import Person
+from tests.services import rpc_servers
 from tests.waiting import wait_until
 
 pytestmark = [
@@ -29,6 +30,8 @@ MODEL = ("--model", str(STORIES), "-t", "1")
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     made = Lab(tmp_path_factory.mktemp("lab"), GATEWAYS)
+    made.add_group("pair", "two", "one")
+    made.add_group("across", "one", "three")
     made.start()
     yield made
     made.stop()
@@ -130,6 +133,35 @@ def test_a_board_that_fails_is_an_error_of_that_board_alone(lab: Lab) -> None:
     finally:
         holds.send_signal(signal.SIGINT)
         holds.communicate(timeout=60)
+
+
+def test_a_group_behind_one_gateway_runs_and_comes_back_whole(lab: Lab) -> None:
+    words = ("--scheduler", lab.address, "--model", str(STORIES), "-n", "12")
+    run = lab.ann.benches(*words, board="pair")
+    assert (run["board"]["name"], run["exit"]["kind"]) == ("pair", "done")
+    assert [share["board"] for share in run["spread"]["shares"]] == ["two", "one"]
+    (other,) = run["members"]
+    assert (other["board"]["name"], other["exit"]["kind"]) == ("one", "done")
+    assert other["samples"]
+    assert other["sent_bytes"] > other["received_bytes"] > 12 * 512 * 4
+    folder = lab.ann.runs / run["id"] / "members" / "one"
+    assert {"job.json", "link.json", "samples"} <= {path.name for path in folder.iterdir()}
+    hall = lab.gateways["hall"]
+    assert not list(hall.runs.glob("*/run.json"))
+    assert not rpc_servers(hall.folder)
+
+
+def test_a_group_that_no_gateway_has_whole_is_refused_and_so_are_verbs_without_groups(
+    lab: Lab,
+) -> None:
+    host, through = socket.gethostname(), ("--scheduler", lab.address)
+    refused = lab.ann.types("bench", "--board", "across", *through, status=6)
+    said = f"No worker of {lab.address} offers all members of across: one ({host}), three ({host})."
+    assert said in refused.stderr
+    assert f"armload worker --scheduler {lab.address} --boards one,three" in refused.stderr
+    for words in (("tune", *MODEL), ("deploy", *MODEL[:2]), ("pull",)):
+        done = lab.ann.types(*words, "--board", "pair", *through, status=2)
+        assert "pair is a group of boards, and this command takes only single bo" in done.stderr
 
 
 def test_what_cannot_be_reached_is_refused_with_what_to_do(lab: Lab) -> None:

@@ -31,7 +31,6 @@ MODEL = ("--model", str(STORIES), "-t", "1")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     made = Lab(tmp_path_factory.mktemp("lab"), GATEWAYS)
     made.add_group("pair", "two", "one")
-    made.add_group("across", "one", "three")
     made.start()
     yield made
     made.stop()
@@ -149,21 +148,6 @@ def test_a_group_behind_one_gateway_runs_and_comes_back_whole(lab: Lab) -> None:
     hall = lab.gateways["hall"]
     assert not list(hall.runs.glob("*/run.json"))
     assert not rpc_servers(hall.folder)
-
-
-def test_a_group_that_no_gateway_has_whole_is_refused_and_so_are_verbs_without_groups(
-    lab: Lab,
-) -> None:
-    host, through = socket.gethostname(), ("--scheduler", lab.address)
-    refused = lab.ann.types("bench", "--board", "across", *through, status=6)
-    said = f"No worker of {lab.address} offers all members of across: one ({host}), three ({host})."
-    assert said in refused.stderr
-    assert f"armload worker --scheduler {lab.address} --boards one,three" in refused.stderr
-    for words in (("tune", *MODEL[:2]), ("deploy", *MODEL[:2]), ("pull",)):
-        done = lab.ann.types(*words, "--board", "pair", *through, status=2)
-        assert (
-            "pair is a group of boards, and this command takes only single boards." in done.stderr
-        )
 
 
 def test_what_cannot_be_reached_is_refused_with_what_to_do(lab: Lab) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from itertools import pairwise
@@ -25,15 +26,16 @@ pytestmark = [
     needs_stories,
 ]
 MODEL = ("--model", str(STORIES))
-LONG = ("--model", "demo", "-n", "300", "-t", "1", "--repeats", "1", "--json")
+LONG = ("--model", "demo", "-n", "64", "-t", "1", "--repeats", "1", "--json")
 """The small model would have ended before anything can fail."""
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    made = Lab(tmp_path_factory.mktemp("lab"), {"hall": ("one", "two")})
+    made = Lab(tmp_path_factory.mktemp("lab"), {"hall": ("one", "two"), "cellar": ("three",)})
     made.add_group("pair", "two", "one")
-    made.boards = {"hall": ("pair",)}
+    made.add_group("across", "one", "three")
+    made.boards = {"hall": ("pair",), "cellar": ("three",)}
     made.start()
     yield made
     made.stop()
@@ -59,27 +61,34 @@ def steady(run: dict[str, Any]) -> dict[str, Any]:
         "names": sorted(run),
         "model": {**run["model"], "path": ""},
         "board": run["board"]["name"],
-        "shares": run["spread"]["shares"],
+        "shares": [(each["board"], sorted(each)) for each in run["spread"]["shares"]],
         "split": run["spread"]["split"],
         "links": [each["board"] for each in run["spread"]["links"]],
-        "steps": [(each["prompt"], each["generated"]) for each in run["steps"]],
+        "steps": len(run["steps"]),
         "predicted": [(each["kind"], each["board"]) for each in parts],
-        "notes": [each["kind"] for each in run["prediction"]["notes"]],
         "members": [(sorted(each), each["board"], each["exit"]) for each in run["members"]],
-        "verdict": run["verdict"],
     }
+
+
+def is_first(run: dict[str, Any]) -> bool:
+    """Return whether it was expected that each member had to be sent its part."""
+    return "group" in [each["kind"] for each in run["prediction"]["notes"]]
+
+
+def layers(run: dict[str, Any]) -> list[int]:
+    """Return how many each member has; what memory is free decides."""
+    return [share["layers"] for share in run["spread"]["shares"]]
 
 
 def test_a_run_is_the_same_as_without_a_gateway(lab: Lab) -> None:
     assert "Offering two, one to" in lab.log("hall")
     words = (*MODEL, "-n", "24", "--new")
     first = lab.ann.benches(*words, "--scheduler", lab.address, board="pair")
-    assert "group" in steady(first)["notes"], "it sends each member its part"
-    lab.ann.benches(*words, board="pair")
+    assert is_first(first)
     there = lab.ann.benches(*words, "--scheduler", lab.address, board="pair")
     here = lab.ann.benches(*words, board="pair")
     assert steady(there) == steady(here)
-    assert "group" not in steady(there)["notes"]
+    assert is_first(there) == (layers(there) != layers(first)), "members keep their parts"
     files = [
         sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
         for folder in (lab.ann.runs / run["id"] for run in (there, here))
@@ -128,7 +137,7 @@ def test_it_answers_a_questionnaire_as_one_board_does(lab: Lab) -> None:
     for board in ("one", "pair"):
         words = ("--task", "word-problems", "--limit", "1", "--budget", "24", "--threads", "1")
         done = lab.ann.types("eval", *through(lab, board), "--model", "word-problems:Q8_0", *words)
-        assert "take at least" in done.stderr or "take about" in done.stderr
+        assert re.search(r"takes? (at least|about) .* if all answers are that long", done.stderr)
         path = max(lab.ann.folder.glob("evaluations/*/answers-*.jsonl"))
         graded.append([json.loads(line)["text"] for line in path.read_text().splitlines()])
     assert graded[0] == graded[1] != []
@@ -159,6 +168,21 @@ def test_a_group_and_its_members_take_turns(lab: Lab) -> None:
     nothing_is_left(lab)
 
 
+def test_a_group_that_no_gateway_has_whole_is_refused_and_so_are_verbs_without_groups(
+    lab: Lab,
+) -> None:
+    host, scheduler = socket.gethostname(), ("--scheduler", lab.address)
+    refused = lab.ann.types("bench", "--board", "across", *scheduler, status=6)
+    said = f"No worker of {lab.address} offers all members of across: one ({host}), three ({host})."
+    assert said in refused.stderr
+    assert f"armload worker --scheduler {lab.address} --boards one,three" in refused.stderr
+    for words in (("tune", *MODEL), ("deploy", *MODEL), ("pull",)):
+        done = lab.ann.types(*words, "--board", "pair", *scheduler, status=2)
+        assert (
+            "pair is a group of boards, and this command takes only single boards." in done.stderr
+        )
+
+
 def begun(lab: Lab) -> subprocess.Popen[str]:
     """Start a long run on the group, and wait until it has written some tokens."""
     runs = lab.gateways["hall"].folder / "two-board" / "runs"
@@ -167,7 +191,7 @@ def begun(lab: Lab) -> subprocess.Popen[str]:
 
     def is_begun() -> bool:
         new = {*runs.glob("*/trace.jsonl")} - earlier
-        return any(each.read_bytes().count(b'"step"') > 20 for each in new)
+        return any(each.read_bytes().count(b'"step"') > 10 for each in new)
 
     wait_until(is_begun, process, within_s=300)
     return process
@@ -189,7 +213,7 @@ def test_a_member_that_is_lost_is_named_and_the_tokens_before_come_back(lab: Lab
     assert "pair: member one was lost: killed from outside (SIGKILL)" in err
     run = new_run(lab, before)
     assert run["exit"]["kind"] == "member lost"
-    assert 20 < len(run["steps"]) < 300
+    assert 10 <= len(run["steps"]) < 64
     nothing_is_left(lab)
 
 
@@ -201,7 +225,7 @@ def test_ctrl_c_stops_the_group_and_brings_the_partial_run(lab: Lab) -> None:
     assert process.returncode == 130, err
     run = new_run(lab, before)
     assert run["exit"]["kind"] == "stopped"
-    assert 20 < len(run["steps"]) < 300
+    assert 10 <= len(run["steps"]) < 64
     assert [each["board"]["name"] for each in run["members"]] == ["one"]
     nothing_is_left(lab)
 

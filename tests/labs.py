@@ -75,6 +75,12 @@ class Lab:
             self._listens: tuple[str, int] = free.getsockname()
         self.address = f"{'tls' if dask else 'tcp'}://{host}:{self._listens[1]}"
 
+    def add_group(self, name: str, *members: str) -> None:
+        """Add a group to the files of the person, and of the gateways that have all its boards."""
+        having = [self.gateways[each] for each in self.boards if {*members} <= {*self.boards[each]}]
+        for person in (self.ann, *having):
+            person.add_board(name, f"members: [{', '.join(members)}]\n")
+
     def start_scheduler(self) -> None:
         host, _, port = self.address.rpartition(":")
         words = ["-m", "distributed.cli.dask_scheduler", "--no-dashboard"]

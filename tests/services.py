@@ -9,10 +9,25 @@ import socketserver
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
+
+import psutil
 
 LOOPBACK = "127.0.0.1"
 PATIENCE_S = 30.0
+
+
+def rpc_servers(folder: Path) -> list[psutil.Process]:
+    """Return ggml's RPC servers that run in a folder."""
+    return [
+        each
+        for each in psutil.process_iter(["cmdline"])
+        if any(
+            word.startswith(f"{folder}/") and word.endswith("/ggml-rpc-server")
+            for word in each.info["cmdline"] or ()
+        )
+    ]
 
 
 class Echo(socketserver.BaseRequestHandler):

@@ -8,33 +8,29 @@ from collections.abc import Sequence
 from armload.analysis.wording.predictions import (
     FittedModel,
     fitted,
-    per_token,
     recommendation,
     shortlist,
 )
 from armload.bench.outlined import OutlinedModel, outlined_models
-from armload.boards.board import is_group, load_board
-from armload.boards.group import load_group
+from armload.boards.board import Board, is_group
+from armload.boards.group import Group, load_group, members_of
 from armload.boards.hardware import ChosenHardware, all_hardware, load_hardware
-from armload.core.errors import BoardError, ConnectError, UsageError
+from armload.core.errors import ConnectError, UsageError
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.engines.completion import PROGRAM, settings_of
-from armload.engines.llama_cpp import WHOLE_LAYERS_ONLY, check_architecture
+from armload.engines.llama_cpp import check_architecture
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
 from armload.models.model import Model
-from armload.runs.forecast_members import DeclaredMember, reached_members
+from armload.runs.forecast_members import DeclaredMember
 from armload.runs.group_forecast import GroupForecaster
-from armload.runs.links import measured_links
 from armload.runs.predicting import (
     predict_from_facts,
     predict_without_runs,
 )
 from armload.runs.reach import CONNECTED, EngineBoard, Reach
 from armload.runs.request import Request
-from armload.runs.session import leased_boards
-from armload.runs.spreading import measured_resources
 
 PATIENCE_S = 5.0
 """How long a board may not answer before its file is used instead."""
@@ -93,12 +89,17 @@ def fit(
         reach: how the board is reached.
 
     Raises:
-        UsageError: there is no such board or model, or a context is too long for a model.
+        UsageError: there is no such board or model, a group is named without models, or a context
+            is too long for a model.
         ArmloadError: a model's header cannot be read, or the engine cannot be built.
     """
-    if is_group(request.board):
-        return _fit_group(request, model_names, plan, progress, file_types=file_types)
-    board = load_board(request.board)
+    group = load_group(request.board) if is_group(request.board) else None
+    if group is not None and (not model_names or file_types):
+        raise UsageError(
+            f"{group.name} is a group of boards, for which --model is needed, without --type.",
+            "Name models as files, or on the hub.",
+        )
+    boards = members_of(request.board)
     outlined = outlined_models(request, model_names, file_types, progress)
     unreachable = ""
     try:
@@ -106,80 +107,27 @@ def fit(
             # Current models are predicted from facts, for which nothing need be built.
             *(request, (PROGRAM,) if model_names else (), progress),
             settings=[settings_of(plan)],
+            takes_groups=True,
             # Unlike a run, a prediction can do without the board.
             answers_within_s=PATIENCE_S,
         ) as there:
             models = [
-                each.on_board(board.name, _predicted_there(there, each, plan)) for each in outlined
+                each.on_board(request.board, _predicted_there(there, each, plan))
+                for each in outlined
             ]
     except ConnectError as error:
-        unreachable = _said_unreachable(error, (board.name,), progress)
+        unreachable = _said_unreachable(error, [board.name for board in boards], progress)
         models = [
-            each.on_board(board.name, predict_from_facts(board.facts, each.model, plan))
+            each.on_board(request.board, _predicted_from_facts(group, boards, each.model, plan))
             for each in outlined
         ]
     if not model_names:
         models.sort(key=_slowest_last)
     return Fit(
-        board=board.name,
+        board=request.board,
         unreachable=unreachable,
         models=tuple(models),
-        recommendation=recommendation(board.name, models),
-    )
-
-
-def _fit_group(
-    request: Request,
-    model_names: Sequence[str],
-    plan: Plan,
-    progress: Progress,
-    *,
-    file_types: Sequence[str] = (),
-) -> Fit:
-    """Do what ``fit`` does for a group of boards.
-
-    Raises:
-        UsageError: no model is named, or file types are.
-        BoardError: a member does not answer, and its file does not say how much memory it has.
-        ArmloadError: as for ``fit``.
-    """
-    if not model_names or file_types:
-        raise UsageError(
-            f"{request.board} is a group of boards, for which --model is needed, without --type.",
-            "Name models as files, or on the hub.",
-        )
-    outlined = outlined_models(request, model_names, (), progress)
-    group, unreachable = load_group(request.board), ""
-    try:
-        with (
-            CONNECTED.open(
-                *(request, (PROGRAM,), progress),
-                settings=[settings_of(plan)],
-                answers_within_s=PATIENCE_S,
-                takes_groups=True,
-            ) as there,
-            leased_boards(there.where, progress),
-        ):
-            where = there.where
-            resources, links = measured_resources(where, progress), measured_links(where, progress)
-            models = []
-            for each in outlined:
-                check_architecture(where.binaries[PROGRAM], each.model)
-                members = reached_members(where, resources, progress, each.header)
-                forecaster = GroupForecaster(group, each.model, plan, members, links)
-                models.append(_on_group(group.name, each, forecaster))
-    except ConnectError as error:
-        unreachable = _said_unreachable(error, group.members, progress)
-        declared = [DeclaredMember(board=board) for board in group.boards]
-        models = [
-            _on_group(group.name, each, GroupForecaster(group, each.model, plan, declared, ()))
-            for each in outlined
-        ]
-    return Fit(
-        board=group.name,
-        unreachable=unreachable,
-        models=tuple(models),
-        recommendation=recommendation(group.name, models),
+        recommendation=recommendation(request.board, models),
     )
 
 
@@ -193,27 +141,18 @@ def _said_unreachable(error: ConnectError, boards: Sequence[str], progress: Prog
     return error.message
 
 
-def _on_group(board: str, outlined: OutlinedModel, forecaster: GroupForecaster) -> FittedModel:
-    try:
-        found = forecaster.divided("layer")
-    except (BoardError, UsageError) as error:
-        one = outlined.on_board(board, forecaster.predict(None))
-        said = f"{outlined.name} cannot run on {board}: {error.message} {error.remedy}"
-    else:
-        one = outlined.on_board(board, forecaster.predict(found))
-        parts = ", ".join(f"{share.board} {share.layers}" for share in found.shares)
-        said = f"{one.sentence} Layers: {parts}.{_with_tensor(forecaster, outlined.model)}"
-    return one.model_copy(update={"sentence": said})
+def _predicted_from_facts(
+    group: Group | None, boards: Sequence[Board], model: Model, plan: Plan
+) -> Prediction:
+    """Predict from the files of boards that do not answer.
 
-
-def _with_tensor(forecaster: GroupForecaster, model: Model) -> str:
-    if model.architecture in WHOLE_LAYERS_ONLY:
-        return ""
-    try:
-        token_s = forecaster.predict(forecaster.divided("tensor")).token_s
-    except (BoardError, UsageError):
-        return ""
-    return f" With --split tensor: about {per_token(token_s)} per token." if token_s else ""
+    Raises:
+        BoardError: a member's file does not say how much memory it has.
+    """
+    if group is None:
+        return predict_from_facts(boards[0].facts, model, plan)
+    declared = [DeclaredMember(board=board) for board in boards]
+    return GroupForecaster(group, model, plan, declared, ()).predict_division()
 
 
 def fit_hardware(

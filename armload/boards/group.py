@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, field_validator
 
-from armload.boards.board import Board, load_board
+from armload.boards.board import Board, is_group, load_board
 from armload.core.errors import ForbiddenValueError, UsageError
 from armload.core.values import Value
 from armload.core.yamlfile import load_named
@@ -80,6 +80,15 @@ def load_group(name: str) -> Group:
         DataError: its file is malformed, or its members do not suit each other.
     """
     return load_named("boards", name, Group)
+
+
+def members_of(name: str) -> tuple[Board, ...]:
+    """Return the boards of the group called ``name``; of a single board, itself.
+
+    Raises:
+        UsageError, DataError: as for ``load_group`` and ``load_board``.
+    """
+    return load_group(name).boards if is_group(name) else (load_board(name),)
 
 
 def address_in(network: IPv4Network, addresses: str) -> IPv4Address | None:

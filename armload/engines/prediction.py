@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from armload.core.values import Value
-from armload.engines.spread import Split
+from armload.engines.spread import Share, Split
 
 FitVerdict = Literal["fits", "streams", "reads storage", "cannot run", "unknown"]
 Bottleneck = Literal["storage", "memory bandwidth", "compute", "unknown"]
@@ -179,6 +179,21 @@ class GroupForecast(Value):
         return max(self.parts, key=lambda part: part.token_s)
 
 
+class Division(Value):
+    """How a model could be divided between the members of a group.
+
+    Attributes:
+        shares: of the members, with whole layers; none where it cannot be divided.
+        refused: why it cannot; else empty.
+        tensor_s: per output token, with a part of every layer on each member; none where that is
+            unknown or not possible.
+    """
+
+    shares: tuple[Share, ...] = ()
+    refused: str = ""
+    tensor_s: Expected | None = None
+
+
 class Prediction(Value):
     """What is expected of a run.
 
@@ -202,6 +217,7 @@ class Prediction(Value):
             none does.
         largest_alone: likewise of one sequence, where there are several.
         group: what the members of a group and their connections take; none on one board.
+        division: of a group for which no run is planned yet.
         notes: what a reader should know of these figures.
     """
 
@@ -220,4 +236,5 @@ class Prediction(Value):
     largest_context: int | None = None
     largest_alone: int | None = None
     group: GroupForecast | None = None
+    division: Division | None = None
     notes: tuple[PredictionNote, ...] = ()

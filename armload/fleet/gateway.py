@@ -42,7 +42,7 @@ from armload.runs.selection import RunSelection
 
 
 class Gateway:
-    """The boards of this gateway.
+    """The boards of this gateway, and the groups of them.
 
     Args:
         boards: their names.
@@ -52,7 +52,9 @@ class Gateway:
     def __init__(self, boards: Sequence[str], progress: Progress) -> None:
         self.boards = tuple(boards)
         self._send: Send = lambda _topic, _event: None
-        self._posts = {board: _BoardPost(board, progress, self.tell) for board in boards}
+        self._progress = progress
+        self._posts: dict[str, _BoardPost] = {}
+        self._lock = threading.Lock()
 
     def connected(self, send: Send) -> None:
         """Note how events are sent from now on."""
@@ -66,23 +68,29 @@ class Gateway:
 
     def begin(self, task: GatewayTask) -> Future[bytes]:
         """Begin a task, or find it where it has been begun; return its reply to come."""
-        return self._posts[task.board].begin(task)
+        return self._post(task.board).begin(task)
 
     def stop(self, board: str, key: str) -> bool:
         """Stop a task as Ctrl-C does, and say whether it is here; its reply comes as usual."""
-        return self._posts[board].stop(key)
+        return self._post(board).stop(key)
 
     def begun(self, board: str, sweep: str) -> list[SweepPoint]:
         """Return the points of a sweep that a board has begun or done, and not delivered."""
-        return self._posts[board].begun(sweep)
+        return self._post(board).begun(sweep)
 
     def forget(self, board: str, key: str, archive: str) -> None:
         """Delete the runs of a task that the command has now."""
-        self._posts[board].forget(key, archive)
+        self._post(board).forget(key, archive)
+
+    def _post(self, board: str) -> _BoardPost:
+        with self._lock:
+            if board not in self._posts:
+                self._posts[board] = _BoardPost(board, self._progress, self.tell)
+            return self._posts[board]
 
 
 class _BoardPost:
-    """One board: what is to be done there, and the thread that does it."""
+    """One board or group: what is to be done there, and the thread that does it."""
 
     def __init__(self, board: str, progress: Progress, tell: Send) -> None:
         self._board = board

@@ -11,6 +11,7 @@ from typing import Any
 
 from armload.bench.combination import Combination
 from armload.boards.board import load_board
+from armload.boards.group import members_of
 from armload.boards.probe import Probe
 from armload.build.binary import Binary
 from armload.core.errors import ArmloadError, TransferError, UsageError
@@ -19,12 +20,14 @@ from armload.core.workspace import runs_folder
 from armload.deploy.follow import ProgressUpdate
 from armload.engines.completion import PROGRAM
 from armload.engines.prediction import Prediction
+from armload.engines.rpc_server import RPC_SERVER
 from armload.engines.scorer import Scoring
 from armload.engines.server import SERVER, Serving
 from armload.evaluation.scorer_run import TimedScoring
 from armload.fleet.gateway_tasks import (
     BoardRequirements,
     DeployWork,
+    EstimateWork,
     ForecastWork,
     GatewayError,
     LoadWork,
@@ -65,7 +68,7 @@ class GatewayBoard:
     """A board of this gateway, which stays open from one run of a command to the next.
 
     Args:
-        board: its name.
+        board: its name, or that of a group.
         relay: tells the command how the work stands, and stops it.
 
     Attributes:
@@ -93,6 +96,8 @@ class GatewayBoard:
                 return TaskOutcome[Probe](result=self._ready(work.requirements).found)
             case RunWork():
                 return self._run(work)
+            case EstimateWork():
+                return self._estimate(work)
             case ForecastWork():
                 return self._predict(work)
             case LoadWork():
@@ -105,12 +110,25 @@ class GatewayBoard:
     def _run(self, work: RunWork) -> TaskOutcome[str]:
         if work.place is not None and (left := self.left.find(work.place, work.fingerprint)):
             return TaskOutcome[str](result=left, runs=(left,))
-        engine = received_engine(work.engine, self._relay)
-        where = self._with(work.requirements, {engine.name: engine.binary})
+        engine, where = self._for_engine(work.requirements, work.engine)
         self._fingerprints.add(engine.fingerprint)
         board = ConnectedBoard(where, self._relay)
         run = board.run(engine, new=work.new, place=work.place, warns=work.warns).id
         return TaskOutcome[str](result=run, runs=(run,))
+
+    def _estimate(self, work: EstimateWork) -> TaskOutcome[Prediction]:
+        engine, where = self._for_engine(work.requirements, work.engine)
+        found = ConnectedBoard(where, self._relay).predict_before_run(engine)
+        return TaskOutcome[Prediction](result=found)
+
+    def _for_engine(
+        self, requirements: BoardRequirements, sent: SentEngine
+    ) -> tuple[BoardEngine, Session]:
+        engine = received_engine(sent, self._relay)
+        binaries = {engine.name: engine.binary}
+        if sent.server is not None:
+            binaries[RPC_SERVER] = _binary(sent.server)
+        return engine, self._with(requirements, binaries)
 
     def _predict(self, work: ForecastWork) -> TaskOutcome[Prediction]:
         sent = work.forecast
@@ -156,6 +174,7 @@ class GatewayBoard:
             opened = CONNECTED.open(
                 *(requirements.request, (), self._relay),
                 settings=requirements.settings,
+                takes_groups=True,
                 answers_within_s=requirements.answers_within_s,
             )
             self._fingerprints = set()
@@ -163,16 +182,27 @@ class GatewayBoard:
         return self._opened[1]
 
     def _with(self, requirements: BoardRequirements, binaries: Mapping[str, Binary]) -> Session:
-        return replace(self._ready(requirements), binaries=binaries)
+        where = self._ready(requirements)
+        others = tuple(replace(each, binaries=binaries) for each in where.other_members)
+        return replace(where, binaries=binaries, other_members=others)
 
     def _check(self, requirements: BoardRequirements) -> None:
-        board = load_board(self._board)
-        if board.target != requirements.target:
-            raise UsageError(
-                f"{board.name}: the gateway's file has target {board.target}, the command's has "
-                f"{requirements.target}.",
-                "Use the same board files on both.",
-            )
+        same = "Use the same board files on both."
+        try:
+            boards = members_of(self._board)
+        except UsageError as error:
+            raise UsageError(f"On the gateway: {error.message}", same) from error
+        members = ", ".join(board.name for board in boards)
+        for what, here, theirs in (
+            ("members", members, ", ".join(requirements.members)),
+            ("target", boards[0].target, requirements.target),
+        ):
+            if here != theirs:
+                raise UsageError(
+                    f"{self._board}: the gateway's file has {what} {here}, the command's has "
+                    f"{theirs}.",
+                    same,
+                )
 
     def close(self) -> None:
         self._opened = None

@@ -32,12 +32,14 @@ class BoardRequirements(Value):
     Attributes:
         armload: the command's version.
         target: the board's, for which the programs were built.
+        members: of a group; of a single board, itself.
         settings: that runs will ask for.
         answers_within_s: as for ``Reach.open``.
     """
 
     armload: str = __version__
     target: str
+    members: tuple[str, ...]
     request: Request
     settings: tuple[Settings, ...] = ()
     answers_within_s: float | None = None
@@ -71,6 +73,13 @@ class RunWork(BoardWork):
     place: SweepPoint | None = None
     new: bool = False
     warns: bool = True
+
+
+class EstimateWork(BoardWork):
+    """A run is predicted as before it begins, on a group; the result is the prediction."""
+
+    kind: Literal["estimate"] = "estimate"
+    engine: SentEngine
 
 
 class ForecastWork(BoardWork):
@@ -111,7 +120,7 @@ class PullWork(Value):
 
 
 Work = Annotated[
-    OpenWork | RunWork | ForecastWork | LoadWork | DeployWork | PullWork,
+    OpenWork | RunWork | EstimateWork | ForecastWork | LoadWork | DeployWork | PullWork,
     Field(discriminator="kind"),
 ]
 

@@ -11,12 +11,13 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from armload import __version__
+from armload.boards.group import members_of
 from armload.core.errors import ArmloadError, ConnectError, UsageError
 from armload.core.progress import Progress
 from armload.core.values import Value
@@ -46,9 +47,14 @@ _RESULT_S = 120.0
 """For one chunk, over a slow connection."""
 
 
-def resource_of(board: str) -> str:
-    """Return what Dask calls a board."""
-    return f"{_OFFER}{board}"
+def resources_of(boards: Iterable[str]) -> dict[str, float]:
+    """Return boards as Dask's resources, each of which one task has at a time."""
+    return {f"{_OFFER}{board}": 1.0 for board in boards}
+
+
+def names_in(board: str) -> tuple[str, ...]:
+    """Return the names of a group's members; of a single board, its own."""
+    return tuple(each.name for each in members_of(board))
 
 
 class GoneError(ArmloadError):
@@ -103,7 +109,7 @@ class Gateways:
             return [_worker(address, said) for address, said in known.items()]
 
     def of(self, board: str, progress: Progress, *, within_s: float = RETRY_FOR_S) -> GatewayWorker:
-        """Return a gateway that offers a board; wait for one.
+        """Return a gateway that offers a board, or all members of a group; wait for one.
 
         Args:
             within_s: how long.
@@ -112,12 +118,13 @@ class Gateways:
             ConnectError: there is none.
             UsageError: it has another version of armload.
         """
+        members = names_in(board)
         deadline, step = time.monotonic() + within_s, contextlib.ExitStack()
         with step:
             shown = None
             while True:
                 workers = self.workers()
-                offering = [each for each in workers if board in each.boards]
+                offering = [each for each in workers if {*members} <= {*each.boards}]
                 for each in offering:
                     if each.version == __version__:
                         return each
@@ -129,13 +136,7 @@ class Gateways:
                         "Install the same version on both.",
                     )
                 if time.monotonic() > deadline:
-                    offered = sorted({name for each in workers for name in each.boards})
-                    raise ConnectError(
-                        f"No worker of {self._address.url} offers {board}. Offered: "
-                        f"{', '.join(offered) or 'no boards'}.",
-                        "On its gateway, start: armload worker --scheduler "
-                        f"{self._address.url} --boards {board}",
-                    )
+                    raise _not_offered(board, members, self._address.url, workers)
                 label = f"Waiting for a worker that offers {board}"
                 shown = shown or step.enter_context(progress.step(label))
                 shown.update(0)
@@ -332,6 +333,27 @@ def gateways_of(scheduler: str, boards: Sequence[str], progress: Progress) -> It
         yield gateways
     finally:
         gateways.close()
+
+
+def _not_offered(
+    board: str, members: Sequence[str], url: str, workers: Sequence[GatewayWorker]
+) -> ConnectError:
+    start = f"armload worker --scheduler {url} --boards {','.join(members)}"
+    if members == (board,):
+        offered = sorted({name for each in workers for name in each.boards})
+        return ConnectError(
+            f"No worker of {url} offers {board}. Offered: {', '.join(offered) or 'no boards'}.",
+            f"On its gateway, start: {start}",
+        )
+    gateways = {
+        member: " and ".join(sorted({each.name for each in workers if member in each.boards}))
+        for member in members
+    }
+    where = ", ".join(f"{member} ({gateways[member] or 'no worker'})" for member in members)
+    return ConnectError(
+        f"No worker of {url} offers all members of {board}: {where}.",
+        f"On one gateway that reaches them all, start: {start}",
+    )
 
 
 def _worker(address: str, said: Mapping[str, Any]) -> GatewayWorker:

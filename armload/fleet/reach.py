@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from armload.boards.board import is_group, load_board
-from armload.core.errors import UsageError
+from armload.boards.board import load_board
 from armload.core.progress import Progress
 from armload.models.model import Model
 from armload.runs.fetch import Pulled
@@ -40,17 +39,11 @@ def boards_reached(
         scheduler: the address of the gateways' scheduler; empty for connections from here.
 
     Raises:
-        UsageError: a group of boards is to be reached through gateways.
         ArmloadError: as for ``gateways_of``.
     """
     if not scheduler:
         yield Direct()
         return
-    if group := next(filter(is_group, boards), ""):
-        raise UsageError(
-            f"{group} is a group of boards, which is not reached through gateways.",
-            "Omit --scheduler, or name one of its members.",
-        )
     # What only gateways need would slow down the start of every other command.
     from armload.fleet.gateways import gateways_of
     from armload.fleet.remote_boards import ThroughGateways

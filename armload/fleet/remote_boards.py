@@ -9,7 +9,8 @@ from pathlib import Path
 from uuid import uuid4
 
 from armload.analysis.run import Run
-from armload.boards.board import load_board
+from armload.boards.board import is_group, load_board
+from armload.boards.group import load_group, members_of
 from armload.boards.probe import Probe
 from armload.core.errors import ConnectError
 from armload.core.ids import fingerprint_of
@@ -20,6 +21,7 @@ from armload.engines.engine import Settings
 from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
+from armload.engines.rpc_server import RPC_SERVER
 from armload.engines.server import SERVER
 from armload.evaluation.scorer_run import TimedScoring
 from armload.fleet import gateway
@@ -27,6 +29,7 @@ from armload.fleet.gateway_tasks import (
     Begun,
     BoardRequirements,
     DeployWork,
+    EstimateWork,
     ForecastWork,
     LoadWork,
     OpenWork,
@@ -37,7 +40,14 @@ from armload.fleet.gateway_tasks import (
 )
 from armload.fleet.gateways import FIRST_OFFER_S, Gateways, GoneError
 from armload.fleet.remote_tasks import RemoteTasks
-from armload.fleet.sent_engines import sent_deployment, sent_engine, sent_forecast, sent_load
+from armload.fleet.sent_engines import (
+    Files,
+    SentEngine,
+    sent_deployment,
+    sent_engine,
+    sent_forecast,
+    sent_load,
+)
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
 from armload.runs import store
@@ -48,7 +58,7 @@ from armload.runs.predicting import measured_hits, predict_and_warn
 from armload.runs.reach import BoardEngine
 from armload.runs.request import EngineSource, Request
 from armload.runs.selection import RunSelection
-from armload.runs.session import ReachedBoard, built
+from armload.runs.session import ReachedBoard, built, with_servers
 from armload.runs.swept import SweptRuns
 from armload.serving.loads import LoadFolder
 from armload.tuning.serving_load import TrialLoad
@@ -82,22 +92,29 @@ class ThroughGateways:
         takes_groups: bool = False,
         answers_within_s: float | None = None,
     ) -> Iterator[RemoteBoard]:
-        del takes_groups  # a worker offers single boards
+        if not takes_groups:
+            load_board(request.board)  # a group is refused
+        group = load_group(request.board) if is_group(request.board) else None
+        main_board, *_ = members_of(request.board)
         requirements = _requirements(request).model_copy(
             update={"settings": tuple(settings), "answers_within_s": answers_within_s}
         )
         found = self._tasks.do(
             *(request.board, OpenWork(requirements=requirements), {}, progress), TaskOutcome[Probe]
         )
+        of_main = request.model_copy(update={"board": main_board.name})
+        needed = with_servers(programs, group)
         where = ReachedBoard(
             request=request,
-            main_board=load_board(request.board),
+            main_board=main_board,
             found=found,
-            binaries=built(request, programs, progress) if programs else {},
+            binaries=built(of_main, needed, progress) if needed else {},
+            group=group,
         )
         yield RemoteBoard(self._tasks, where, requirements, progress)
 
     def pull(self, board: str, progress: Progress) -> Pulled:
+        load_board(board)  # a group is refused
         kept = store.run_folders(RunSelection(boards=[board]))
         known = frozenset(folder.name for folder in kept)
         pulled = self._tasks.do(
@@ -131,7 +148,7 @@ class RemoteBoard:
         self._tasks = tasks
         self._requirements = requirements
         self._progress = progress
-        self._name = where.main_board.name
+        self._name = where.board.name
         self._here = SweptRuns(self._name)
 
     def run(
@@ -149,7 +166,7 @@ class RemoteBoard:
         # An earlier command may have been killed before it noted the run in its journal.
         run = self._here.find(place, engine.fingerprint) if place else ""
         if not run:
-            sent, files = sent_engine(engine)
+            sent, files = self._sent(engine)
             work = RunWork(
                 requirements=self._requirements,
                 engine=sent,
@@ -177,9 +194,16 @@ class RemoteBoard:
 
     def predict_before_run(self, engine: BoardEngine) -> Prediction | None:
         where = self.where
+        if where.group is not None:
+            sent, files = self._sent(engine)
+            work = EstimateWork(requirements=self._requirements, engine=sent)
+            return self._tasks.do(self._name, work, files, self._progress, TaskOutcome[Prediction])
         return predict_and_warn(
             *(where, engine.model, engine.continuation, where.found, engine.memory, Silent())
         )
+
+    def _sent(self, engine: BoardEngine) -> tuple[SentEngine, Files]:
+        return sent_engine(engine, self.where.binaries.get(RPC_SERVER))
 
     def load(self, model: Model, one: TrialLoad, place: SweepPoint) -> LoadFolder:
         sent, files = sent_load(self.where.binaries[SERVER], model, one)
@@ -200,7 +224,9 @@ class RemoteBoard:
 def _requirements(request: Request) -> BoardRequirements:
     # Whatever is to be compiled is compiled here.
     there = request.model_copy(update=dict(EngineSource()) | {"new": False})
-    return BoardRequirements(target=load_board(request.board).target, request=there)
+    boards = members_of(request.board)
+    members = tuple(board.name for board in boards)
+    return BoardRequirements(target=boards[0].target, members=members, request=there)
 
 
 def _key(engine: BoardEngine, place: SweepPoint | None, *, new: bool) -> str:

@@ -32,7 +32,7 @@ from armload.fleet.gateway_tasks import (
     Work,
     split_reply,
 )
-from armload.fleet.gateways import Call, Gateways, GatewayWorker, GoneError, resource_of
+from armload.fleet.gateways import Call, Gateways, GatewayWorker, GoneError, names_in, resources_of
 from armload.fleet.sent_engines import SentFile
 from armload.runs.store import store_id
 
@@ -67,6 +67,7 @@ class RemoteTasks:
         """Have work done, on whichever gateway offers the board; keep the runs that it brings.
 
         Args:
+            board: or a group, all of whose members are ours alone meanwhile.
             files: that it needs, and where they lie here.
             outcome: with the result of such work, which is returned.
             key: by which the same work is found again where it was begun; empty for work that no
@@ -139,7 +140,7 @@ class _Telling(Generic[Result]):
         task = self._task
         heard: queue.Queue[ProgressEvent | None] = queue.Queue()
         calling = self._gateways.begun(
-            *(where.address, {resource_of(task.board): 1.0}),
+            *(where.address, resources_of(names_in(task.board))),
             *(gateway.do_task, task.model_dump_json()),
             ended=heard,
         )

@@ -62,12 +62,17 @@ class SentBinary(Value):
 
 
 class SentCompletion(Value):
-    """A continuation of a prompt, whose plan is complete."""
+    """A continuation of a prompt, whose plan is complete.
+
+    Attributes:
+        server: ggml's RPC server of the same build, for a group of boards.
+    """
 
     kind: Literal["completion"] = "completion"
     binary: SentBinary
     model: SentModel
     draft: SentModel | None = None
+    server: SentBinary | None = None
     plan: Plan
 
 
@@ -75,6 +80,7 @@ class SentScoring(Value):
     """A run of the scorer.
 
     Attributes:
+        server: as for ``SentCompletion``.
         items: what is asked.
         keeps_forecast: as for ``Scoring``.
         evaluation: its id, where the command reads the answers as they come; else empty.
@@ -84,6 +90,7 @@ class SentScoring(Value):
     kind: Literal["scoring"] = "scoring"
     binary: SentBinary
     model: SentModel
+    server: SentBinary | None = None
     plan: ScoringPlan
     items: SentFile
     keeps_forecast: bool
@@ -135,15 +142,21 @@ Files = dict[SentFile, Path]
 """What is to be sent, and where it lies on the command's machine."""
 
 
-def sent_engine(engine: BoardEngine) -> tuple[SentEngine, Files]:
-    """Return how a gateway is told of an engine, and the files that it needs for it."""
+def sent_engine(engine: BoardEngine, server: Binary | None) -> tuple[SentEngine, Files]:
+    """Return how a gateway is told of an engine, and the files that it needs for it.
+
+    Args:
+        server: of the same build, for a group of boards.
+    """
     files: Files = {}
     binary, model = _binary(engine.binary, files), _model(engine.model, files)
+    sent_server = _binary(server, files) if server else None
     if isinstance(engine, Scoring):
         timed = engine if isinstance(engine, TimedScoring) else None
         scoring = SentScoring(
             binary=binary,
             model=model,
+            server=sent_server,
             plan=engine.plan,
             items=_file(engine.items, engine.plan.items_sha256, files),
             keeps_forecast=engine.keeps_forecast,
@@ -156,6 +169,7 @@ def sent_engine(engine: BoardEngine) -> tuple[SentEngine, Files]:
         binary=binary,
         model=model,
         draft=_model(draft, files) if draft else None,
+        server=sent_server,
         plan=engine.plan,
     )
     return completion, files

@@ -13,7 +13,7 @@ from armload import __version__
 from armload.core.progress import Progress
 from armload.fleet.gateway import Gateway, offer
 from armload.fleet.gateway_tasks import ProgressEvent
-from armload.fleet.gateways import VERSION, resource_of
+from armload.fleet.gateways import VERSION, resources_of
 from armload.fleet.relay import Send
 from armload.fleet.scheduler import (
     ANSWER_S,
@@ -93,7 +93,7 @@ def _worker(address: SchedulerAddress, gateway: Gateway) -> Worker:
         # Two of the same name are refused, and one that is lost may seem to be there for a while.
         name=f"{socket.gethostname()}/{uuid4().hex[:8]}",
         nthreads=len(gateway.boards) + _SPARE_THREADS,
-        resources={resource_of(board): 1.0 for board in gateway.boards},
+        resources=resources_of(gateway.boards),
         security=security_of(address, "worker"),
         startup_information={VERSION: version},
         memory_limit=0,

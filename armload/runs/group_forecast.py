@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from armload.analysis.compute import Compute
 from armload.analysis.group_forecast import group_times, load_time
+from armload.analysis.run import Run
 from armload.analysis.shares import layer_sizes, spread
 from armload.analysis.wording.prediction_notes import note
 from armload.analysis.wording.splits import chosen_between
@@ -13,23 +15,27 @@ from armload.boards.group import Group
 from armload.core.errors import BoardError, UsageError
 from armload.engines.completion import memory_need
 from armload.engines.engine import MemoryNeed
-from armload.engines.llama_cpp import likely_prompt_tokens
+from armload.engines.llama_cpp import WHOLE_LAYERS_ONLY, likely_prompt_tokens
 from armload.engines.plan import Plan
-from armload.engines.prediction import MemoryParts, Prediction, PredictionNote
+from armload.engines.prediction import (
+    Division,
+    Expected,
+    MemoryParts,
+    Prediction,
+    PredictionNote,
+)
 from armload.engines.spread import ChosenSplit, LinkRates, Split, Spread
 from armload.models.model import Model
-from armload.runs import store
+from armload.runs.cached_answers import cached_path, write_cached
 from armload.runs.forecast_members import ForecastMember
 from armload.runs.operations import mid_depth
-
-_MOST_READ = 30
 
 
 class GroupForecaster:
     """Predicts runs of one model on a group.
 
     Args:
-        group: by whose name its runs are kept, and whether its members reach each other.
+        group: whose name its runs have, and whether its members reach each other.
         model: with its header on this machine.
         plan: of one continuation.
         members: the first one runs the program.
@@ -105,7 +111,8 @@ class GroupForecaster:
             depth=mid_depth(model, plan),
             micro_batch_tokens=plan.micro_batch_tokens,
         )
-        is_kept = _was_kept(self._group.name, model, spread)
+        known = (model.name, model.size_bytes)
+        is_kept = _parts_path(self._group.name, known, spread).is_file()
         load = load_time(
             *(
                 spread,
@@ -133,6 +140,28 @@ class GroupForecaster:
                 ),
             }
         )
+
+    def predict_division(self) -> Prediction:
+        """Predict a run with whole layers, or say why the model cannot be divided so.
+
+        Raises:
+            ConnectError, BusyError: as for ``predict``.
+        """
+        try:
+            found = self.divided("layer")
+        except (BoardError, UsageError) as error:
+            division = Division(refused=f"{error.message} {error.remedy}")
+            return self.predict(None).model_copy(update={"division": division})
+        division = Division(shares=found.shares, tensor_s=self._tensor_s())
+        return self.predict(found).model_copy(update={"division": division})
+
+    def _tensor_s(self) -> Expected | None:
+        if self._model.architecture in WHOLE_LAYERS_ONLY:
+            return None
+        try:
+            return self.predict(self.divided("tensor")).token_s
+        except (BoardError, UsageError):
+            return None
 
     def faster(self, need: MemoryNeed, tensor_lacks: str) -> Spread:
         """Divide the model in the way that is expected to be faster; it is noted which and why.
@@ -191,14 +220,13 @@ class GroupForecaster:
 _SPLITS: tuple[Split, ...] = ("layer", "tensor")
 
 
-def _was_kept(group: str, model: Model, spread: Spread) -> bool:
-    """Tell whether an earlier run has given the members the same parts of the same model."""
-    layers = [share.layers for share in spread.shares]
-    return any(
-        run.spread is not None
-        and run.spread.split == spread.split
-        and [share.layers for share in run.spread.shares] == layers
-        and (run.model.name, run.model.size_bytes) == (model.name, model.size_bytes)
-        and run.steps
-        for run in store.latest_on(group, most=_MOST_READ)
-    )
+def note_parts(run: Run) -> None:
+    """Note that a run has given its group's members their parts of the model, which they keep."""
+    if run.spread is not None and run.steps:
+        model = (run.model.name, run.model.size_bytes)
+        write_cached(_parts_path(run.board.name, model, run.spread), run.spread)
+
+
+def _parts_path(group: str, model: tuple[str, int | None], spread: Spread) -> Path:
+    parts = [(share.board, share.layers) for share in spread.shares]
+    return cached_path("operations/parts", [group, *model, spread.split, parts])

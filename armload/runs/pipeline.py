@@ -37,6 +37,7 @@ from armload.runs.assemble import new_job
 from armload.runs.emulator import emulator_recorded
 from armload.runs.fetch import fetch, mark_fetched
 from armload.runs.footprint import checked_memory
+from armload.runs.group_forecast import note_parts
 from armload.runs.interruption import find_left, stoppable
 from armload.runs.power import idle_power, power_recorded
 from armload.runs.rpc_servers import RpcServers, rpc_servers
@@ -254,4 +255,5 @@ def execute(
             baseline=baseline,
         )
         mark_fetched(it.connection.host, it.folder)
+    note_parts(run)
     return run, folder

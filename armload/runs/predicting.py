@@ -11,6 +11,7 @@ from armload.analysis.wording.prediction_notes import note
 from armload.analysis.wording.predictions import forecast_notice, refusal, remedy
 from armload.boards.board import Board, VirtualReach
 from armload.boards.conditions import within_group
+from armload.boards.group import Group
 from armload.boards.probe import Probe
 from armload.boards.specs import DeclaredSpecs
 from armload.core.errors import BoardError
@@ -27,6 +28,7 @@ from armload.runs import store
 from armload.runs.footprint import with_known_memory
 from armload.runs.forecast_members import reached_members
 from armload.runs.group_forecast import GroupForecaster
+from armload.runs.links import measured_links
 from armload.runs.operations import compute_or_note, known_compute
 from armload.runs.resources import (
     ASSUMED_AVAILABLE,
@@ -36,7 +38,8 @@ from armload.runs.resources import (
     resources_of_board,
     roofline,
 )
-from armload.runs.session import Predictor, ReachedBoard, Session, leased_board
+from armload.runs.session import Predictor, ReachedBoard, Session, leased_board, leased_boards
+from armload.runs.spreading import measured_resources
 
 _MOST_READ = 30
 _LEAST_TOKENS = 16
@@ -54,6 +57,8 @@ def predict_there(
 ) -> Prediction:
     """Predict a run on a board that answers; what the model computes is timed there first.
 
+    On a group, its members are measured, and it is predicted how the model would be divided.
+
     Args:
         header: of the model, whose file may be missing.
         hits: of streamed experts, in an earlier run.
@@ -62,6 +67,8 @@ def predict_there(
         UsageError: the plan does not suit the model.
         ConnectError, BusyError: the board does not answer any more, or is in use.
     """
+    if where.group is not None:
+        return _predict_on_group(where, where.group, model, header, plan, progress)
     board, found = where.connection.board, where.found
     resources = resources_of_board(board, found.conditions, found.rates)
     context = context_tokens(plan, model)
@@ -89,6 +96,20 @@ def predict_there(
     return adjusted_for_emulation(
         board, found_out.model_copy(update={"notes": (*notes, *found_out.notes)})
     )
+
+
+def _predict_on_group(
+    where: Session,
+    group: Group,
+    model: Model,
+    header: WholeHeader,
+    plan: Plan,
+    progress: Progress,
+) -> Prediction:
+    with leased_boards(where, progress):
+        resources, links = measured_resources(where, progress), measured_links(where, progress)
+        members = reached_members(where, resources, progress, header)
+        return GroupForecaster(group, model, plan, members, links).predict_division()
 
 
 def adjusted_for_emulation(board: Board, found: Prediction) -> Prediction:

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from armload.analysis.run import Run
-from armload.boards.board import RealReach, is_group, load_board
+from armload.boards.board import RealReach
 from armload.boards.connect import connect
-from armload.boards.group import load_group
+from armload.boards.group import members_of
 from armload.core.progress import Progress, Silent
 from armload.deploy.retry import Retry, with_retries
 from armload.engines.completion import Completion
@@ -203,7 +203,7 @@ CONNECTED = ConnectedBoards(ConnectedBoard)
 
 
 def _check_answers(name: str, progress: Progress, within_s: float) -> None:
-    for board in load_group(name).boards if is_group(name) else (load_board(name),):
+    for board in members_of(name):
         if isinstance(board.reach, RealReach):
             with closing(connect(board, progress)) as host:
                 with_retries(partial(host.run, ":"), Retry(within_s))

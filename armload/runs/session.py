@@ -127,7 +127,7 @@ def session(
 
     Args:
         request: where, and from which source.
-        programs: of llama.cpp, that are needed; may be none.
+        programs: of llama.cpp, that are needed; may be none. For a group, ``RPC_SERVER`` is added.
         settings: that runs will ask for there.
         takes_groups: in place of a board, a group may be named: all its members are reached.
 
@@ -141,7 +141,7 @@ def session(
     if request.subtract_idle and board.power is None:
         progress.say(f"--subtract-idle has no effect: {board.name} has no power meter.")
     target = load_target(board.target)
-    needed = (*programs, *((RPC_SERVER,) if group else ()))
+    needed = with_servers(programs, group)
     source = choose(request.source, ref=request.ref, progress=progress) if needed else None
     with ExitStack() as stack:
         where = None
@@ -207,6 +207,11 @@ def _reached(
     for each in settings:
         check_cores(each, board, found)
     return connection, found
+
+
+def with_servers(programs: Sequence[str], group: Group | None) -> Sequence[str]:
+    """Return programs with the one that a group's other members run; none where none is needed."""
+    return tuple(dict.fromkeys((*programs, RPC_SERVER))) if programs and group else programs
 
 
 def built(request: Request, programs: Sequence[str], progress: Progress) -> Mapping[str, Binary]:

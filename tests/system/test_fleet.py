@@ -15,6 +15,7 @@ import pytest
 from tests.labs import Lab, check_sweep, runs_of
 from tests.outside_data import STORIES, needs_stories
 from tests.person import Person
+from tests.services import rpc_servers
 from tests.waiting import wait_until
 
 pytestmark = [
@@ -29,6 +30,7 @@ MODEL = ("--model", str(STORIES), "-t", "1")
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     made = Lab(tmp_path_factory.mktemp("lab"), GATEWAYS)
+    made.add_group("pair", "two", "one")
     made.start()
     yield made
     made.stop()
@@ -130,6 +132,22 @@ def test_a_board_that_fails_is_an_error_of_that_board_alone(lab: Lab) -> None:
     finally:
         holds.send_signal(signal.SIGINT)
         holds.communicate(timeout=60)
+
+
+def test_a_group_behind_one_gateway_runs_and_comes_back_whole(lab: Lab) -> None:
+    words = ("--scheduler", lab.address, "--model", str(STORIES), "-n", "12")
+    run = lab.ann.benches(*words, board="pair")
+    assert (run["board"]["name"], run["exit"]["kind"]) == ("pair", "done")
+    assert [share["board"] for share in run["spread"]["shares"]] == ["two", "one"]
+    (other,) = run["members"]
+    assert (other["board"]["name"], other["exit"]["kind"]) == ("one", "done")
+    assert other["samples"]
+    assert other["sent_bytes"] > other["received_bytes"] > 12 * 512 * 4
+    folder = lab.ann.runs / run["id"] / "members" / "one"
+    assert {"job.json", "link.json", "samples"} <= {path.name for path in folder.iterdir()}
+    hall = lab.gateways["hall"]
+    assert not list(hall.runs.glob("*/run.json"))
+    assert not rpc_servers(hall.folder)
 
 
 def test_what_cannot_be_reached_is_refused_with_what_to_do(lab: Lab) -> None:

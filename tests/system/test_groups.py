@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import psutil
 import pytest
 
 import armload.runs.session
@@ -25,7 +24,7 @@ from armload.runs.request import Request
 from tests.outside_data import STORIES, needs_stories
 from tests.person import Person
 from tests.servers import openssh
-from tests.services import is_listening
+from tests.services import is_listening, rpc_servers
 from tests.system.serving import in_place_of, serving
 from tests.waiting import wait_until
 
@@ -49,18 +48,6 @@ def ann(tmp_path_factory: pytest.TempPathFactory) -> Person:
         person.add_emulated(name)
     person.add_board("both", "members: [two, one]\n")
     return person
-
-
-def servers(person: Person) -> list[psutil.Process]:
-    """Return the RPC servers that run in a person's folder."""
-    return [
-        each
-        for each in psutil.process_iter(["cmdline"])
-        if any(
-            word.startswith(str(person.folder)) and word.endswith("/ggml-rpc-server")
-            for word in each.info["cmdline"] or ()
-        )
-    ]
 
 
 def test_a_group_writes_what_one_board_writes_and_leaves_nothing_running(ann: Person) -> None:
@@ -87,7 +74,7 @@ def test_a_group_writes_what_one_board_writes_and_leaves_nothing_running(ann: Pe
     assert all(-60 < sample["at_s"] - starts_s < 60 for sample in other["samples"])
     shown = ann.types("show", run["id"]).stdout
     assert "connection: round trip" in shown
-    assert not servers(ann)
+    assert not rpc_servers(ann.folder)
     for name in ("one", "two"):
         assert not list((ann.folder / f"{name}-board" / "lease").glob("*.*.*"))
     ann.types("pull", "--board", "one")
@@ -102,7 +89,7 @@ def test_a_part_of_every_layer_gives_the_same_text(ann: Person) -> None:
     assert run["exit"]["kind"] == "done"
     assert run["spread"]["split"] == "tensor"
     assert [member["board"]["name"] for member in run["members"]] == ["two", "one"]
-    assert not servers(ann)
+    assert not rpc_servers(ann.folder)
 
 
 @exhaustive
@@ -134,7 +121,7 @@ def test_a_watched_program_of_llama_cpp_runs_on_a_group_and_any_other_is_refused
     assert "RPC" in run["text"]
     assert "--rpc 127.0.0.1:" in " ".join(run["command"])
     assert run["members"][0]["sent_bytes"] > 100_000
-    assert not servers(ann)
+    assert not rpc_servers(ann.folder)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +151,7 @@ def test_a_group_answers_a_questionnaire_as_one_board_does(ann: Person) -> None:
         path = max(ann.folder.glob("evaluations/*/answers-*.jsonl"))
         graded.append([json.loads(line)["text"] for line in path.read_text().splitlines()])
     assert graded[0] == graded[1] != []
-    assert not servers(ann)
+    assert not rpc_servers(ann.folder)
 
 
 @exhaustive
@@ -173,13 +160,13 @@ def test_a_group_serves_until_ctrl_c_and_cannot_be_left_alone(ann: Person) -> No
     with serving(ann, *small, board="both") as service:
         assert service.about["board"] == "both"
         assert service.complete("Ann has 3 apples.", 8)["usage"]["completion_tokens"] == 8
-        assert len(servers(ann)) == 1
+        assert len(rpc_servers(ann.folder)) == 1
         service.process.send_signal(signal.SIGINT)
         service.ends(0)
     run = json.loads((ann.runs / service.about["run"] / "run.json").read_text())
     assert run["exit"]["kind"] == "done"
     assert run["members"][0]["sent_bytes"] > 100_000
-    assert not servers(ann)
+    assert not rpc_servers(ann.folder)
     done = ann.types("serve", "--board", "both", *small, "--detach", status=UsageError.exit_status)
     assert "--detach: both is a group of boards" in done.stderr
 
@@ -264,7 +251,7 @@ def test_members_that_are_reached_by_ssh_write_the_same_and_no_port_stays_open(
     assert [link.board for link in run.spread.links] == ["second"]
     (port,) = re.findall(r"--rpc 127\.0\.0\.1:(\d+)", " ".join(run.command))
     assert not is_listening(int(port))
-    assert not servers(ann)
+    assert not rpc_servers(ann.folder)
 
 
 @exhaustive
@@ -286,7 +273,7 @@ def test_members_of_one_network_reach_each_other_without_this_machine(ann: Perso
     away = ("--board", "far", *MODEL, "--repeats", "1")
     done = ann.types("bench", *away, status=BoardError.exit_status)
     assert "one: it has no address in 172.31.255.0/30" in done.stderr
-    assert not servers(ann)
+    assert not rpc_servers(ann.folder)
 
 
 @exhaustive
@@ -299,7 +286,7 @@ def test_a_member_that_is_lost_is_named_and_the_tokens_before_are_kept(ann: Pers
         lambda: any(each.read_bytes().count(b'"step"') > 20 for each in {*traces(ann)} - earlier),
         within_s=180,
     )
-    (server,) = servers(ann)
+    (server,) = rpc_servers(ann.folder)
     server.kill()
     _, err = process.communicate(timeout=120)
     assert process.returncode == RunError.exit_status
@@ -310,7 +297,7 @@ def test_a_member_that_is_lost_is_named_and_the_tokens_before_are_kept(ann: Pers
     assert not run["verdict"]["valid"]
     assert 20 < len(run["steps"]) < 300
     assert len(run["text"]) > 20
-    assert not servers(ann)
+    assert not rpc_servers(ann.folder)
     for name in ("one", "two"):
         assert not list((ann.folder / f"{name}-board" / "lease").glob("*.*.*"))
 

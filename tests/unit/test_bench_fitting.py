@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,9 @@ def test_a_group_whose_members_do_not_answer_is_predicted_from_their_files() -> 
     assert group.group is not None
     assert {part.board for part in group.group.parts} == {"one", "two", "three"}
     assert {"memory assumed", "group without links"} <= {note.kind for note in group.notes}
+    assert group.division is not None
+    assert sum(share.layers for share in group.division.shares) == 32
+    assert re.search(r"Layers: one \d+, two \d+, three \d+\.$", model.sentence)
 
 
 def test_a_group_is_not_predicted_without_the_memory_of_its_members() -> None:
@@ -84,25 +88,6 @@ def test_a_group_is_not_predicted_without_the_memory_of_its_members() -> None:
     with pytest.raises(BoardError, match=r"boards/one.yaml does not say how much memory") as found:
         fit(Request(board="lab"), ["like:llama-3.2-1b:Q2_K"], Plan(prompt_tokens=4), Silent())
     assert "facts.memory" in found.value.remedy
-
-
-@pytest.mark.parametrize("verb", ["bench", "fit"])
-def test_a_group_is_not_reached_through_gateways(verb: str) -> None:
-    for name in ("one", "two"):
-        Path(f"boards/{name}.yaml").write_text(BOARD, encoding="utf-8")
-    Path("boards/lab.yaml").write_text("members: [one, two]\n", encoding="utf-8")
-    words = (
-        verb,
-        "--board",
-        "lab",
-        "--model",
-        "word-problems:Q2_K",
-        "--scheduler",
-        "tcp://[::1]:1",
-    )
-    done = typed(Path.cwd(), *words)
-    assert done.returncode == UsageError.exit_status
-    assert "lab is a group of boards, which is not reached through gateways." in done.stderr
 
 
 def test_the_type_of_the_cache_counts_in_memory_and_time() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from armload.boards.board import load_board
 from armload.core.errors import (
     ArmloadError,
     BusyError,
@@ -24,11 +25,14 @@ from armload.core.errors import (
 )
 from armload.engines.job import SweepPoint
 from armload.fleet.archives import Incoming, archive_chunk, delete_archive, pack
-from armload.fleet.gateway_tasks import GatewayError, RunArchive
+from armload.fleet.gateway_board import GatewayBoard
+from armload.fleet.gateway_tasks import BoardRequirements, GatewayError, OpenWork, RunArchive
 from armload.fleet.received import bytes_here, receive, received_path
+from armload.fleet.relay import Relay
 from armload.fleet.scheduler import scheduler_address
 from armload.fleet.sent_engines import SentFile
 from armload.runs import store
+from armload.runs.request import Request
 from armload.runs.swept import SweptRuns
 from tests.unit.sweeps import Q8, made_run
 
@@ -76,6 +80,32 @@ def test_boards_that_are_reached_from_here_need_no_dask() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("members: [b, a]\n", "the gateway's file has members b, a, the command's has a, b."),
+        ("extends: this-machine\n", "the gateway's file has members lab, the command's has a, b."),
+        ("", "On the gateway: "),
+    ],
+)
+def test_a_group_that_the_gateway_has_otherwise_is_refused(
+    file: str, said: str, cache: Path
+) -> None:
+    (cache / "boards").mkdir()
+    for name in ("a", "b"):
+        (cache / "boards" / f"{name}.yaml").write_text("extends: this-machine\n")
+    if file:
+        (cache / "boards" / "lab.yaml").write_text(file)
+    needed = BoardRequirements(
+        target=load_board("a").target, members=("a", "b"), request=Request(board="lab")
+    )
+    there = GatewayBoard("lab", Relay(lambda _topic, _event: None))
+    with pytest.raises(UsageError) as refused:
+        there.do(OpenWork(requirements=needed))
+    assert said in refused.value.message
+    assert refused.value.remedy == "Use the same board files on both."
 
 
 def sent_file(content: bytes, name: str = "m.gguf") -> SentFile:

@@ -16,6 +16,7 @@ from armload.deploy.follow import ProgressUpdate
 from armload.engines.completion import PROGRAM, Completion
 from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
+from armload.engines.rpc_server import RPC_SERVER
 from armload.engines.scorer import SCORER, Scoring
 from armload.evaluation.items import write_items
 from armload.evaluation.scorer_run import TimedScoring
@@ -83,11 +84,13 @@ def arrive(files: Mapping[SentFile, Path]) -> None:
         shutil.copy(path, received_path(file))
 
 
-def told(engine: BoardEngine) -> tuple[GatewayTask, Mapping[SentFile, Path]]:
+def told(
+    engine: BoardEngine, server: Binary | None = None
+) -> tuple[GatewayTask, Mapping[SentFile, Path]]:
     """Return a task as a gateway reads it."""
-    sent, files = sent_engine(engine)
+    sent, files = sent_engine(engine, server)
     place = SweepPoint(sweep="20261101T000000Z-eval-piqa-ab12", cell=0, round=1)
-    requirements = BoardRequirements(target="rk3568", request=Request(board="b"))
+    requirements = BoardRequirements(target="rk3568", members=("b",), request=Request(board="b"))
     work = RunWork(
         requirements=requirements, engine=sent, fingerprint=engine.fingerprint, place=place
     )
@@ -129,6 +132,20 @@ def test_answers_are_relayed_to_the_command_that_grades_them(tmp_path: Path, mod
     assert made.note(ProgressUpdate(steps=1, lines=2, text="", new_lines=("one", "two"))) == ""
     assert made.note(ProgressUpdate(steps=2, lines=2, text="")) == ""
     assert [event.lines for event in events] == [("one", "two")]
+
+
+@pytest.mark.parametrize("kind", ["completion", "scoring"])
+def test_for_a_group_the_server_of_the_same_build_is_sent_too(
+    kind: str, tmp_path: Path, model: Model
+) -> None:
+    engine = engines(tmp_path, model)[kind]
+    server = program(tmp_path, RPC_SERVER)
+    task, files = told(engine, server)
+    assert isinstance(task.work, RunWork)
+    assert task.work.engine.server is not None
+    assert files[task.work.engine.server.file] == server.path
+    _, alone = told(engine)
+    assert files.keys() - alone.keys() == {task.work.engine.server.file}
 
 
 def test_a_file_that_changed_on_the_gateway_is_refused(tmp_path: Path, model: Model) -> None:

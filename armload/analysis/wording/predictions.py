@@ -8,7 +8,7 @@ from armload.analysis.limit import ROOM_TO_STAY
 from armload.analysis.wording.figures import up_to_three_figures
 from armload.analysis.wording.splits import limited_by
 from armload.core.values import Value, counted, format_bytes
-from armload.engines.prediction import Bottleneck, Expected, HitRate, Prediction
+from armload.engines.prediction import Bottleneck, Division, Expected, HitRate, Prediction
 from armload.models.model import Model
 
 SLOW_TOKEN_S = 60.0
@@ -68,7 +68,10 @@ def fitted(
 
 
 def sentence(name: str, board: str, found: Prediction) -> str:
-    """Say what is expected of a model on a board, and what to choose."""
+    """Say what is expected of a model on a board or group, and what to choose."""
+    if found.division is not None and found.division.refused:
+        return f"{name} cannot run on {board}: {found.division.refused}"
+    divided = _divided(found.division) if found.division is not None else ""
     if found.memory is None:
         return f"Cannot tell whether {name} fits on {board}: the board's memory is unknown."
     if found.verdict == "cannot run":
@@ -77,12 +80,20 @@ def sentence(name: str, board: str, found: Prediction) -> str:
     opening = f"{name} {doing} {board}" if doing else f"{name} does not stay in {board}'s memory"
     if found.token_s is None:
         notes = " ".join(note.sentence for note in found.notes)
-        return f"{opening}; its speed cannot be predicted. {notes}".strip()
+        return f"{opening}; its speed cannot be predicted. {notes}".strip() + divided
     limit = limit_of(found)
     limited = "" if limit == "unknown" else f", limited by {limit}"
     advice = _advice(found.bottleneck, found.memory.available_bytes)
     hits = _hits(found.hit_rate) if found.hit_rate else ""
-    return f"{opening}: about {per_token(found.token_s)} per token{limited}{hits}; {advice}."
+    about = f"about {per_token(found.token_s)} per token"
+    return f"{opening}: {about}{limited}{hits}; {advice}.{divided}"
+
+
+def _divided(found: Division) -> str:
+    parts = ", ".join(f"{share.board} {share.layers}" for share in found.shares)
+    if found.tensor_s is None:
+        return f" Layers: {parts}."
+    return f" Layers: {parts}. With --split tensor: about {per_token(found.tensor_s)} per token."
 
 
 def limit_of(found: Prediction) -> str:

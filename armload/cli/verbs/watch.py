@@ -84,6 +84,7 @@ def watch(options: WatchOptions) -> None:
     from armload.boards.board import is_group
     from armload.cli import terminal
     from armload.cli.present import load_charting_meanwhile, present
+    from armload.engines.rpc_server import RPC_SERVER
     from armload.engines.watched.engine import WatchedProgram, WatchRequest, look_at
     from armload.engines.watched.llama_cpp import WatchedOnGroup, model_of
     from armload.engines.watched.mnn_wheel import with_wheel
@@ -125,7 +126,8 @@ def watch(options: WatchOptions) -> None:
         on_group = is_group(request.board)
         if on_group:
             model_of(watch_request)  # what cannot run there is said before anything is built
-        with session(request, (), progress, takes_groups=True) as where:
+        programs = (RPC_SERVER,) if on_group else ()
+        with session(request, programs, progress, takes_groups=True) as where:
             load = WatchedOnGroup.on_group if on_group else WatchedProgram.load
             engine = load(watch_request, program, progress)
             run, kept = execute(where, engine, progress, new=options.new)

@@ -22,12 +22,15 @@ class WorkerOptions(OptionGroup):
 def worker(options: WorkerOptions) -> None:
     """Offer the boards of this machine to the commands that use a Dask scheduler.
 
-    If it is stopped, runs on the boards continue, and are fetched when it is started again. Needs
-    the package distributed; docs/fleet.md describes the set-up.
+    For a group of boards, its members are offered. If it is stopped, runs on the boards continue,
+    and are fetched when it is started again. Needs the package distributed; docs/fleet.md describes
+    the set-up.
     Example: armload worker --scheduler tls://10.0.0.1:8786 --boards kitchen,cellar
     """
     from armload.boards.naming import boards_called
     from armload.cli import terminal
+    from armload.fleet.gateways import names_in
     from armload.fleet.worker import serve_boards
 
-    serve_boards(options.scheduler, boards_called(options.boards), terminal.progress())
+    boards = [name for board in boards_called(options.boards) for name in names_in(board)]
+    serve_boards(options.scheduler, tuple(dict.fromkeys(boards)), terminal.progress())

@@ -241,8 +241,7 @@ def beyond_memory(given: argparse.Namespace, folder: Path) -> None:
         runs = []
         for _ in range(given.rounds):
             run_armload(folder, "clean", "--what", "operations", "--yes")
-            if weights:  # on a group, bench times operations itself, to divide the layers
-                run_armload(folder, "fit", *words, *how, "--json")
+            run_armload(folder, "fit", *words, *how, "--json")
             length = ("-n", str(given.tokens), "--context", "256", "--repeats", "1")
             runs.append(
                 json.loads(run_armload(folder, "bench", *words, *how, *length, "--new", "--json"))

@@ -37,7 +37,8 @@ class InitOptions(Waiting, NewBoardOptions, OutputOptions):
         str,
         Option(
             MODEL,
-            usual="the fastest that fits, from a short list; demo if none fits",
+            usual="the fastest that fits, from a short list; demo if none fits, and for a virtual "
+            "board",
             heading="Plan",
         ),
     ] = ""

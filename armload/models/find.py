@@ -252,7 +252,7 @@ def header_of(reference: str, progress: Progress) -> Path:
         return path
     header = path.with_suffix(".header.gguf")
     if not header.is_file():
-        with progress.step(f"Planning {reference}"):
+        with progress.step(f"Making the header of {reference}"):
             header_like(shape, header, file_type=file_type)
     return header
 
@@ -263,7 +263,7 @@ def _outline(name: str, file_type: str, progress: Progress) -> Path:
     digest = hashlib.sha256(content).hexdigest()[:8]
     path = made_file(f"outline-{name}-{file_type.upper()}-{digest}.header.gguf")
     if not path.is_file():
-        with progress.step(f"Planning {LIKE}{name}:{file_type}"):
+        with progress.step(f"Making the header of {name}:{file_type}"):
             write_whole(path, content)
     return path
 
@@ -286,7 +286,8 @@ def _likeness(reference: str) -> tuple[Shape, str, Path]:
     if is_outlined(name):
         raise UsageError(
             f"Models like {name} cannot be generated: only their header is known.",
-            "Use fit, or a file of the model itself.",
+            f"To predict its speed: armload fit --model {name}:{file_type}. To run it, give its "
+            "GGUF file.",
         )
     shape = load_shape(name)
     file_type = check_file_type(file_type)

@@ -135,11 +135,14 @@ def sentence(found: Figures) -> str:  # noqa: C901 - one case for each finding
         case Contended():
             return _contended(found)
         case EmulatorDelayed():
+            fewer = (
+                ", emulate no more cores than it has," if found.board_cores > found.cores else ","
+            )
             return (
                 "Contended: the workstation that emulates the board was busy. The emulator got "
                 f"only {found.cpu_share:.0%} of the CPU time that it needed (load {found.load:.1f} "
-                f"on {counted(found.cores, 'core')}). Stop other programs on the workstation, "
-                "emulate no more cores than it has, and repeat the run."
+                f"on {counted(found.cores, 'core')}). Stop other programs on the workstation"
+                f"{fewer} and repeat the run."
             )
         case Unsteady():
             other = found.process

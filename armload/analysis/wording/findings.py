@@ -180,9 +180,14 @@ def departure(found: Departure) -> str:
     if found.kind == "same":
         return f"The text matches that of {found.reference}."
     other = " (another model, prompt or sampling)" if found.kind == "other model" else ""
+    where = (
+        f"after {counted(found.at_word, 'word')} (character {found.at_character})"
+        if found.at_word
+        else "from the first word on"
+    )
     return (
-        f"The text differs from that of {found.reference}{other} after {found.at_word} words "
-        f"(character {found.at_character}): {found.here!r} instead of {found.there!r}."
+        f"The text differs from that of {found.reference}{other} {where}: {found.here!r} instead "
+        f"of {found.there!r}."
     )
 
 

@@ -261,7 +261,7 @@ def _probe_rows(board: Board, found: Probe, missing: Missing) -> list[tuple[str,
         rows.append(("sensors not found", ", ".join(absent)))
     if throttling_line(now):
         rows.append(("throttling", throttling_line(now)))
-    rows.append(("missing tools", ", ".join(lacking) if lacking else "none"))
+    rows.append(("missing tools", f"{', '.join(lacking)} (not required)" if lacking else "none"))
     rows += [
         (transport.purpose, f"{transport.chosen} ({transport.reason})")
         for transport in found.transports

@@ -234,8 +234,8 @@ def _made_default(board: str) -> str:
         )
     elif file := add_workspace_default("board", board):
         terminal.say(
-            f"{board} is now the default board of this workspace (set in {file}). To use another "
-            "one, give --board."
+            f"{board} is now the default board of this workspace (set in {file}). For another: "
+            "--board NAME."
         )
     else:
         terminal.say(

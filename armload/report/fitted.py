@@ -80,7 +80,7 @@ def _where_files_are(models: Sequence[FittedModel]) -> list[RenderableType]:
     from_hub = dict.fromkeys(each.family for each in known if not is_smollm2(each.model))
     said = [f"To be had from the Hugging Face Hub: {', '.join(from_hub)}."] if from_hub else []
     if packaged := [each.model for each in known if is_smollm2(each.model)]:
-        said.append(f"{packaged[0]} is {SMOLLM2}, a Python package.")
+        said.append(f"{packaged[0]} is {SMOLLM2}, which comes in a Python package.")
     return [
         Text(""),
         Prose(
@@ -101,7 +101,7 @@ def _how_to_run(models: Sequence[FittedModel], program: str) -> list[RenderableT
 
 
 def models_table(models: Sequence[FittedModel]) -> Table:
-    """Lay out models with size, verdict, memory, times, and whether armload can get a file."""
+    """Lay out models with size, verdict, memory, times, and where armload gets a file."""
     marks_files = not all(each.has_file for each in models)
     has_times = any(each.prediction.token_s for each in models)
     times = ("per token", "first\ntoken") if has_times else ()
@@ -115,14 +115,14 @@ def models_table(models: Sequence[FittedModel]) -> Table:
     )
     for each in models:
         found = each.prediction
-        file = "download" if each.has_file else UNKNOWN
+        place = "package" if is_smollm2(each.model) else "hub"
         table.add(
             Text(each.model, style="bold"),
             all_weights(each.parameters, each.active_parameters),
             _verdict(found),
             format_bytes(found.memory.wanted_bytes) if found.memory else UNKNOWN,
             *((_about(found.token_s), _about(found.ttft_s)) if has_times else ()),
-            *([file] if marks_files else []),
+            *([place if each.has_file else UNKNOWN] if marks_files else []),
         )
     return table
 

@@ -76,7 +76,7 @@ def test_the_listing_shows_memory_times_and_active_parameters_in_100_columns() -
     assert "Recommended: small" in text
 
 
-def test_the_listing_marks_the_models_that_armload_can_download() -> None:
+def test_the_listing_says_from_where_armload_gets_a_model() -> None:
     fit = three_models()
     longest = "nemotron-3-nano-30b-a3b:Q4_K_M"
     unknown = fit.models[0].model_copy(update={"model": longest, "has_file": False})
@@ -84,9 +84,9 @@ def test_the_listing_marks_the_models_that_armload_can_download() -> None:
     text = printed(listing_view(fit.model_copy(update={"models": models})))
     assert max(len(line) for line in text.splitlines()) <= 100
     ends = {line.split()[0]: line.split()[-1] for line in text.splitlines() if "B (" in line}
-    assert ends == {longest: "-", "small.gguf": "download"}
+    assert ends == {longest: "-", "small.gguf": "hub"}
     assert "Not listed: 1 model that cannot run on dayu200" in text
-    assert "download" not in printed(listing_view(fit)).partition("Memory covers")[0]
+    assert "hub" not in printed(listing_view(fit)).partition("Memory covers")[0]
 
 
 def test_per_layer_embeddings_are_noted_once_for_all_models_and_types() -> None:

@@ -233,10 +233,9 @@ def _notes(
     if measured and measured[0].ratio.unit != "runs":
         notes.append(TooFewRuns(needed_runs=FEWEST_RUNS))
     notes += _energies(one, other)
-    if a.text is not None and b.text is not None:
-        same_model = (a.work.model_sha256, a.work.prompt, a.work.sampling) == (
+    if a.text is not None and b.text is not None and a.work.prompt == b.work.prompt:
+        same_model = (a.work.model_sha256, a.work.sampling) == (
             b.work.model_sha256,
-            b.work.prompt,
             b.work.sampling,
         )
         found = departure(b.text, a.text, name=a.name, same_model=same_model)

@@ -68,8 +68,15 @@ def read_emulation(folder: Path) -> Emulation | None:
     )
 
 
-def doubts_about_the_emulator(found: Emulation | None) -> list[EmulatorDelayed]:
-    """Return that the workstation was too busy to emulate the board, if it was."""
+def doubts_about_the_emulator(found: Emulation | None, board_cores: int) -> list[EmulatorDelayed]:
+    """Return that the workstation was too busy to emulate a board with so many cores, if it was."""
     if found is None or not found.is_starved:
         return []
-    return [EmulatorDelayed(cpu_share=found.cpu_share, cores=found.cores, load=found.load)]
+    return [
+        EmulatorDelayed(
+            cpu_share=found.cpu_share,
+            cores=found.cores,
+            load=found.load,
+            board_cores=board_cores,
+        )
+    ]

@@ -302,6 +302,7 @@ class EmulatorDelayed(Value):
     Attributes:
         cpu_share: that the emulator had of the CPU time it wanted.
         cores, load: of the workstation; the load is the highest during the run.
+        board_cores: how many the board has.
     """
 
     name: ClassVar[FindingName] = "contended"
@@ -309,6 +310,7 @@ class EmulatorDelayed(Value):
     cpu_share: float
     cores: int
     load: float
+    board_cores: int
 
 
 class Unsteady(SlowedFromOutside):

@@ -85,7 +85,7 @@ def doubts_about_speed(
     # In a group, the first member's threads pause for the others.
     if output.header is not None and job.spread is None:
         found += _doubts_about_the_cpu(steps, output.header, process, job.board)
-    delayed = doubts_about_the_emulator(around.emulation)
+    delayed = doubts_about_the_emulator(around.emulation, job.board.cores)
     found += delayed
     if measures_tokens and not delayed:  # which explains any spread
         found += _doubts_about_spread(job, output, process)

@@ -245,6 +245,8 @@ def _predicted_there(board: EngineBoard, outlined: OutlinedModel, plan: Plan) ->
     return board.predict(outlined.model, outlined.header, plan)
 
 
-def _slowest_last(model: FittedModel) -> tuple[float, int]:
-    token_s = model.prediction.token_s
-    return (token_s.value if token_s else math.inf, model.size_bytes)
+def _slowest_last(model: FittedModel) -> tuple[float, int, int]:
+    found = model.prediction
+    wanted_bytes = found.memory.wanted_bytes if found.memory else 0
+    time_s = found.token_s.value if found.token_s else math.inf
+    return (time_s, wanted_bytes, model.size_bytes)

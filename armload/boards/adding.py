@@ -79,9 +79,9 @@ def write_virtual(comment: str, name: str) -> Path:
         check_new(name)
     if not is_there:
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = f"{comment}# Other settings are those of the board that comes with armload.\n"
-        example = "# reach: {memory: 1 GiB, cores: 1}\n"
-        write_whole(path, f"{text}extends: {VIRTUAL}\n{example}".encode())
+        text = f"{comment}extends: {VIRTUAL}\ndescription: virtual board of this workspace\n"
+        text += f"# Everything else comes from {VIRTUAL!r}. To change it, for example:\n"
+        write_whole(path, f"{text}# reach: {{memory: 1 GiB, cores: 1}}\n".encode())
     return path
 
 

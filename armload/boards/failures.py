@@ -182,7 +182,7 @@ def _about_ssh(
     if banner and not banner.startswith(_SSH_SERVER_BANNERS):
         return PermanentConnectError(
             f"{where}: not an SSH server; it answered {banner!a}.",
-            f"Check the port. {_check(board_name)}",
+            _check(board_name),
         )
     if isinstance(error.__context__, EOFError | ConnectionError):
         words = f", saying {banner!a}" if banner and not banner.startswith("SSH-") else ""

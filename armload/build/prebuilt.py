@@ -85,8 +85,7 @@ def copy_prebuilt_programs(
     target = inputs.target.name
     progress.say(
         f"{', '.join(program.name for program in copied)} for {target} came prebuilt with "
-        f"{copied[0].prebuilt_in}. To compile it from the source and compare: armload build "
-        f"--target {target} --rebuild."
+        f"{copied[0].prebuilt_in}."
     )
     return held
 

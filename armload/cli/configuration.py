@@ -50,8 +50,7 @@ class Default:
     @property
     def place(self) -> str:
         """The file, and the table in it."""
-        tables = "" if self.file == user_file() else "tool.armload."
-        return f"{self.file} [{tables}{self.verb}]"
+        return f"{self.file} [{_outer(self.file)}{self.verb}]"
 
     @property
     def typed(self) -> str:
@@ -102,7 +101,7 @@ def all_defaults() -> list[Default]:
         for name in tables:
             content = content.get(name, {}) if isinstance(content, dict) else {}
         if not isinstance(content, dict):
-            raise DataError(f"{file}: [tool.armload] must be a table.", _EXAMPLE)
+            raise DataError(f"{file}: [tool.armload] must be a table.", _example(file))
         found += sorted(_tables(file, "", content), key=lambda each: each.verb == ALL)
     return found
 
@@ -188,7 +187,30 @@ def check_defaults(verb: str) -> None:
     )
 
 
-_EXAMPLE = "Example: [bench] on one line, and board = 'kitchen' on the next."
+def _outer(file: Path) -> str:
+    """Return what the names of tables in a file begin with."""
+    return "" if file == user_file() else "tool.armload."
+
+
+def _example(file: Path) -> str:
+    return f"Example: [{_outer(file)}bench] on one line, and board = 'kitchen' on the next."
+
+
+def _line(file: Path, table: str, key: str) -> str:
+    """Return the file with the line of a table's key, or of a table in it, if it has its own."""
+    inner = f"{_outer(file)}{table}".rstrip(".")
+    header = f"{inner}.{key}".lstrip(".")
+    now = ""
+    for number, text in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        if opened := _HEADER.fullmatch(text):
+            now = opened[1]
+        is_key = now == inner and text.partition("=")[0].strip().strip("\"'") == key
+        if is_key or (opened and now == header):
+            return f"{file}, line {number}"
+    return str(file)
+
+
+_HEADER = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?")
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -201,7 +223,7 @@ def _read(file: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise DataError(f"{file}: this is not UTF-8 text.", "Save it as UTF-8.") from error
     except tomllib.TOMLDecodeError as error:
-        raise DataError(f"{file}: this is not TOML: {error}.", _EXAMPLE) from error
+        raise DataError(f"{file}: this is not TOML: {error}.", _example(file)) from error
     except OSError as error:
         if isinstance(error, PermissionError) and not os.access(file.parent, os.X_OK):
             return {}  # a home of somebody else's holds no defaults of this person
@@ -217,20 +239,21 @@ def _tables(file: Path, verb: str, content: Mapping[str, Any]) -> Iterator[Defau
         if is_table and any(f"{each}.".startswith(f"{name}.") for each in (*VERBS, ALL)):
             yield from _tables(file, name, value)
             continue
-        option = options.get(key.replace("_", "-"))
+        option, word = options.get(key.replace("_", "-")), _word(value)
+        near = ""
         if is_table or not verb:
-            raise DataError(
-                f"{file}: there is no verb {name!r}.", did_you_mean(name, [*VERBS, ALL]) + _EXAMPLE
-            )
-        if option is None:
-            raise DataError(
-                f"{file}: {verb} has no option {key!r}.", did_you_mean(key, options) + _EXAMPLE
-            )
-        word = _word(file, name, value)
-        if isinstance(word, bool) != option.is_switch:
+            wrong, near = f"there is no verb {name!r}", did_you_mean(name, [*VERBS, ALL])
+        elif option is None:
+            wrong, near = f"{verb} has no option {key!r}", did_you_mean(key, options)
+        elif word is None:
+            wrong = f"{name} must be a string, a number, true or false, or a list of these"
+        elif isinstance(word, bool) != option.is_switch:
             need = "must be" if option.is_switch else f"needs a value ({option.value}), not"
-            raise DataError(f"{file}: {name} {need} true or false.", _EXAMPLE)
-        yield Default(verb=verb, option=option, word=word, file=file)
+            wrong = f"{name} {need} true or false"
+        else:
+            yield Default(verb=verb, option=option, word=word, file=file)
+            continue
+        raise DataError(f"{_line(file, verb, key)}: {wrong}.", near + _example(file))
 
 
 def _options(verb: str) -> dict[str, Declared]:
@@ -254,13 +277,11 @@ def _takes_all(option: Declared) -> bool:
     )
 
 
-def _word(file: Path, name: str, value: object) -> Word:
+def _word(value: object) -> Word | None:
     if isinstance(value, bool):
         return value
     if isinstance(value, str | int | float):
         return str(value)
     if isinstance(value, list) and all(isinstance(each, str | int | float) for each in value):
         return [str(each) for each in value]
-    raise DataError(
-        f"{file}: {name} must be a string, a number, true or false, or a list of these.", _EXAMPLE
-    )
+    return None

@@ -20,6 +20,8 @@ from armload.core.files import is_there
 from armload.core.near_names import did_you_mean
 
 _JSON = {"--json", "-j"}
+_PROGRAM_OPTIONS = ("--help", "--version")
+"""Those that need no verb; Invoke's own are not offered."""
 
 
 def shown(error: ParseError, words: Sequence[str], verbs: Collection[str]) -> Exit:
@@ -39,7 +41,7 @@ def shown(error: ParseError, words: Sequence[str], verbs: Collection[str]) -> Ex
     elif group := [name for name in verbs if not verb and name.startswith(f"{wrong}.")]:
         said, hint = f"{wrong!r} is a group of verbs.", f"Choose one: {', '.join(group)}. "
     elif wrong.startswith("-"):
-        hint = _option_meant(wrong, error.context)
+        hint = _option_meant(wrong, error.context) if verb else _option_without_verb(wrong)
     elif wrong and error.context and verb:
         hint = _word_meant(wrong, error.context, words, verbs)
     elif wrong:
@@ -84,6 +86,14 @@ def _option_meant(wrong: str, context: ParserContext | None) -> str:
         )
     meant = did_you_mean(wrong, context.flags if context else ())
     return meant or _engine_option_meant(context)
+
+
+def _option_without_verb(wrong: str) -> str:
+    verbs = load_table()["verbs"].values()
+    of_verbs = {each["name"] for verb in verbs for each in verb["options"]}
+    if meant := did_you_mean(wrong, _PROGRAM_OPTIONS):
+        return meant
+    return f"{did_you_mean(wrong, of_verbs)}An option follows its verb. "
 
 
 def _engine_option_meant(context: ParserContext | None) -> str:

@@ -253,7 +253,7 @@ def show_sweep(journal: SweepFolder, *, as_json: bool) -> list[CellResult]:
     terminal.show(sweep_view(results))
     terminal.show(whole(f"sweep    {journal.folder}"))
     program = terminal.program()
-    terminal.show(whole(f"page     {program} report {journal.sweep.id}"))
+    terminal.show(whole(f"charts   {program} report {journal.sweep.id}"))
     if command := comparison_of(journal.sweep, results, program):
         terminal.show(whole(f"compare  {command}"))
     return results

@@ -87,7 +87,7 @@ def bench_on_each_and_present(
         for journal in journals.values():
             terminal.show(whole(f"sweep    {journal.folder}"))
         ids = " ".join(journal.sweep.id for journal in journals.values())
-        terminal.show(whole(f"page     {terminal.program()} report {ids}"))
+        terminal.show(whole(f"charts   {terminal.program()} report {ids}"))
     end_if_failed(errors)
     need_a_run(results, ", ".join(boards))
 

@@ -22,8 +22,8 @@ from armload.core.options import Declared, OptionGroup, declared_options
 
 _INTERRUPTED = "Interrupted."
 _KEPT = (
-    "Whatever was built, downloaded, copied or measured so far is kept. Repeat the command to "
-    "continue; a run that was stopped starts over."
+    "Nothing that was built, downloaded, copied or measured is lost: the same command skips what "
+    "is finished, and starts a stopped run again."
 )
 
 Options = TypeVar("Options", bound=OptionGroup)

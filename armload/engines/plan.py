@@ -85,7 +85,10 @@ def _names_cores(cores: str) -> str:
 def _is_known(kv_type: str) -> str:
     halves = kv_type.split("/")
     if len(halves) > 2 or any(half not in KV_TYPES for half in halves):
-        raise ValueError(f"use one of {', '.join(KV_TYPES)}, or KEYS/VALUES for different types")
+        raise ValueError(
+            f"there is no type {kv_type!r}; use one of {', '.join(KV_TYPES)}, or KEYS/VALUES for "
+            "different types"
+        )
     return kv_type
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from armload.core.cache import (
@@ -22,6 +24,7 @@ from armload.core.progress import Progress
 from armload.core.values import format_bytes
 from armload.core.workspace import cache_folder, data_names, listing_of
 from armload.models import hub
+from armload.models.file_types import TENSOR_TYPES
 from armload.models.gguf import read_model, read_outline
 from armload.models.hub_cache import kept_models
 from armload.models.hub_reference import is_reference
@@ -40,7 +43,7 @@ from armload.models.packaged import (
     word_problems_model,
 )
 from armload.models.published import SMOLLM2, published_as, published_types
-from armload.models.quant_mix import check_file_type
+from armload.models.quant_mix import MIXTURES, check_file_type
 from armload.models.shape import SHAPES, Shape, load_shape
 from armload.models.synth import (
     GENERATION,
@@ -98,18 +101,19 @@ def resolve(reference: str, progress: Progress) -> Path:
     if reference == SMOLLM2:
         return SMOLLM2_MODEL.provide(progress)
     if is_reference(reference):
-        return hub.fetch(reference, progress)
+        with _offering_others(reference):
+            return hub.fetch(reference, progress)
     if reference.startswith(LIKE):
         return model_like(reference, progress)
     if reference.startswith(WORD_PROBLEMS):
         return word_problems_model(reference)
     path = Path(reference).expanduser()
     if is_listed(reference):
-        try:
-            return resolve(published(reference), progress)
-        except ConnectError as error:
-            error.remedy += f" {_without_the_hub(reference)}"
-            raise
+        place = published(reference)
+        if place == SMOLLM2:
+            return resolve(place, progress)
+        with _offering_others(reference):
+            return hub.fetch(place, progress)
     if not is_there(path) or not path.is_file():
         require_file(path, "model", _instead_of(path, reference))
     require_utf_8(path)
@@ -136,10 +140,24 @@ def is_runnable(reference: str) -> bool:
     return not is_listed(reference) or is_published(reference)
 
 
-def _without_the_hub(reference: str) -> str:
-    name, _, _ = reference.partition(":")
-    random = "" if is_outlined(name) else f", or {LIKE}{reference} (random weights of that size)"
-    return f"Models that need no hub: {SMOLLM2}, {WORD_PROBLEMS}{QUANTISATIONS[0]}{random}."
+@contextmanager
+def _offering_others(reference: str) -> Iterator[None]:
+    """Say which models need no hub, where it cannot be reached."""
+    try:
+        yield
+    except ConnectError as error:
+        random = f", or {LIKE}{reference} (random weights of that size)"
+        error.remedy += (
+            f" Models that need no hub: {SMOLLM2}, {WORD_PROBLEMS}{QUANTISATIONS[0]}"
+            f"{random if _can_be_made(reference) else ''}."
+        )
+        raise
+
+
+def _can_be_made(reference: str) -> bool:
+    """Say whether random weights can be made for ``NAME:TYPE``."""
+    name, _, file_type = reference.partition(":")
+    return name in data_names(SHAPES) and file_type.upper() in MIXTURES
 
 
 def published(reference: str) -> str:
@@ -151,8 +169,14 @@ def published(reference: str) -> str:
     name, file_type = _split(reference)
     if there := published_as(name, file_type):
         return there
-    random = "" if is_outlined(name) else f" Random weights of its size: {LIKE}{reference}."
     types = ", ".join(published_types(name))
+    if file_type.upper() not in TENSOR_TYPES:
+        raise UsageError(
+            f"{reference}: there is no file type {file_type!r}.",
+            did_you_mean(file_type.upper().replace("O", "0"), TENSOR_TYPES)
+            + (f"Types with a known file: {types}." if types else f"Example: {name}:Q4_0"),
+        )
+    random = f" Random weights of its size: {LIKE}{reference}." if _can_be_made(reference) else ""
     raise UsageError(
         f"{reference}: armload does not know where to download this model.",
         (f"Types with a known file: {types}. " if types else "")
@@ -252,7 +276,7 @@ def header_of(reference: str, progress: Progress) -> Path:
         return path
     header = path.with_suffix(".header.gguf")
     if not header.is_file():
-        with progress.step(f"Planning {reference}"):
+        with progress.step(f"Making the header of {reference}"):
             header_like(shape, header, file_type=file_type)
     return header
 
@@ -263,7 +287,7 @@ def _outline(name: str, file_type: str, progress: Progress) -> Path:
     digest = hashlib.sha256(content).hexdigest()[:8]
     path = made_file(f"outline-{name}-{file_type.upper()}-{digest}.header.gguf")
     if not path.is_file():
-        with progress.step(f"Planning {LIKE}{name}:{file_type}"):
+        with progress.step(f"Making the header of {name}:{file_type}"):
             write_whole(path, content)
     return path
 
@@ -286,7 +310,8 @@ def _likeness(reference: str) -> tuple[Shape, str, Path]:
     if is_outlined(name):
         raise UsageError(
             f"Models like {name} cannot be generated: only their header is known.",
-            "Use fit, or a file of the model itself.",
+            f"To predict its speed: armload fit --model {name}:{file_type}. To run it, give its "
+            "GGUF file.",
         )
     shape = load_shape(name)
     file_type = check_file_type(file_type)

@@ -33,3 +33,9 @@ def published_as(name: str, file_type: str) -> str:
         return ""
     place = PUBLISHED[name][0]
     return place if place == SMOLLM2 else f"{place}:{file_type.upper()}"
+
+
+def is_smollm2(name: str) -> bool:
+    """Return whether ``NAME:TYPE`` is the model that a Python package holds, and no hub."""
+    family, _, file_type = name.partition(":")
+    return published_as(family, file_type) == SMOLLM2

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from armload.core.errors import UsageError
+from armload.core.near_names import did_you_mean
 from armload.models.header import DEFAULT_ALIGNMENT_BYTES, Header, Tensor, tensor_bytes
 from armload.models.metadata import Metadata
 from armload.models.model import Model
@@ -30,7 +31,9 @@ def check_file_type(name: str) -> str:
     """
     if name.upper() not in MIXTURES:
         raise UsageError(
-            f"Models cannot be generated in {name!r}.", f"Available: {', '.join(MIXTURES)}."
+            f"Models cannot be generated in {name!r}.",
+            f"{did_you_mean(name.upper().replace('O', '0'), MIXTURES)}Available: "
+            f"{', '.join(MIXTURES)}.",
         )
     return name.upper()
 

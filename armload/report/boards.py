@@ -72,9 +72,13 @@ class ListedBoard(Board):
 
     Attributes:
         is_running: a virtual board is on; none for a real one, and where that cannot be seen.
+        is_default: ``bench`` uses it without ``--board``.
+        is_shipped: its file comes with armload.
     """
 
     is_running: bool | None
+    is_default: bool
+    is_shipped: bool
 
 
 class StoppedBoard(Value):
@@ -97,7 +101,7 @@ def boards_table(boards: Sequence[ListedBoard]) -> Table:
     )
     for board in boards:
         table.add(
-            Text(board.name, style="bold"),
+            Text.assemble((board.name, "bold"), " (default)" if board.is_default else ""),
             board.target,
             *([", ".join(board.labels)] if has_labels else []),
             _reached_by(board),
@@ -105,6 +109,16 @@ def boards_table(boards: Sequence[ListedBoard]) -> Table:
             board.description,
         )
     return table
+
+
+def shipped_note(boards: Sequence[ListedBoard]) -> str:
+    """Say which boards come with armload, and which of them are only examples; empty for none."""
+    shipped = [board for board in boards if board.is_shipped]
+    if not shipped:
+        return ""
+    examples = [board.name for board in shipped if isinstance(board.reach, SshReach)]
+    example = f" ({' and '.join(examples)}: examples of files for real boards)" if examples else ""
+    return f"From armload: {', '.join(board.name for board in shipped)}{example}."
 
 
 def hardware_table(entries: Sequence[Hardware]) -> Table:
@@ -247,7 +261,7 @@ def _probe_rows(board: Board, found: Probe, missing: Missing) -> list[tuple[str,
         rows.append(("sensors not found", ", ".join(absent)))
     if throttling_line(now):
         rows.append(("throttling", throttling_line(now)))
-    rows.append(("missing tools", ", ".join(lacking) if lacking else "none"))
+    rows.append(("missing tools", f"{', '.join(lacking)} (not required)" if lacking else "none"))
     rows += [
         (transport.purpose, f"{transport.chosen} ({transport.reason})")
         for transport in found.transports

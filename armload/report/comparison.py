@@ -74,17 +74,15 @@ def side_by_side(
     """
     details = Details([("A", a), ("B", b)])
     remarks = [Prose(f"note: {note.sentence}", style="dim") for note in notes]
-    remarks += [Prose(f"warning: {doubt}", style="yellow") for doubt in _once(doubts)]
+    remarks += [Prose(f"warning: {doubt}", style="yellow") for doubt in each_once(doubts)]
     said = Prose(Text(sentence, style=STYLES[finding]) if isinstance(sentence, str) else sentence)
     figures = [Text(""), *(part for table in tables for part in (table, Text("")))]
     if len(figures) == 1:
         figures = []
-    if finding in (NOT_COMPARABLE, INCONCLUSIVE):  # before figures that would be read as a result
-        return Group(details, said, *remarks, *figures)
-    return Group(details, *remarks, *figures, said)
+    return Group(details, said, *remarks, *figures)
 
 
-def _once(doubts: Iterable[str]) -> Iterator[str]:
+def each_once(doubts: Iterable[str]) -> Iterator[str]:
     """Yield each doubt once, with the names of all whose doubt it is, be it with other figures."""
     for group in words.alike((each.partition(": ") for each in doubts), itemgetter(2)):
         said = group[0][2]
@@ -131,7 +129,13 @@ def _invalid(compared: Comparison) -> str:
             if len(doubted) == 1
             else f"the runs of {labels} are not valid"
         )
+    if all(_none_is_valid(side) for side in doubted.values()):
+        return f"no run of {' or '.join(doubted)} is valid"
     return f"not all runs of {labels} are valid"
+
+
+def _none_is_valid(side: Side) -> bool:
+    return all(any(doubt.startswith(f"{name}: ") for doubt in side.doubts) for name in side.names)
 
 
 def advice(compared: Comparison) -> str:

@@ -18,6 +18,9 @@ from armload.analysis.wording.predictions import (
 from armload.bench.fitting import BoardsFit, Fit
 from armload.core.values import counted, format_bytes
 from armload.engines.prediction import Expected, Prediction
+from armload.models.find import LIKE
+from armload.models.packaged import QUANTISATIONS, WORD_PROBLEMS
+from armload.models.published import SMOLLM2, is_smollm2
 from armload.report.formatting import UNKNOWN, all_weights
 from armload.report.layout import Column, Details, Prose, Table, whole
 
@@ -57,7 +60,9 @@ def listing_view(fit: Fit, *, program: str = "armload") -> Group:
     has_times = any(each.prediction.token_s for each in resident or fit.models)
     useful = ("fits", "streams", "reads storage") if has_times else ("fits",)
     listed = [each for each in fit.models if each.prediction.verdict in useful]
-    lines: list[RenderableType] = [models_table(listed), Text(""), Prose(_MEMORY)] if listed else []
+    order = "" if has_times else " Without times, the models that need least are listed first."
+    memory = Prose(_MEMORY + order)
+    lines: list[RenderableType] = [models_table(listed), Text(""), memory] if listed else []
     if omitted := len(fit.models) - len(listed):
         which = f"that cannot run on {fit.board}" if has_times else "too large for its memory"
         lines.append(Prose(f"Not listed: {counted(omitted, 'model')} {which} (--json lists all)."))
@@ -69,14 +74,19 @@ def listing_view(fit: Fit, *, program: str = "armload") -> Group:
 
 
 def _where_files_are(models: Sequence[FittedModel]) -> list[RenderableType]:
-    known = dict.fromkeys(each.family for each in models if each.has_file)
+    known = [each for each in models if each.has_file]
     if not known:
         return []
+    from_hub = dict.fromkeys(each.family for each in known if not is_smollm2(each.model))
+    said = [f"To be had from the Hugging Face Hub: {', '.join(from_hub)}."] if from_hub else []
+    if packaged := [each.model for each in known if is_smollm2(each.model)]:
+        said.append(f"{packaged[0]} is {SMOLLM2}, which comes in a Python package.")
     return [
         Text(""),
         Prose(
-            f"armload can download {', '.join(known)}. For models marked -, give a GGUF file or "
-            "hf:ORG/REPO:TYPE."
+            f"{' '.join(said)} {WORD_PROBLEMS}{QUANTISATIONS[0]} comes with armload. For models "
+            f"marked -, give a GGUF file, hf:ORG/REPO:TYPE, or {LIKE}NAME:TYPE (random weights of "
+            "the same sizes, for Llama and Qwen)."
         ),
     ]
 
@@ -91,7 +101,7 @@ def _how_to_run(models: Sequence[FittedModel], program: str) -> list[RenderableT
 
 
 def models_table(models: Sequence[FittedModel]) -> Table:
-    """Lay out models with size, verdict, memory, times, and whether armload can get a file."""
+    """Lay out models with size, verdict, memory, times, and where armload gets a file."""
     marks_files = not all(each.has_file for each in models)
     has_times = any(each.prediction.token_s for each in models)
     times = ("per token", "first\ntoken") if has_times else ()
@@ -105,14 +115,14 @@ def models_table(models: Sequence[FittedModel]) -> Table:
     )
     for each in models:
         found = each.prediction
-        file = "download" if each.has_file else UNKNOWN
+        place = "package" if is_smollm2(each.model) else "hub"
         table.add(
             Text(each.model, style="bold"),
             all_weights(each.parameters, each.active_parameters),
             _verdict(found),
             format_bytes(found.memory.wanted_bytes) if found.memory else UNKNOWN,
             *((_about(found.token_s), _about(found.ttft_s)) if has_times else ()),
-            *([file] if marks_files else []),
+            *([place if each.has_file else UNKNOWN] if marks_files else []),
         )
     return table
 
@@ -187,7 +197,8 @@ def _in_words(sizes: Collection[int]) -> str:
 
 
 _MEMORY = (
-    "Memory covers weights, KV cache and program. For all figures of one model: --model MODEL."
+    "Memory covers weights, KV cache and program. All figures of one model: armload fit --model "
+    "MODEL."
 )
 
 

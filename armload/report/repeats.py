@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from armload.analysis.confidence_sequence import FEWEST_FIGURES
-from armload.analysis.repeats import Known, Precision, Stop, counts, known
+from armload.analysis.repeats import Known, Precision, Stop, counts, known, middle
 from armload.analysis.run import Run
 from armload.analysis.wording.repeats import stopped
 from armload.bench.sweep import Sweep
@@ -61,13 +61,19 @@ def progress_line(runs: Sequence[Run]) -> str:
 
 
 def together(runs: Sequence[Run], stop: Stop) -> Details:
-    """Lay out the combined figure with its interval, how many runs it is of, and why they ended."""
+    """Lay out the combined figure with its interval, how many runs it is of, and why they ended.
+
+    It stands below the figures and the verdict of the run in the middle.
+    """
     found = known(runs)
     rows = [("runs", _counts(runs, found))]
     if found:
         median = f"{words.seconds(found.p50_s)} per token{confidence(found)}"
         rows.append(("median", f"{median}; {_width(found)}"))
-    rows.append(("stopped", stopped(stop)))
+    why = stopped(stop)
+    for reason in middle(runs).verdict.reasons:  # it is shown with that run
+        why = why.replace(reason, "See the verdict.")
+    rows.append(("stopped", why))
     return Details(rows)
 
 

@@ -60,17 +60,21 @@ class SweepLines:
         """Yield the line of a run, or of one that could not be started; first the head, once."""
         if not self._has_begun:
             self._has_begun = True
-            yield f"{'run'.rjust(self._number_width)}  {'prefill':>7}  {'decode':>7} (tok/s)"
+            head = f"{'run'.rjust(self._number_width)}  {'per token':>9}"
+            yield f"{head}  {'prefill':>7}  {'decode':>7} (tok/s)"
         self._done += 1
         number = f"{self._done}/{self._total}".rjust(self._number_width)
         if isinstance(ended, ArmloadError):
-            prefill = decode = words.UNKNOWN
+            per_token = prefill = decode = words.UNKNOWN
             verdict = ended.message
         else:
+            times = ended.summary.token_s
+            per_token = words.seconds(times.p50 if times else None)
             prefill = words.rate(ended.summary.prefill_tps)
             decode = words.rate(ended.summary.decode_tps)
             verdict = _short_verdict(place, ended)
-        yield f"{number}  {prefill:>7}  {decode:>7}  {self._names[place.cell]}: {verdict}"
+        figures = f"{per_token:>9}  {prefill:>7}  {decode:>7}"
+        yield f"{number}  {figures}  {self._names[place.cell]}: {verdict}"
 
     @property
     def _number_width(self) -> int:

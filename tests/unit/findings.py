@@ -359,7 +359,15 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
         ),
     ),
     (
-        EmulatorDelayed(cpu_share=0.05, cores=2, load=40.12),
+        EmulatorDelayed(cpu_share=0.05, cores=2, load=40.12, board_cores=2),
+        (
+            "Contended: the workstation that emulates the board was busy. The emulator got only "
+            "5% of the CPU time that it needed (load 40.1 on 2 cores). Stop other programs on the "
+            "workstation, and repeat the run."
+        ),
+    ),
+    (
+        EmulatorDelayed(cpu_share=0.05, cores=2, load=40.12, board_cores=4),
         (
             "Contended: the workstation that emulates the board was busy. The emulator got only "
             "5% of the CPU time that it needed (load 40.1 on 2 cores). Stop other programs on the "

@@ -189,7 +189,12 @@ def every_table() -> dict[str, RenderableType]:
         "compare, not comparable": _comparison(same=False),
         "board.list": boards_table(
             [
-                ListedBoard(**dict(board), is_running=is_running(board))
+                ListedBoard(
+                    **dict(board),
+                    is_running=is_running(board),
+                    is_default=board.name == "virtual",
+                    is_shipped=True,
+                )
                 for board in map(load_board, data_names("boards"))
             ]
         ),

@@ -160,11 +160,19 @@ def shown(compared: Comparison) -> str:
     return captured.get()
 
 
-def test_what_is_not_comparable_says_so_before_its_figures() -> None:
+def test_the_finding_stands_before_the_figures() -> None:
     text = shown(one([measurement_of(quick_run())], [measurement_of(storage_run())]))
     assert text.index("Not comparable") < text.index("decode, per token")
     text = shown(one(repeats("a", 4), repeats("b", 4, 1.1)))
-    assert text.index("decode, per token") < text.index("B is slower")
+    assert text.index("B is slower") < text.index("decode, per token")
+
+
+def test_texts_that_continue_different_prompts_are_not_compared() -> None:
+    a = measurement_of(quick_run()).model_copy(update={"text": "One text"})
+    b = a.model_copy(update={"name": "b", "text": "Another text"})
+    assert any("text differs" in said for said in said_of(one([a], [b]).notes))
+    other = b.model_copy(update={"work": b.work.model_copy(update={"prompt": "Hello"})})
+    assert not any("text differs" in said for said in said_of(one([a], [other]).notes))
 
 
 @pytest.mark.parametrize("extra", [("-b", "64"), ("--poll", "0")])

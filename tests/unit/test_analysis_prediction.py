@@ -126,7 +126,7 @@ def test_a_table_that_is_read_by_row_need_not_fit_into_memory() -> None:
     assert found.memory.weights_bytes == 3_000 * MB
     assert found.memory.wanted_bytes == dense.wanted_bytes - table
     (note,) = found.notes
-    assert note.sentence.startswith("Per-layer embeddings need not stay in memory")
+    assert note.sentence.startswith("The memory leaves out per-layer embeddings")
     assert note.sentence.endswith(": 1.5 GB of m.gguf.")
     least = need((3_000 * MB, 1_700 * MB)).model_copy(update={"row_table_bytes": 1_300 * MB})
     assert predicted(least, given, computing(0.5)).verdict == "reads storage"
@@ -504,7 +504,7 @@ def test_times_of_an_emulated_board_that_are_estimated_from_facts_are_not_shown(
     assert (shown.verdict, shown.token_s, shown.ttft_s) == ("fits", None, None)
     said = sentence("m", "virtual", shown)
     assert "its speed cannot be predicted" in said
-    assert "fit --model MODEL times a model's operations there" in said
+    assert "To estimate a model's speed there: armload fit --board" in said
     models = [
         fitted(name, "virtual", of_size(size), shown)
         for name, size in (("s", 100 * MB), ("m", 400 * MB))

@@ -308,6 +308,6 @@ def test_a_text_is_told_to_match_a_reference_or_to_be_another_model_s() -> None:
         reference="r", kind="other model", at_character=0, at_word=0, here="a", there="b"
     )
     assert findings.departure(other) == (
-        "The text differs from that of r (another model, prompt or sampling) after 0 words "
-        "(character 0): 'a' instead of 'b'."
+        "The text differs from that of r (another model, prompt or sampling) from the first word "
+        "on: 'a' instead of 'b'."
     )

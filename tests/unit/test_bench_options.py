@@ -100,7 +100,7 @@ def test_a_run_without_speculation_can_be_listed_beside_others() -> None:
         ({"engine_args": ["-x 'a"]}, "--engine-args: .*No closing quotation"),
         ({"cpus": ["0-"]}, "--cpus: give core numbers"),
         ({"cpus": ["3-1"]}, "--cpus: 3-1 is not a range"),
-        ({"kv_type": ["q9"]}, "--kv-type: use one of f32"),
+        ({"kv_type": ["q9"]}, "--kv-type: there is no type 'q9'; use one of f32"),
         ({"kv_type": ["f16/f16/f16"]}, "--kv-type"),
         ({"flash_attention": ["maybe"]}, "--flash-attention: .*auto.*'maybe'"),
         ({"seed": "-1"}, "--seed: must be 0 or more, but is '-1'"),

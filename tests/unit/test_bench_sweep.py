@@ -180,8 +180,8 @@ def test_progress_has_a_line_for_every_run() -> None:
     lines = SweepLines(sweep(Plan(threads=1), Plan(threads=2), repeats=1), done=1)
     place = SweepPoint(sweep="s", cell=1, round=1)
     head, first = lines.lines(place, run(12.34))
-    assert head.startswith("run  prefill   decode")
-    assert first == "2/4     9.00     12.3  threads 2: valid"
+    assert head.startswith("run  per token  prefill   decode")
+    assert first == "2/4    81.0 ms     9.00     12.3  threads 2: valid"
     (warm_up,) = lines.lines(place.model_copy(update={"warm_up": True}), run(1))
     assert "warm-up" in warm_up
     (failed,) = lines.lines(place, RunError("full"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -24,6 +25,7 @@ from armload.core.errors import UsageError
 from armload.deploy.compatibility import targets_that_suit
 from armload.deploy.rates import Missing
 from armload.report.boards import probe_table
+from tests.command_line import typed
 from tests.unit.test_boards_probe import A55, core, output
 
 A76 = "0xd0b"
@@ -180,7 +182,8 @@ def test_one_s_own_virtual_board_is_the_shipped_one_until_it_is_edited(
     shipped = load_board("virtual")
     path = write_virtual("# a comment\n", "virtual")
     assert path.read_text().startswith("# a comment\n")
-    assert load_board("virtual") == shipped
+    described = {"description": "virtual board of this workspace"}
+    assert load_board("virtual") == shipped.model_copy(update=described)
     path.write_text("extends: virtual\nlabels: [mine]\n")
     assert write_virtual("", "virtual") == path
     kitchen = write_virtual("", "kitchen")
@@ -190,3 +193,19 @@ def test_one_s_own_virtual_board_is_the_shipped_one_until_it_is_edited(
         write_virtual("", "dayu200")
     assert load_board("virtual").labels == ("mine",)
     assert write_virtual("", "virtual").parent == workspace / "boards"
+
+
+def test_the_list_marks_the_default_board_and_those_that_come_with_armload(
+    workspace: Path,
+) -> None:
+    write_virtual("", "kitchen")
+    (workspace / "pyproject.toml").write_text("[tool.armload.all]\nboard = 'kitchen'\n")
+    said = " ".join(typed(workspace, "board.list").stdout.split())
+    assert "kitchen (default)" in said
+    assert said.count("(default)") == 1
+    (note,) = re.findall(r"From armload: (.*)", said)
+    assert "kitchen" not in note
+    assert "virtual" in note
+    assert "(dayu200 and yitian710: examples of files for real boards)" in note
+    (workspace / "pyproject.toml").unlink()
+    assert "virtual (default)" in " ".join(typed(workspace, "board.list").stdout.split())

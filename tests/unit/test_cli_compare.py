@@ -60,7 +60,8 @@ def side(label: str, *, more: str = "") -> str:
 def test_two_sides_are_compared_with_a_plain_finding(folder: Path) -> None:
     done = typed(folder, "compare", side("a"), side("b"))
     assert done.returncode == 0, done.stderr
-    assert "B is slower" in " ".join(done.stdout.split())
+    said = " ".join(done.stdout.split())
+    assert said.index("B is slower") < said.index("B / A"), "the finding is above the figures"
 
 
 def test_a_side_is_filtered_by_board_with_the_letter_that_other_verbs_have(tmp_path: Path) -> None:
@@ -123,6 +124,10 @@ def test_a_doubt_that_several_runs_have_is_told_once(folder: Path, tmp_path: Pat
     said = typed(tmp_path, *words).stdout
     assert said.count("Too few repeats.") == said.count("warning: ") == 1
     assert f"{same[2].id} and 1 more: Too few repeats." in " ".join(said.split())
+    assert "Inconclusive: no run of B is valid." in " ".join(said.split())
+    refused = typed(tmp_path, *words, "--fail-if-slower", "3%")
+    assert refused.returncode == 12
+    assert refused.stderr.count("Too few repeats.") == 1
 
 
 def test_a_single_run_that_is_not_valid_is_told_in_the_singular(folder: Path) -> None:

@@ -182,10 +182,28 @@ def test_a_value_that_is_not_allowed_is_said_with_its_file() -> None:
 )
 def test_what_no_verb_has_is_refused_by_every_verb(text: str, wrong: str) -> None:
     path = own(text)
-    with pytest.raises(DataError, match=r"config\.toml: ") as caught:
+    with pytest.raises(DataError, match=r"config\.toml(, line \d)?: ") as caught:
         read("fit")
     assert wrong in caught.value.message
     assert str(path) in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("[project]\nname = 'x'\n\n[tool.armload.bench] # ours\n'thread' = 2\n", ", line 5"),
+        ("[tool.armload.all]\nwait = 1\n[tool.armload.bensh]\nx = 1\n", ", line 3"),
+        ("[tool.armload]\nthreads = 2\n", ", line 2"),
+        ("[tool.armload.bench]\nthreads = [[1]]\n", ", line 2"),
+        ("[tool]\narmload.bench = {thread = 2}\n", ""),
+    ],
+)
+def test_a_mistake_in_the_workspaces_file_is_said_with_its_line(text: str, line: str) -> None:
+    Path("pyproject.toml").write_text(text)
+    with pytest.raises(DataError) as caught:
+        read("fit")
+    assert caught.value.message.startswith(f"{Path.cwd() / 'pyproject.toml'}{line}: ")
+    assert "Example: [tool.armload.bench] on one line" in caught.value.remedy
 
 
 def test_tables_of_grouped_verbs_lie_in_one_another() -> None:

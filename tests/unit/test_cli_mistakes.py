@@ -40,6 +40,8 @@ from tests.command_line import BOUND_BY_PERMISSIONS, run, typed
         (["bench", "--precision", "200"], 2, "must be a percentage above 0"),
         (["bench", "--precision-time", "soon"], 2, "--precision-time"),
         (["bench", "--threads", "1", "--threads", "2"], 2, "--threads is given twice"),
+        (["--modle"], 2, "Did you mean '--model'? An option follows its verb. See: armload --help"),
+        (["--versoin"], 2, "Did you mean '--version'? See: armload --help"),
         (["bench", "-ngl", "99"], 2, "Options of llama.cpp itself go into --engine-args"),
         (["show", "--run", "nothing"], 2, "o run"),
         (["show", "nothing"], 2, "o run"),

@@ -16,7 +16,7 @@ import pytest
 from gguf import GGUFReader, TokenType
 from gguf.quants import dequantize
 
-from armload.core.errors import ArmloadError, DataError, UsageError
+from armload.core.errors import ArmloadError, ConnectError, DataError, UsageError
 from armload.core.progress import Silent
 from armload.core.workspace import data_names
 from armload.models.byte_pairs import byte_letters, byte_pairs_vocabulary
@@ -357,6 +357,9 @@ def test_a_persons_own_shape_extends_a_shipped_one(tmp_path: Path) -> None:
         ("like:llama-3.1-8b", "llama-3.1-8b:Q4_0"),
         ("like:llama-3.1-8:Q2_K", "llama-3.1-8b"),
         ("like:stories260k:Q9_K", "Q4_K_M"),
+        ("like:stories260k:Q4_O", "Did you mean 'Q4_0'"),
+        ("llama-3.2-1b:Q4_O", "Did you mean 'Q4_0'? Types with a known file: Q4_0, Q4_K_M, Q8_0."),
+        ("like:lfm2-350m:Q4_0", "armload fit --model lfm2-350m:Q4_0."),
     ],
 )
 def test_a_name_that_is_like_nothing_is_answered_with_what_there_is(
@@ -365,3 +368,19 @@ def test_a_name_that_is_like_nothing_is_answered_with_what_there_is(
     with pytest.raises(UsageError) as caught:
         resolve(reference, Silent())
     assert part in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("reference", "random"),
+    [("hf:org/nothing:Q4_0", ""), ("llama-3.2-1b:Q4_0", ", or like:llama-3.2-1b:Q4_0 (random")],
+)
+def test_without_a_hub_models_are_offered_that_need_none(
+    reference: str, random: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(ConnectError) as caught:
+        resolve(reference, Silent())
+    others = f"Models that need no hub: smollm2, word-problems:Q8_0{random}"
+    assert others in caught.value.remedy
+    assert ("like:" in caught.value.remedy) == bool(random)

@@ -53,7 +53,7 @@ def test_a_run_that_is_not_valid_is_called_so_with_the_reason(tmp_path: Path) ->
 
 
 def test_what_disturbed_the_runs_is_said_once_and_no_limit_of_them(tmp_path: Path) -> None:
-    spoilt = verdict([EmulatorDelayed(cpu_share=0.05, cores=2, load=40.12)])
+    spoilt = verdict([EmulatorDelayed(cpu_share=0.05, cores=2, load=40.12, board_cores=2)])
     (reason,) = spoilt.reasons
     run = quick_run().model_copy(update={"verdict": spoilt})
     console = Console(width=100, record=True, file=io.StringIO())

@@ -92,6 +92,8 @@ def test_the_secrets_are_in_every_field_that_can_hold_a_text() -> None:
 
 def test_names_and_the_prompt_are_published_only_if_asked_for() -> None:
     run = talkative_run()
+    own = run.model.model_copy(update={"name": "beeblebrox.gguf"})
+    run = run.model_copy(update={"model": own})
     silent = as_json(excerpt_of(run))
     told: dict[Included, list[str]] = {
         "board": [f'"{run.board.name}-'],
@@ -119,6 +121,22 @@ def test_a_model_that_armload_provides_is_published_by_its_name_wherever_it_lies
     assert "zaphod" not in as_json(known)
     unknown = published("SmolLM2-135M-Instruct.Q4_1.gguf", "a" * 64)
     assert unknown.model.name == "llama-81.8M-Q4_0.gguf"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("random-12x768-q4_0-seed1.gguf", ""),
+        ("random-llama-3.2-1b-Q4_0-0123abcd-seed1.gguf", ""),
+        ("random-zaphod-Q4_0-0123abcd-seed1.gguf", "llama-81.8M-Q4_0.gguf"),
+        ("random-zaphod.gguf", "llama-81.8M-Q4_0.gguf"),
+    ],
+)
+def test_models_of_random_weights_are_published_as_such(name: str, shown: str) -> None:
+    run = quick_run()
+    model = run.model.model_copy(update={"name": name})
+    published = excerpt_of(run.model_copy(update={"model": model})).model.name
+    assert published == (shown or name)
 
 
 def test_a_name_that_was_asked_for_is_a_name_and_no_path() -> None:

@@ -259,7 +259,8 @@ def test_repeats_have_the_same_interval_in_show_and_export() -> None:
 
 def test_reasons_that_differ_in_figures_alone_are_one_line_of_an_export() -> None:
     verdicts = [
-        verdict([EmulatorDelayed(cpu_share=share, cores=2, load=40.0)]) for share in (0.05, 0.06)
+        verdict([EmulatorDelayed(cpu_share=share, cores=2, load=40.0, board_cores=2)])
+        for share in (0.05, 0.06)
     ]
     runs = [
         quick_run().model_copy(update={"id": f"r{number}", "verdict": each})

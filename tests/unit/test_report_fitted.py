@@ -76,7 +76,7 @@ def test_the_listing_shows_memory_times_and_active_parameters_in_100_columns() -
     assert "Recommended: small" in text
 
 
-def test_the_listing_marks_the_models_that_armload_can_download() -> None:
+def test_the_listing_says_from_where_armload_gets_a_model() -> None:
     fit = three_models()
     longest = "nemotron-3-nano-30b-a3b:Q4_K_M"
     unknown = fit.models[0].model_copy(update={"model": longest, "has_file": False})
@@ -84,9 +84,9 @@ def test_the_listing_marks_the_models_that_armload_can_download() -> None:
     text = printed(listing_view(fit.model_copy(update={"models": models})))
     assert max(len(line) for line in text.splitlines()) <= 100
     ends = {line.split()[0]: line.split()[-1] for line in text.splitlines() if "B (" in line}
-    assert ends == {longest: "-", "small.gguf": "download"}
+    assert ends == {longest: "-", "small.gguf": "hub"}
     assert "Not listed: 1 model that cannot run on dayu200" in text
-    assert "download" not in printed(listing_view(fit)).partition("Memory covers")[0]
+    assert "hub" not in printed(listing_view(fit)).partition("Memory covers")[0]
 
 
 def test_per_layer_embeddings_are_noted_once_for_all_models_and_types() -> None:
@@ -97,8 +97,8 @@ def test_per_layer_embeddings_are_noted_once_for_all_models_and_types() -> None:
         family = name.partition(":")[0]
         models.append(fitted(name, "dayu200", _of_size(8 * 10**9), found, family=family))
     text = " ".join(printed(listing_view(fit.model_copy(update={"models": models}))).split())
-    assert text.count("Per-layer embeddings") == 1
-    assert "reads one row of them: 1.0 GB to 2.0 GB of a, 3.0 GB of b." in text
+    assert text.count("per-layer embeddings") == 1
+    assert "reads only one row: 1.0 GB to 2.0 GB of a, 3.0 GB of b." in text
 
 
 def test_the_level_of_a_range_is_said_where_a_range_is_shown() -> None:
@@ -128,6 +128,20 @@ def test_without_times_only_what_stays_in_memory_is_listed() -> None:
     assert [line.split()[0] for line in text.splitlines() if "B (" in line] == ["small.gguf"]
     assert "per token" not in text.partition("Memory covers")[0]
     assert "Not listed: 2 models too large for its memory" in text
+    assert "the models that need least are listed first" in " ".join(text.split())
+    assert "listed first" not in printed(listing_view(fit))
+
+
+def test_the_listing_says_which_model_needs_no_hub() -> None:
+    fit, (one, two, _) = three_models(), three_models().models
+    models = (
+        one.model_copy(update={"model": "smollm2-135m:Q4_1", "family": "smollm2-135m"}),
+        two.model_copy(update={"model": "qwen2.5-0.5b:Q4_0", "family": "qwen2.5-0.5b"}),
+    )
+    text = " ".join(printed(listing_view(fit.model_copy(update={"models": models}))).split())
+    assert "To be had from the Hugging Face Hub: qwen2.5-0.5b. smollm2-135m:Q4_1 is smollm2" in text
+    assert "word-problems:Q8_0 comes with armload" in text
+    assert "like:NAME:TYPE" in text
 
 
 def test_below_the_table_stands_the_command_that_runs_the_recommended_model() -> None:
@@ -140,5 +154,5 @@ def test_below_the_table_stands_the_command_that_runs_the_recommended_model() ->
     text = printed(listing_view(fit.model_copy(update={"models": models}), program="bin/armload"))
     assert "Recommended: small.gguf" in text
     assert text.count("bin/armload bench --board b --model one:Q4_0") == 1
-    assert "armload can download one." in text
+    assert "To be had from the Hugging Face Hub: one." in text
     assert "bench" not in printed(listing_view(fit))

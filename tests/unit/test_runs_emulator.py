@@ -84,7 +84,7 @@ def test_an_even_run_on_a_starved_emulator_is_contended_and_advises_nothing() ->
     output = Output(header=run.trace, steps=run.steps, text=TEXT)
     around = RunConditions(after=run.after, emulation=emulation(ran_s=1, waited_s=19))
     (found,) = judge(run, output, run.exit, around)
-    assert found == EmulatorDelayed(cpu_share=0.05, cores=2, load=40.1)
+    assert found == EmulatorDelayed(cpu_share=0.05, cores=2, load=40.1, board_cores=run.board.cores)
     limit = run.limit.model_copy(update={"advice": "Try more threads."})
     judged = run.model_copy(update={"limit": limit, "verdict": findings.verdict([found])})
     assert judged.verdict.findings[0].name == "contended"

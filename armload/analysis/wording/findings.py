@@ -135,11 +135,14 @@ def sentence(found: Figures) -> str:  # noqa: C901 - one case for each finding
         case Contended():
             return _contended(found)
         case EmulatorDelayed():
+            fewer = (
+                ", emulate no more cores than it has," if found.board_cores > found.cores else ","
+            )
             return (
                 "Contended: the workstation that emulates the board was busy. The emulator got "
                 f"only {found.cpu_share:.0%} of the CPU time that it needed (load {found.load:.1f} "
-                f"on {counted(found.cores, 'core')}). Stop other programs on the workstation, "
-                "emulate no more cores than it has, and repeat the run."
+                f"on {counted(found.cores, 'core')}). Stop other programs on the workstation"
+                f"{fewer} and repeat the run."
             )
         case Unsteady():
             other = found.process
@@ -177,9 +180,14 @@ def departure(found: Departure) -> str:
     if found.kind == "same":
         return f"The text matches that of {found.reference}."
     other = " (another model, prompt or sampling)" if found.kind == "other model" else ""
+    where = (
+        f"after {counted(found.at_word, 'word')} (character {found.at_character})"
+        if found.at_word
+        else "from the first word on"
+    )
     return (
-        f"The text differs from that of {found.reference}{other} after {found.at_word} words "
-        f"(character {found.at_character}): {found.here!r} instead of {found.there!r}."
+        f"The text differs from that of {found.reference}{other} {where}: {found.here!r} instead "
+        f"of {found.there!r}."
     )
 
 

@@ -26,14 +26,14 @@ def without_range(found: PredictionNote) -> str:
 
 
 def read_by_row(sizes: Mapping[str, str]) -> str:
-    """Say that per-layer embeddings need no memory.
+    """Say that the memory of models leaves out their per-layer embeddings.
 
     Args:
         sizes: of them, in words, by the model's name.
     """
     of_models = ", ".join(f"{size} of {name}" for name, size in sizes.items())
     return (
-        "Per-layer embeddings need not stay in memory, since a token reads one row of them: "
+        "The memory leaves out per-layer embeddings, of which a token reads only one row: "
         f"{of_models}."
     )
 
@@ -94,7 +94,8 @@ def _sentence(kind: PredictionNoteKind, subject: str, reason: str) -> str:
         case "emulated, not timed":
             return (
                 f"{subject} is emulated, so its speed depends on this machine and cannot be "
-                "estimated from facts. fit --model MODEL times a model's operations there."
+                "estimated from facts. To estimate a model's speed there: armload fit --board "
+                f"{subject} --model MODEL."
             )
         case _:
             return _FIXED[kind]

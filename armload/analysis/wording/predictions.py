@@ -86,7 +86,7 @@ def sentence(name: str, board: str, found: Prediction) -> str:
     advice = _advice(found.bottleneck, found.memory.available_bytes)
     hits = _hits(found.hit_rate) if found.hit_rate else ""
     about = f"about {per_token(found.token_s)} per token"
-    return f"{opening}: {about}{limited}{hits}; {advice}.{divided}"
+    return f"{opening}: {about}{limited}{hits}{advice}.{divided}"
 
 
 def _divided(found: Division) -> str:
@@ -193,7 +193,7 @@ def recommendation(board: str, models: Sequence[FittedModel]) -> str:
         if largest.size_bytes > best.size_bytes and _are_slow(resident):
             why = "the smallest, because emulated boards are slow"
         elif largest.size_bytes > best.size_bytes:
-            why = "the largest that stays in memory and that armload can download"
+            why = "the largest with a known file that stays in memory"
             larger = f" {largest.model} is larger and stays in memory, too, if you have its file."
         return f"Recommended: {best.model}{_speed(best)}, {why}.{larger}{_slower(best, others)}"
     return (
@@ -254,14 +254,15 @@ def refusal(name: str, board: str, found: Prediction, within: str = "") -> str:
 
 
 def _advice(bottleneck: Bottleneck, available_bytes: int) -> str:
+    """Say what would be faster, or more certain; empty where only a smaller model would be."""
     stays = format_bytes(ROOM_TO_STAY * available_bytes)
     by: dict[Bottleneck, str] = {
         "memory bandwidth": "a quantisation with fewer bits is faster",
-        "compute": "a smaller model is faster",
+        "compute": "",
         "unknown": "time it with armload bench",
         "storage": f"use a file smaller than {stays} to avoid reading from storage",
     }
-    return by[bottleneck]
+    return f"; {by[bottleneck]}" if by[bottleneck] else ""
 
 
 def memory_source(models: Sequence[FittedModel]) -> str:

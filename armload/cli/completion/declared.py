@@ -22,6 +22,7 @@ from armload.models.file_types import TENSOR_TYPES
 from armload.models.find import LIKE, RANDOM
 from armload.models.packaged import QUANTISATIONS, WORD_PROBLEMS
 from armload.models.published import SMOLLM2
+from armload.models.quant_mix import MIXTURES
 from armload.serving.dialects.registry import DIALECTS
 from armload.serving.exports import FORMATS
 
@@ -113,7 +114,7 @@ def _listed(key: str, parameters: Sequence[CompletedOption], end: str) -> Iterat
 
 def _table() -> CompletionTable:
     return CompletionTable(
-        file_types=list(TENSOR_TYPES),
+        file_types=list(MIXTURES),
         hardware=[each.name for each in all_hardware()],
         models=[DEMO, SMOLLM2, RANDOM, LIKE, *(WORD_PROBLEMS + each for each in QUANTISATIONS)],
         verbs={name: _entry(name, namespace[name]) for name in namespace.task_names},

@@ -75,6 +75,8 @@ def names(taken: str, typed: str, table: CompletionTable) -> Iterator[Completion
         yield from map(CompletionWord, words)
         for folder in folders:
             yield from map(CompletionWord, _newest(folder(), typed))
+        if runs_folder in folders:
+            yield from map(open_ended, _of_boards(has_board=":" in typed))
     if taken in _FILES:
         files = sorted(_files(typed, _FILES[taken]))
         # Before a path is begun, most folders of a workspace hold no results.
@@ -87,7 +89,7 @@ def _models(typed: str, table: CompletionTable) -> Iterator[CompletionWord]:
     if typed.startswith(_LIKE) and colon:
         yield from (CompletionWord(f"{_LIKE}{name}:{each}") for each in table["file_types"])
     elif typed.startswith(_LIKE):
-        for each in sorted([*data_names("shapes"), *data_names("outlines")]):
+        for each in data_names("shapes"):
             yield open_ended(f"{_LIKE}{each}:")
     else:
         yield from map(open_ended, table["models"])
@@ -116,6 +118,18 @@ def _files(typed: str, ending: str | tuple[str, ...]) -> Iterator[CompletionWord
 def _newest(folder: Path, typed: str) -> list[str]:
     found = [entry.name for entry in _entries(folder) if entry.name.startswith(typed)]
     return sorted((name for name in found if name[0] != "."), reverse=True)[:_MOST_RUNS]
+
+
+def _of_boards(*, has_board: bool) -> Iterator[str]:
+    """Yield ``BOARD:MODEL`` for what was run on boards; ``BOARD:`` before a board is typed."""
+    boards = sorted(data_names("boards"), key=len, reverse=True)  # "virtual" begins others, too
+    found = set[str]()
+    for run in _newest(runs_folder(), ""):
+        names = run.partition("-")[2].rpartition("-")[0]
+        board = next((each for each in boards if names.startswith(f"{each}-")), "")
+        if board:
+            found.add(f"{board}:{names.removeprefix(f'{board}-') if has_board else ''}")
+    yield from sorted(found)
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

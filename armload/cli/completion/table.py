@@ -44,6 +44,7 @@ class CompletionTable(TypedDict):
     """What is known without looking at the workspace.
 
     Attributes:
+        file_types: in which models of random weights can be made.
         hardware: of the shipped catalogue, each size of memory by itself.
     """
 

@@ -316,10 +316,11 @@ class DemoOptions(Waiting, OutputOptions):
 
 @verb(DemoOptions, keeps=True)
 def demo(options: DemoOptions) -> None:
-    """Build an engine, run a small model on a virtual board, and time every token.
+    """Run a small model on a virtual board, and time every token.
 
-    Builds, boots a virtual ARM board, deploys, shows what a small published model writes, and
-    repeats the run until the median time per token is known within 5% or a minute has passed.
+    Boots a virtual ARM board, copies llama.cpp (prebuilt, or compiled first) and a small published
+    model to it, shows what the model writes, and repeats the run until the median time per token is
+    known within 5% or a minute has passed.
     Example: armload demo
     """
     from armload.analysis.repeats import Precision

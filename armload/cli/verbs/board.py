@@ -17,6 +17,7 @@ from armload.cli.new_board import (
 )
 from armload.cli.options import OnBoard, OnNamedBoard, OutputOptions
 from armload.cli.verb import verb
+from armload.core.defaults import VIRTUAL
 from armload.core.options import MOST, Option, Seconds
 
 if TYPE_CHECKING:
@@ -26,20 +27,27 @@ if TYPE_CHECKING:
 
 @verb(OutputOptions, name="list")
 def list_boards(options: OutputOptions) -> None:
-    """List the boards, how each is reached, and which virtual ones are running.
+    """List the boards, how each is reached, which is the default, and which virtual ones run.
 
     Example: armload board.list
     """
+    from rich.console import Group
+    from rich.text import Text
+
     from armload.boards.board import is_group, load_board
     from armload.boards.connect import is_running
     from armload.boards.group import load_group
     from armload.cli import terminal
+    from armload.cli.configuration import defaults_of
     from armload.cli.streams import show_document
     from armload.core.errors import ArmloadError
     from armload.core.values import ValueList
-    from armload.core.workspace import data_names
-    from armload.report.boards import ListedBoard, boards_table
+    from armload.core.workspace import data_file, data_names, shipped_folders
+    from armload.report.boards import ListedBoard, boards_table, shipped_note
+    from armload.report.layout import Prose
 
+    default = defaults_of("bench").get("board")
+    used = default.typed.split(",") if default else [VIRTUAL]
     boards = []
     for name in data_names("boards"):
         try:
@@ -48,13 +56,22 @@ def list_boards(options: OutputOptions) -> None:
                 terminal.progress().say(f"{name} is a group: {members}.")
             else:
                 board = load_board(name)
-                boards.append(ListedBoard(**dict(board), is_running=is_running(board)))
+                boards.append(
+                    ListedBoard(
+                        **dict(board),
+                        is_running=is_running(board),
+                        is_default=name in used,
+                        is_shipped=data_file("boards", name).parent in shipped_folders("boards"),
+                    )
+                )
         except ArmloadError as error:
             terminal.progress().say(f"skipped: {error}")
     if options.as_json:
         show_document(ValueList[ListedBoard](tuple(boards)))
     else:
         terminal.show(boards_table(boards))
+        if note := shipped_note(boards):
+            terminal.show(Group(Text(""), Prose(note)))
 
 
 class BoardOptions(OnBoard, OutputOptions):

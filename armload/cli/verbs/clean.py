@@ -82,8 +82,8 @@ def _complain(done: Sequence[Decision], what: str) -> None:
             terminal.progress().say("Nothing was freed.")
             return
         raise UsageError(
-            f"Nothing was freed; {_size(done, 'goes')} could be.",
-            f"To free it without confirmation: armload clean --what {what} --yes",
+            "Nothing was freed: confirmation is needed, and there is no terminal to ask on.",
+            f"To free {_size(done, 'goes')}: armload clean --what {what} --yes",
         )
 
 

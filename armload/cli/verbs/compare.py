@@ -212,6 +212,7 @@ def _surely_slower(compared: Sequence[_Judged], allowed: float) -> list[_Judged]
 def _gate(compared: Sequence[_Judged], allowed: float, as_typed: str) -> None:
     """Raise when B is too slow, or when nobody can tell: a gate errs in neither direction."""
     from armload.core.errors import InconclusiveError, SlowerError, UsageError
+    from armload.report.comparison import each_once
 
     for each in compared:
         if each.finding == "not comparable":
@@ -230,6 +231,6 @@ def _gate(compared: Sequence[_Judged], allowed: float, as_typed: str) -> None:
         doubts = [doubt for each in doubtful for doubt in each.doubts]
         raise InconclusiveError(
             f"--fail-if-slower {as_typed}: inconclusive, because not every run is valid and long "
-            f"enough: {' '.join(dict.fromkeys(doubts))}",
+            f"enough: {' '.join(each_once(dict.fromkeys(doubts)))}",
             "Repeat those runs, and compare again.",
         )

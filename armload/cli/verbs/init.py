@@ -37,7 +37,8 @@ class InitOptions(Waiting, NewBoardOptions, OutputOptions):
         str,
         Option(
             MODEL,
-            usual="the fastest that fits, from a short list; demo if none fits",
+            usual="the fastest that fits, from a short list; demo if none fits, and for a virtual "
+            "board",
             heading="Plan",
         ),
     ] = ""
@@ -233,8 +234,8 @@ def _made_default(board: str) -> str:
         )
     elif file := add_workspace_default("board", board):
         terminal.say(
-            f"{board} is now the default board of this workspace (set in {file}). To use another "
-            "one, give --board."
+            f"{board} is now the default board of this workspace (set in {file}). For another: "
+            "--board NAME."
         )
     else:
         terminal.say(

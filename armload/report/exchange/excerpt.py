@@ -163,7 +163,7 @@ def _model(model: ModelRecord, include: Collection[Included]) -> ModelRecord:
         name = forms.in_form(model.name, forms.NAME) or name
     sha256 = forms.in_form(model.sha256, forms.SHA256)
     return ModelRecord(
-        name=packaged_name(sha256) or name,
+        name=packaged_name(sha256) or forms.random_model(model.name) or name,
         sha256=sha256,
         size_bytes=model.size_bytes,
         architecture=architecture,

@@ -17,6 +17,7 @@ from armload.build.features import ENCODINGS
 from armload.core.cpu_sets import cpu_numbers, cpu_words
 from armload.core.workspace import shipped_folders
 from armload.engines.plan import KV_TYPES
+from armload.models.shape import SHAPES
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -104,6 +105,26 @@ _FLAG_WORDS = frozenset(
 
 def in_form(text: str, form: re.Pattern[str]) -> str:
     return text if form.fullmatch(text) else ""
+
+
+def random_model(name: str) -> str:
+    """Return the name of a model of random weights that armload made, from its own shapes only."""
+    found = _RANDOM_MODEL.fullmatch(name)
+    is_ours = found and (found["shape"] is None or found["shape"] in _shapes())
+    return name if is_ours else ""
+
+
+_RANDOM_MODEL = re.compile(
+    r"random-(?:\d{1,3}x\d{1,5}-[a-z0-9_]{2,6}|(?P<shape>[a-z0-9.-]+)-[A-Z0-9_]{2,9}-[0-9a-f]{8})"
+    r"-seed\d{1,3}\.gguf"
+)
+
+
+@cache
+def _shapes() -> frozenset[str]:
+    return frozenset(
+        path.stem for folder in shipped_folders(SHAPES) for path in folder.glob("*.yaml")
+    )
 
 
 def digits_of(text: str) -> str:

@@ -24,6 +24,10 @@ from armload.engines.job import Workstation
 from armload.engines.plan import DEFAULT_PRECISION, DEFAULT_PRECISION_TIME_S
 
 _DISTURBED_IN_A_ROW = 3
+_HEADROOM = 1.5
+"""Runs differ, and those after the first are prepared, too."""
+
+_ROUND_S = 30
 DISTURBANCES = frozenset(("throttled", "under-voltage", "contended", "unsteady", "swapped"))
 """Findings on what slowed a run down from outside."""
 
@@ -97,7 +101,7 @@ class OutOfTime(Value):
     Attributes:
         more_runs: that would be needed.
         run_s: of one of them.
-        allowed_s, needed_s: for all repeats together.
+        allowed_s, needed_s: for all repeats together; what is needed, with headroom.
         runs, disturbed: that were made, and those of them that do not count.
         reason: of the last of those, in the words of its verdict.
         is_storage_limited: the last run waited for storage.
@@ -246,7 +250,7 @@ def _out_of_time(
     more = fewest
     if found and found.within is not None:
         more = max(fewest, _more_runs(have, found.within, wanted.share))
-    seconds = math.ceil((added_s + more * a_run_s) / 10) * 10
+    seconds = math.ceil((added_s + _HEADROOM * more * a_run_s) / _ROUND_S) * _ROUND_S
     doubts = [run.verdict.reasons[0] for run in runs if not counts(run)]
     return OutOfTime(
         more_runs=more,

@@ -20,6 +20,9 @@ SEED_N_PREDICT = 128
 DEFAULT_TIME_LIMIT_S = 6 * 3600
 DEFAULT_PRECISION = 0.05
 DEFAULT_PRECISION_TIME_S = 60
+DEMO_PRECISION_TIME_S = 240
+"""Enough for an interval where an emulated board needs half a minute for each run."""
+
 REQUEST_TIMEOUT_S = 600.0
 """Of one request to a service."""
 

@@ -12,10 +12,11 @@ others have followed, or nobody, are fetched as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import Protocol
 
 from armload.analysis.emulation import FILE_NAME as EMULATOR_FILE
 from armload.analysis.energy import FILE_NAME as POWER_FILE
@@ -48,8 +49,12 @@ from armload.runs.starting import put_ready, set_off
 _END_OF_TEXT = 40
 """Characters that are shown of what a program writes, beside the progress."""
 
-Heard = Callable[[str], None]
-"""Called with what a program has written, up to now."""
+
+class Heard(Protocol):
+    """Hears what a program writes."""
+
+    def __call__(self, text: str, *, is_whole: bool) -> None:
+        """Take what it has written up to now; at its end, while the step is open, all of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,18 +96,20 @@ class ActiveRun:
             RunError: there is no such run.
         """
         connection, seen, stopped = self.connection, runs_folder() / self.folder.name, False
+        written = ""
         label = f"Running on {connection.board.name}"
         with progress.step(label, total=engine.total, unit=engine.unit) as step:
 
             def grown(now: ProgressUpdate) -> None:
-                nonlocal stopped
+                nonlocal stopped, written
                 note = engine.note(now)
                 # Where lines cannot be redrawn, parts of a text between them could not be read.
                 text = "" if note else " ".join(now.text.split())[-_END_OF_TEXT:]
                 rows = [("text", text)] if text else []
                 step.update(engine.progress(now), note=note, rows=rows)
+                written = now.text
                 if heard is not None:
-                    heard(now.text)
+                    heard(written, is_whole=False)
                 if not stopped and engine.is_done(now):
                     with closing(connection.beside()) as beside:
                         stop(beside, self.folder, finished=True)
@@ -111,6 +118,8 @@ class ActiveRun:
             while True:
                 try:
                     follow(connection.host, self.folder, grown, keep=seen)
+                    if heard is not None:
+                        heard(written, is_whole=True)
                     return None
                 except CutShortError as error:
                     progress.say(error.message)

@@ -218,8 +218,8 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
     (
         WideSpread(within=0.131, more=USE_MORE, adds_repeats=True, workstation=None),
         (
-            "Imprecise: the median is known only within 13%. Use -n 9 or "
-            "more, or allow more time for repeats (--precision-time)."
+            "Imprecise: the median is known only within 13%. Allow more time for repeats "
+            "(--precision-time)."
         ),
     ),
     (

@@ -247,12 +247,12 @@ def _swapping(found: Swapping) -> str:
 
 
 def _wide_spread(found: WideSpread) -> str:
-    if found.more is None:
+    if found.adds_repeats:
+        advice = "Allow more time for repeats (--precision-time)"
+    elif found.more is None:
         advice = f"Stop other programs {_where(found.workstation)}"
     else:
         advice = _more(found.more)
-    if found.adds_repeats:
-        advice += ", or allow more time for repeats (--precision-time)"
     return f"Imprecise: the median is known only within {found.within:.0%}. {advice}."
 
 

@@ -19,6 +19,7 @@ from armload.core.options import Option, Seconds, Share
 from armload.engines.plan import (
     DEFAULT_PRECISION,
     DEFAULT_PRECISION_TIME_S,
+    DEMO_PRECISION_TIME_S,
     PromptText,
     TokenCount,
 )
@@ -308,7 +309,7 @@ class DemoOptions(Waiting, OutputOptions):
     n_predict: Annotated[TokenCount, Option("tokens to generate", "N")] = 32
     precision_time: Annotated[
         Seconds, Option("seconds that repeats may take beyond the first run", "SECONDS")
-    ] = DEFAULT_PRECISION_TIME_S
+    ] = DEMO_PRECISION_TIME_S
     as_json: Annotated[
         bool, Option("print one JSON document: the median run of the repeats", name="json")
     ] = False
@@ -319,7 +320,7 @@ def demo(options: DemoOptions) -> None:
     """Build an engine, run a small model on a virtual board, and time every token.
 
     Builds, boots a virtual ARM board, deploys, shows what a small published model writes, and
-    repeats the run until the median time per token is known within 5% or a minute has passed.
+    repeats the run until the median time per token is known within 5%, for at most four minutes.
     Example: armload demo
     """
     from armload.analysis.repeats import Precision

@@ -242,6 +242,10 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
         ),
     ),
     (
+        WideSpreadOfRepeats(runs=4, within=0.12, more_runs=3, adds_repeats=False, workstation=None),
+        ("Imprecise: the median of 4 runs is known only within 12.0%. Use --repeats 7 or more."),
+    ),
+    (
         WideSpreadOfRepeats(runs=7, within=0.8, more_runs=1785, workstation=None),
         (
             "Imprecise: the median of 7 runs is known only within 80.0%. The runs differ too much "

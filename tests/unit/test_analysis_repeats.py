@@ -263,6 +263,35 @@ def test_runs_that_lack_tokens_are_valid_with_enough_repeats_and_with_them_alone
     assert "known only within" in judged_together(wide)[0].verdict.reasons[0]
 
 
+def of_a_sweep(figures: Sequence[float], *, cell: int = 0) -> list[Run]:
+    """Return imprecise runs of a cell whose number was fixed."""
+    made = [run(figure, "imprecise", number=100 * cell + n) for n, figure in enumerate(figures)]
+    return [
+        each.model_copy(update={"place": SweepPoint(sweep="s", cell=cell, round=number)})
+        for number, each in enumerate(made)
+    ]
+
+
+def test_imprecise_runs_of_a_sweep_are_valid_with_four_repeats_of_their_cell() -> None:
+    narrow, other = of_a_sweep([0.1, 0.101, 0.099, 0.1]), of_a_sweep([0.9], cell=1)
+    *judged, alone = judged_together([*narrow, *other])
+    assert all(each.verdict.valid for each in judged)
+    assert "Valid with its repeats: the median of 4 runs" in judged[0].notes[-1]
+    assert [alone] == other, "a run of another cell is no repeat"
+    assert judged_together(narrow[:3]) == narrow[:3], "three say nothing of how runs differ"
+    warmed_up = narrow[0].model_copy(
+        update={"place": SweepPoint(sweep="s", cell=0, round=0, warm_up=True)}
+    )
+    assert judged_together([warmed_up, *narrow[1:]]) == [warmed_up, *narrow[1:]]
+
+
+def test_repeats_of_a_sweep_that_differ_too_much_say_how_many_would_do() -> None:
+    for each in judged_together(of_a_sweep([0.08, 0.1, 0.12, 0.1, 0.11])):
+        (reason,) = each.verdict.reasons
+        assert "the median of 5 runs is known only within" in reason
+        assert "Use --repeats" in reason
+
+
 def test_the_run_in_the_middle_stands_for_all() -> None:
     several = runs([0.3, 0.1, 0.2])
     assert middle(several) is several[2]

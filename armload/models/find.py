@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 
 from armload.core.cache import (
@@ -252,7 +253,7 @@ def header_of(reference: str, progress: Progress) -> Path:
         return path
     header = path.with_suffix(".header.gguf")
     if not header.is_file():
-        with progress.step(f"Planning {reference}"):
+        with progress.step(f"Making the header of {reference}"):
             header_like(shape, header, file_type=file_type)
     return header
 
@@ -263,7 +264,7 @@ def _outline(name: str, file_type: str, progress: Progress) -> Path:
     digest = hashlib.sha256(content).hexdigest()[:8]
     path = made_file(f"outline-{name}-{file_type.upper()}-{digest}.header.gguf")
     if not path.is_file():
-        with progress.step(f"Planning {LIKE}{name}:{file_type}"):
+        with progress.step(f"Making the header of {LIKE}{name}:{file_type}"):
             write_whole(path, content)
     return path
 
@@ -294,6 +295,18 @@ def _likeness(reference: str) -> tuple[Shape, str, Path]:
     sizes = shape.model_dump_json(exclude={"name", "description", "is_listed"})
     digest = hashlib.sha256(sizes.encode()).hexdigest()[:8]
     return shape, file_type, made_file(f"random-{name}-{file_type}-{digest}-seed{RANDOM_SEED}.gguf")
+
+
+_MADE = re.compile(
+    rf"(?:outline|random)-(.+)-([A-Z0-9_]+)-[0-9a-f]{{8}}(?:-seed{RANDOM_SEED})?\.gguf"
+)
+
+
+def shown_name(path: Path) -> str:
+    """Return what a person calls a model, or the header of one, that lies in the cache."""
+    name = path.name.replace(".header.gguf", ".gguf")
+    made = _MADE.fullmatch(name)
+    return f"{LIKE}{made[1]}:{made[2]}" if made else name
 
 
 def made_file(name: str) -> Path:

@@ -46,6 +46,9 @@ from armload.runs.session import Connection, Predictor, Session, leased_boards
 from armload.runs.spreading import spread_over
 from armload.runs.starting import put_ready, set_off
 
+_PREDICTED_FROM_S = 2.0
+"""How long the first token must take for that to be said before it comes."""
+
 _END_OF_TEXT = 40
 """Characters that are shown of what a program writes, beside the progress."""
 
@@ -106,6 +109,7 @@ class ActiveRun:
                 # Where lines cannot be redrawn, parts of a text between them could not be read.
                 text = "" if note else " ".join(now.text.split())[-_END_OF_TEXT:]
                 rows = [("text", text)] if text else []
+                note = note or self._phase(engine, now)
                 step.update(engine.progress(now), note=note, rows=rows)
                 written = now.text
                 if heard is not None:
@@ -131,6 +135,13 @@ class ActiveRun:
                     return "restart"
                 except PoweredOffError:
                     connection.again()
+
+    def _phase(self, engine: Engine, now: ProgressUpdate) -> str:
+        phase = engine.phase(now)
+        ttft_s = self.job.prediction.ttft_s if self.job and self.job.prediction else None
+        if not phase or now.steps or ttft_s is None or ttft_s.value < _PREDICTED_FROM_S:
+            return phase
+        return f"{phase}, predicted to take {ttft_s.value:.0f} s"
 
     def _is_same_boot(self, job: Job) -> bool:
         while True:

@@ -62,7 +62,7 @@ def init(options: InitOptions) -> None:
     from armload.boards.board import load_board
     from armload.cli import terminal
     from armload.cli.present import repeat_and_present
-    from armload.engines.plan import Plan
+    from armload.engines.plan import DEMO_PRECISION_TIME_S, Plan
     from armload.runs.request import Request
 
     _check_can_ask(options)
@@ -84,16 +84,21 @@ def init(options: InitOptions) -> None:
     request = options.part(Request).model_copy(update={"board": board.name})
 
     # An emulated board is slow, and a first impression of it is enough.
-    plan = Plan() if options.host else Plan(n_predict=_FEW_TOKENS)
+    is_emulated = not options.host
+    plan = Plan(n_predict=_FEW_TOKENS) if is_emulated else Plan()
+    wanted = Precision(added_s=DEMO_PRECISION_TIME_S) if is_emulated else Precision()
 
     def first_run() -> None:
         (one,) = combinations([options.model], [plan], terminal.progress())
-        repeat_and_present(request, one, Precision(), as_json=options.as_json)
+        repeat_and_present(request, one, wanted, as_json=options.as_json)
 
     with _continued(options):
         with_password(first_run)
     program = terminal.program()
-    terminal.say(f"Run it again: {program} bench{named} --model {options.model}")
+    again = f"{program} bench{named} --model {options.model}"
+    if is_emulated:
+        again += f" -n {_FEW_TOKENS} --precision-time {DEMO_PRECISION_TIME_S}"
+    terminal.say(f"Run it again: {again}")
     terminal.say(f"See what else this board can run: {program} fit{named}")
 
 

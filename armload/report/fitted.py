@@ -150,7 +150,7 @@ def boards_view(found: BoardsFit, heading: str = "board", *, program: str = "arm
             _time(expected.ttft_s),
             limit_of(expected) if time else UNKNOWN,
         )
-    lines = [table, *_about_prompt(found.boards)]
+    lines: list[RenderableType] = [table, *_about_prompt(found.boards)]
     return _with_notes(lines, [each for _, each in rows], found.recommendation)
 
 

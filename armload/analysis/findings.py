@@ -204,6 +204,8 @@ class WideSpreadOfRepeats(Value):
 
     Attributes:
         more_runs: that would be needed.
+        adds_repeats: armload repeats until the time for that is used up; otherwise their number
+            was fixed.
         workstation: that a virtual board shares its CPU with.
     """
 
@@ -212,6 +214,7 @@ class WideSpreadOfRepeats(Value):
     runs: int
     within: float
     more_runs: int
+    adds_repeats: bool = True
     workstation: Workstation | None
 
 

@@ -17,13 +17,17 @@ from armload.analysis.confidence_sequence import FEWEST_FIGURES, interval_of_fig
 from armload.analysis.findings import TooFewRepeats, WideSpreadOfRepeats
 from armload.analysis.run import Run, Verdict
 from armload.analysis.speed_doubts import MEDIAN_WITHIN
-from armload.analysis.statistics import Interval
+from armload.analysis.statistics import Interval, interval_of_runs
 from armload.analysis.wording.findings import valid_with_repeats, verdict
 from armload.core.values import Value
 from armload.engines.job import Workstation
 from armload.engines.plan import DEFAULT_PRECISION, DEFAULT_PRECISION_TIME_S
 
 _DISTURBED_IN_A_ROW = 3
+_HEADROOM = 1.5
+"""Runs differ, and those after the first are prepared, too."""
+
+_ROUND_S = 30
 DISTURBANCES = frozenset(("throttled", "under-voltage", "contended", "unsteady", "swapped"))
 """Findings on what slowed a run down from outside."""
 
@@ -97,7 +101,7 @@ class OutOfTime(Value):
     Attributes:
         more_runs: that would be needed.
         run_s: of one of them.
-        allowed_s, needed_s: for all repeats together.
+        allowed_s, needed_s: for all repeats together; what is needed, with headroom.
         runs, disturbed: that were made, and those of them that do not count.
         reason: of the last of those, in the words of its verdict.
         is_storage_limited: the last run waited for storage.
@@ -131,11 +135,14 @@ def known(runs: Sequence[Run]) -> Known | None:
 
     A run counts unless something disturbed it or spoilt its result.
     """
-    counting = [run for run in runs if counts(run)]
-    figures = [run.summary.token_s.p50 for run in counting if run.summary.token_s]
+    figures = _figures(runs)
     if not figures:
         return None
     return Known(runs=len(figures), p50_s=median(figures), interval_s=interval_of_figures(figures))
+
+
+def _figures(runs: Sequence[Run]) -> list[float]:
+    return [run.summary.token_s.p50 for run in runs if run.summary.token_s and counts(run)]
 
 
 def counts(run: Run) -> bool:
@@ -193,29 +200,59 @@ def middle(runs: Sequence[Run]) -> Run:
 def judged_together(runs: Sequence[Run]) -> list[Run]:
     """Return runs with verdicts that take their repeats into account.
 
-    An imprecise run is valid if it and its repeats determine the median
+    An imprecise run is valid if it and the repeats of its cell determine the median
     as precisely as a single run must, or as was requested; otherwise its finding says how well all
-    of them do. Others are returned unchanged.
+    of them do. Others are returned unchanged, as are fewer than four repeats of a fixed number.
     """
-    groups: dict[str, dict[str, Run]] = {}
+    groups: dict[_CellKey, dict[str, Run]] = {}
     for run in runs:
-        if run.place is not None and run.place.precision is not None:
-            groups.setdefault(run.place.sweep, {})[run.id] = run
-    together = {sweep: known(list(group.values())) for sweep, group in groups.items()}
+        if (key := _cell_of(run)) is not None:
+            groups.setdefault(key, {})[run.id] = run
+    together = {
+        key: _together(list(group.values()))
+        for key, group in groups.items()
+        if any(map(_is_only_imprecise, group.values()))
+    }
     return [
         _judged(run, found)
-        if run.place is not None
-        and (found := together.get(run.place.sweep))
-        and found.runs > 1
-        and not run.verdict.valid
-        and counts(run)
+        if _is_only_imprecise(run) and (key := _cell_of(run)) and (found := together.get(key))
         else run
         for run in runs
     ]
 
 
+_CellKey = tuple[str, int, str]
+
+
+def _cell_of(run: Run) -> _CellKey | None:
+    """Return which cell of a sweep a run is a repeat of, on which board; none for a warm-up."""
+    if run.place is None or run.place.warm_up:
+        return None
+    return run.place.sweep, run.place.cell, run.board.name
+
+
+def _is_only_imprecise(run: Run) -> bool:
+    return not run.verdict.valid and counts(run)
+
+
+def _together(repeats: Sequence[Run]) -> Known | None:
+    """Return what repeats of a cell say; none where they say no more than each by itself."""
+    found = known(repeats)
+    if found is None or found.runs == 1:
+        return None
+    if _precision(repeats[0]) is not None:
+        return found
+    # Nobody has looked at the figures to decide how many of them there are to be.
+    interval = interval_of_runs(_figures(repeats))
+    return found.model_copy(update={"interval_s": interval}) if interval else None
+
+
+def _precision(run: Run) -> float | None:
+    return run.place.precision if run.place else None
+
+
 def _judged(run: Run, found: Known) -> Run:
-    wanted = max(MEDIAN_WITHIN, (run.place.precision if run.place else None) or 0)
+    wanted = max(MEDIAN_WITHIN, _precision(run) or 0)
     if found.within is not None and found.within <= wanted:
         note = valid_with_repeats(found.runs, found.within)
         return run.model_copy(update={"verdict": Verdict.of(()), "notes": (*run.notes, note)})
@@ -226,6 +263,7 @@ def _judged(run: Run, found: Known) -> Run:
             runs=found.runs,
             within=found.within,
             more_runs=_more_runs(found.runs, found.within, wanted),
+            adds_repeats=_precision(run) is not None,
             workstation=run.board.workstation,
         )
     )
@@ -246,7 +284,7 @@ def _out_of_time(
     more = fewest
     if found and found.within is not None:
         more = max(fewest, _more_runs(have, found.within, wanted.share))
-    seconds = math.ceil((added_s + more * a_run_s) / 10) * 10
+    seconds = math.ceil((added_s + _HEADROOM * more * a_run_s) / _ROUND_S) * _ROUND_S
     doubts = [run.verdict.reasons[0] for run in runs if not counts(run)]
     return OutOfTime(
         more_runs=more,

@@ -19,7 +19,7 @@ from armload.core.errors import ConnectError, UsageError
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.engines.completion import PROGRAM, settings_of
-from armload.engines.llama_cpp import check_architecture
+from armload.engines.llama_cpp import check_architecture, likely_prompt_tokens
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
 from armload.models.model import Model
@@ -45,12 +45,14 @@ class Fit(Value):
     Attributes:
         board: its name.
         unreachable: why the facts in its file were used instead of the board; else empty.
+        prompt_tokens: of the prompt that comes before the first token.
         models: in the order in which they were given; current models by speed.
         recommendation: which of them to take.
     """
 
     board: str
     unreachable: str = ""
+    prompt_tokens: int
     models: tuple[FittedModel, ...]
     recommendation: str
 
@@ -126,6 +128,7 @@ def fit(
     return Fit(
         board=request.board,
         unreachable=unreachable,
+        prompt_tokens=likely_prompt_tokens(plan),
         models=tuple(models),
         recommendation=recommendation(request.board, models),
     )
@@ -235,7 +238,12 @@ def _fit_one(
     )
     if is_listing:
         models = tuple(sorted(models, key=_slowest_last))
-    return Fit(board=chosen.name, models=models, recommendation=recommendation(chosen.name, models))
+    return Fit(
+        board=chosen.name,
+        prompt_tokens=likely_prompt_tokens(plan),
+        models=models,
+        recommendation=recommendation(chosen.name, models),
+    )
 
 
 def _predicted_there(board: EngineBoard, outlined: OutlinedModel, plan: Plan) -> Prediction:

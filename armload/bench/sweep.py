@@ -116,7 +116,8 @@ def new_sweep(
         str(warmups),
     )
     if precision is not None:
-        parts = (*parts, f"within {precision.share}", f"in {precision.added_s}")
+        # More time for the same repeats continues them.
+        parts = (*parts, f"within {precision.share}")
     kind = "sweep" if precision is None else "repeats"
     return Sweep(
         **begins_now(kind, boards[0] if len(boards) == 1 else f"{len(boards)}-boards"),
@@ -153,6 +154,11 @@ class SweepFolder(CommandJournal[Sweep, SweepEntry]):
             return not self.missing()
         runs, _ = self.results()
         return self.stop(self.header.precision, runs.get(0, ())) is not None
+
+    def renew(self, header: Sweep) -> None:
+        """Allow adaptive repeats the time that the repeated command allows them."""
+        if header.precision is not None:
+            self.header = self.header.model_copy(update={"precision": header.precision})
 
     def note(self, place: SweepPoint, ended: Run | ArmloadError) -> None:
         """Record how a run ended, or why it could not be started."""

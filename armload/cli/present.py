@@ -82,6 +82,7 @@ def repeat_and_present(
         *(request, one, wanted, progress),
         reference=reference,
         reach=reach,
+        begun=lambda journal: say_resumed(journal, progress),
         report=report,
     )
     run = middle(runs)
@@ -111,15 +112,15 @@ def demonstrate(request: Request, one: Combination, wanted: Precision) -> None:
     spoken, streams = SpokenText(progress.say, one.plan.prompt), terminal.redraws()
 
     def report(runs: Sequence[Run]) -> None:
-        if len(runs) == 1 and not streams:  # between lines of progress it could not be read
+        if not spoken.has_ended:  # between lines of progress it could not be read
             progress.say("The model writes:\n")
-        spoken.end(runs[-1].text)
-        if len(runs) == 1 and not streams:
+            spoken.end(runs[-1].text)
             progress.say("")
         progress.say(progress_line(runs))
 
     _, runs, stop = repeat_until_known(
         *(request, one, wanted, progress),
+        begun=lambda journal: say_resumed(journal, progress),
         report=report,
         heard=spoken if streams else None,
     )
@@ -177,6 +178,12 @@ def _load_charting() -> None:
         libraries()
 
 
+def say_resumed(journal: SweepFolder, progress: Progress) -> None:
+    """Say which runs of a sweep an earlier command has made."""
+    if done := len(journal.entries):
+        progress.say(resuming(journal.sweep.id, counted(done, "run")))
+
+
 class SweepProgress:
     """Says a line for each run of a sweep."""
 
@@ -186,10 +193,8 @@ class SweepProgress:
 
     def begin(self, journal: SweepFolder) -> None:
         """Say what is there already."""
-        done = len(journal.entries)
-        if done:
-            self._progress.say(resuming(journal.sweep.id, counted(done, "run")))
-        self._lines.append(SweepLines(journal.sweep, done))
+        say_resumed(journal, self._progress)
+        self._lines.append(SweepLines(journal.sweep, len(journal.entries)))
 
     def report(
         self, place: SweepPoint, result: Run | ArmloadError, progress: Progress | None = None

@@ -288,6 +288,10 @@ class CommandJournal(Journal[Command, Entry], ABC, Generic[Command, Entry]):
     def is_finished(self) -> bool:
         """Whether the same command begins another one."""
 
+    def renew(self, header: Command) -> None:
+        """Take from the repeated command what does not make it another one, as its time limit."""
+        del header
+
     @classmethod
     def resume(cls, header: Command, progress: Progress, *, since: str = "") -> Self | None:
         """Return the latest journal of the same command, unless it is finished.
@@ -301,6 +305,7 @@ class CommandJournal(Journal[Command, Entry], ABC, Generic[Command, Entry]):
             try:
                 found = cls.read(folder)
                 if found.header.fingerprint == header.fingerprint:
+                    found.renew(header)
                     return None if found.is_finished else found
             except (DataError, DiskError) as error:
                 progress.say(f"skipped: {error.message}")

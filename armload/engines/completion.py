@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from armload.core.files import content
+from armload.deploy.follow import ProgressUpdate
 from armload.deploy.layout import STDERR_FILE, STDOUT_FILE, TRACE_FILE
 from armload.engines.engine import MemoryNeed, RunContext, Settings, Spreadable
 from armload.engines.job import Job, RunSpec
@@ -96,6 +97,10 @@ class Completion(ModelEngine[Plan]):
     def batch_tokens(self) -> int:
         """Of the prompt, or of a micro-batch of it."""
         return _batch_tokens(self.plan)
+
+    def phase(self, now: ProgressUpdate) -> str:
+        """Return what comes before the first token, of which the trace says nothing yet."""
+        return "generating" if now.steps else "loading the model and processing the prompt"
 
     def command(self, context: RunContext) -> tuple[str, ...]:
         """Return the words that start llama-completion there."""

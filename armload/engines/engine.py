@@ -296,6 +296,11 @@ class Engine(ABC):
         del now
         return ""
 
+    def phase(self, now: ProgressUpdate) -> str:
+        """Return what it is doing, for what has no note of its own; empty where nobody knows."""
+        del now
+        return ""
+
     def is_done(self, now: ProgressUpdate) -> bool:
         """Say whether its work is done, so that it is to be stopped.
 

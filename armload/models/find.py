@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -319,6 +320,18 @@ def _likeness(reference: str) -> tuple[Shape, str, Path]:
     sizes = shape.model_dump_json(exclude={"name", "description", "is_listed"})
     digest = hashlib.sha256(sizes.encode()).hexdigest()[:8]
     return shape, file_type, made_file(f"random-{name}-{file_type}-{digest}-seed{RANDOM_SEED}.gguf")
+
+
+_MADE = re.compile(
+    rf"(?:outline|random)-(.+)-([A-Z0-9_]+)-[0-9a-f]{{8}}(?:-seed{RANDOM_SEED})?\.gguf"
+)
+
+
+def shown_name(path: Path) -> str:
+    """Return what a person calls a model, or the header of one, that lies in the cache."""
+    name = path.name.replace(".header.gguf", ".gguf")
+    made = _MADE.fullmatch(name)
+    return f"{LIKE}{made[1]}:{made[2]}" if made else name
 
 
 def made_file(name: str) -> Path:

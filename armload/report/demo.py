@@ -8,9 +8,11 @@ from pathlib import Path
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from armload.analysis.repeats import Stop, known
+from armload.analysis.repeats import Known, Stop, known
 from armload.analysis.run import Run
 from armload.analysis.wording.repeats import stopped
+from armload.engines.llama_cpp import generated_text
+from armload.engines.plan import DEFAULT_PRECISION
 from armload.report import run_words
 from armload.report.layout import Details, Prose, whole
 from armload.report.repeats import confidence
@@ -24,20 +26,28 @@ class SpokenText:
     Args:
         say: shows one line that stays.
         prompt: that the text continues.
+
+    Attributes:
+        has_ended: all of it was said.
     """
 
     def __init__(self, say: Callable[[str], None], prompt: str) -> None:
         self._say = say
         self._prompt = prompt
         self._said = 0
+        self.has_ended = False
 
-    def __call__(self, text: str) -> None:
-        """Say the lines of the text that are full."""
-        self._say_lines(self._lines(text)[:-1])
+    def __call__(self, text: str, *, is_whole: bool) -> None:
+        """Say the lines of the text that are full; of a whole text, all of them."""
+        if is_whole:
+            self.end(generated_text(text.encode()))
+        else:
+            self._say_lines(self._lines(text)[:-1])
 
     def end(self, text: str) -> None:
         """Say the rest of the text, once."""
         self._say_lines(self._lines(text))
+        self.has_ended = True
 
     def _say_lines(self, lines: Sequence[str]) -> None:
         for line in lines[self._said :]:
@@ -63,9 +73,12 @@ def demo_view(
         program: what armload is called where these commands are typed.
     """
     found, verdict = known(runs), middle.verdict
-    why_no_interval = "" if found and found.interval_s else stopped(stop)
-    # What disturbed the runs may be why they ended, and is said once.
-    is_told = bool(verdict.reasons) and verdict.reasons[0] in why_no_interval
+    why_imprecise = "" if stop.kind == "precision reached" else stopped(stop)
+    # What disturbed the runs may be why they ended, and is said once; how precisely the median is
+    # known is said of all runs, not of this one.
+    is_told = (bool(verdict.reasons) and verdict.reasons[0] in why_imprecise) or (
+        bool(why_imprecise) and {each.name for each in verdict.findings} == {"imprecise"}
+    )
     if found is None:
         speed = "No run gave a valid figure."
     else:
@@ -89,11 +102,18 @@ def demo_view(
         ]
     )
     lines: list[RenderableType] = [Text(""), Prose(speed, style="bold")]
-    if why_no_interval:
-        lacking = "No confidence interval" if found else "Reason"
-        lines.append(Prose(f"{lacking}: {why_no_interval}", "dim"))
+    if why_imprecise:
+        lines.append(Prose(f"{_lacking(found)}: {why_imprecise}", "dim"))
     if limit := run_words.limit_sentence(middle):
         lines += [Text(""), Prose(limit)]
     if not verdict.valid and not is_told:
         lines.append(Prose(f"This run is {run_words.verdict_line(middle)}"))
     return Group(*lines, Text(""), after)
+
+
+def _lacking(found: Known | None) -> str:
+    if found is None:
+        return "Reason"
+    if found.interval_s is None:
+        return "No confidence interval"
+    return f"Not known within {DEFAULT_PRECISION:.0%}"

@@ -40,7 +40,7 @@ def fit_view(fit: Fit, *, program: str = "armload") -> Group:
         program: what armload is called where a command is typed.
     """
     lines: list[RenderableType] = [_times(fit), Text(""), _memory(fit)]
-    lines += [Text(""), Prose(memory_source(fit.models))]
+    lines += [Text(""), Prose(memory_source(fit.models)), *_about_prompt([fit])]
     for each in fit.models:
         lines += [Text(""), Prose(each.sentence)]
     timed = [each for each in fit.models if each.prediction.token_s]
@@ -61,8 +61,9 @@ def listing_view(fit: Fit, *, program: str = "armload") -> Group:
     useful = ("fits", "streams", "reads storage") if has_times else ("fits",)
     listed = [each for each in fit.models if each.prediction.verdict in useful]
     order = "" if has_times else " Without times, the models that need least are listed first."
-    memory = Prose(_MEMORY + order)
-    lines: list[RenderableType] = [models_table(listed), Text(""), memory] if listed else []
+    lines: list[RenderableType] = []
+    if listed:
+        lines = [models_table(listed), Text(""), Prose(_MEMORY + order), *_about_prompt([fit])]
     if omitted := len(fit.models) - len(listed):
         which = f"that cannot run on {fit.board}" if has_times else "too large for its memory"
         lines.append(Prose(f"Not listed: {counted(omitted, 'model')} {which} (--json lists all)."))
@@ -158,7 +159,16 @@ def boards_view(found: BoardsFit, heading: str = "board", *, program: str = "arm
             _time(expected.ttft_s),
             limit_of(expected) if time else UNKNOWN,
         )
-    return _with_notes([table], [each for _, each in rows], found.recommendation)
+    lines: list[RenderableType] = [table, *_about_prompt(found.boards)]
+    return _with_notes(lines, [each for _, each in rows], found.recommendation)
+
+
+def _about_prompt(fits: Sequence[Fit]) -> list[RenderableType]:
+    """Say after which prompt the first token comes; nothing where no time is known."""
+    if not any(each.prediction.ttft_s for fit in fits for each in fit.models):
+        return []
+    prompt = counted(fits[0].prompt_tokens, "token")
+    return [Prose(f"First token: with loading, after a prompt of {prompt}.")]
 
 
 def _with_notes(

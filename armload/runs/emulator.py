@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,8 +29,8 @@ def emulator_recorded(board: Board, path: Path) -> Iterator[None]:
     Args:
         path: a line for each second is added to this file.
     """
-    process = emulator(board) if isinstance(board.reach, VirtualReach) else None
-    if process is None or not process.is_alive() or not process.cpu_times():
+    process = _watchable(board)
+    if process is None:
         yield
         return
     ended = threading.Event()
@@ -42,6 +42,29 @@ def emulator_recorded(board: Board, path: Path) -> Iterator[None]:
     finally:
         ended.set()
         thread.join(_JOIN_S)
+
+
+def emulator_watched(board: Board) -> Callable[[], Emulation | None]:
+    """Begin to watch the same; what is returned says what the emulator had since then.
+
+    It returns none of a real board, and where the workstation's kernel does not tell.
+    """
+    process = _watchable(board)
+    if process is None:
+        return lambda: None
+    before = _moment(process)
+
+    def seen() -> Emulation | None:
+        return _between(before, _moment(process)) if process.is_alive() else None
+
+    return seen
+
+
+def _watchable(board: Board) -> Started | None:
+    process = emulator(board) if isinstance(board.reach, VirtualReach) else None
+    if process is None or not process.is_alive() or not process.cpu_times():
+        return None
+    return process
 
 
 def _record(

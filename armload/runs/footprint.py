@@ -11,6 +11,7 @@ from armload.deploy.layout import Layout
 from armload.engines.engine import Engine, RunContext
 from armload.engines.footprint import Footprint, read_footprint
 from armload.engines.weights import BoardMemory
+from armload.models.find import shown_name
 from armload.models.whole_header import WholeHeader, whole_header
 from armload.runs.cached_answers import answer_of, cached_path, read_cached, write_cached
 from armload.runs.session import Session
@@ -79,7 +80,8 @@ def with_known_memory(
         footprint = read_cached(Footprint, kept)
         if footprint is None:
             deploy(host, board, (asked.program,), progress)
-            footprint = read_footprint(answer_of(host, asked, header, timeout_s=_TIME_LIMIT_S))
+            with progress.step(f"Asking {board.name} for the memory of {shown_name(asked.model)}"):
+                footprint = read_footprint(answer_of(host, asked, header, timeout_s=_TIME_LIMIT_S))
             if footprint is None:
                 return engine
             write_cached(kept, footprint)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from armload.analysis.compute import Compute, from_operations
 from armload.analysis.wording.prediction_notes import note
+from armload.boards.board import Board
 from armload.boards.failures import SlowCommandError
 from armload.boards.rates import Rates
 from armload.build.binary import Binary
@@ -40,9 +41,11 @@ from armload.engines.operations import (
 )
 from armload.engines.plan import Plan
 from armload.engines.prediction import PredictionNote
+from armload.models.find import shown_name
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader, whole_header
 from armload.runs.cached_answers import answer_of, cached_path, read_cached, write_cached
+from armload.runs.emulator import emulator_watched
 from armload.runs.prepare import as_wanted
 from armload.runs.session import ReachedBoard, Session
 
@@ -110,17 +113,19 @@ def measured_compute(
         also = f"{OPERATIONS_VARIABLE}={quote(question)}"
         return answer_of(host, asked, header, timeout_s=_TIMEOUT_S, also=also)
 
+    name = shown_name(model.path)
     listed = _list_path(where, binary, engine, header)
     operations = read_cached(Operations, listed)
     if operations is None:
-        operations = read_operations(answer(LIST))
+        with progress.step(f"Listing operations of {name}"):
+            operations = read_operations(answer(LIST))
         if operations is None:
             raise BoardError("its program did not list what the model computes")
         write_cached(listed, operations)
     kept = _times_path(where, binary, plan, operations)
     known = read_cached(OperationTimes, kept)
     times = dict(known.times) if known else {}
-    _add_times(times, operations, answer, model.path.name, progress)
+    _add_times(times, operations, lambda asked: _timed(board, answer, asked), name, progress)
     rates = known.rates.better_of(ready.context.found.rates) if known else ready.context.found.rates
     write_cached(kept, OperationTimes(rates=rates, times=times))
     return _computed(operations, times, model, plan, rates), rates
@@ -235,10 +240,23 @@ def _numbers(operations: Operations) -> list[int]:
     return list(dict.fromkeys(number for graph in graphs for number, _ in graph.counts))
 
 
+def _timed(board: Board, answer: Callable[[str], str], asked: str) -> list[Timed]:
+    """Return what a program on a board has timed.
+
+    Nothing in an emulated board can tell that the workstation was busy meanwhile.
+    """
+    seen = emulator_watched(board)
+    found = list(read_timed(answer(asked)))
+    emulation = seen()
+    if emulation is not None and emulation.is_starved:
+        return [one.model_copy(update={"is_settled": False}) for one in found]
+    return found
+
+
 def _add_times(
     times: dict[str, Timed],
     operations: Operations,
-    answer: Callable[[str], str],
+    timed: Callable[[str], Sequence[Timed]],
     model_name: str,
     progress: Progress,
 ) -> None:
@@ -254,7 +272,7 @@ def _add_times(
     with progress.step(label, total=len(waiting), unit="operations") as step:
         while waiting and (left_s := deadline_s - time.monotonic()) > 0:
             asked = " ".join(map(str, (min(left_s, _PART_S), *waiting)))
-            found = list(read_timed(answer(asked)))
+            found = timed(asked)
             if not found:
                 return
             for one in found:

@@ -12,10 +12,11 @@ others have followed, or nobody, are fetched as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import Protocol
 
 from armload.analysis.emulation import FILE_NAME as EMULATOR_FILE
 from armload.analysis.energy import FILE_NAME as POWER_FILE
@@ -45,11 +46,18 @@ from armload.runs.session import Connection, Predictor, Session, leased_boards
 from armload.runs.spreading import spread_over
 from armload.runs.starting import put_ready, set_off
 
+_PREDICTED_FROM_S = 2.0
+"""How long the first token must take for that to be said before it comes."""
+
 _END_OF_TEXT = 40
 """Characters that are shown of what a program writes, beside the progress."""
 
-Heard = Callable[[str], None]
-"""Called with what a program has written, up to now."""
+
+class Heard(Protocol):
+    """Hears what a program writes."""
+
+    def __call__(self, text: str, *, is_whole: bool) -> None:
+        """Take what it has written up to now; at its end, while the step is open, all of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,18 +99,21 @@ class ActiveRun:
             RunError: there is no such run.
         """
         connection, seen, stopped = self.connection, runs_folder() / self.folder.name, False
+        written = ""
         label = f"Running on {connection.board.name}"
         with progress.step(label, total=engine.total, unit=engine.unit) as step:
 
             def grown(now: ProgressUpdate) -> None:
-                nonlocal stopped
+                nonlocal stopped, written
                 note = engine.note(now)
                 # Where lines cannot be redrawn, parts of a text between them could not be read.
                 text = "" if note else " ".join(now.text.split())[-_END_OF_TEXT:]
                 rows = [("text", text)] if text else []
+                note = note or self._phase(engine, now)
                 step.update(engine.progress(now), note=note, rows=rows)
+                written = now.text
                 if heard is not None:
-                    heard(now.text)
+                    heard(written, is_whole=False)
                 if not stopped and engine.is_done(now):
                     with closing(connection.beside()) as beside:
                         stop(beside, self.folder, finished=True)
@@ -111,6 +122,8 @@ class ActiveRun:
             while True:
                 try:
                     follow(connection.host, self.folder, grown, keep=seen)
+                    if heard is not None:
+                        heard(written, is_whole=True)
                     return None
                 except CutShortError as error:
                     progress.say(error.message)
@@ -122,6 +135,13 @@ class ActiveRun:
                     return "restart"
                 except PoweredOffError:
                     connection.again()
+
+    def _phase(self, engine: Engine, now: ProgressUpdate) -> str:
+        phase = engine.phase(now)
+        ttft_s = self.job.prediction.ttft_s if self.job and self.job.prediction else None
+        if not phase or now.steps or ttft_s is None or ttft_s.value < _PREDICTED_FROM_S:
+            return phase
+        return f"{phase}, predicted to take {ttft_s.value:.0f} s"
 
     def _is_same_boot(self, job: Job) -> bool:
         while True:

@@ -6,6 +6,8 @@ import inspect
 import multiprocessing
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +16,7 @@ import pytest
 from armload.boards.board import Board, load_board
 from armload.boards.host import Host
 from armload.core.errors import BusyError, ConnectError, DataError
-from armload.core.progress import Progress, Silent
+from armload.core.progress import Progress, ProgressStep, Silent
 from armload.deploy.claims import claims
 from armload.engines import registry
 from armload.report.table import run_table
@@ -126,6 +128,35 @@ def test_a_run_that_a_killed_command_left_is_resumed(folder: Path) -> None:
     assert (name, result, valid) == (left.name, {"number": 42}, True)
     another, _, _ = measured(OneNumber(script, Silent()), new=True)
     assert another != name
+
+
+class _Shown(Silent):
+    """Notes steps and what a program is heard to write, in their order."""
+
+    def __init__(self) -> None:
+        self.order: list[str] = []
+
+    @contextmanager
+    def step(
+        self, label: str, *, total: float | None = None, unit: str = ""
+    ) -> Iterator[ProgressStep]:
+        with super().step(label, total=total, unit=unit) as step:
+            yield step
+        self.order.append(label)
+
+    def heard(self, text: str, *, is_whole: bool) -> None:
+        """Take what was written, if it is all."""
+        if is_whole:
+            self.order.append(text)
+
+
+def test_all_that_a_program_writes_is_heard_before_its_step_ends(folder: Path) -> None:
+    progress = _Shown()
+    with session(Request(board=BOARD), (), Silent()) as where:
+        engine = OneNumber(one_number(folder, "echo 42"), Silent())
+        execute(where, engine, progress, new=True, heard=progress.heard)
+    (at,) = [number for number, each in enumerate(progress.order) if each == "42\n"]
+    assert progress.order[at + 1] == f"Running on {BOARD}"
 
 
 def test_pull_computes_the_same_run(folder: Path) -> None:

@@ -217,7 +217,9 @@ def test_without_a_host_the_virtual_board_runs_the_model_until_it_is_interrupted
 def test_without_a_host_the_virtual_board_repeats_the_run(ann: Person) -> None:
     ann.add_emulated("virtual")
     done = ann.types("init", "--model", "like:stories260k:F32", "--yes")
-    assert "armload bench --model like:stories260k:F32" in done.stderr
+    again = "armload bench --model like:stories260k:F32 -n 32"
+    assert again in done.stderr
     runs = records(ann)
+    assert {run["plan"]["n_predict"] for run in runs} == {32}
     assert {(run["board"]["name"], run["exit"]["status"]) for run in runs} == {("virtual", 0)}
     assert any(run["id"] in done.stdout for run in runs)

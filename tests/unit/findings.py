@@ -218,8 +218,8 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
     (
         WideSpread(within=0.131, more=USE_MORE, adds_repeats=True, workstation=None),
         (
-            "Imprecise: the median is known only within 13%. Use -n 9 or "
-            "more, or allow more time for repeats (--precision-time)."
+            "Imprecise: the median is known only within 13%. Allow more time for repeats "
+            "(--precision-time)."
         ),
     ),
     (
@@ -240,6 +240,10 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
             "Imprecise: the median of 7 runs is known only within 12.0%. "
             "Allow more (--precision-time)."
         ),
+    ),
+    (
+        WideSpreadOfRepeats(runs=4, within=0.12, more_runs=3, adds_repeats=False, workstation=None),
+        ("Imprecise: the median of 4 runs is known only within 12.0%. Use --repeats 7 or more."),
     ),
     (
         WideSpreadOfRepeats(runs=7, within=0.8, more_runs=1785, workstation=None),

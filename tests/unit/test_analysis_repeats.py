@@ -14,6 +14,7 @@ import pytest
 from armload.analysis.confidence_sequence import interval_of_figures, rank
 from armload.analysis.findings import FindingName
 from armload.analysis.repeats import (
+    OutOfTime,
     Precision,
     PrecisionReached,
     judged_together,
@@ -71,9 +72,9 @@ def runs(figures: Sequence[float], finding: FindingName | None = "imprecise") ->
     return [run(figure, finding, number=number) for number, figure in enumerate(figures)]
 
 
-def grown_sweep(identity: str) -> Sweep:
+def grown_sweep(identity: str, wanted: Precision = WANTED) -> Sweep:
     cells = plan_cells(Plan())
-    return sweep_of(*cells, identity=identity, begun=datetime.now(UTC), precision=WANTED)
+    return sweep_of(*cells, identity=identity, begun=datetime.now(UTC), precision=wanted)
 
 
 @cache
@@ -222,7 +223,12 @@ def test_repeats_that_cannot_suffice_in_time_are_not_begun_and_the_time_is_told(
     assert decided(runs([0.1]), a_run_s=12) is None, "five of twelve seconds fit"
     assert decided(runs([0.1]), a_run_s=13) == (
         "5 more runs of about 13 s would be needed, which exceeds the time limit for repeats "
-        "(60 s). To allow them, use --precision-time 70."
+        "(60 s). To allow them, use --precision-time 120."
+    )
+    (hot,) = [run(finding="contended")]
+    assert decided([hot], a_run_s=20) == (
+        "6 more runs of about 20 s would be needed, which exceeds the time limit for repeats "
+        "(60 s). The only run was disturbed. It was contended."
     )
     wide = runs([0.08, 0.09, 0.1, 0.11, 0.12, 0.1, 0.1])
     assert decided(wide, added_s=57) is None
@@ -257,6 +263,35 @@ def test_runs_that_lack_tokens_are_valid_with_enough_repeats_and_with_them_alone
     assert "known only within" in judged_together(wide)[0].verdict.reasons[0]
 
 
+def of_a_sweep(figures: Sequence[float], *, cell: int = 0) -> list[Run]:
+    """Return imprecise runs of a cell whose number was fixed."""
+    made = [run(figure, "imprecise", number=100 * cell + n) for n, figure in enumerate(figures)]
+    return [
+        each.model_copy(update={"place": SweepPoint(sweep="s", cell=cell, round=number)})
+        for number, each in enumerate(made)
+    ]
+
+
+def test_imprecise_runs_of_a_sweep_are_valid_with_four_repeats_of_their_cell() -> None:
+    narrow, other = of_a_sweep([0.1, 0.101, 0.099, 0.1]), of_a_sweep([0.9], cell=1)
+    *judged, alone = judged_together([*narrow, *other])
+    assert all(each.verdict.valid for each in judged)
+    assert "Valid with its repeats: the median of 4 runs" in judged[0].notes[-1]
+    assert [alone] == other, "a run of another cell is no repeat"
+    assert judged_together(narrow[:3]) == narrow[:3], "three say nothing of how runs differ"
+    warmed_up = narrow[0].model_copy(
+        update={"place": SweepPoint(sweep="s", cell=0, round=0, warm_up=True)}
+    )
+    assert judged_together([warmed_up, *narrow[1:]]) == [warmed_up, *narrow[1:]]
+
+
+def test_repeats_of_a_sweep_that_differ_too_much_say_how_many_would_do() -> None:
+    for each in judged_together(of_a_sweep([0.08, 0.1, 0.12, 0.1, 0.11])):
+        (reason,) = each.verdict.reasons
+        assert "the median of 5 runs is known only within" in reason
+        assert "Use --repeats" in reason
+
+
 def test_the_run_in_the_middle_stands_for_all() -> None:
     several = runs([0.3, 0.1, 0.2])
     assert middle(several) is several[2]
@@ -278,3 +313,35 @@ def test_an_interrupted_command_goes_on_with_its_repeats_and_a_finished_one_does
         store.save(each, runs_folder() / each.id)
         first.append(SweepEntry(cell=0, round=number, run=each.id, took_s=3))
     assert SweepFolder.resume(grown_sweep("two"), Silent()) is None
+
+
+def test_the_time_that_is_said_to_be_needed_suffices_if_the_runs_take_somewhat_longer() -> None:
+    ended = stop(runs([0.1]), WANTED, added_s=0, a_run_s=29)
+    assert isinstance(ended, OutOfTime)
+    allowed = Precision(share=0.05, added_s=ended.needed_s)
+    longer_s = 29 * 1.4
+    for number in range(1, 6):
+        made = runs([0.1, 0.2, 0.1, 0.2, 0.1][:number])
+        again = stop(made, allowed, added_s=longer_s * (number - 1), a_run_s=longer_s)
+        assert again is None, f"after {number} runs"
+
+
+def test_more_time_for_the_same_repeats_continues_those_that_ended_for_lack_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = SweepFolder.begin(grown_sweep("one"))
+    (made,) = runs([0.1])
+    store.save(made, runs_folder() / made.id)
+    first.append(SweepEntry(cell=0, round=0, run=made.id, took_s=30))
+    long = made.model_copy(
+        update={"id": f"{made.id}-2", "summary": made.summary.model_copy(update={"wall_s": 30})}
+    )
+    store.save(long, runs_folder() / long.id)
+    first.append(SweepEntry(cell=0, round=1, run=long.id, took_s=30))
+    assert SweepFolder.resume(grown_sweep("two"), Silent()) is None, "there is no time for it"
+    longer = grown_sweep("three", Precision(share=0.05, added_s=240))
+    found = SweepFolder.resume(longer, Silent())
+    assert found is not None
+    assert found.sweep.id == first.sweep.id
+    assert found.sweep.precision == longer.precision

@@ -8,6 +8,8 @@ import pytest
 
 from armload.core.cpu_sets import cpu_mask, cpu_numbers
 from armload.core.errors import UsageError
+from armload.deploy.follow import ProgressUpdate
+from armload.engines.completion import Completion
 from armload.engines.llama_cpp import (
     MAX_PROMPT_BYTES,
     check_architecture,
@@ -21,6 +23,7 @@ from armload.engines.llama_cpp import (
 )
 from armload.engines.plan import Plan
 from tests.unit.samples import binary, model
+from tests.unit.test_engines_scorer import PROGRAM
 
 
 @pytest.fixture
@@ -187,3 +190,12 @@ def test_the_engines_own_sums_are_read() -> None:
 
 def test_no_sums_are_no_error() -> None:
     assert engine_times("error: out of memory\n") is None
+
+
+def test_what_comes_before_the_first_token_is_named(tmp_path: Path) -> None:
+    program = tmp_path / "llama-completion"
+    program.write_bytes(PROGRAM)
+    engine = Completion(Plan(prompt="x"), binary(program), model())
+    waiting = ProgressUpdate(steps=0, lines=0, text="")
+    assert "processing the prompt" in engine.phase(waiting)
+    assert engine.phase(ProgressUpdate(steps=1, lines=0, text="Once")) == "generating"

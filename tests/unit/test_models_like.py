@@ -20,7 +20,7 @@ from armload.core.errors import ArmloadError, ConnectError, DataError, UsageErro
 from armload.core.progress import Silent
 from armload.core.workspace import data_names
 from armload.models.byte_pairs import byte_letters, byte_pairs_vocabulary
-from armload.models.find import header_of, resolve
+from armload.models.find import header_of, resolve, shown_name
 from armload.models.gguf import read_model, read_outline
 from armload.models.gguf_values import Array
 from armload.models.header import read_header
@@ -319,6 +319,7 @@ def test_only_the_header_of_a_made_model_is_written(
 ) -> None:
     monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path))
     path = header_of("like:llama-3.1-8b:Q2_K", Silent())
+    assert shown_name(path) == "like:llama-3.1-8b:Q2_K"
     assert path.stat().st_size < 20_000_000
     model, _ = read_outline(path)
     assert model.size_bytes > 3_000_000_000

@@ -12,7 +12,7 @@ from rich.console import Console
 from armload.core.errors import DataError, UsageError
 from armload.core.progress import Silent
 from armload.core.workspace import data_file, data_names
-from armload.models.find import header_of, resolve
+from armload.models.find import header_of, resolve, shown_name
 from armload.models.gguf import read_model_summary, read_outline
 from armload.models.outline import (
     OUTLINES,
@@ -166,6 +166,8 @@ def test_an_inspection_says_what_a_token_s_figures_count(name: str, words: tuple
 
 def test_an_outline_is_a_header_for_fit_and_no_model_to_run() -> None:
     path = header_of("like:lfm2-350m:q4_0", Silent())
+    assert shown_name(path) == "like:lfm2-350m:Q4_0"
+    assert shown_name(Path("own/random-notes.gguf")) == "random-notes.gguf"
     assert read_outline(path)[0].architecture == "lfm2"
     assert header_of("like:lfm2-350m:Q4_0", Silent()) == path
     with pytest.raises(UsageError, match="only their header is known"):

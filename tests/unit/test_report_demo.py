@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from armload.analysis.findings import EmulatorDelayed
-from armload.analysis.repeats import DisturbedInARow, NothingTimed, PrecisionReached
+from armload.analysis.findings import EmulatorDelayed, WideSpread
+from armload.analysis.repeats import DisturbedInARow, NothingTimed, OutOfTime, PrecisionReached
 from armload.analysis.run import Verdict
 from armload.analysis.wording.findings import verdict
 from armload.report.demo import SpokenText, demo_view
@@ -21,10 +21,12 @@ def test_a_text_is_said_line_by_line_and_no_line_twice() -> None:
     whole = " ".join(words)
     spoken = SpokenText(said.append, "A prompt\n\nof two lines ")
     for end in range(0, len(whole), 7):
-        spoken(whole[:end])
+        spoken(whole[:end], is_whole=False)
     assert 3 < len(said) < 8
-    for _ in range(2):
-        spoken.end(whole)
+    ended_before = spoken.has_ended
+    spoken(f"{whole} [end of text]\n\n\n", is_whole=True)
+    assert (ended_before, spoken.has_ended) == (False, True)
+    spoken.end(whole)
     assert " ".join(said) == f"A prompt of two lines {whole}"
     assert all(60 < len(line) <= 76 for line in said[:-1])
 
@@ -62,6 +64,47 @@ def test_what_disturbed_the_runs_is_said_once_and_no_limit_of_them(tmp_path: Pat
     text = " ".join(console.export_text().split())
     assert text.count(reason) == 1
     assert run.limit.sentence not in text
+
+
+def test_an_imprecise_first_run_has_one_remedy_and_is_not_called_invalid(tmp_path: Path) -> None:
+    wide = WideSpread(within=0.12, more=None, adds_repeats=True, workstation=None)
+    one = quick_run().model_copy(update={"verdict": verdict([wide])})
+    stop = OutOfTime(
+        more_runs=5,
+        run_s=29,
+        allowed_s=60,
+        needed_s=240,
+        runs=1,
+        disturbed=0,
+        reason="",
+        is_storage_limited=False,
+    )
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(demo_view([one], one, tmp_path / "report.html", stop))
+    text = " ".join(console.export_text().split())
+    assert "No confidence interval: 5 more runs" in text
+    assert text.count("--precision-time") == 1
+    assert "not valid" not in text
+
+
+def test_a_figure_that_is_not_known_well_enough_says_how_to_know_it(tmp_path: Path) -> None:
+    runs = [quick_run()] * 6
+    stop = OutOfTime(
+        more_runs=4,
+        run_s=29,
+        allowed_s=240,
+        needed_s=390,
+        runs=6,
+        disturbed=0,
+        reason="",
+        is_storage_limited=False,
+        within=0.08,
+    )
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(demo_view(runs, runs[0], tmp_path / "report.html", stop))
+    text = " ".join(console.export_text().split())
+    assert "Not known within 5%: 4 more runs of about 29 s" in text
+    assert "--precision-time 390" in text
 
 
 def test_a_figure_without_an_interval_says_why(tmp_path: Path) -> None:

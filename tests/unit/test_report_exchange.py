@@ -56,7 +56,7 @@ def test_a_table_for_an_issue_has_a_row_for_each_cell_and_what_it_was_measured_w
     assert "" in lines
     facts = "\n".join(lines[lines.index("") :])
     assert "- llama-completion, llama.cpp b7000 from llama-cpp-python 0.3.36, zig 0.15.2" in facts
-    assert "- not valid: No trace: the program never began to decode." in facts
+    assert "- 1 of 11 runs not valid: No trace: the program never began to decode." in facts
     assert "kernel 6.12.48-cloud-arm64, 8 cores, 2.1 GB of memory" in facts
     assert f"`{Q4.sha256}`" in facts
 
@@ -270,4 +270,4 @@ def test_reasons_that_differ_in_figures_alone_are_one_line_of_an_export() -> Non
         each for each in tables.markdown(runs).splitlines() if "not valid: Contended" in each
     ]
     assert "only 5% of the CPU time" in line
-    assert line.endswith("(and 1 similar run)")
+    assert line.startswith("- 2 of 2 runs not valid: ")

@@ -30,7 +30,12 @@ def three_models() -> Fit:
         fitted(name, "dayu200", _of_size(each.memory.weights_bytes if each.memory else 0), each)
         for name, each in found.items()
     )
-    return Fit(board="dayu200", models=models, recommendation=recommendation("dayu200", models))
+    return Fit(
+        board="dayu200",
+        prompt_tokens=128,
+        models=models,
+        recommendation=recommendation("dayu200", models),
+    )
 
 
 def printed(view: RenderableType) -> str:
@@ -60,6 +65,13 @@ def test_the_tables_show_every_model_with_verdict_times_and_memory_in_100_column
     assert max(len(line) for line in text.splitlines()) <= 100
     for words in ("small.gguf", "streams", "fits", "cannot run", "67.1 MB", "Recommended: small"):
         assert words in text
+
+
+def test_the_length_of_the_prompt_before_the_first_token_is_said_once() -> None:
+    one = three_models()
+    several = BoardsFit(boards=(one, one), recommendation="")
+    for view in (fit_view(one), listing_view(one), boards_view(several)):
+        assert printed(view).count("First token: with loading, after a prompt of 128 tokens.") == 1
 
 
 def test_the_listing_shows_memory_times_and_active_parameters_in_100_columns() -> None:

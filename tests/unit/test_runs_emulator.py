@@ -22,6 +22,7 @@ from armload.boards.virtual.process import Started
 from armload.boards.virtual.state import MachineState, keep, machine_folder
 from armload.engines.output import Output
 from armload.report import run_words
+from armload.runs import operations
 from armload.runs.emulator import emulator_recorded
 from tests.unit.runs import TEXT, quick_run
 
@@ -48,9 +49,10 @@ def busy(*words: str, core: int) -> Iterator[subprocess.Popen[str]]:
             it.kill()
 
 
-def test_an_emulator_that_shares_its_core_is_seen_to_wait(board: Board, tmp_path: Path) -> None:
+@contextmanager
+def starved(board: Board) -> Iterator[None]:
+    """Run what stands for a board's emulator, beside two others on the same core."""
     core = min(os.sched_getaffinity(0))
-    path = tmp_path / "run" / FILE_NAME
     others = "while True: pass"
     with busy(_EMULATES, core=core) as emulator, busy(others, core=core), busy(others, core=core):
         process = Started.of(emulator.pid)
@@ -58,14 +60,31 @@ def test_an_emulator_that_shares_its_core_is_seen_to_wait(board: Board, tmp_path
         assert emulator.stdout is not None
         port = int(emulator.stdout.readline())
         keep(machine_folder(board), MachineState(process=process, port=port, answered=True))
-        with emulator_recorded(board, path):
-            time.sleep(1.2)
+        yield
+
+
+def test_an_emulator_that_shares_its_core_is_seen_to_wait(board: Board, tmp_path: Path) -> None:
+    path = tmp_path / "run" / FILE_NAME
+    with starved(board), emulator_recorded(board, path):
+        time.sleep(1.2)
     found = read_emulation(path.parent)
     assert found is not None
     assert found.watched_s > 1.1
     assert found.ran_s > 0
     assert found.cpu_share < 0.6
     assert found.is_starved
+
+
+def test_operations_that_an_emulator_was_starved_at_are_not_settled(board: Board) -> None:
+    def answer(asked: str) -> str:
+        time.sleep(0.7)
+        return f'ARMLOAD_TIMED {{"number":{asked},"time_s":0.5,"is_settled":true}}\n'
+
+    with starved(board):
+        (found,) = operations._timed(board, answer, "3")
+    assert (found.number, found.time_s, found.is_settled) == (3, 0.5, False)
+    (found,) = operations._timed(board, answer, "3")
+    assert found.is_settled, "nobody knows better"
 
 
 def test_of_a_board_that_is_off_nothing_is_noted(board: Board, tmp_path: Path) -> None:

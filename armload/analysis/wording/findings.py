@@ -102,12 +102,7 @@ def sentence(found: Figures) -> str:  # noqa: C901 - one case for each finding
         case WideSpreadOfRepeats():
             return (
                 f"Imprecise: the median of {found.runs} runs is known only within "
-                f"{found.within:.1%}. "
-                + (
-                    _MORE_REPEATS
-                    if found.more_runs <= MOST_MORE_RUNS
-                    else too_different(found.workstation)
-                )
+                f"{found.within:.1%}. {_more_repeats(found)}"
             )
         case ThrottledFromStart():
             return _throttled_from_start(found)
@@ -255,13 +250,21 @@ def _swapping(found: Swapping) -> str:
 
 
 def _wide_spread(found: WideSpread) -> str:
-    if found.more is None:
+    if found.adds_repeats:
+        advice = "Allow more time for repeats (--precision-time)"
+    elif found.more is None:
         advice = f"Stop other programs {_where(found.workstation)}"
     else:
         advice = _more(found.more)
-    if found.adds_repeats:
-        advice += ", or allow more time for repeats (--precision-time)"
     return f"Imprecise: the median is known only within {found.within:.0%}. {advice}."
+
+
+def _more_repeats(found: WideSpreadOfRepeats) -> str:
+    if found.more_runs > MOST_MORE_RUNS:
+        return too_different(found.workstation)
+    if found.adds_repeats:
+        return _MORE_REPEATS
+    return f"Use --repeats {found.runs + found.more_runs} or more."
 
 
 def _other_text(found: DegenerateText) -> str:

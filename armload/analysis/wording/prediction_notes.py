@@ -56,8 +56,9 @@ _FIXED: Mapping[PredictionNoteKind, str] = {
         "board.probe, or set facts.memory_bytes_per_s in the board's file."
     ),
     "operations disturbed": (
-        "Other programs kept the cores busy while the model's operations were timed: the forecast "
-        "may be too slow. Repeat the command when the board is idle."
+        "Other programs kept the CPU busy while the model's operations were timed: the forecast "
+        "may be too slow. Stop them, on the workstation if it emulates the board, and repeat the "
+        "command."
     ),
     "memory unknown": (
         "The board's memory is unknown: set facts.memory in its file, or add the size to the "

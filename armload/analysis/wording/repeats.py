@@ -28,7 +28,7 @@ def stopped(found: Stop) -> str:
 
 def _out_of_time(found: OutOfTime) -> str:
     if found.disturbed == found.runs:  # more runs of this kind would not count either
-        return f"{_disturbed(found.disturbed, found.runs)} {found.reason}"
+        return f"{_more_needed(found)}. {_disturbed(found.disturbed, found.runs)} {found.reason}"
     if found.within is not None and found.more_runs > MOST_MORE_RUNS:
         said = (
             f"the median of {found.runs - found.disturbed} runs is known only within "
@@ -68,8 +68,12 @@ def less_varied(*, is_emulated: bool) -> str:
 
 
 def _allow_more(found: OutOfTime) -> str:
+    them = "it" if found.more_runs == 1 else "them"
+    return f"{_more_needed(found)}. To allow {them}, use --precision-time {found.needed_s}."
+
+
+def _more_needed(found: OutOfTime) -> str:
     return (
         f"{counted(found.more_runs, 'more run')} of about {found.run_s:.0f} s would be needed, "
-        f"which exceeds the time limit for repeats ({found.allowed_s:g} s). To allow "
-        f"{'it' if found.more_runs == 1 else 'them'}, use --precision-time {found.needed_s}."
+        f"which exceeds the time limit for repeats ({found.allowed_s:g} s)"
     )

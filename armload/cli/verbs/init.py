@@ -85,7 +85,8 @@ def init(options: InitOptions) -> None:
     request = options.part(Request).model_copy(update={"board": board.name})
 
     # An emulated board is slow, and a first impression of it is enough.
-    plan = Plan() if options.host else Plan(n_predict=_FEW_TOKENS)
+    is_emulated = not options.host
+    plan = Plan(n_predict=_FEW_TOKENS) if is_emulated else Plan()
 
     def first_run() -> None:
         (one,) = combinations([options.model], [plan], terminal.progress())
@@ -94,7 +95,8 @@ def init(options: InitOptions) -> None:
     with _continued(options):
         with_password(first_run)
     program = terminal.program()
-    terminal.say(f"Run it again: {program} bench{named} --model {options.model}")
+    few = f" -n {_FEW_TOKENS}" if is_emulated else ""
+    terminal.say(f"Run it again: {program} bench{named} --model {options.model}{few}")
     terminal.say(f"See what else this board can run: {program} fit{named}")
 
 

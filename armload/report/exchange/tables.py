@@ -84,10 +84,10 @@ def markdown(runs: Sequence[Run]) -> str:
 
 def _doubts(cells: Sequence[Cell]) -> Iterator[str]:
     """Yield why runs are not valid: of reasons that differ in figures, the first, and how many."""
-    reasons = (each for cell in cells for run in cell.runs for each in run.verdict.reasons)
+    runs = [run for cell in cells for run in cell.runs]
+    reasons = (each for run in runs for each in run.verdict.reasons)
     for first, *others in words.alike(reasons, str):
-        more = f" (and {words.counted(len(others), 'similar run')})" if others else ""
-        yield f"not valid: {first}{more}"
+        yield f"{1 + len(others)} of {words.counted(len(runs), 'run')} not valid: {first}"
 
 
 def _rate(found: Estimate | None) -> str:

@@ -143,7 +143,8 @@ def test_an_answer_that_makes_no_sense_is_asked_for_again(ann: Person, server: S
         asked.answers(CTRL_C)
         assert asked.ends() == 130
     assert yaml.safe_load((ann.folder / "boards" / "virtual.yaml").read_text()) == {
-        "extends": "virtual"
+        "extends": "virtual",
+        "description": "virtual board of this workspace",
     }
     assert not (ann.folder / "pyproject.toml").exists(), "it is the default anyway"
 

@@ -23,7 +23,13 @@ from armload.boards.conditions import ClusterState, SwapDevice
 from armload.boards.sensors import Sensor
 from armload.boards.throttling import ThrottleState
 from armload.engines.job import PutFile, SweepPoint, Watched, Workstation
-from armload.engines.prediction import GroupForecast, PartTime, Prediction, PredictionNote
+from armload.engines.prediction import (
+    Division,
+    GroupForecast,
+    PartTime,
+    Prediction,
+    PredictionNote,
+)
 from armload.engines.spread import ChosenSplit, LinkRates, Share, Spread
 from armload.engines.trace import Weights
 from tests.unit.findings import CC1, SENTENCES
@@ -92,6 +98,7 @@ def talkative_run() -> Run:
             "before": now,
             "after": now,
             "prediction": Prediction(
+                division=Division(refused="a member has too little memory"),
                 verdict="fits",
                 context_tokens=256,
                 prompt_tokens=8,

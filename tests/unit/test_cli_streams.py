@@ -162,7 +162,7 @@ def test_only_a_verb_that_keeps_its_work_says_so_when_it_is_interrupted(
     said = capsys.readouterr().err
     assert caught.value.code == 130
     assert said.startswith("Interrupted.")
-    assert ("is kept" in said) == ("Repeat the command" in said) == keeps
+    assert ("is lost" in said) == ("the same command" in said) == keeps
 
 
 def test_an_interruption_after_the_work_is_no_traceback(folder: Path, tmp_path: Path) -> None:

@@ -69,9 +69,9 @@ def list_boards(options: OutputOptions) -> None:
     if options.as_json:
         show_document(ValueList[ListedBoard](tuple(boards)))
     else:
-        terminal.show(boards_table(boards))
-        if note := shipped_note(boards):
-            terminal.show(Group(Text(""), Prose(note)))
+        note = shipped_note(boards)
+        below = (Text(""), Prose(note)) if note else ()
+        terminal.show(Group(boards_table(boards), *below))
 
 
 class BoardOptions(OnBoard, OutputOptions):

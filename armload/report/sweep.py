@@ -359,7 +359,8 @@ def _remark(each: CellResult, *, is_best: bool) -> Text:
     if each.error or (cell is not None and not cell.counted):
         return Text("failed", style="red")
     if each.doubt:
-        return Text(each.name_of_doubt, style="yellow" if cell and cell.is_valid else "red")
+        remark = f"fastest, {each.name_of_doubt}" if is_best else each.name_of_doubt
+        return Text(remark, style="yellow" if cell and cell.is_valid else "red")
     return Text("fastest", style="green") if is_best else Text("")
 
 

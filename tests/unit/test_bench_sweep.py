@@ -208,6 +208,12 @@ def test_the_table_marks_the_fastest_valid_cell() -> None:
     assert notes(results)[0] == "threads 2: Throttled: it was hot."
 
 
+def test_the_fastest_cell_is_marked_even_if_one_of_its_runs_is_not_valid() -> None:
+    runs = {0: [run(10)], 1: [run(50, number=1), run(51, number=2, valid=False)]}
+    results = cell_results(sweep(Plan(threads=1), Plan(threads=2)), runs, {})
+    assert "fastest, throttled" in _printed(sweep_table(results))
+
+
 def test_a_cell_that_failed_stays_in_the_table() -> None:
     ended = Exit(kind="signal", status=137, meaning="Killed.")
     dead = failed_run().model_copy(update={"exit": ended})

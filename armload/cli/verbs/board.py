@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @verb(OutputOptions, name="list")
 def list_boards(options: OutputOptions) -> None:
-    """List the boards, how each is reached, which is the default, and which virtual ones run.
+    """List the boards: how each is reached, the default, and virtual ones that run.
 
     Example: armload board.list
     """

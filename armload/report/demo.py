@@ -13,6 +13,7 @@ from armload.analysis.run import Run
 from armload.analysis.wording.repeats import stopped
 from armload.engines.llama_cpp import generated_text
 from armload.engines.plan import DEFAULT_PRECISION
+from armload.report import formatting as words
 from armload.report import run_words
 from armload.report.layout import Details, Prose, whole
 from armload.report.repeats import confidence
@@ -82,9 +83,10 @@ def demo_view(
     if found is None:
         speed = "No run gave a valid figure."
     else:
+        interval = confidence(found) or _of_one_run(found, middle)
         speed = (
             f"{run_words.model_name(middle)} takes {run_words.speed(found.p50_s, None)} "
-            f"on {middle.board.name}{confidence(found)}."
+            f"on {middle.board.name}{interval}."
         )
     commands = {
         f"{program} show latest": "every figure of the last run",
@@ -103,7 +105,7 @@ def demo_view(
     )
     lines: list[RenderableType] = [Text(""), Prose(speed, style="bold")]
     if why_imprecise:
-        lines.append(Prose(f"{_lacking(found)}: {why_imprecise}", "dim"))
+        lines.append(Prose(f"{_lacking(found, middle)}: {why_imprecise}", "dim"))
     if limit := run_words.limit_sentence(middle):
         lines += [Text(""), Prose(limit)]
     if not verdict.valid and not is_told:
@@ -111,9 +113,19 @@ def demo_view(
     return Group(*lines, Text(""), after)
 
 
-def _lacking(found: Known | None) -> str:
+def _of_one_run(found: Known, run: Run) -> str:
+    """Write the interval of the only run that counts: its tokens, and what usually differs."""
+    times = run.summary.token_s
+    if found.runs > 1 or times is None or times.p50_low is None or times.p50_high is None:
+        return ""
+    low, high = words.seconds(times.p50_low), words.seconds(times.p50_high)
+    return f", 95% CI {low} to {high} (from one run)"
+
+
+def _lacking(found: Known | None, middle: Run) -> str:
     if found is None:
         return "Reason"
     if found.interval_s is None:
-        return "No confidence interval"
+        is_estimated = bool(_of_one_run(found, middle))
+        return "Estimated from one run" if is_estimated else "No confidence interval"
     return f"Not known within {DEFAULT_PRECISION:.0%}"

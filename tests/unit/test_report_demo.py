@@ -9,7 +9,7 @@ from rich.console import Console
 
 from armload.analysis.findings import EmulatorDelayed, WideSpread
 from armload.analysis.repeats import DisturbedInARow, NothingTimed, OutOfTime, PrecisionReached
-from armload.analysis.run import Verdict
+from armload.analysis.run import Run, Verdict
 from armload.analysis.wording.findings import verdict
 from armload.report.demo import SpokenText, demo_view
 from tests.unit.runs import quick_run
@@ -82,7 +82,7 @@ def test_an_imprecise_first_run_has_one_remedy_and_is_not_called_invalid(tmp_pat
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(demo_view([one], one, tmp_path / "report.html", stop))
     text = " ".join(console.export_text().split())
-    assert "No confidence interval: 5 more runs" in text
+    assert "Estimated from one run: 5 more runs" in text
     assert text.count("--precision-time") == 1
     assert "not valid" not in text
 
@@ -107,9 +107,37 @@ def test_a_figure_that_is_not_known_well_enough_says_how_to_know_it(tmp_path: Pa
     assert "--precision-time 390" in text
 
 
+def _with_interval(run: Run, low_s: float | None, high_s: float | None) -> Run:
+    assert run.summary.token_s is not None
+    times = run.summary.token_s.model_copy(update={"p50_low": low_s, "p50_high": high_s})
+    return run.model_copy(update={"summary": run.summary.model_copy(update={"token_s": times})})
+
+
+def test_a_single_run_has_the_interval_of_its_tokens_and_says_what_that_assumes(
+    tmp_path: Path,
+) -> None:
+    one = _with_interval(quick_run(), 0.5, 0.6)
+    stop = OutOfTime(
+        more_runs=5,
+        run_s=29,
+        allowed_s=60,
+        needed_s=240,
+        runs=1,
+        disturbed=0,
+        reason="",
+        is_storage_limited=False,
+    )
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(demo_view([one], one, tmp_path / "report.html", stop))
+    text = " ".join(console.export_text().split())
+    assert ", 95% CI 500 ms to 600 ms (from one run)." in text
+    assert "Estimated from one run: 5 more runs of about 29 s" in text
+    assert text.count("95% CI") == 1
+
+
 def test_a_figure_without_an_interval_says_why(tmp_path: Path) -> None:
     console = Console(width=100, record=True, file=io.StringIO())
-    one = quick_run()
+    one = _with_interval(quick_run(), None, None)
     console.print(demo_view([one], one, tmp_path / "report.html", NothingTimed()))
     text = console.export_text()
     assert "95% CI" not in text

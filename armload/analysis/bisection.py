@@ -16,7 +16,7 @@ from typing import Literal, Protocol
 
 from armload.analysis.confidence_sequence import FEWEST_FIGURES, decide, ratio_of_pairs
 from armload.analysis.statistics import CONFIDENCE, Ratio
-from armload.analysis.wording.figures import times, times_interval
+from armload.analysis.wording.figures import as_long, times
 from armload.core.errors import InconclusiveError, UsageError
 from armload.core.values import Value
 
@@ -263,7 +263,7 @@ class _Search:
             )
         raise WrongEndpointsError(
             f"The bad commit is not slower than the good one by {wanted.slower:.0%}: it "
-            f"takes {_as_long(ratio)}.",
+            f"takes {as_long(ratio)}.",
             "Use the board, model and options with which you saw it, or a smaller --slower.",
         )
 
@@ -271,7 +271,7 @@ class _Search:
         known = ""
         if len(self._endpoints) >= FEWEST_FIGURES:
             ratio = ratio_of_pairs(self._endpoints)
-            known = f": it takes {_as_long(ratio)}"
+            known = f": it takes {as_long(ratio)}"
         return InconclusiveError(
             f"After {len(self._endpoints)} pairs of runs, it is still unclear whether the bad "
             f"commit is slower than the good one by {self._wanted.slower:.0%}{known}.",
@@ -389,10 +389,6 @@ class _Search:
         sample = self._measure(commit)
         self._runs += bool(sample.run)
         return sample
-
-
-def _as_long(ratio: Ratio) -> str:
-    return f"{times(ratio.ratio)} as long (95% CI {times_interval(ratio.low, ratio.high)})"
 
 
 def _costs(one: Sample, other: Sample) -> list[tuple[float, float]]:

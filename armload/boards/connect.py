@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from pathlib import Path
+from typing import TYPE_CHECKING, assert_never
 
 from armload.boards.board import (
     AdbReach,
@@ -17,6 +18,9 @@ from armload.boards.failures import PoweredOffError
 from armload.boards.host import Host
 from armload.boards.trust import ssh_address
 from armload.core.progress import Progress
+
+if TYPE_CHECKING:
+    from armload.boards.virtual.state import MachineState
 
 _GREETS_WITHIN_S = 2.0
 
@@ -109,29 +113,35 @@ def is_running(board: Board) -> bool | None:
 
     None for a real board, and where the cache is somebody else's, who keeps it to themselves.
     """
+    found = _running_machines(board)
+    return None if found is None else bool(found)
+
+
+def running_hosts(board: Board) -> list[Host]:
+    """Return the machines of a virtual board that run and answer; one, unless its file changed."""
+    found = _running_machines(board)
+    if not found:
+        return []
+    from armload.boards.ssh import SshHost
+    from armload.boards.virtual.process import ssh_answers
+    from armload.boards.virtual.state import address_of
+
+    return [
+        SshHost(address_of(folder, powered), board.name)
+        for folder, powered in found
+        if ssh_answers(powered.port, _GREETS_WITHIN_S)
+    ]
+
+
+def _running_machines(board: Board) -> list[tuple[Path, MachineState]] | None:
     if not isinstance(board.reach, VirtualReach):
         return None
     from armload.boards.virtual.state import running_machines
 
     try:
-        return bool(running_machines(board))
+        return running_machines(board)
     except PermissionError:
         return None
-
-
-def running_hosts(board: Board) -> list[Host]:
-    """Return the machines of a virtual board that run and answer; one, unless its file changed."""
-    if not is_running(board):
-        return []
-    from armload.boards.ssh import SshHost
-    from armload.boards.virtual.process import ssh_answers
-    from armload.boards.virtual.state import address_of, running_machines
-
-    return [
-        SshHost(address_of(folder, powered), board.name)
-        for folder, powered in running_machines(board)
-        if ssh_answers(powered.port, _GREETS_WITHIN_S)
-    ]
 
 
 def stop(board: Board) -> bool:

@@ -7,8 +7,7 @@ from rich.text import Text
 
 from armload.analysis.bisection import Found, JudgedCommit
 from armload.analysis.run import Run
-from armload.analysis.statistics import Ratio
-from armload.analysis.wording.figures import times, times_interval
+from armload.analysis.wording.figures import as_long, times
 from armload.build.history import CommitTitle
 from armload.core.values import counted
 from armload.fleet.bisect import Bisection, Metric
@@ -90,11 +89,7 @@ def _did(header: Bisection, found: Found) -> str:
     whom = "its parent" if found.ratio else "the good one"
     if ratio is None:
         return "is slower"
-    return f"is slower: {header.metric} takes {_as_long(ratio)} as with {whom}"
-
-
-def _as_long(ratio: Ratio) -> str:
-    return f"{times(ratio.ratio)} as long (95% CI {times_interval(ratio.low, ratio.high)})"
+    return f"is slower: {header.metric} takes {as_long(ratio)} as with {whom}"
 
 
 def _remarks(found: Found) -> list[str]:
@@ -123,10 +118,10 @@ def issue_text(header: Bisection, run: Run | None) -> str:
         lines.append(
             f"- {header.metric}: {_rate(header.metric, found.parent_s)} before, "
             f"{_rate(header.metric, found.commit_s)} with it (per token "
-            f"{_as_long(found.ratio)})"
+            f"{as_long(found.ratio)})"
         )
     if found.endpoints:
-        lines.append(f"- bad against good: per token {_as_long(found.endpoints)}")
+        lines.append(f"- bad against good: per token {as_long(found.endpoints)}")
     lines += _machine(run) if run is not None else [f"- model: {header.model}"]
     lines += ["", "```", f"# good: {header.wanted.good}", f"# bad: {header.wanted.bad}"]
     lines += [judged_line(each, header.titles[each.commit]) for each in found.judged]

@@ -80,6 +80,7 @@ def demo_view(
     is_told = (bool(verdict.reasons) and verdict.reasons[0] in why_imprecise) or (
         bool(why_imprecise) and {each.name for each in verdict.findings} == {"imprecise"}
     )
+    interval = ""
     if found is None:
         speed = "No run gave a valid figure."
     else:
@@ -105,7 +106,7 @@ def demo_view(
     )
     lines: list[RenderableType] = [Text(""), Prose(speed, style="bold")]
     if why_imprecise:
-        lines.append(Prose(f"{_lacking(found, middle)}: {why_imprecise}", "dim"))
+        lines.append(Prose(f"{_lacking(found, interval)}: {why_imprecise}", "dim"))
     if limit := run_words.limit_sentence(middle):
         lines += [Text(""), Prose(limit)]
     if not verdict.valid and not is_told:
@@ -122,10 +123,9 @@ def _of_one_run(found: Known, run: Run) -> str:
     return f", 95% CI {low} to {high} (from one run)"
 
 
-def _lacking(found: Known | None, middle: Run) -> str:
+def _lacking(found: Known | None, interval: str) -> str:
     if found is None:
         return "Reason"
     if found.interval_s is None:
-        is_estimated = bool(_of_one_run(found, middle))
-        return "Estimated from one run" if is_estimated else "No confidence interval"
+        return "Estimated from one run" if interval else "No confidence interval"
     return f"Not known within {DEFAULT_PRECISION:.0%}"

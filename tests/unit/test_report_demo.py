@@ -14,6 +14,17 @@ from armload.analysis.wording.findings import verdict
 from armload.report.demo import SpokenText, demo_view
 from tests.unit.runs import quick_run
 
+ONE_RUN = OutOfTime(
+    more_runs=5,
+    run_s=29,
+    allowed_s=60,
+    needed_s=240,
+    runs=1,
+    disturbed=0,
+    reason="",
+    is_storage_limited=False,
+)
+
 
 def test_a_text_is_said_line_by_line_and_no_line_twice() -> None:
     said: list[str] = []
@@ -69,18 +80,8 @@ def test_what_disturbed_the_runs_is_said_once_and_no_limit_of_them(tmp_path: Pat
 def test_an_imprecise_first_run_has_one_remedy_and_is_not_called_invalid(tmp_path: Path) -> None:
     wide = WideSpread(within=0.12, more=None, adds_repeats=True, workstation=None)
     one = quick_run().model_copy(update={"verdict": verdict([wide])})
-    stop = OutOfTime(
-        more_runs=5,
-        run_s=29,
-        allowed_s=60,
-        needed_s=240,
-        runs=1,
-        disturbed=0,
-        reason="",
-        is_storage_limited=False,
-    )
     console = Console(width=100, record=True, file=io.StringIO())
-    console.print(demo_view([one], one, tmp_path / "report.html", stop))
+    console.print(demo_view([one], one, tmp_path / "report.html", ONE_RUN))
     text = " ".join(console.export_text().split())
     assert "Estimated from one run: 5 more runs" in text
     assert text.count("--precision-time") == 1
@@ -89,17 +90,8 @@ def test_an_imprecise_first_run_has_one_remedy_and_is_not_called_invalid(tmp_pat
 
 def test_a_figure_that_is_not_known_well_enough_says_how_to_know_it(tmp_path: Path) -> None:
     runs = [quick_run()] * 6
-    stop = OutOfTime(
-        more_runs=4,
-        run_s=29,
-        allowed_s=240,
-        needed_s=390,
-        runs=6,
-        disturbed=0,
-        reason="",
-        is_storage_limited=False,
-        within=0.08,
-    )
+    changed = {"more_runs": 4, "allowed_s": 240, "needed_s": 390, "runs": 6, "within": 0.08}
+    stop = ONE_RUN.model_copy(update=changed)
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(demo_view(runs, runs[0], tmp_path / "report.html", stop))
     text = " ".join(console.export_text().split())
@@ -117,18 +109,8 @@ def test_a_single_run_has_the_interval_of_its_tokens_and_says_what_that_assumes(
     tmp_path: Path,
 ) -> None:
     one = _with_interval(quick_run(), 0.5, 0.6)
-    stop = OutOfTime(
-        more_runs=5,
-        run_s=29,
-        allowed_s=60,
-        needed_s=240,
-        runs=1,
-        disturbed=0,
-        reason="",
-        is_storage_limited=False,
-    )
     console = Console(width=100, record=True, file=io.StringIO())
-    console.print(demo_view([one], one, tmp_path / "report.html", stop))
+    console.print(demo_view([one], one, tmp_path / "report.html", ONE_RUN))
     text = " ".join(console.export_text().split())
     assert ", 95% CI 500 ms to 600 ms (from one run)." in text
     assert "Estimated from one run: 5 more runs of about 29 s" in text

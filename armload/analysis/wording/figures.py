@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from armload.analysis.statistics import Ratio
+
 _IN_FULL_FROM = 999.5
 """What would be written as 1e+03."""
 
@@ -19,6 +21,11 @@ def times(ratio: float) -> str:
 def times_interval(low: float, high: float) -> str:
     """Write between which bounds a ratio lies: ``0.560–1.146``."""
     return f"{_ratio(low)}–{_ratio(high)}"
+
+
+def as_long(ratio: Ratio) -> str:
+    """Write how many times as long something takes: ``1.031× as long (95% CI 1.010–1.052)``."""
+    return f"{times(ratio.ratio)} as long (95% CI {times_interval(ratio.low, ratio.high)})"
 
 
 def _ratio(ratio: float) -> str:

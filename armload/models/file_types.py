@@ -5,10 +5,10 @@ Source: ``tools/quantize/quantize.cpp`` and ``src/llama-quant.cpp`` of llama.cpp
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from armload.core.errors import UsageError
-from armload.core.near_names import available
+from armload.core.near_names import available, did_you_mean
 from armload.models.header import Header
 
 TENSOR_TYPES: Mapping[str, str] = {
@@ -104,6 +104,11 @@ def check_importance(file_types: Sequence[str], *, has_importance: bool) -> None
             "Give armload model.quantize a text like those that the model will see: "
             "--calibration FILE.",
         )
+
+
+def type_meant(name: str, known: Iterable[str]) -> str:
+    """Return what ``did_you_mean`` does for a file type, in which an O may stand for a zero."""
+    return did_you_mean(name.upper().replace("O", "0"), known)
 
 
 def quantised_types(header: Header) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from armload.core.progress import Progress
 from armload.core.values import format_bytes
 from armload.core.workspace import cache_folder, data_names, listing_of
 from armload.models import hub
-from armload.models.file_types import TENSOR_TYPES
+from armload.models.file_types import TENSOR_TYPES, type_meant
 from armload.models.gguf import read_model, read_outline
 from armload.models.hub_cache import kept_models
 from armload.models.hub_reference import is_reference
@@ -174,7 +174,7 @@ def published(reference: str) -> str:
     if file_type.upper() not in TENSOR_TYPES:
         raise UsageError(
             f"{reference}: there is no file type {file_type!r}.",
-            did_you_mean(file_type.upper().replace("O", "0"), TENSOR_TYPES)
+            type_meant(file_type, TENSOR_TYPES)
             + (f"Types with a known file: {types}." if types else f"Example: {name}:Q4_0"),
         )
     random = f" Random weights of its size: {LIKE}{reference}." if _can_be_made(reference) else ""

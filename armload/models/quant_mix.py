@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from armload.core.errors import UsageError
-from armload.core.near_names import did_you_mean
+from armload.models.file_types import type_meant
 from armload.models.header import DEFAULT_ALIGNMENT_BYTES, Header, Tensor, tensor_bytes
 from armload.models.metadata import Metadata
 from armload.models.model import Model
@@ -32,8 +32,7 @@ def check_file_type(name: str) -> str:
     if name.upper() not in MIXTURES:
         raise UsageError(
             f"Models cannot be generated in {name!r}.",
-            f"{did_you_mean(name.upper().replace('O', '0'), MIXTURES)}Available: "
-            f"{', '.join(MIXTURES)}.",
+            f"{type_meant(name, MIXTURES)}Available: {', '.join(MIXTURES)}.",
         )
     return name.upper()
 

@@ -47,13 +47,14 @@ def two_people(folder: Path) -> Iterator[tuple[Person, Person]]:
     """Two people with a workstation each; the second reaches the board of the first by SSH."""
     ann, bob = Person(folder / "ann"), Person(folder / "bob")
     try:
-        _share(ann, bob)
+        share(ann, bob)
         yield ann, bob
     finally:
         ann.types("board.down", "--board", "mine", "--yes")
 
 
-def _share(ann: Person, bob: Person) -> None:
+def share(ann: Person, bob: Person) -> None:
+    """Give the second the board of the first, which is up after this, where it is reached now."""
     add_by_ssh(bob, "mine", switched_on(ann))
 
 

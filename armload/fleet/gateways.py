@@ -22,6 +22,7 @@ from armload.core.errors import ArmloadError, ConnectError, UsageError
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.deploy.retry import RETRY_FOR_S
+from armload.fleet.board_locks import held
 from armload.fleet.gateway_tasks import ProgressEvent
 from armload.fleet.scheduler import (
     ANSWER_S,
@@ -164,6 +165,25 @@ class Gateways:
                     ended.get(timeout=_LOOK_EVERY_S)
                     return call.result()
                 call.check()
+
+    @contextmanager
+    def holding(self, boards: Sequence[str], waiting: Callable[[str], None]) -> Iterator[None]:
+        """Hold boards against other commands, in their turn.
+
+        Args:
+            waiting: called about once a second with the board that another command holds.
+
+        Raises:
+            GoneError: the scheduler went away before they were held.
+        """
+        client = self._connected()
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(held(client, boards, waiting))
+            except Exception as error:
+                self._lost(client)
+                raise GoneError(str(error)) from error
+            yield
 
     @contextmanager
     def begun(

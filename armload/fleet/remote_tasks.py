@@ -11,8 +11,8 @@ import queue
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Generic, Self
 from uuid import uuid4
@@ -139,12 +139,14 @@ class _Telling(Generic[Result]):
     def _done(self, where: GatewayWorker) -> TaskOutcome[Result]:
         task = self._task
         heard: queue.Queue[ProgressEvent | None] = queue.Queue()
+        boards = names_in(task.board)
         calling = self._gateways.begun(
-            *(where.address, resources_of(names_in(task.board))),
+            *(where.address, resources_of(boards)),
             *(gateway.do_task, task.model_dump_json()),
             ended=heard,
         )
         with (
+            self._held(boards),
             self._gateways.hearing(task.key, heard.put),
             calling as call,
             _Shown(self._progress, self._noted) as shown,
@@ -155,6 +157,21 @@ class _Telling(Generic[Result]):
                 self._stop(where, call, heard)
                 raise
         return self._received(where, reply)
+
+    @contextmanager
+    def _held(self, boards: Sequence[str]) -> Iterator[None]:
+        with ExitStack() as until_held:
+            steps: dict[str, ProgressStep] = {}
+
+            def waiting(board: str) -> None:
+                if board not in steps:
+                    label = f"Waiting for {board}, which another command uses"
+                    steps[board] = until_held.enter_context(self._progress.step(label))
+                steps[board].update(0)
+
+            with self._gateways.holding(boards, waiting):
+                until_held.close()
+                yield
 
     def _reply(self, call: Call, heard: queue.Queue[ProgressEvent | None], shown: _Shown) -> bytes:
         while True:

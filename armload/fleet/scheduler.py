@@ -85,7 +85,9 @@ def need_dask() -> None:
 
         if "logging" not in dask.config.config:
             # What goes wrong is said in our words.
-            quiet = dict.fromkeys(("distributed", "distributed.client"), "critical")
+            quiet = dict.fromkeys(
+                ("distributed", "distributed.client", "tornado.application"), "critical"
+            )
             dask.config.set({"logging": quiet})
         import distributed  # noqa: F401 - it reads that
     except ImportError as error:

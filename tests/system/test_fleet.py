@@ -8,6 +8,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.labs import Lab, check_sweep, runs_of
 from tests.outside_data import STORIES, needs_stories
 from tests.person import Person
 from tests.services import rpc_servers
+from tests.system.people import said_by
 from tests.waiting import wait_until
 
 pytestmark = [
@@ -118,20 +120,48 @@ def test_runs_that_are_left_on_a_board_are_pulled_through_its_gateway(lab: Lab) 
     assert json.loads(lab.ann.types(*words).stdout)[0]["runs"] == []
 
 
-@pytest.mark.exhaustive(covers=COVERED)
-def test_a_board_that_fails_is_an_error_of_that_board_alone(lab: Lab) -> None:
-    holds = lab.gateways["cellar"].start("watch", "--board", "three", "--", "sleep", "600")
-    lease = lab.gateways["cellar"].folder / "three-board" / "lease"
+@contextmanager
+def in_use(lab: Lab, gateway: str, board: str) -> Iterator[None]:
+    """Have a board used by a command on its gateway."""
+    person = lab.gateways[gateway]
+    holds = person.start("watch", "--board", board, "--", "sleep", "600")
+    lease = person.folder / f"{board}-board" / "lease"
     try:
         wait_until(lambda: lease.is_dir() and any(lease.iterdir()), holds, within_s=120)
+        yield
+    finally:
+        holds.send_signal(signal.SIGINT)
+        holds.communicate(timeout=60)
+
+
+@pytest.mark.exhaustive(covers=COVERED)
+def test_a_board_that_fails_is_an_error_of_that_board_alone(lab: Lab) -> None:
+    with in_use(lab, "cellar", "three"):
         words = shared(lab, "--wait", "0", "-n", "5,9", "--repeats", "2", "--json")
         done = lab.ann.types(*words, status=10)
         check_sweep(lab, sweep_of(done.stdout), cells=2, repeats=2)
         assert "three is in use by" in done.stderr
         assert "1 of 3 boards failed: three." in done.stderr
-    finally:
-        holds.send_signal(signal.SIGINT)
-        holds.communicate(timeout=60)
+
+
+@pytest.mark.exhaustive(covers=COVERED)
+def test_commands_that_wait_for_a_board_delay_nobody_at_an_idle_one(lab: Lab) -> None:
+    def started(board: str, seed: int) -> subprocess.Popen[str]:
+        words = ("--scheduler", lab.address, *MODEL, "-n", "6", "--repeats", "1", "--wait", "600")
+        return lab.ann.start("bench", "--board", board, *words, "--seed", str(seed), "--json")
+
+    with in_use(lab, "hall", "one"):
+        first = started("one", 1)
+        said_by(first, "one is in use by")
+        second = started("one", 2)
+        said_by(second, "Waiting for one, which another command uses")
+        out, err = started("two", 3).communicate(timeout=300)
+        assert "Waiting for two, which" not in err
+        assert json.loads(out)["exit"]["kind"] == "done", err
+        assert (first.poll(), second.poll()) == (None, None)
+    for waited in (first, second):
+        out, err = waited.communicate(timeout=300)
+        assert json.loads(out)["exit"]["kind"] == "done", err
 
 
 def test_a_group_behind_one_gateway_runs_and_comes_back_whole(lab: Lab) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import shutil
@@ -18,6 +19,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from armload.cli.progress import Bars, Lines
+from armload.cli.streams import STANDARD_OUTPUT
 from armload.core.progress import Progress
 from armload.core.values import visible
 from armload.report.layout import Prose
@@ -42,7 +44,7 @@ class _Console(Console):
             yield segment if segment.control else segment._replace(text=visible(segment.text))
 
     def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE), STANDARD_OUTPUT)
 
 
 @cache

@@ -113,12 +113,18 @@ def test_a_full_standard_output_is_named(face: str, words: str, folder: Path) ->
     assert done.stderr.count("\n") == 2
 
 
-@pytest.mark.parametrize("words", ["--help", "bench --help", "board.list", "board.list --json"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("--help", "bench --help", "board.list", "board.list --json"),
+        "completion bash --install",  # shows one thing after another
+    ],
+)
 @pytest.mark.parametrize("standard_output", [">&-", "| true; exit ${PIPESTATUS[0]}"])
 def test_a_standard_output_that_nobody_reads_is_no_fault(
-    words: str, standard_output: str, folder: Path
+    words: str, standard_output: str, folder: Path, tmp_path: Path
 ) -> None:
-    done = typed(folder, f'"$0" {words} {standard_output}')
+    done = typed(folder, f'"$0" {words} {standard_output}', HOME=str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
 
 

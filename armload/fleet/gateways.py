@@ -105,7 +105,7 @@ class Gateways:
             try:
                 known = client.scheduler_info(n_workers=-1)["workers"]
             except Exception:  # noqa: BLE001 - whatever it is, another connection is tried
-                self._lost(client)
+                self.lost(client)
                 continue
             return [_worker(address, said) for address, said in known.items()]
 
@@ -181,8 +181,7 @@ class Gateways:
             try:
                 stack.enter_context(held(client, boards, waiting))
             except Exception as error:
-                self._lost(client)
-                raise GoneError(str(error)) from error
+                raise self.lost(client) from error
             yield
 
     @contextmanager
@@ -215,8 +214,7 @@ class Gateways:
             )
             future.add_done_callback(lambda _: ended.put(None))
         except Exception as error:
-            self._lost(client)
-            raise GoneError(str(error)) from error
+            raise self.lost(client) from error
         try:
             yield Call(self, client, future, worker)
         finally:
@@ -234,6 +232,13 @@ class Gateways:
         if worker not in {each.address for each in self.workers()}:
             raise GoneError("The worker is gone.")
 
+    def lost(self, client: Client) -> GoneError:
+        """Give up a client, so that the next call connects anew; return the error to raise."""
+        with self._lock:
+            if self._client is client:
+                client.close(timeout=2)
+        return GoneError("The connection to the scheduler was lost.")
+
     def _connected(self) -> Client:
         with self._lock:
             client = self._client
@@ -245,14 +250,16 @@ class Gateways:
         if before is None:
             return self._connect()
         self.close()
-        self._progress.say(f"The scheduler at {self._address.url} does not answer. Waiting for it.")
-        deadline = time.monotonic() + RETRY_FOR_S
+        deadline, is_said = time.monotonic() + RETRY_FOR_S, False
         while True:
             try:
                 return self._connect()
             except ConnectError:
                 if time.monotonic() > deadline:
                     raise
+                if not is_said:
+                    url, is_said = self._address.url, True
+                    self._progress.say(f"The scheduler at {url} does not answer. Waiting for it.")
                 time.sleep(_LOOK_EVERY_S)
 
     def _connect(self) -> Client:
@@ -276,12 +283,6 @@ class Gateways:
         client.subscribe_topic(self.topic, self._dispatch)
         self._client = client
         return client
-
-    def _lost(self, client: Client) -> None:
-        """Give up a client; the next call connects anew."""
-        with self._lock:
-            if self._client is client:
-                client.close(timeout=2)
 
     def _dispatch(self, event: tuple[float, Any]) -> None:
         told = ProgressEvent.model_validate_json(event[1])
@@ -326,9 +327,12 @@ class Call:
         try:
             return self._future.result(timeout=_RESULT_S)
         except Exception as error:
+            if isinstance(error, KilledWorker):
+                raise GoneError("The worker is gone.") from error
             is_lost = self._future.status in ("cancelled", "lost", "pending")
-            if is_lost or isinstance(error, KilledWorker | OSError):
-                raise GoneError(str(error)) from error
+            if is_lost or isinstance(error, OSError):
+                # Dask may have connected again by itself, and would send no progress any more.
+                raise self._gateways.lost(self._client) from error
             what = f"{type(error).__name__}: {error}"
             raise ArmloadError(
                 f"The worker at {self._worker} failed: {what}", "Look at the worker's output."

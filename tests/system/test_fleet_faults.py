@@ -138,7 +138,7 @@ FAULTS: Mapping[str, Callable[[Sweep], None]] = {
 }
 SAID = {
     "worker killed": ("The worker is gone. Sending the task again.", "left by an interrupted"),
-    "scheduler killed": ("does not answer. Waiting for it.",),
+    "scheduler killed": ("was lost. Sending the task again.",),
     "command interrupted": ("Resuming",),
     "command killed": ("Resuming",),
     "network cut": (),

@@ -16,6 +16,7 @@ import pytest
 
 from armload.core.errors import RunError
 from tests.labs import Lab, runs_of
+from tests.networks import network_of_its_own
 from tests.outside_data import STORIES, needs_stories
 from tests.services import rpc_servers
 from tests.waiting import wait_until
@@ -108,6 +109,18 @@ def test_a_model_is_split_as_asked_for(lab: Lab, split: str) -> None:
     else:
         chosen = run["spread"]["chosen"]
         assert 0 < chosen["layer_s"] < chosen["tensor_s"]
+    nothing_is_left(lab)
+
+
+def test_members_of_one_network_reach_each_other_without_the_gateway(lab: Lab) -> None:
+    with network_of_its_own() as network:
+        for person in (lab.ann, lab.gateways["hall"]):
+            person.add_board("near", f"members: [two, one]\nlisten: {network.here}\n")
+        done = lab.ann.types("bench", *through(lab, "near"), *MODEL, "-n", "8", "--json")
+    assert "which have no authentication" in done.stderr
+    run = json.loads(done.stdout)
+    assert f"--rpc {network.here}:" in " ".join(run["command"])
+    assert run["spread"]["is_direct"]
     nothing_is_left(lab)
 
 

@@ -15,12 +15,12 @@ import armload.runs.session
 from armload.bench.single import run_once
 from armload.bench.sweeping import combinations
 from armload.boards.board import SshAddress
-from armload.boards.group import PRIVATE, address_in
 from armload.boards.ssh import SshHost
 from armload.core.errors import BoardError, RunError, UsageError
 from armload.core.progress import Silent
 from armload.engines.plan import Plan
 from armload.runs.request import Request
+from tests.networks import network_of_its_own
 from tests.outside_data import STORIES, needs_stories
 from tests.person import Person
 from tests.servers import openssh
@@ -256,17 +256,14 @@ def test_members_that_are_reached_by_ssh_write_the_same_and_no_port_stays_open(
 
 @exhaustive
 def test_members_of_one_network_reach_each_other_without_this_machine(ann: Person) -> None:
-    addresses = Path("/proc/net/fib_trie").read_text()
-    own = next(filter(None, (address_in(each, addresses) for each in PRIVATE)), None)
-    if own is None:
-        pytest.skip("this machine has no private address")
-    ann.add_board("near", f"members: [two, one]\nlisten: {own}\n")
-    words = ("--board", "near", *MODEL, "-n", "8", "-t", "1", "--repeats", "1", "--json")
-    done = ann.types("bench", *words)
+    with network_of_its_own() as network:
+        ann.add_board("near", f"members: [two, one]\nlisten: {network.here}\n")
+        words = ("--board", "near", *MODEL, "-n", "8", "-t", "1", "--repeats", "1", "--json")
+        done = ann.types("bench", *words)
     assert "which have no authentication" in done.stderr
     run = json.loads(done.stdout)
     assert run["exit"]["kind"] == "done"
-    assert f"--rpc {own}:" in " ".join(run["command"])
+    assert f"--rpc {network.here}:" in " ".join(run["command"])
     assert run["spread"]["is_direct"]
     assert run["members"][0]["sent_bytes"] is None
     ann.add_board("far", "members: [two, one]\nlisten: 172.31.255.0/30\n")

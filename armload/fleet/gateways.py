@@ -11,19 +11,18 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from armload import __version__
-from armload.boards.group import members_of
 from armload.core.errors import ArmloadError, ConnectError, UsageError
 from armload.core.progress import Progress
-from armload.core.values import Value
 from armload.deploy.retry import RETRY_FOR_S
 from armload.fleet.board_locks import held
 from armload.fleet.gateway_tasks import ProgressEvent
+from armload.fleet.offers import GatewayWorker, names_in, not_offered, worker_of
 from armload.fleet.scheduler import (
     ANSWER_S,
     SchedulerAddress,
@@ -37,10 +36,6 @@ from armload.fleet.scheduler import (
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-VERSION = "armload"
-"""What the version is called in what Dask knows of a worker."""
-
-_OFFER = "board:"
 _LOOK_EVERY_S = 1.0
 FIRST_OFFER_S = 5.0
 """A worker that is not there by then has not been started."""
@@ -48,33 +43,8 @@ _RESULT_S = 120.0
 """For one chunk, over a slow connection."""
 
 
-def resources_of(boards: Iterable[str]) -> dict[str, float]:
-    """Return boards as Dask's resources, each of which one task has at a time."""
-    return {f"{_OFFER}{board}": 1.0 for board in boards}
-
-
-def names_in(board: str) -> tuple[str, ...]:
-    """Return the names of a group's members; of a single board, its own."""
-    return tuple(each.name for each in members_of(board))
-
-
 class GoneError(ArmloadError):
     """The scheduler, or the worker that was to answer, is gone."""
-
-
-class GatewayWorker(Value):
-    """A worker that offers boards.
-
-    Attributes:
-        address: of the worker, as Dask knows it.
-        name: of the gateway.
-        version: armload's there; empty for a worker that is not armload's.
-    """
-
-    address: str
-    name: str
-    version: str
-    boards: tuple[str, ...]
 
 
 class Gateways:
@@ -107,7 +77,7 @@ class Gateways:
             except Exception:  # noqa: BLE001 - whatever it is, another connection is tried
                 self.lost(client)
                 continue
-            return [_worker(address, said) for address, said in known.items()]
+            return [worker_of(address, said) for address, said in known.items()]
 
     def of(self, board: str, progress: Progress, *, within_s: float = RETRY_FOR_S) -> GatewayWorker:
         """Return a gateway that offers a board, or all members of a group; wait for one.
@@ -137,7 +107,7 @@ class Gateways:
                         "Install the same version on both.",
                     )
                 if time.monotonic() > deadline:
-                    raise _not_offered(board, members, self._address.url, workers)
+                    raise not_offered(board, members, self._address.url, workers)
                 label = f"Waiting for a worker that offers {board}"
                 shown = shown or step.enter_context(progress.step(label))
                 shown.update(0)
@@ -357,34 +327,3 @@ def gateways_of(scheduler: str, boards: Sequence[str], progress: Progress) -> It
         yield gateways
     finally:
         gateways.close()
-
-
-def _not_offered(
-    board: str, members: Sequence[str], url: str, workers: Sequence[GatewayWorker]
-) -> ConnectError:
-    start = f"armload worker --scheduler {url} --boards {','.join(members)}"
-    if members == (board,):
-        offered = sorted({name for each in workers for name in each.boards})
-        return ConnectError(
-            f"No worker of {url} offers {board}. Offered: {', '.join(offered) or 'no boards'}.",
-            f"On its gateway, start: {start}",
-        )
-    gateways = {
-        member: " and ".join(sorted({each.name for each in workers if member in each.boards}))
-        for member in members
-    }
-    where = ", ".join(f"{member} ({gateways[member] or 'no worker'})" for member in members)
-    return ConnectError(
-        f"No worker of {url} offers all members of {board}: {where}.",
-        f"On one gateway that reaches them all, start: {start}",
-    )
-
-
-def _worker(address: str, said: Mapping[str, Any]) -> GatewayWorker:
-    names = (name.removeprefix(_OFFER) for name in said["resources"] if name.startswith(_OFFER))
-    return GatewayWorker(
-        address=address,
-        name=str(said["name"]).partition("/")[0],
-        version=str(said.get(VERSION, "")),
-        boards=tuple(names),
-    )

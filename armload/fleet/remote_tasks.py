@@ -32,7 +32,8 @@ from armload.fleet.gateway_tasks import (
     Work,
     split_reply,
 )
-from armload.fleet.gateways import Call, Gateways, GatewayWorker, GoneError, names_in, resources_of
+from armload.fleet.gateways import Call, Gateways, GoneError
+from armload.fleet.offers import GatewayWorker, names_in, resources_of
 from armload.fleet.sent_engines import SentFile
 from armload.runs.store import store_id
 

@@ -29,7 +29,7 @@ def worker(options: WorkerOptions) -> None:
     """
     from armload.boards.naming import boards_called
     from armload.cli import terminal
-    from armload.fleet.gateways import names_in
+    from armload.fleet.offers import names_in
     from armload.fleet.worker import serve_boards
 
     boards = [name for board in boards_called(options.boards) for name in names_in(board)]

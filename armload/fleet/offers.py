@@ -1,0 +1,73 @@
+"""Which boards the workers of a scheduler offer, as Dask knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from armload.boards.group import members_of
+from armload.core.errors import ConnectError
+from armload.core.values import Value
+
+VERSION = "armload"
+"""What the version is called in what Dask knows of a worker."""
+
+_OFFER = "board:"
+
+
+def resources_of(boards: Iterable[str]) -> dict[str, float]:
+    """Return boards as Dask's resources, each of which one task has at a time."""
+    return {f"{_OFFER}{board}": 1.0 for board in boards}
+
+
+def names_in(board: str) -> tuple[str, ...]:
+    """Return the names of a group's members; of a single board, its own."""
+    return tuple(each.name for each in members_of(board))
+
+
+class GatewayWorker(Value):
+    """A worker that offers boards.
+
+    Attributes:
+        address: of the worker, as Dask knows it.
+        name: of the gateway.
+        version: armload's there; empty for a worker that is not armload's.
+    """
+
+    address: str
+    name: str
+    version: str
+    boards: tuple[str, ...]
+
+
+def not_offered(
+    board: str, members: Sequence[str], url: str, workers: Sequence[GatewayWorker]
+) -> ConnectError:
+    """Return the error of a board, or a group, that no worker of a scheduler offers."""
+    start = f"armload worker --scheduler {url} --boards {','.join(members)}"
+    if members == (board,):
+        offered = sorted({name for each in workers for name in each.boards})
+        return ConnectError(
+            f"No worker of {url} offers {board}. Offered: {', '.join(offered) or 'no boards'}.",
+            f"On its gateway, start: {start}",
+        )
+    gateways = {
+        member: " and ".join(sorted({each.name for each in workers if member in each.boards}))
+        for member in members
+    }
+    where = ", ".join(f"{member} ({gateways[member] or 'no worker'})" for member in members)
+    return ConnectError(
+        f"No worker of {url} offers all members of {board}: {where}.",
+        f"On one gateway that reaches them all, start: {start}",
+    )
+
+
+def worker_of(address: str, said: Mapping[str, Any]) -> GatewayWorker:
+    """Return a worker from what the scheduler says of it."""
+    names = (name.removeprefix(_OFFER) for name in said["resources"] if name.startswith(_OFFER))
+    return GatewayWorker(
+        address=address,
+        name=str(said["name"]).partition("/")[0],
+        version=str(said.get(VERSION, "")),
+        boards=tuple(names),
+    )

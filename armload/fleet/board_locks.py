@@ -23,19 +23,28 @@ _LEASE_S = 5
 def held(client: Client, boards: Sequence[str], waiting: Callable[[str], None]) -> Iterator[None]:
     """Hold boards, the members of a group say, until the block ends.
 
+    While one of them is waited for, others may have the rest.
+
     Args:
         waiting: called about once a second with the name of a board that another command holds.
 
     Raises:
         Exception: any but ours, if the scheduler is lost before they are held.
     """
-    with ExitStack() as stack:
-        for board in sorted(boards):  # all commands in one order
-            lock = _lock(client, board)
-            stack.callback(_release, client, lock)
-            while not lock.acquire(timeout=_LOOK_EVERY_S):
-                waiting(board)
-        yield
+    locks = {board: _lock(client, board) for board in sorted(boards)}
+    order = list(locks)
+    try:
+        while True:
+            with ExitStack() as stack:
+                busy = _first_busy(client, [(board, locks[board]) for board in order], stack)
+                if not busy:
+                    yield
+                    return
+            waiting(busy)
+            order.sort(key=lambda board: board != busy)
+    finally:
+        for lock in locks.values():  # on the loop, where each is to be started before
+            lock.loop.add_callback(lock.refresh_callback.stop)
 
 
 def _lock(client: Client, board: str) -> Lock:
@@ -48,8 +57,16 @@ def _lock(client: Client, board: str) -> Lock:
     return lock
 
 
+def _first_busy(client: Client, locks: Sequence[tuple[str, Lock]], stack: ExitStack) -> str:
+    """Take locks until the stack is closed; return the first board whose lock is not free."""
+    for board, lock in locks:
+        if not lock.acquire(timeout=_LOOK_EVERY_S):
+            return board
+        stack.callback(_release, client, lock)
+    return ""
+
+
 def _release(client: Client, lock: Lock) -> None:
-    lock.refresh_callback.stop()
     # To a scheduler that is gone, Dask would try to connect for half a minute.
     if client.status == "running":
         with suppress(Exception):

@@ -8,11 +8,18 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from distributed import Client
 
+from armload.core.errors import ArmloadError
+from armload.core.progress import Silent
+from armload.fleet.archives import archive_chunk
+from armload.fleet.board_locks import held
+from armload.fleet.gateways import Gateways, GoneError
+from armload.fleet.scheduler import scheduler_address
 from tests.labs import Lab, check_sweep, runs_of
 from tests.outside_data import STORIES, needs_stories
 from tests.person import Person
@@ -162,6 +169,35 @@ def test_commands_that_wait_for_a_board_delay_nobody_at_an_idle_one(lab: Lab) ->
     for waited in (first, second):
         out, err = waited.communicate(timeout=300)
         assert json.loads(out)["exit"]["kind"] == "done", err
+
+
+@pytest.mark.exhaustive(covers=COVERED)
+def test_a_group_that_waits_for_one_member_leaves_the_others_to_everybody(lab: Lab) -> None:
+    waited, has_both = threading.Semaphore(0), threading.Event()
+    with Client(lab.address, set_as_default=False) as client:
+
+        def hold_both() -> None:
+            with held(client, ["one", "two"], lambda _: waited.release()):
+                has_both.set()
+
+        group = threading.Thread(target=hold_both)
+        with held(client, ["two"], pytest.fail):
+            group.start()
+            for _ in range(2):  # in the first second, it has yet to notice which one is busy
+                waited.acquire()
+            with held(client, ["one"], pytest.fail):
+                assert not has_both.is_set()
+        assert has_both.wait(60)
+        group.join()
+
+
+@pytest.mark.exhaustive(covers=COVERED)
+def test_what_fails_on_a_gateway_is_no_lost_scheduler(lab: Lab) -> None:
+    with closing(Gateways(scheduler_address(lab.address), Silent())) as gateways:
+        where, *_ = gateways.workers()
+        with pytest.raises(ArmloadError, match="failed: FileNotFoundError") as caught:
+            gateways.call(where.address, archive_chunk, "missing", 0)
+        assert not isinstance(caught.value, GoneError)
 
 
 def test_a_group_behind_one_gateway_runs_and_comes_back_whole(lab: Lab) -> None:

@@ -115,7 +115,8 @@ class _BoardPost:
         with self._lock:
             if key not in self._replies:
                 return False
-            self._relay.stopping.add(key)
+            if not self._replies[key][1].done():
+                self._relay.stopping.add(key)
             return True
 
     def begun(self, sweep: str) -> list[SweepPoint]:
@@ -141,8 +142,9 @@ class _BoardPost:
             task, reply = self._waiting.get()
             self._relay.begin(task.key)
             content = self._reply(task)
-            self._relay.end(task.key)
-            reply.set_result(content)
+            with self._lock:
+                self._relay.end(task.key)
+                reply.set_result(content)
 
     def _reply(self, task: GatewayTask) -> bytes:
         first = b""

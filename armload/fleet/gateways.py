@@ -299,8 +299,7 @@ class Call:
         except Exception as error:
             if isinstance(error, KilledWorker):
                 raise GoneError("The worker is gone.") from error
-            is_lost = self._future.status in ("cancelled", "lost", "pending")
-            if is_lost or isinstance(error, OSError):
+            if self._future.status != "error":
                 # Dask may have connected again by itself, and would send no progress any more.
                 raise self._gateways.lost(self._client) from error
             what = f"{type(error).__name__}: {error}"

@@ -123,7 +123,6 @@ class _Telling(Generic[Result]):
                     ) from gone
                 self._progress.say(f"{name}: {gone.message} Sending the task again.")
                 time.sleep(_LOOK_EVERY_S)
-                self._task = self._task.told_again()
                 continue
             if outcome.error:
                 raise outcome.error.error
@@ -146,6 +145,7 @@ class _Telling(Generic[Result]):
             calling as call,
             _Shown(self._progress, self._noted) as shown,
         ):
+            self._task = task.told_again()
             try:
                 reply = self._reply(call, heard, shown)
             except KeyboardInterrupt:

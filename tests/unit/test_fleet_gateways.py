@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from pydantic import ValidationError
@@ -23,10 +24,20 @@ from armload.core.errors import (
     UsageError,
     error_of,
 )
+from armload.core.progress import Silent
 from armload.engines.job import SweepPoint
 from armload.fleet.archives import Incoming, archive_chunk, delete_archive, pack
+from armload.fleet.gateway import Gateway
 from armload.fleet.gateway_board import GatewayBoard
-from armload.fleet.gateway_tasks import BoardRequirements, GatewayError, OpenWork, RunArchive
+from armload.fleet.gateway_tasks import (
+    BoardRequirements,
+    GatewayError,
+    GatewayTask,
+    OpenWork,
+    RunArchive,
+    RunWork,
+    TaskOutcome,
+)
 from armload.fleet.received import bytes_here, receive, received_path
 from armload.fleet.relay import Relay
 from armload.fleet.scheduler import scheduler_address
@@ -118,6 +129,22 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def test_a_stop_that_comes_after_the_end_leaves_the_next_task_of_that_key_alone(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = TaskOutcome[str](result="a run")
+    monkeypatch.setattr(GatewayBoard, "do", lambda _self, _work: done)
+    some_run = cast("Any", RunWork).model_construct()
+    task = GatewayTask.model_construct(
+        board="one", key="same", topic="", store=store.store_id(), work=some_run
+    )
+    gateway = Gateway(["one"], Silent())
+    first = gateway.begin(task).result(60)
+    assert gateway.stop("one", "same")
+    gateway.forget("one", "same", "")
+    assert gateway.begin(task).result(60) == first
 
 
 def test_a_file_comes_in_chunks_and_continues_where_it_stopped(cache: Path) -> None:

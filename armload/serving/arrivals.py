@@ -25,6 +25,11 @@ _LEAST_SHAPE, _MOST_SHAPE = 0.01, 1000
 _KINDS = "poisson, constant, gamma:SHAPE or seed"
 
 
+def repeat_seed(seed: int, repeat: int) -> int:
+    """Return the seed of a repeat's schedule; the largest one is followed by 0."""
+    return (seed + repeat) % 2**32
+
+
 class Arrivals(Value):
     """How the gaps between requests are distributed.
 

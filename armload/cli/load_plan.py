@@ -15,7 +15,7 @@ from armload.core.progress import Progress
 from armload.core.values import counted
 from armload.engines.service_plan import ServingPlan
 from armload.runs.request import Request
-from armload.serving.arrivals import MOST_REQUESTS, Arrivals, read_stages
+from armload.serving.arrivals import MOST_REQUESTS, Arrivals, read_stages, repeat_seed
 from armload.serving.dialects.dialect import Dialect
 from armload.serving.dialects.openai import OpenAiEmbeddings
 from armload.serving.expected import (
@@ -184,7 +184,7 @@ def needed(
         UsageError: a schedule has no requests, too many, or none after the warm-up.
     """
     counts = [
-        _count(level, stop, arrivals, seed + repeat)
+        _count(level, stop, arrivals, repeat_seed(seed, repeat))
         for repeat in range(repeats)
         for level in levels
     ]

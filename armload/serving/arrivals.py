@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain, count, islice, takewhile
 from typing import TYPE_CHECKING, Literal
 
 from armload.analysis.load.records import Stage
@@ -22,7 +23,15 @@ ArrivalsKind = Literal["poisson", "constant", "gamma", "seed"]
 
 MOST_REQUESTS = 1_000_000
 _LEAST_SHAPE, _MOST_SHAPE = 0.01, 1000
+_DIGITS = 9
+"""To which times and counts are rounded: 7 / 0.07 is just below 100, 100 * 0.07 above 7."""
+
 _KINDS = "poisson, constant, gamma:SHAPE or seed"
+
+
+def repeat_seed(seed: int, repeat: int) -> int:
+    """Return the seed of a repeat's schedule; the largest one is followed by 0."""
+    return (seed + repeat) % 2**32
 
 
 class Arrivals(Value):
@@ -61,27 +70,23 @@ class Arrivals(Value):
         generator = np.random.RandomState(seed)
         if self.kind == "seed" and duration_s is not None:
             # int(T * X) requests, however long they take.
-            count = int(duration_s * rate)
-            requests, duration_s = (count if requests is None else min(requests, count)), None
+            most = int(duration_s * rate)
+            requests, duration_s = (most if requests is None else min(requests, most)), None
         expected = requests if requests is not None else (duration_s or 0.0) * rate
         if expected > MOST_REQUESTS:
             raise UsageError(
                 f"A load of {expected:,.0f} requests is too large: at most {MOST_REQUESTS:,}.",
                 "Give a lower --rate, a shorter --duration, or fewer --requests.",
             )
-        times = [] if requests == 0 else [self._first(rate, generator)]
-        while times and (requests is None or len(times) < requests):
-            if duration_s is not None and times[-1] >= duration_s:
-                break
-            times.append(times[-1] + self._gap(rate, generator))
-        if duration_s is not None:
-            times = [each for each in times if each < duration_s]
+        until_s = math.inf if duration_s is None else duration_s
+        drawn = islice(self._times(rate, generator), requests)
+        times = tuple(takewhile(lambda time_s: time_s < until_s, drawn))
         if not times:
             raise UsageError(
                 f"A load at {rate:g} requests/s would send no request in that time.",
                 "Give a longer --duration, or --requests.",
             )
-        return tuple(times)
+        return times
 
     def staged(self, stages: Sequence[Stage], *, seed: int) -> tuple[float, ...]:
         """Draw the times of requests whose rate varies, in seconds from the beginning of the load.
@@ -118,32 +123,33 @@ class Arrivals(Value):
     def _stretched(
         self, stages: Sequence[Stage], generator: np.random.RandomState
     ) -> Iterator[float]:
-        due = self._first(1.0, generator)
+        dues = self._times(1.0, generator)
+        due = next(dues)
         passed = 0.0
         for stage in stages:
-            requests = stage.mean_per_s * stage.duration_s
+            until = round(passed + stage.mean_per_s * stage.duration_s, _DIGITS)
             growth = (stage.last_per_s - stage.first_per_s) / stage.duration_s
-            while due < passed + requests:
+            while due < until:
                 within = due - passed
                 root = math.sqrt(max(0.0, stage.first_per_s**2 + 2 * growth * within))
                 yield min(stage.start_s + 2 * within / (stage.first_per_s + root), stage.end_s)
-                due += self._gap(1.0, generator)
-            passed += requests
+                due = next(dues)
+            passed = until
 
-    def _first(self, rate: float, generator: np.random.RandomState) -> float:
+    def _times(self, rate: float, generator: np.random.RandomState) -> Iterator[float]:
+        if self.kind == "constant":
+            # A sum of gaps drifts.
+            return (round(number / rate, _DIGITS) for number in count())
         # Random arrivals have no event at 0; the seed's client begins with a request.
-        return 0.0 if self.kind in ("constant", "seed") else self._gap(rate, generator)
+        first = [0.0] if self.kind == "seed" else []
+        return accumulate(chain(first, (self._gap(rate, generator) for _ in count())))
 
     def _gap(self, rate: float, generator: np.random.RandomState) -> float:
-        match self.kind:
-            case "poisson":
-                return float(generator.exponential(1 / rate))
-            case "constant":
-                return 1 / rate
-            case "gamma":
-                return float(generator.gamma(self.shape, 1 / (rate * self.shape)))
-            case "seed":
-                return float(generator.poisson(round(1 / rate, 2) * 1000)) / 1000
+        if self.kind == "gamma":
+            return float(generator.gamma(self.shape, 1 / (rate * self.shape)))
+        if self.kind == "seed":
+            return float(generator.poisson(round(1 / rate, 2) * 1000)) / 1000
+        return float(generator.exponential(1 / rate))
 
 
 def read_arrivals(text: str) -> Arrivals:

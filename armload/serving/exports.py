@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -52,9 +53,10 @@ def export(kept: LoadFolder, formats: Sequence[str], objectives: Objectives | No
 
     ``vllm``: one JSON file for each point, with the keys of ``vllm bench serve``; ``csv``: one
     line for each request of all points; ``seed``: ``result_{X}_x.json`` for each rate X, as the
-    test client of llm-serving writes it.
+    test client of llm-serving writes it, with the requests of all repeats and no warm-up.
     """
     files: dict[str, str] = {}
+    by_rate: defaultdict[float | None, list[dict[str, Any]]] = defaultdict(list)
     points = [(point, kept.requests(number)) for number, point in enumerate(kept.load.points)]
     if "csv" in formats:
         files["requests.csv"] = _csv(points)
@@ -64,8 +66,9 @@ def export(kept: LoadFolder, formats: Sequence[str], objectives: Objectives | No
             content = _vllm(kept, point, records, metrics)
             files[f"vllm-{number}.json"] = json.dumps(content, ensure_ascii=False)
         if "seed" in formats:
-            results = _seed(records)
-            files[f"result_{point.rate}_x.json"] = json.dumps(results, ensure_ascii=False)
+            by_rate[point.rate] += _seed(records)
+    for rate, results in by_rate.items():
+        files[f"result_{rate}_x.json"] = json.dumps(results, ensure_ascii=False)
     for name, text in files.items():
         write_whole(kept.folder / name, text.encode())
     return [kept.folder / name for name in files]
@@ -110,7 +113,7 @@ def _seed(records: Sequence[RequestRecord]) -> list[dict[str, Any]]:
             "first_token_time": latency.first_token_s(record) - record.sent_s,
         }
         for record in ended
-        if record.outcome == "ok" and record.sent_s is not None
+        if record.outcome == "ok" and record.sent_s is not None and not record.is_warmup
     ]
 
 

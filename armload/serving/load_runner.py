@@ -29,7 +29,7 @@ from armload.core.errors import ConnectError, RunError
 from armload.core.ids import begins_now
 from armload.core.progress import Progress
 from armload.core.values import counted
-from armload.serving.arrivals import Arrivals
+from armload.serving.arrivals import Arrivals, repeat_seed
 from armload.serving.conversation import Conversation
 from armload.serving.dialects.dialect import CompletionRequest
 from armload.serving.loads import LoadFolder
@@ -151,7 +151,7 @@ class LoadRunner:
             ArmloadError: as for ``run``.
         """
         times: tuple[float, ...] = ()
-        seed = (self._seed + draw) % 2**32
+        seed = repeat_seed(self._seed, draw)
         if level.rate is not None and self._arrivals is not None:
             times = self._arrivals.schedule(
                 level.rate,

@@ -95,22 +95,27 @@ class Scraper:
     def running(
         self, path: Path, seen: Callable[[ServerSample], None]
     ) -> Iterator[threading.Thread]:
-        """Write a line for each scrape while the block runs, and pass it on.
+        """Write a line for each scrape while the block runs, and for one at its end; pass it on.
 
         The thread that does so ends earlier where the server has no metrics.
         """
-        done = threading.Event()
+        done, is_closed = threading.Event(), threading.Event()
 
         def scrape() -> None:
-            while not (done.is_set() or self._is_refused):
+            while not self._is_refused:
+                is_last = done.is_set()
                 found = self.scrape()
-                if found is not None and not done.is_set():
+                if is_closed.is_set():
+                    return
+                if found is not None:
                     seen(found)
                     try:
                         with path.open("a", encoding="utf-8") as file:
                             file.write(found.model_dump_json() + "\n")
                     except OSError:
                         return  # the records of requests lie on the same disk, and tell
+                if is_last:
+                    return
                 done.wait(_SCRAPE_EVERY_S)
 
         thread = threading.Thread(target=scrape, name="metrics", daemon=True)
@@ -120,6 +125,7 @@ class Scraper:
         finally:
             done.set()
             thread.join(_SCRAPE_WAIT_S)  # an answer that never ends is left alone
+            is_closed.set()
 
 
 class Observation:

@@ -45,6 +45,12 @@ def figures(*records: RequestRecord, slo: str = "", scheduled: int | None = None
     return metrics_of(point, records, read_objectives(slo))
 
 
+def test_a_load_that_was_ended_in_its_warmup_has_no_duration() -> None:
+    cut = {"outcome": "cancelled", "sent_s": None, "chunks": (), "generated_tokens": None}
+    found = figures(record(0, is_warmup=True), record(20, **cut, end_s=1.5))
+    assert found.duration_s == 0.0
+
+
 def test_latencies_are_as_defined() -> None:
     found = figures(*(record(number) for number in range(4)))
     assert found.from_scheduled.e2e is not None

@@ -98,6 +98,14 @@ def test_conversations_are_counted_by_how_they_ended() -> None:
     assert found.begun_per_s == pytest.approx(0.5)
 
 
+def test_nine_of_ten_conversations_are_no_longer_than_the_length_that_is_given() -> None:
+    held = [conversation(number, 100.0 * number) for number in range(4)]
+    longest = conversation(4, 400.0, end_s=450.0)
+    found = figures([record for turns in (*held, longest) for record in turns]).conversations
+    assert found is not None
+    assert found.length_s == 50.0
+
+
 def test_how_conversations_ended_is_said_in_a_sentence() -> None:
     complete, outgrown = conversation(0, 0.0), conversation(1, 2.0, outcome="context-full")
     assert (

@@ -251,6 +251,15 @@ def test_the_percentiles_that_are_chosen_are_in_tables_page_and_document(tmp_pat
     assert "p95_ttft_ms" in json.loads((folder / "vllm-0.json").read_text())
 
 
+def test_repeats_with_the_largest_seed_go_on_with_the_smallest(tmp_path: Path) -> None:
+    words = ("--rate", "50", "--requests", "3", "--repeats", "2", "--n-predict", "1")
+    with stub_service() as service:
+        done = typed(*(tmp_path, "load", "--url", service.url, *words, "--seed", str(2**32 - 1)))
+    assert done.returncode == 0, done.stderr
+    load = LoadFolder.read(the_load(tmp_path)).load
+    assert [load.seed, *(point.seed for point in load.points)] == [2**32 - 1, None, 0]
+
+
 @similar
 def test_requests_that_a_cap_held_back_are_told_with_their_wait(tmp_path: Path) -> None:
     words = ("--rate", "40", "--requests", "20", "--arrivals", "constant", "--n-predict", "1")

@@ -1,4 +1,4 @@
-"""Commands in the documentation: the quick half of their tests, which runs none."""
+"""Commands and constants in the documentation: the quick half of their tests, which runs none."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from pathlib import Path
 import pytest
 from invoke.parser import Parser
 
+from armload.analysis.load import comparison
+from armload.analysis.load.assessed import SLOW_BY_S
+from armload.analysis.load.doubts import MOST_LATENESS_SHARE
+from armload.analysis.load.quantiles import FEWEST_INDEPENDENT
+from armload.analysis.load.steady import DEVIATIONS
 from armload.cli.program import namespace
 from tests.command_line import typed
 from tests.documentation import PAGES, ROOT, TUTORIALS, blocks, commands
@@ -21,6 +26,20 @@ def test_every_command_on_a_page_has_options_that_exist_and_values_that_are_allo
         parsed = Parser(contexts=namespace.to_contexts()).parse_argv(shlex.split(command)[1:])
         (verb,) = (each for each in parsed if each.name)
         namespace[verb.name]._read(verb.as_kwargs)
+
+
+@pytest.mark.parametrize(
+    ("page", "sentence"),
+    [
+        ("load-metrics", f"taken {DEVIATIONS:g} standard errors higher than measured"),
+        ("load-metrics", f"fewer than {FEWEST_INDEPENDENT:g} independent observations"),
+        ("load-metrics", f"and more than {MOST_LATENESS_SHARE:.0%} of the median time"),
+        ("load-causes", f"and at least {SLOW_BY_S:g} s longer"),
+        ("load-causes", f"fewer than {comparison.FEWEST_INDEPENDENT:g} independent observations"),
+    ],
+)
+def test_the_pages_on_loads_give_the_constants_of_the_code(page: str, sentence: str) -> None:
+    assert sentence in " ".join((ROOT / "docs" / f"{page}.md").read_text().split())
 
 
 def test_most_pages_show_commands() -> None:

@@ -10,7 +10,7 @@ from statistics import fmean, median, pstdev
 import pytest
 
 from armload.core.errors import UsageError
-from armload.serving.arrivals import Arrivals, read_arrivals
+from armload.serving.arrivals import Arrivals, read_arrivals, read_stages
 from armload.serving.workload import read_lengths
 
 
@@ -56,6 +56,25 @@ def test_a_number_of_requests_and_a_time_both_limit_a_schedule() -> None:
     constant = Arrivals(kind="constant")
     assert len(constant.schedule(10.0, duration_s=2.0, requests=5, seed=1)) == 5
     assert len(constant.schedule(10.0, duration_s=2.0, requests=500, seed=1)) == 20
+
+
+@pytest.mark.parametrize(
+    ("rate", "duration_s", "count"),
+    [(10.0, 10.0, 100), (1.5, 60.0, 90), (0.07, 100.0, 7), (1.1, 30.0, 33), (0.3, 9.0, 3)],
+)
+def test_constant_arrivals_do_not_drift_past_the_end(
+    rate: float, duration_s: float, count: int
+) -> None:
+    constant = Arrivals(kind="constant")
+    times = constant.schedule(rate, duration_s=duration_s, requests=None, seed=1)
+    assert len(times) == count
+    (stage,) = read_stages([f"{rate}:{duration_s}"])
+    assert constant.staged([stage], seed=1) == pytest.approx(times)
+
+
+def test_constant_arrivals_do_not_drift_past_the_warmup() -> None:
+    times = Arrivals(kind="constant").schedule(10.0, duration_s=60.0, requests=None, seed=1)
+    assert sum(time_s < 10.0 for time_s in times) == 100
 
 
 def test_a_seed_gives_the_same_schedule_and_another_a_different_one() -> None:

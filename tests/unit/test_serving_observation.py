@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from armload.analysis.load.server_metrics import (
     MOST_SERIES,
@@ -207,6 +208,25 @@ def test_no_proxy_learns_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("NO_PROXY", raising=False)
         assert Scraper(service.url, "right", Silent()).scrape() is not None
         assert proxy.seen == []
+
+
+def test_the_last_scrape_has_the_requests_that_ended_since_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observation, "_SCRAPE_EVERY_S", 600.0)
+    begun, seen = threading.Event(), list[ServerSample]()
+
+    def note(sample: ServerSample) -> None:
+        seen.append(sample)
+        begun.set()
+
+    with stub_service(metrics=COUNTING) as service:
+        scraper = Scraper(service.url, "", Silent())
+        with scraper.running(tmp_path / "metrics.jsonl", note):
+            assert begun.wait(30)
+            requests.post(f"{service.url}/v1/completions", json={"max_tokens": 1}, timeout=30)
+    assert [each.counters["came_total"] for each in seen] == [0, 1]
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 2
 
 
 COUNTING = "# TYPE came_total counter\ncame_total {came}\n# TYPE busy gauge\nbusy 2\n"

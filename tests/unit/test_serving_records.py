@@ -110,6 +110,17 @@ def test_the_seeds_file_has_its_name_its_keys_and_the_order_of_the_ends() -> Non
     assert set(found[0]) == {"input", "resp_text", "res_time", "first_token_time"}
 
 
+def test_the_seeds_file_of_a_rate_has_all_its_repeats_without_their_warmup() -> None:
+    made = kept()
+    repeat = made.load.points[0]
+    made.add_point(repeat)
+    made.add(record(0, prompt="warm", is_warmup=True))
+    made.add(record(1, prompt="again"))
+    made.update(repeat, "0" * 64)
+    (path,) = export(made, ("seed",), None)
+    assert [each["input"] for each in json.loads(path.read_text())] == ["q0", "q2", "again"]
+
+
 def test_a_closed_loop_has_no_rate_to_name_the_seeds_file_by() -> None:
     with pytest.raises(UsageError, match="by rates"):
         read_formats(["vllm", "seed"], has_rates=False)

@@ -337,7 +337,8 @@ def _since_sent(record: EndedRequest, time_s: float) -> float | None:
 
 def _span(records: Sequence[EndedRequest], begin: Callable[[EndedRequest], float | None]) -> float:
     begins = [each for each in map(begin, records) if each is not None]
-    return max(record.end_s for record in records) - min(begins) if begins else 0.0
+    # Requests that were cancelled before they were due have ended before they began.
+    return max(0.0, max(each.end_s for each in records) - min(begins)) if begins else 0.0
 
 
 def _per_s(count: float, duration_s: float) -> float:

@@ -6,6 +6,7 @@ answered. Conversations do not, so they are what is counted as independent.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
@@ -102,7 +103,7 @@ def conversations_of(point: LoadPoint, records: Sequence[EndedRequest]) -> Conve
     lengths_s = sorted(
         turns[-1].end_s - turns[0].scheduled_s for turns in held if _ending(turns) == "complete"
     )
-    length_s = lengths_s[int(_LONG_ONES * (len(lengths_s) - 1))] if lengths_s else None
+    length_s = lengths_s[math.ceil(_LONG_ONES * len(lengths_s)) - 1] if lengths_s else None
     return Conversations(
         begun=len(held),
         ended=dict(Counter(map(_ending, held))),

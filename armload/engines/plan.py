@@ -118,7 +118,8 @@ Speculate = Annotated[
     Annotated[str, AfterValidator(_is_known_speculation)] | None, BeforeValidator(_as_nothing)
 ]
 Temperature = Annotated[float, Field(ge=0, le=MOST_TEMPERATURE)]
-Seed = Annotated[int, Field(ge=0, lt=1 << 32)]
+Seed = Annotated[int, Field(ge=0, le=(1 << 32) - 2)]
+"""For the next number, llama.cpp draws another seed in each run."""
 Seconds = Annotated[float, Field(gt=0, le=LONGEST_RUN_S)]
 
 

@@ -104,6 +104,7 @@ def test_a_run_without_speculation_can_be_listed_beside_others() -> None:
         ({"kv_type": ["f16/f16/f16"]}, "--kv-type"),
         ({"flash_attention": ["maybe"]}, "--flash-attention: .*auto.*'maybe'"),
         ({"seed": "-1"}, "--seed: must be 0 or more, but is '-1'"),
+        ({"seed": str(2**32 - 1)}, "--seed: must be 4294967294 or less, but is '4294967295'"),
         ({"repeats": "0"}, "--repeats: must be 1 or more"),
         ({"cool_to": "hot"}, "--cool-to: must be a number, but is 'hot'"),
         ({"threads": ["1", "2", "1"]}, "--threads: 1 is listed twice; use repeats"),

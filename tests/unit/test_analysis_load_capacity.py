@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
+
 from armload.analysis.load.assessed import AssessedPoint, assess, slow_requests
 from armload.analysis.load.capacity import Capacity, capacity_of
 from armload.analysis.load.parts import Accounting
@@ -68,6 +70,19 @@ def test_a_server_that_is_too_slow_for_one_request_sustains_nothing() -> None:
     capacity = found(points(Simulated(step_s=0.5), (0.01, 0.02)))
     assert (capacity.rate, capacity.bottleneck) == (None, "own length")
     assert capacity.sentence.startswith("Does not sustain 0.01 requests/s within the SLO (0% of")
+
+
+@pytest.mark.parametrize(
+    ("repeats", "rate", "refuted"),
+    [("ssn", 1, None), ("sn", None, None), ("nns", None, 1), ("ssnn", None, None), ("s", 1, None)],
+)
+def test_most_repeats_of_a_rate_decide_whether_it_is_sustained(
+    repeats: str, rate: float | None, refuted: float | None
+) -> None:
+    sustained, overloaded = points(Simulated(slots=4), (1, 4))
+    kinds = {"s": sustained, "n": overloaded.model_copy(update={"rate": 1})}
+    capacity = found([kinds[each] for each in repeats])
+    assert (capacity.rate, capacity.refuted) == (rate, refuted)
 
 
 def test_a_rate_above_one_that_is_not_sustained_does_not_count() -> None:

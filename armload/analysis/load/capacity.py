@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
 
 from armload.analysis.load.assessed import AssessedPoint, Cause
 from armload.analysis.load.findings import ClientLate, ClientLimited, ServiceEnded
@@ -42,7 +44,8 @@ def capacity_of(
 ) -> Capacity | None:
     """Say what a service sustains; none without objectives, without points, and of stages.
 
-    A point above one that is not sustained counts for nothing: it was luck. One that was ended
+    Of a rate that was repeated, more than half of the repeats must agree. A point above one that is
+    not sustained counts for nothing: it was luck. One that was ended
     before the service had failed at it shows nothing, and neither does one that is not sustained
     because the client sent requests late, or could not send some. Neither does one in which the
     service ended.
@@ -53,11 +56,12 @@ def capacity_of(
     ordered = sorted(filter(_shows_something, points), key=lambda point: point.pace)
     if not ordered or any(each.metrics.goodput is None or each.stage for each in ordered):
         return None
-    refuted = next((each for each in ordered if _verdict(each) == "not sustained"), None)
-    below = [each for each in ordered if refuted is None or each.pace < refuted.pace]
-    sustained = [each for each in below if _verdict(each) == "sustained"]
+    rated = [_agreed(list(repeats)) for _, repeats in groupby(ordered, lambda each: each.pace)]
+    refuted = next((each for each, verdict in rated if verdict == "not sustained"), None)
+    below = [pair for pair in rated if refuted is None or pair[0].pace < refuted.pace]
+    sustained = [each for each, verdict in below if verdict == "sustained"]
     best = sustained[-1] if sustained else None
-    undecided = next((each for each in below if best is None or each.pace > best.pace), None)
+    undecided = next((each for each, _ in below if best is None or each.pace > best.pace), None)
     cause, failure = (None, "") if refuted is None else _why(refuted)
     return Capacity(
         rate=best.rate if best else None,
@@ -68,6 +72,14 @@ def capacity_of(
         headline=loads.capacity_headline(best, undecided, refuted),
         sentence=loads.capacity(best, undecided, refuted, cause, failure, most_per_s),
     )
+
+
+def _agreed(repeats: Sequence[AssessedPoint]) -> tuple[AssessedPoint, RateVerdict | None]:
+    """Return what most repeats of a rate show, and one of them that shows it."""
+    verdict, count = Counter(map(_verdict, repeats)).most_common(1)[0]
+    if 2 * count <= len(repeats):
+        verdict = "undecided"
+    return next((each for each in repeats if _verdict(each) == verdict), repeats[0]), verdict
 
 
 def _why(point: AssessedPoint) -> tuple[Cause | None, str]:

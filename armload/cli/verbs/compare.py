@@ -30,6 +30,7 @@ class _Judged:
 
     Attributes:
         low_at: the least that the ratio may be, with a probability of error.
+        doubts: why nobody can tell, if the finding is that.
     """
 
     finding: str
@@ -110,7 +111,9 @@ def _runs(selection: RunSelection | None, a: str, b: str, *, as_json: bool) -> l
             )
             if each.measured
             else _unknown,
-            doubts=(*each.a.doubts, *each.b.doubts),
+            doubts=tuple(
+                doubt for side in (each.a, each.b) if not side.is_judged for doubt in side.doubts
+            ),
             sentence=sentence(each),
         )
         for each in compared
@@ -141,8 +144,7 @@ def _loads(a: str, b: str, *, as_json: bool) -> list[_Judged]:
         _Judged(
             finding=each.finding,
             low_at=each.measured[0].low_at if each.measured else _unknown,
-            doubts=tuple(doubt.sentence for doubt in each.doubts)
-            or ((sentence(each),) if each.finding == "inconclusive" else ()),
+            doubts=tuple(doubt.sentence for doubt in each.doubts),
             sentence=sentence(each),
         )
         for each in compared
@@ -213,8 +215,8 @@ def _gate(compared: Sequence[_Judged], allowed: float, as_typed: str) -> None:
                 f"--fail-if-slower {as_typed}: {each.sentence}",
                 "Compare runs of the same model and plan on the same board.",
             )
-    doubtful = [each for each in compared if each.doubts]
-    judged = [each for each in compared if not each.doubts]
+    doubtful = [each for each in compared if each.finding == "inconclusive"]
+    judged = [each for each in compared if each.finding != "inconclusive"]
     surely_slower = surely_above(1 + allowed, [each.low_at for each in judged])
     slower = [judged[number] for number in surely_slower]
     if slower:
@@ -223,9 +225,9 @@ def _gate(compared: Sequence[_Judged], allowed: float, as_typed: str) -> None:
             "Look at the runs with: armload show ID",
         )
     if doubtful:
-        doubts = [doubt for each in doubtful for doubt in each.doubts]
+        doubts = [doubt for each in doubtful for doubt in each.doubts or (each.sentence,)]
         raise InconclusiveError(
-            f"--fail-if-slower {as_typed}: inconclusive, because not every run is valid and long "
-            f"enough: {' '.join(each_once(dict.fromkeys(doubts)))}",
+            f"--fail-if-slower {as_typed}: inconclusive. "
+            f"{' '.join(each_once(dict.fromkeys(doubts)))}",
             "Repeat those runs, and compare again.",
         )

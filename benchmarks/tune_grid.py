@@ -45,7 +45,7 @@ def figures_of(run: Run) -> dict[str, Any]:
         return {"failed": run.exit.meaning.split(":")[0]}
     return {
         "prefill_s_per_token": rounded(summary.prefill_s / summary.prefill_tokens),
-        "token_s": [rounded(each) for each in token_times(run.steps)],
+        "token_s": [rounded(each) for each in token_times(run.trace, run.steps)],
     }
 
 

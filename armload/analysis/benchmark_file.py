@@ -31,7 +31,7 @@ class _Test(BaseModel):
     build_commit: str = "unknown"
     build_number: int = 0
     n_threads: int | None = None
-    n_depth: int = 0
+    n_depth: Annotated[int, Field(ge=0)] = 0
     n_batch: int | None = None
     n_ubatch: int | None = None
     type_k: str = "f16"
@@ -82,8 +82,9 @@ def _one(path: Path, test: _Test, which: str, rate: float) -> Measurement:
         name=f"{path.name}: {which}",
         work=Work(
             model=PurePosixPath(test.model_filename.replace("\\", "/")).name,
-            prompt_tokens=test.n_prompt + test.n_depth or None,
+            prompt_tokens=test.n_prompt or None,
             output_tokens=test.n_gen or None,
+            depth_tokens=test.n_depth,
             kv_type=f"{test.type_k}/{test.type_v}",
         ),
         method=Method(

@@ -31,6 +31,7 @@ from armload.analysis.pairing import (
     WorkGroup,
     called_equal,
     can_be_checked,
+    depth_differences,
     differences,
     pairs_of,
     seconds_of,
@@ -227,6 +228,8 @@ def _notes(
     notes: list[ComparisonFigures] = []
     if not can_be_checked(a.work, b.work):
         notes.append(ModelUnverified(a=a.work.model, b=b.work.model))
+    if measured and measured[0].measure == "decode":
+        notes += depth_differences(a.work, b.work)
     notes += _boards(one, other, measured)
     notes += _method_differences(a.method, b.method)
     notes += differing_facts([("programs", a.method.engine, b.method.engine)])

@@ -127,7 +127,7 @@ def latency_of(run: Run) -> Latency:
     Raises:
         UsageError: it has no prompt, or too few tokens.
     """
-    prompt, times_s = prompting(run.steps), token_times(run.steps)
+    prompt, times_s = prompting(run.steps), token_times(run.trace, run.steps)
     if not prompt or len(times_s) < FEWEST_TOKENS:
         raise UsageError(
             f"{run.id} has too few tokens to take times from.",

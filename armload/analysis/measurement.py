@@ -20,7 +20,7 @@ from armload.engines.plan import Plan
 def measurement_of(run: Run) -> Measurement:
     """Return what a comparison needs of a run."""
     work, method = _watched(run) if run.plan is None else _planned(run, run.plan)
-    times = tuple(token_times(run.steps))
+    times = tuple(token_times(run.trace, run.steps))
     is_text_known = bool(run.text) or not (run.is_excerpt or run.plan is None)
     return Measurement(
         name=run.id,

@@ -13,6 +13,7 @@ from armload.engines.plan import short_prompt
 
 Measure = Literal["decode", "prefill", "first token"]
 
+_DEPTH = "context depth (tokens)"
 _MEASURES: tuple[Measure, ...] = ("decode", "prefill", "first token")
 
 WorkGroup = list[Measurement]
@@ -95,10 +96,33 @@ def differences(one: Measurement, other: Measurement, measure: Measure) -> list[
         ("sampling", a.sampling, b.sampling),
     ]
     if measure == "decode":
-        fields.append(("output tokens (n_predict)", a.output_tokens, b.output_tokens))
+        fields += [
+            ("output tokens (n_predict)", a.output_tokens, b.output_tokens),
+            (_DEPTH, a.depth_tokens, b.depth_tokens),
+        ]
     else:
-        fields.append(("prompt tokens", a.prompt_tokens, b.prompt_tokens))
+        fields += [
+            ("prompt tokens", a.prompt_tokens, b.prompt_tokens),
+            (_DEPTH, a.depth_tokens or 0, b.depth_tokens or 0),
+        ]
     return found + differing_facts(each for each in fields if None not in each)
+
+
+def depth_differences(a: Work, b: Work) -> list[Differs]:
+    """Return the depths at which a run and a benchmark's test decode, if they differ.
+
+    A run decodes after its prompt, a test usually in an empty context. They are compared all the
+    same, and a reader should know.
+    """
+    depth_a, depth_b = _decode_depth(a), _decode_depth(b)
+    are_of_a_kind = (a.depth_tokens is None) == (b.depth_tokens is None)
+    if are_of_a_kind or depth_a is None or depth_b is None:
+        return []
+    return differing_facts([(_DEPTH, depth_a, depth_b)])
+
+
+def _decode_depth(work: Work) -> int | None:
+    return work.prompt_tokens if work.depth_tokens is None else work.depth_tokens
 
 
 def called_equal(one: Measurement, other: Measurement) -> str:

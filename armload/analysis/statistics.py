@@ -6,7 +6,7 @@ Every interval is drawn with the same seed, so the same samples always give the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from statistics import NormalDist, median
 from typing import TYPE_CHECKING, Any, Literal
@@ -220,6 +220,43 @@ def ratio_of_tokens(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) 
         high=found.high * allowance,
         unit="tokens",
     )
+
+
+def lower_bound(ratio: Ratio, runs: int, tail: float) -> float:
+    """Return what the true ratio lies below with a given probability, for a small one.
+
+    Resampling cannot tell: it never leaves the range of the samples, and all of four runs are
+    slower by chance than all of four others in 1 of 70 draws. So the interval reaches as much
+    farther as one from Student's t would; where an allowance stands in for the variation between
+    runs, as one from the normal distribution.
+
+    Args:
+        runs: on the side that has fewer.
+        tail: the probability; ``TAIL`` gives the interval's own bound.
+    """
+    if ratio.unit == "runs":
+        farther = t_quantile(1 - tail, runs - 1) / t_quantile(1 - TAIL, runs - 1)
+    else:
+        farther = NormalDist().inv_cdf(1 - tail) / Z
+    return ratio.ratio * math.pow(ratio.low / ratio.ratio, farther)
+
+
+def surely_above(limit: float, lower_bounds: Sequence[Callable[[float], float]]) -> list[int]:
+    """Return which figures lie above a limit, with ``TAIL`` as the probability of any error.
+
+    Holm, "A Simple Sequentially Rejective Multiple Test Procedure" (1979).
+
+    Args:
+        lower_bounds: of each figure, what it lies below with a given probability.
+    """
+    left, found = list(range(len(lower_bounds))), list[int]()
+    while left:
+        above = [each for each in left if lower_bounds[each](TAIL / len(left)) > limit]
+        if not above:
+            break
+        found += above
+        left = [each for each in left if each not in above]
+    return sorted(found)
 
 
 def own_doubt(times: Sequence[float]) -> float:

@@ -64,13 +64,14 @@ def prompting(steps: Sequence[Step]) -> list[Step]:
     ]
 
 
-def passes(steps: Sequence[Step], *, last_accepted_tokens: int = 0) -> list[Pass]:
+def passes(header: Trace | None, steps: Sequence[Step]) -> list[Pass]:
     """Return the passes that generated, in order.
 
     Args:
-        last_accepted_tokens: drafts of the main model's last step that were accepted.
+        header: tells how many drafts of the main model's last step were accepted.
     """
     main = [step for step in steps if step.model == 0]
+    last_accepted_tokens = header.last_accepted_tokens if header else 0
     accepted = iter([*(step.accepted_tokens for step in main[1:]), last_accepted_tokens])
     found, draft_s = [], 0.0
     for step in steps:
@@ -101,9 +102,9 @@ def summarise(
         speculates: tokens were to be guessed.
     """
     if reported is not None:
-        return Summary(**dict(reported), token_s=_token_times(token_times(steps)))
+        return Summary(**dict(reported), token_s=_token_times(token_times(header, steps)))
     prompt = prompting(steps)
-    decode = passes(steps, last_accepted_tokens=header.last_accepted_tokens if header else 0)
+    decode = passes(header, steps)
     prompt_tokens = sum(step.prompt_tokens for step in prompt)
     decode_tokens = sum(each.tokens for each in decode)
     prompt_s = sum(step.duration_s for step in prompt)
@@ -112,7 +113,7 @@ def summarise(
         ttft_s=(prompt[-1].end_ns - header.start_ns) / 1e9 if header and prompt else None,
         prefill_tps=prompt_tokens / prompt_s if prompt_s > 0 else None,
         decode_tps=decode_tokens / decode_s if decode_s > 0 else None,
-        token_s=_token_times(token_times(steps)),
+        token_s=_token_times(token_times(header, steps)),
         wall_s=(steps[-1].end_ns - header.start_ns) / 1e9 if header and steps else None,
         prefill_s=prompt_s if prompt else None,
         prefill_tokens=prompt_tokens if prompt else None,
@@ -158,9 +159,11 @@ def _speculation(
     )
 
 
-def token_times(steps: Sequence[Step]) -> list[float]:
+def token_times(header: Trace | None, steps: Sequence[Step]) -> list[float]:
     """Return the seconds of every output token but the first, in order."""
-    return [each.duration_s / each.tokens for each in passes(steps) for _ in range(each.tokens)]
+    return [
+        each.duration_s / each.tokens for each in passes(header, steps) for _ in range(each.tokens)
+    ]
 
 
 def _token_times(samples: Sequence[float]) -> TokenTimes | None:

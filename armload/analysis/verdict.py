@@ -155,7 +155,7 @@ def _used_on_disk(now: Conditions) -> int:
 
 
 def _doubts_about_few(job: Job, output: Output) -> list[TooFewTokens]:
-    timed = len(token_times(output.steps))
+    timed = len(token_times(output.header, output.steps))
     if timed >= FEWEST_TOKENS or not (timed or ended_after(job, output)):
         return []
     more = more_tokens(job, output, FEWEST_TOKENS + 1)

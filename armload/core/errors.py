@@ -147,7 +147,7 @@ class SlowerError(ArmloadError):
 
 
 class InconclusiveError(ArmloadError):
-    """A comparison that was to pass or fail rests on runs that are not valid."""
+    """A comparison that was to pass or fail rests on runs that cannot be judged."""
 
     kind = "inconclusive"
     exit_status = 12

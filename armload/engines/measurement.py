@@ -19,6 +19,8 @@ class Work(Value):
         is_emulated: the board is virtual, and shares the CPU of a workstation.
         prompt: its text.
         prompt_tokens, output_tokens: as planned.
+        depth_tokens: in the context before a benchmark's test; none where decode follows the
+            prompt.
         context_tokens: length of the KV cache.
         kv_type: types of the cache's halves, such as ``f16/f16``.
         sampling: temperature, seed, and whether the model may end its text.
@@ -32,6 +34,7 @@ class Work(Value):
     prompt: str | None = None
     prompt_tokens: int | None = None
     output_tokens: int | None = None
+    depth_tokens: int | None = None
     context_tokens: int | None = None
     kv_type: str | None = None
     sampling: str | None = None

@@ -158,7 +158,7 @@ def outcome_of(run: Run, objective: Objective) -> Outcome:
     samples: tuple[float, ...] = ()
     if objective == "decode":
         cost = 1 / summary.decode_tps if summary.decode_tps else None
-        samples = tuple(token_times(run.steps))
+        samples = tuple(token_times(run.trace, run.steps))
     elif objective == "prefill":
         cost = 1 / summary.prefill_tps if summary.prefill_tps else None
     elif objective == "energy":

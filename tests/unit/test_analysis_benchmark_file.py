@@ -98,8 +98,16 @@ def test_every_repetition_of_llama_bench_is_a_measurement(tmp_path: Path) -> Non
     assert found[1].work.model == "Qwen2.5-7B-Instruct-Q4_K_M.gguf"
     assert found[1].work.output_tokens == 128
     assert found[1].work.kv_type == "f16/q8_0"
+    assert found[1].work.depth_tokens == 0
     assert found[1].method.threads == 8
     assert len({each.name for each in found}) == 6
+
+
+def test_a_test_s_depth_is_no_part_of_its_prompt(tmp_path: Path) -> None:
+    tests = [PREFILL | {"n_depth": 4096}, LLAMA_BENCH | {"n_depth": 4096}]
+    prefill, *decode = (each.work for each in read_benchmark_file(written(tmp_path, tests)))
+    assert (prefill.prompt_tokens, prefill.depth_tokens) == (512, 4096)
+    assert {(each.prompt_tokens, each.depth_tokens) for each in decode} == {(None, 4096)}
 
 
 def test_llama_bench_s_jsonl_is_read_too(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from armload.core.errors import UsageError
 from armload.engines.job import Workstation
 from armload.engines.measurement import Measurement
 from armload.report.comparison import advice, comparison_view, ratio_cells, sentence
+from armload.report.exchange.llama_bench import llama_bench
 from tests.unit.runs import failed_run, quick_run, storage_run
 from tests.unit.test_analysis_benchmark_file import LLAMA_BENCH, LLM_DEMO
 
@@ -349,7 +350,47 @@ def test_a_run_and_llama_bench_are_compared_by_what_both_have(tmp_path: Path) ->
     assert compared.measured[0].ratio.unit == "none"
     assert compared.finding == "faster"
     assert any("Cannot verify" in note for note in said_of(compared.notes))
+    assert "Context depth (tokens): A 8, B 0." in said_of(compared.notes)
     assert len(compared.b.names) == 5
+
+
+PREFILL = {"n_prompt": 512, "n_gen": 0}
+
+
+@pytest.mark.parametrize("test", [{}, PREFILL], ids=["decode", "prefill"])
+def test_tests_at_different_depths_are_not_the_same_work(
+    tmp_path: Path, test: dict[str, int]
+) -> None:
+    def at(name: str, depth: int) -> list[Measurement]:
+        path = tmp_path / name
+        path.write_text(json.dumps([LLAMA_BENCH | test | {"n_depth": depth}]))
+        return read_benchmark_file(path)
+
+    compared = one(at("a", 0), at("b", 4096))
+    assert compared.finding == "not comparable"
+    assert said_of(compared.differences) == ["context depth (tokens): A 0, B 4096"]
+    assert one(at("a", 4096), at("b", 4096)).finding == "not significant"
+
+
+def test_prefill_of_a_run_is_not_compared_with_a_test_that_begins_deeper(tmp_path: Path) -> None:
+    path = tmp_path / "bench.json"
+    path.write_text(json.dumps([LLAMA_BENCH | {"n_prompt": 8, "n_gen": 0, "n_depth": 4096}]))
+    compared = one([measurement_of(quick_run())], read_benchmark_file(path))
+    assert "context depth (tokens): A 0, B 4096" in said_of(compared.differences)
+
+
+def test_exported_runs_with_prompts_of_different_lengths_are_not_comparable(
+    tmp_path: Path,
+) -> None:
+    def exported(prompt_tokens: int) -> list[Measurement]:
+        base = quick_run()
+        summary = base.summary.model_copy(update={"prefill_tokens": prompt_tokens})
+        path = tmp_path / f"{prompt_tokens}.json"
+        path.write_text(llama_bench([base.model_copy(update={"summary": summary})]))
+        return [each for each in read_benchmark_file(path) if each.decode_tps]
+
+    compared = one(exported(8), exported(4096))
+    assert said_of(compared.differences) == ["context depth (tokens): A 8, B 4096"]
 
 
 def test_two_files_of_other_engines_are_compared(tmp_path: Path) -> None:

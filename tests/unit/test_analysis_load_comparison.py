@@ -13,7 +13,7 @@ import pytest
 from armload.analysis.comparison_findings import Remark
 from armload.analysis.load.comparison import LoadComparison, compare_loads
 from armload.analysis.load.telemetry import ObservedPoint
-from armload.cli.verbs.compare import _Judged, _surely_slower
+from armload.analysis.statistics import surely_above
 from armload.report.load.comparison import sentence
 from armload.report.load.loaded import LoadView
 from armload.serving.loads import LoadFolder
@@ -108,11 +108,7 @@ def served(server: Simulated, seed: int) -> ObservedPoint:
 def test_a_gate_over_several_comparisons_has_one_probability_of_error(
     lows: list[tuple[float, float]], slower: int
 ) -> None:
-    judged = [
-        _Judged(finding="slower", low_at=partial(_low_at, low), doubts=(), sentence=str(low))
-        for low in lows
-    ]
-    assert len(_surely_slower(judged, 0.0)) == slower
+    assert len(surely_above(1.0, [partial(_low_at, low) for low in lows])) == slower
 
 
 def _low_at(lows: tuple[float, float], level: float) -> float:

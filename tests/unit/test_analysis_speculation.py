@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from armload.analysis.latency import latency_of
+from armload.analysis.measurement import measurement_of
 from armload.analysis.sanity import departure
 from armload.analysis.speculation import (
     SpeculationResult,
@@ -14,6 +16,8 @@ from armload.analysis.speculation import (
 )
 from armload.analysis.summary import summarise, token_times
 from armload.engines.trace import Step
+from armload.tuning.continuing import outcome_of
+from tests.unit.runs import quick_run
 from tests.unit.samples import step, trace
 
 
@@ -80,7 +84,30 @@ def test_drafts_after_the_prompt_belong_to_the_first_token() -> None:
 
 
 def test_tokens_of_a_pass_take_equal_time() -> None:
-    assert token_times(STEPS)[:4] == pytest.approx([1.25 / 4] * 4)
+    assert token_times(ENDED, STEPS)[:4] == pytest.approx([1.25 / 4] * 4)
+
+
+def test_every_counted_token_has_a_time_those_accepted_in_the_last_pass_included() -> None:
+    summary = summarise(ENDED, STEPS)
+    times = token_times(ENDED, STEPS)
+    assert len(times) == summary.decode_tokens
+    assert sum(times) == pytest.approx(summary.decode_s)
+    assert times[-3:] == pytest.approx([1.25 / 3] * 3)
+    assert summary.token_s is not None
+    assert summary.token_s.max == pytest.approx(1.0)
+
+
+def test_the_last_accepted_drafts_reach_comparisons_tuning_and_latency() -> None:
+    run = quick_run()
+    steps = (STEPS[0], *(pass_of(number, drafts=3, accepted_before=3) for number in range(1, 6)))
+    ended = trace().model_copy(update={"last_accepted_tokens": 3})
+    run = run.model_copy(
+        update={"steps": steps, "trace": ended, "summary": summarise(ended, steps)}
+    )
+    expected = (0.25,) * 20
+    assert measurement_of(run).token_s == expected
+    assert outcome_of(run, "decode").samples == expected
+    assert latency_of(run).first_token_s == pytest.approx(0.25)
 
 
 def test_without_drafts_a_pass_is_a_token() -> None:

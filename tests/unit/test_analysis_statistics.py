@@ -6,6 +6,7 @@ import json
 import random
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -14,12 +15,16 @@ import pytest
 from armload.analysis.statistics import (
     FEWEST_TOKENS,
     RUN_TO_RUN,
+    TAIL,
+    Ratio,
+    lower_bound,
     median_interval,
     own_doubt,
     ratio_of_runs,
     ratio_of_tokens,
     runs_to_detect,
     spread_of,
+    surely_above,
     t_quantile,
     tokens_for_precision,
 )
@@ -67,6 +72,48 @@ def test_two_sets_of_the_same_program_show_no_difference(
         assert ratio.unit == "runs"
         none_seen += ratio.low <= 1 <= ratio.high
     assert none_seen >= 95
+
+
+def ratios_of_cells(chance: random.Random, cells: int, runs: int) -> list[Ratio]:
+    """Compare cells whose two sides are equal, with runs that differ by 1%."""
+    return [
+        ratio_of_runs(*([chance.gauss(1, 0.01) for _ in range(runs)] for _ in range(2)))
+        for _ in range(cells)
+    ]
+
+
+def cells_above(limit: float, ratios: list[Ratio], runs: int) -> list[int]:
+    return surely_above(limit, [partial(lower_bound, ratio, runs) for ratio in ratios])
+
+
+@pytest.mark.parametrize("runs", [4, pytest.param(10, marks=often)])
+def test_of_twenty_equal_cells_chance_makes_any_slower_in_2_5_of_100_comparisons(runs: int) -> None:
+    chance = random.Random(13)
+    alone = together = 0
+    for _ in range(150):
+        ratios = ratios_of_cells(chance, 20, runs)
+        alone += any(ratio.low > 1 for ratio in ratios)
+        together += bool(cells_above(1, ratios, runs))
+    assert alone >= 9, "each by its own interval"
+    assert together <= 6
+
+
+def test_a_cell_that_is_ten_percent_slower_is_found_among_twenty_with_four_repeats() -> None:
+    chance = random.Random(14)
+    found = []
+    for _ in range(40):
+        a, b = ([chance.gauss(level, 0.01) for _ in range(4)] for level in (1, 1.1))
+        found.append(cells_above(1, [*ratios_of_cells(chance, 19, 4), ratio_of_runs(a, b)], 4))
+    assert found.count([19]) >= 32
+
+
+@pytest.mark.parametrize("runs", [1, 4, 10])
+def test_a_rarer_error_takes_a_lower_bound_beyond_the_samples(runs: int) -> None:
+    chance = random.Random(15)
+    (ratio,) = ratios_of_cells(chance, 1, runs)
+    assert lower_bound(ratio, runs, TAIL) == pytest.approx(ratio.low)
+    bounds = [lower_bound(ratio, runs, TAIL / count) for count in (1, 2, 5, 20)]
+    assert bounds == sorted(set(bounds), reverse=True)
 
 
 def test_few_runs_get_an_interval_that_holds_all_the_same() -> None:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from armload.analysis.findings import TooFewRepeats
 from armload.analysis.run import Run, Verdict
 from armload.analysis.summary import summarise
+from armload.analysis.wording import findings
 from armload.engines.trace import Step
 from armload.runs import store
 from tests.command_line import typed
@@ -17,8 +19,8 @@ from tests.unit.runs import quick_run, storage_run
 from tests.unit.sweeps import Q4, made_run
 
 
-def a_run(name: str, times: float, *doubts: str) -> Run:
-    run = quick_run()
+def a_run(name: str, times: float, *doubts: str, tokens: int = 32) -> Run:
+    run = quick_run(tokens=tokens)
     level = times * random.Random(name).gauss(1, 0.004)
     steps = tuple(_stretched(step, level) for step in run.steps)
     return run.model_copy(
@@ -112,6 +114,37 @@ def test_a_gate_is_inconclusive_where_a_run_is_not_valid(
     assert "slower" not in said
     assert "faster" not in said
     assert said.index("Inconclusive:") < said.index("95% CI")
+
+
+def test_the_gate_judges_runs_that_are_merely_imprecise_as_the_finding_does(
+    tmp_path: Path,
+) -> None:
+    imprecise = findings.verdict([TooFewRepeats(runs=5, needed_runs=6)])
+    for run in [
+        *(a_run(f"a{number}", 1.0) for number in range(5)),
+        *(a_run(f"b{number}", 1.08) for number in range(5)),
+    ]:
+        judged = run.model_copy(update={"verdict": imprecise})
+        store.save(judged, tmp_path / "runs" / run.id)
+    for a, b, finding, status in (("a", "b", "slower", 11), ("b", "a", "faster", 0)):
+        done = typed(tmp_path, "compare", side(a), side(b), "--fail-if-slower", "3%")
+        assert f"B is {finding}" in done.stdout, done.stderr
+        assert "warning: " in done.stdout
+        assert done.returncode == status, done.stderr
+
+
+def test_a_gate_over_several_plans_asks_more_of_each(tmp_path: Path) -> None:
+    for label, times, tokens in (("a", 1.0, 32), ("b", 1.08, 32), ("e", 1.0, 16), ("f", 1.0, 16)):
+        for number in range(5):
+            run = a_run(f"{label}{number}", times, tokens=tokens)
+            store.save(run, tmp_path / "runs" / run.id)
+    (alone,) = json.loads(typed(tmp_path, "compare", side("a"), side("b"), "--json").stdout)
+    allowed = f"{(alone['measured'][0]['ratio']['low'] - 1.0002):.4%}"
+    words = ("--fail-if-slower", allowed)
+    assert typed(tmp_path, "compare", side("a"), side("b"), *words).returncode == 11
+    both = (f"{side('a')},{side('e')}", f"{side('b')},{side('f')}")
+    assert typed(tmp_path, "compare", *both, *words).returncode == 0
+    assert typed(tmp_path, "compare", *both, "--fail-if-slower", "3%").returncode == 11
 
 
 def test_a_doubt_that_several_runs_have_is_told_once(folder: Path, tmp_path: Path) -> None:

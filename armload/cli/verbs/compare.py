@@ -30,6 +30,7 @@ class _Judged:
 
     Attributes:
         low_at: the least that the ratio may be, with a probability of error.
+        doubts: why nobody can tell, if the finding is that.
     """
 
     finding: str
@@ -88,6 +89,7 @@ def _runs(selection: RunSelection | None, a: str, b: str, *, as_json: bool) -> l
     """Compare runs, and return what a gate needs to know."""
     from armload.analysis.compare import Comparison
     from armload.analysis.compare import compare as compare_sides
+    from armload.analysis.statistics import lower_bound
     from armload.bench.run_names import read_side
     from armload.cli import terminal
     from armload.cli.streams import show_document
@@ -104,8 +106,14 @@ def _runs(selection: RunSelection | None, a: str, b: str, *, as_json: bool) -> l
     return [
         _Judged(
             finding=each.finding,
-            low_at=partial(_constant, each.measured[0].ratio.low if each.measured else 0.0),
-            doubts=(*each.a.doubts, *each.b.doubts),
+            low_at=partial(
+                lower_bound, each.measured[0].ratio, min(len(each.a.names), len(each.b.names))
+            )
+            if each.measured
+            else _unknown,
+            doubts=tuple(
+                doubt for side in (each.a, each.b) if not side.is_judged for doubt in side.doubts
+            ),
             sentence=sentence(each),
         )
         for each in compared
@@ -135,9 +143,8 @@ def _loads(a: str, b: str, *, as_json: bool) -> list[_Judged]:
     return [
         _Judged(
             finding=each.finding,
-            low_at=each.measured[0].low_at if each.measured else partial(_constant, 0.0),
-            doubts=tuple(doubt.sentence for doubt in each.doubts)
-            or ((sentence(each),) if each.finding == "inconclusive" else ()),
+            low_at=each.measured[0].low_at if each.measured else _unknown,
+            doubts=tuple(doubt.sentence for doubt in each.doubts),
             sentence=sentence(each),
         )
         for each in compared
@@ -146,6 +153,7 @@ def _loads(a: str, b: str, *, as_json: bool) -> list[_Judged]:
 
 def _tunings(a: str, b: str, *, as_json: bool) -> list[_Judged]:
     """Compare two searches for settings, and return what a gate needs to know."""
+    from armload.analysis.statistics import lower_bound
     from armload.cli.streams import show_document
     from armload.core.values import ValueList
     from armload.report.tuning.comparison import sentence, tuning_comparison_view
@@ -157,10 +165,11 @@ def _tunings(a: str, b: str, *, as_json: bool) -> list[_Judged]:
         show_document(ValueList[TuningComparison]((compared,)))
     else:
         _show([tuning_comparison_view(compared)])
+    winners = compared.measured[0]
     return [
         _Judged(
             finding=compared.finding,
-            low_at=partial(_constant, compared.measured[0].ratio.low),
+            low_at=partial(lower_bound, winners.ratio, min(winners.a_runs, winners.b_runs)),
             doubts=tuple(doubt.sentence for doubt in compared.doubts),
             sentence=sentence(compared),
         )
@@ -190,27 +199,13 @@ def _share(text: str) -> float:
     return share
 
 
-def _constant(low: float, _level: float) -> float:
-    return low
-
-
-def _surely_slower(compared: Sequence[_Judged], allowed: float) -> list[_Judged]:
-    """Return those that are slower, with one probability of error for all (Holm, 1979)."""
-    from armload.analysis.statistics import TAIL
-
-    left, slower = list(compared), list[_Judged]()
-    while left:
-        level = TAIL / len(left)
-        found = [each for each in left if each.low_at(level) > 1 + allowed]
-        if not found:
-            break
-        slower += found
-        left = [each for each in left if each not in found]
-    return slower
+def _unknown(_level: float) -> float:
+    return 0.0
 
 
 def _gate(compared: Sequence[_Judged], allowed: float, as_typed: str) -> None:
     """Raise when B is too slow, or when nobody can tell: a gate errs in neither direction."""
+    from armload.analysis.statistics import surely_above
     from armload.core.errors import InconclusiveError, SlowerError, UsageError
     from armload.report.comparison import each_once
 
@@ -220,17 +215,19 @@ def _gate(compared: Sequence[_Judged], allowed: float, as_typed: str) -> None:
                 f"--fail-if-slower {as_typed}: {each.sentence}",
                 "Compare runs of the same model and plan on the same board.",
             )
-    doubtful = [each for each in compared if each.doubts]
-    slower = _surely_slower([each for each in compared if not each.doubts], allowed)
+    doubtful = [each for each in compared if each.finding == "inconclusive"]
+    judged = [each for each in compared if each.finding != "inconclusive"]
+    surely_slower = surely_above(1 + allowed, [each.low_at for each in judged])
+    slower = [judged[number] for number in surely_slower]
     if slower:
         raise SlowerError(
             f"Slower than {as_typed} allows: {' '.join(each.sentence for each in slower)}",
             "Look at the runs with: armload show ID",
         )
     if doubtful:
-        doubts = [doubt for each in doubtful for doubt in each.doubts]
+        doubts = [doubt for each in doubtful for doubt in each.doubts or (each.sentence,)]
         raise InconclusiveError(
-            f"--fail-if-slower {as_typed}: inconclusive, because not every run is valid and long "
-            f"enough: {' '.join(each_once(dict.fromkeys(doubts)))}",
+            f"--fail-if-slower {as_typed}: inconclusive. "
+            f"{' '.join(each_once(dict.fromkeys(doubts)))}",
             "Repeat those runs, and compare again.",
         )

@@ -25,6 +25,9 @@ RUN_FILES = (
 )
 """What the scripts and programs of ours leave in a run's folder; all of it is fetched."""
 
+OWN_FOLDER = ".armload"
+"""Beside deployed files: what armload notes about them, and the parts of those on their way."""
+
 _DIGITS = 12
 _PROGRAMS, _MODELS = "bin", "models"
 

@@ -105,7 +105,7 @@ def need_space(host: Host, uploads: Sequence[Upload], stored: Sequence[Stored]) 
     lacking = _lacking(uploads, stored)
     if not lacking:
         return
-    space = ask_space(host, list(dict.fromkeys(upload.remote.parent for upload in lacking)))
+    space = ask_space(host, list(dict.fromkeys(upload.part.parent for upload in lacking)))
     workdir = Layout.around(uploads[0].remote).workdir
     space.need(host, _named(list(lacking)), workdir, sum(lacking.values()))
 

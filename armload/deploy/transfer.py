@@ -273,5 +273,6 @@ class _Delivery:
         return what_is_stored(self._host, upload)
 
     def _remove(self, path: PurePosixPath) -> None:
-        beside = (path.with_name(f"{path.name}.syncing"), path.with_name(f"{path.name}.writer"))
+        part = self._upload.part
+        beside = (part.with_name(f"{part.name}.syncing"), part.with_name(f"{part.name}.writer"))
         self._host.run(join(["rm", "-f", "--", path, *beside]))

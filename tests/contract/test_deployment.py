@@ -21,7 +21,7 @@ from armload.core.progress import Progress, Silent
 from armload.core.shell import quote
 from armload.deploy.deployment import deploy
 from armload.deploy.holder import this_process
-from armload.deploy.layout import Layout
+from armload.deploy.layout import OWN_FOLDER, Layout
 from armload.deploy.lease import leased
 from armload.deploy.own_programs import put_helper
 from armload.deploy.payload import read_payload
@@ -36,6 +36,10 @@ from tests.servers import chrooted
 from tests.unit.samples import binary, model
 
 SILENT = Silent()
+
+
+def own_file(remote: Path, kind: str) -> Path:
+    return remote.parent / OWN_FOLDER / f"{remote.name}.{kind}"
 
 
 def some_model(folder: Path, size: int = 3_000_000) -> Model:
@@ -237,7 +241,7 @@ def test_damage_that_no_mark_shows_is_found_when_all_is_verified(
     )
     lines = emulated.run(stored_script([item])).text.splitlines()
     mark = lines[lines.index("present") + 2]
-    Path(f"{remote}.sha256").write_text(f"{model.sha256} {mark}\n")
+    own_file(remote, "sha256").write_text(f"{model.sha256} {mark}\n")
     assert not deployed(verify=False).sent, "nothing shows the damage"
     assert deployed(verify=True).sent
     assert remote.read_bytes() == model.path.read_bytes()
@@ -302,7 +306,7 @@ def test_a_part_is_continued_only_when_it_is_sound(
 ) -> None:
     model = some_model(tmp_path)
     remote = Layout(workdir=board.workdir).model(model.sha256, model.name)
-    part = Path(f"{remote}.part")
+    part = own_file(Path(remote), "part")
     part.parent.mkdir(parents=True)
     data = model.path.read_bytes()
     part.write_bytes(start or data[:2_000_000])

@@ -17,7 +17,7 @@ from armload.core.errors import BoardError
 from armload.deploy.space import SPARE_BYTES, ask_space, need_space
 from armload.deploy.upload import Stored, Upload
 from tests.faults import At
-from tests.system.transfers.pushing import SIZE, left_over, pushed
+from tests.system.transfers.pushing import SIZE, left_over, part_of, pushed
 
 
 def test_a_storage_that_fills_up_meanwhile_is_said_and_what_is_there_is_kept(
@@ -34,7 +34,7 @@ def test_a_storage_that_fills_up_meanwhile_is_said_and_what_is_there_is_kept(
     with pytest.raises(BoardError, match=r"\(tmpfs\) is full") as caught:
         pushed(host, file, remote, At(0, fill))
     assert "models/0" in caught.value.remedy or "free other space" in caught.value.remedy
-    part = remote.with_name("file.part")
+    part = part_of(remote)
     assert part.stat().st_size < SIZE
     assert not remote.exists()
     filler.unlink()
@@ -50,7 +50,7 @@ def test_a_storage_that_is_too_small_is_said_before_a_byte_is_sent(
     remote = small_storage / "models" / "0" / "file"
     with pytest.raises(BoardError, match=r"not enough space for file \(40.0 MB\): .* more"):
         pushed(host, file, remote, At(0, lambda: pytest.fail("something was sent")))
-    assert not remote.with_name("file.part").exists()
+    assert not part_of(remote).exists()
 
 
 def test_files_that_fit_alone_and_not_together_are_refused_together(

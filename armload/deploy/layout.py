@@ -25,6 +25,9 @@ RUN_FILES = (
 )
 """What the scripts and programs of ours leave in a run's folder; all of it is fetched."""
 
+SCRATCH_FILES = ("exit.part", "space")
+"""What they delete at the end of a run; an interrupted one keeps them, for nobody to fetch."""
+
 OWN_FOLDER = ".armload"
 """Beside deployed files: what armload notes about them, and the parts of those on their way."""
 

@@ -44,14 +44,6 @@ class Layout(Value):
 
     workdir: PurePosixPath
 
-    @classmethod
-    def around(cls, path: PurePosixPath) -> Layout:
-        """Return the layout that a program's or model's path belongs to; else its folder's."""
-        for folder in path.parents:
-            if folder.name in (_PROGRAMS, _MODELS):
-                return cls(workdir=folder.parent)
-        return cls(workdir=path.parent)
-
     @property
     def runs(self) -> PurePosixPath:
         """The folder of all runs."""

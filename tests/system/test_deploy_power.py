@@ -62,6 +62,7 @@ def pushed(
     remote = LAYOUT.model(sha256, local.name)
     sent = push(
         host,
+        LAYOUT,
         local,
         remote,
         sha256=sha256,

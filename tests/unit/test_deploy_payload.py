@@ -27,7 +27,7 @@ def test_files_named_like_checks_and_parts_of_others_stay_as_they_are_here(tmp_p
     uploads = read_payload(folder, Silent()).items(layout)
 
     def sent() -> list[str]:
-        return [each.remote.name for each in uploads if deliver(HOST, each, None, Silent())]
+        return [each.remote.name for each in uploads if deliver(HOST, layout, each, None, Silent())]
 
     assert sent() == sorted(f"x{kind}" for kind in kinds)
     assert sent() == []
@@ -38,13 +38,13 @@ def test_files_named_like_checks_and_parts_of_others_stay_as_they_are_here(tmp_p
 
 
 def test_a_file_of_any_name_outlasts_the_note_of_its_last_use(tmp_path: Path) -> None:
-    file, workdir = tmp_path / "used", PurePosixPath(tmp_path / "work")
+    file, layout = tmp_path / "used", Layout(workdir=PurePosixPath(tmp_path / "work"))
     file.write_text("the user's")
     payload = read_payload(file, Silent())
-    (upload,) = payload.items(Layout(workdir=workdir))
-    assert deliver(HOST, upload, None, Silent())
+    (upload,) = payload.items(layout)
+    assert deliver(HOST, layout, upload, None, Silent())
     HOST.run(call("note_use", upload.remote.parent, 1))
-    (item,) = contents(HOST, workdir)
+    (item,) = contents(HOST, layout.workdir)
     assert item.used_days is not None
     assert item.used_days > 1
     assert Path(upload.remote).read_text() == "the user's"

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from armload.boards.board import SshAddress
 from armload.boards.ssh import SshHost
 from armload.core.progress import Progress, Silent
-from armload.deploy.layout import OWN_FOLDER
+from armload.deploy.layout import OWN_FOLDER, Layout
 from armload.deploy.transfer import RETRY_FOR_S, push
 from armload.models.model import cached_sha256
 from tests.faults import Relay
@@ -30,6 +30,7 @@ def pushed(
     """Push a file under the sum that it has now, or under another."""
     return push(
         host,
+        Layout(workdir=PurePosixPath(remote.parents[2])),
         local,
         PurePosixPath(remote),
         sha256=sha256 or cached_sha256(local, Silent()),

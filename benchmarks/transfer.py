@@ -33,6 +33,7 @@ from armload.build.helper import SHA256, helper
 from armload.build.target import machine_architecture
 from armload.core.files import sha256_of
 from armload.core.progress import Silent
+from armload.deploy.layout import Layout
 from armload.deploy.transfer import push
 from armload.models.model import cached_sha256
 
@@ -102,6 +103,7 @@ def run_once(kind: str, address: SshAddress, local: Path, remote: Path, sha256: 
             began = time.perf_counter()
             sent = push(
                 host,
+                Layout(workdir=PurePosixPath(remote.parents[2])),
                 local,
                 PurePosixPath(remote),
                 sha256=sha256,

@@ -26,19 +26,25 @@ size_of() { stat -c %s "$1" 2>/dev/null || wc -c <"$1"; }
 # What changes whenever a file does.
 mark_of() { stat -c '%s %y %z %i' "$1" 2>/dev/null || ls -lin --full-time "$1" 2>/dev/null || ls -lin "$1"; }
 
+# Where armload's own files that belong to file $1 begin.
+own_files() { own=${1%/*}/.armload/${1##*/}; }
+# Notes when folder $1 was used last.
+note_use() { mkdir -p "$1/.armload" && echo "$2" >"$1/.armload/used"; }
+
 # Says of each file what lies there, the record of its last check, and its mark now.
 tell_stored() {
   tell_part files
   for f do
+    own_files "$f"
     if [ -f "$f" ]; then
       echo present
       record=
-      [ -r "$f.sha256" ] && read -r record <"$f.sha256"
+      [ -r "$own.sha256" ] && read -r record <"$own.sha256"
       echo "$record"
       mark_of "$f"
-    elif [ -f "$f.part" ]; then
+    elif [ -f "$own.part" ]; then
       echo part
-      size_of "$f.part"
+      size_of "$own.part"
     else
       echo absent
     fi

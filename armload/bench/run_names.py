@@ -119,7 +119,7 @@ def _read_one(
     reference: str, selection: RunSelection | None, progress: Progress | None
 ) -> list[Measurement]:
     path = Path(reference)
-    if path.is_file() and path.name != RUN_FILE:
+    if is_there(path) and path.is_file() and path.name != RUN_FILE:
         return read_benchmark_file(path)
     runs = [store.load(folder) for folder in folders_of(reference, selection, progress)]
     return [measurement_of(run) for run in judged_together(runs)]

@@ -48,7 +48,7 @@ from armload.deploy.board_runs import StoredRun, list_runs
 from armload.deploy.clean import delete_folders
 from armload.deploy.follow import ProgressUpdate, follow, stop
 from armload.deploy.launch import launch
-from armload.deploy.layout import STDOUT_FILE
+from armload.deploy.layout import STDOUT_FILE, Layout
 from armload.deploy.space import ask_space
 from armload.deploy.transfer import push
 
@@ -205,7 +205,13 @@ class RemoteBackend:
         if self._host.run(f"[ -d {quote(parts)} ]").status != 0:
             try:
                 push(
-                    self._host, archive, packed, sha256=sha256, executable=False, progress=progress
+                    self._host,
+                    Layout(workdir=self._folder),
+                    archive,
+                    packed,
+                    sha256=sha256,
+                    executable=False,
+                    progress=progress,
                 )
             except BoardError as error:
                 raise BoardError(error.message, self._make_room()) from error
@@ -317,7 +323,8 @@ class RemoteBackend:
 
     def _full_disk(self, output: str) -> BoardError | None:
         """Return the error for a full disk, if that is why it failed: few programs say so."""
-        free_bytes = ask_space(self._host, [self._folder / "trees"]).free_bytes
+        layout = Layout(workdir=self._folder)
+        free_bytes = ask_space(self._host, layout, [self._folder / "trees"]).free_bytes
         is_full = free_bytes is not None and free_bytes < FULL_DISK_BYTES
         if not is_full and "No space left on device" not in output:
             return None

@@ -73,7 +73,7 @@ def need_board_space(
         stored = what_is_stored(host, upload)
         if stored.state in {"part", "absent"}:
             copied_bytes += upload.size_bytes - min(stored.part_bytes, upload.size_bytes)
-    space = ask_space(host, [layout.runs])
+    space = ask_space(host, layout, [layout.runs])
     wanted_bytes = copied_bytes + result_bytes + SPARE_BYTES
     if space.free_bytes is not None and wanted_bytes > space.free_bytes:
         raise BoardError(

@@ -24,7 +24,7 @@ def append_lines(path: Path, values: Sequence[BaseModel], *, is_synced: bool = T
                 file.seek(-1, os.SEEK_END)
                 if file.read() != b"\n":
                     file.seek(0)
-                    file.truncate(len(whole_lines(file.read())))
+                    file.truncate(file.read().rfind(b"\n") + 1)
             file.write(_lines(values))
             file.flush()
             if is_synced:

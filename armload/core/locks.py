@@ -6,7 +6,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from armload.core.ids import pid_namespace
@@ -37,9 +37,10 @@ def locked(path: Path, progress: Progress, *, waiting: str) -> Iterator[int]:
                 time.sleep(_POLL_S)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 descriptor = _try(path)
-    os.ftruncate(descriptor, 0)
-    os.write(descriptor, f"{os.getpid()} {pid_namespace()}\n".encode())
     try:
+        with suppress(OSError):  # full disks: what it holds is for a message only
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()} {pid_namespace()}\n".encode())
         yield descriptor
     finally:
         os.close(descriptor)

@@ -105,7 +105,7 @@ def _parsed(path: Path, text: str) -> tuple[yaml.Node | None, object]:
         root = loader.get_single_node()
         if root is None:
             return None, None
-        _refuse_repeated_keys(path, root)
+        _refuse_wrong_keys(path, root)
         return root, loader.construct_document(root)
     except yaml.MarkedYAMLError as error:
         raise syntax_error(path, text, error) from error
@@ -124,13 +124,21 @@ def _parsed(path: Path, text: str) -> tuple[yaml.Node | None, object]:
         raise DataError(f"{path}: the values are nested too deeply.") from error
 
 
-def _refuse_repeated_keys(path: Path, root: yaml.Node) -> None:
+_KEY_TAGS = frozenset({"tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"})
+
+
+def _refuse_wrong_keys(path: Path, root: yaml.Node) -> None:
     for mapping in _mappings(root):
         lines: dict[tuple[str, str], int] = {}
         for key, _ in mapping.value:
             if not isinstance(key, yaml.ScalarNode):
                 continue
             line = key.start_mark.line + 1
+            if key.tag not in _KEY_TAGS:
+                raise DataError(
+                    f"{path}, line {line}: the key {key.value!r} must be text.",
+                    "Correct or quote it: without quotes, YAML does not read it as text.",
+                )
             if (key.tag, key.value) in lines:
                 raise DataError(
                     f"{path}, line {line}: duplicate key {key.value!r}, first used in line "

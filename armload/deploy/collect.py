@@ -16,7 +16,7 @@ from armload.core.progress import Progress, ProgressStep, Silent
 from armload.core.shell import render
 from armload.core.values import counted, format_bytes
 from armload.deploy.launch import JOB_MARK
-from armload.deploy.layout import JOB_FILE, PROGRAM_FOLDER, RUN_FILES
+from armload.deploy.layout import JOB_FILE, PROGRAM_FOLDER, RUN_FILES, SCRATCH_FILES
 from armload.deploy.receiver import Arrived, Receiver, fetch_again, part_of
 from armload.deploy.retry import Retry, with_retries
 
@@ -104,7 +104,7 @@ def _fetched(
             "folder": run_folder,
             "program_folder": PROGRAM_FOLDER,
             "known": list(known),
-            "known_lines": "\n".join(["", *known, ""]),
+            "own_lines": "\n".join(["", *known, *SCRATCH_FILES, ""]),
             "most_bytes": MOST_BYTES,
             "most_examples": _MOST_EXAMPLES,
             "most_files": MOST_FILES,

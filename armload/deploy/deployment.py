@@ -75,11 +75,12 @@ def deploy(
     lacking = [pair for pair in zip(items, stored, strict=True) if pair[1].state != "present"]
     if lacking:
         need_memory(board, items, stored, found.conditions, progress)
-        with_retries(lambda: need_space(host, items, stored), retry)
+        with_retries(lambda: need_space(host, layout, items, stored), retry)
         sums = checksum_program(host, layout, found, progress)
         for item, state in lacking:
             sent |= deliver(
                 host,
+                layout,
                 item,
                 state,
                 progress,

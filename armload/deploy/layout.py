@@ -25,6 +25,12 @@ RUN_FILES = (
 )
 """What the scripts and programs of ours leave in a run's folder; all of it is fetched."""
 
+SCRATCH_FILES = ("exit.part", "space")
+"""What they delete at the end of a run; an interrupted one keeps them, for nobody to fetch."""
+
+OWN_FOLDER = ".armload"
+"""Beside deployed files: what armload notes about them, and the parts of those on their way."""
+
 _DIGITS = 12
 _PROGRAMS, _MODELS = "bin", "models"
 
@@ -37,14 +43,6 @@ class Layout(Value):
     """
 
     workdir: PurePosixPath
-
-    @classmethod
-    def around(cls, path: PurePosixPath) -> Layout:
-        """Return the layout that a program's or model's path belongs to; else its folder's."""
-        for folder in path.parents:
-            if folder.name in (_PROGRAMS, _MODELS):
-                return cls(workdir=folder.parent)
-        return cls(workdir=path.parent)
 
     @property
     def runs(self) -> PurePosixPath:

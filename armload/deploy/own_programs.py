@@ -98,5 +98,5 @@ def put_helper(host: Host, layout: Layout, ours: Helper, progress: Progress) -> 
     still_ours = partial(need_board, host, layout.workdir)
     # A person did not ask for the program, but for what needs it.
     with progress.step(f"Preparing {host.name}", total=upload.size_bytes, unit="B") as step:
-        deliver(host, upload, None, Within(progress, step), still_ours=still_ours)
+        deliver(host, layout, upload, None, Within(progress, step), still_ours=still_ours)
     return remote

@@ -11,7 +11,7 @@ from armload.core.errors import UsageError
 from armload.core.files import require_utf_8
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.deploy.layout import Layout
+from armload.deploy.layout import OWN_FOLDER, Layout
 from armload.deploy.upload import Upload
 from armload.models.model import Model, cached_sha256
 
@@ -172,6 +172,11 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _found_file(name: PurePosixPath, file: Path) -> FoundFile:
     require_utf_8(name)
+    if OWN_FOLDER in name.parts:
+        raise UsageError(
+            f"{file}: the name {OWN_FOLDER} is reserved for armload's own files on the board.",
+            "Rename or remove it.",
+        )
     return FoundFile(
         name=name,
         local=file,

@@ -95,7 +95,9 @@ def need_memory(
     )
 
 
-def need_space(host: Host, uploads: Sequence[Upload], stored: Sequence[Stored]) -> None:
+def need_space(
+    host: Host, layout: Layout, uploads: Sequence[Upload], stored: Sequence[Stored]
+) -> None:
     """Make the uploads' folders, and make sure that what is missing of all of them fits.
 
     Raises:
@@ -105,19 +107,19 @@ def need_space(host: Host, uploads: Sequence[Upload], stored: Sequence[Stored]) 
     lacking = _lacking(uploads, stored)
     if not lacking:
         return
-    space = ask_space(host, list(dict.fromkeys(upload.remote.parent for upload in lacking)))
-    workdir = Layout.around(uploads[0].remote).workdir
-    space.need(host, _named(list(lacking)), workdir, sum(lacking.values()))
+    folders = list(dict.fromkeys(upload.part.parent for upload in lacking))
+    space = ask_space(host, layout, folders)
+    space.need(host, _named(list(lacking)), layout.workdir, sum(lacking.values()))
 
 
-def ask_space(host: Host, folders: Sequence[PurePosixPath]) -> FreeSpace:
-    """Make folders below one work folder, and say how much room is left there.
+def ask_space(host: Host, layout: Layout, folders: Sequence[PurePosixPath]) -> FreeSpace:
+    """Make folders below a work folder, and say how much room is left there.
 
     Raises:
         BoardError: a folder cannot be made or written.
         ConnectError: the connection dropped.
     """
-    workdir = Layout.around(folders[0]).workdir
+    workdir = layout.workdir
     done = host.run(render("files/space.sh.j2", {"folders": folders, "workdir": workdir}))
     if done.status != 0:
         complaint = f"{folders[0]} cannot be written"

@@ -13,6 +13,7 @@ from armload.core.errors import BoardError, TransferError
 from armload.core.progress import Progress
 from armload.core.shell import join, render
 from armload.core.values import format_bytes
+from armload.deploy.layout import Layout
 from armload.deploy.retry import Retry, with_retries
 from armload.deploy.space import need_space, refusal, why_refused
 from armload.deploy.upload import (
@@ -38,6 +39,7 @@ def _nobody_else() -> None:
 
 def push(
     host: Host,
+    layout: Layout,
     local: Path,
     remote: PurePosixPath,
     *,
@@ -65,11 +67,12 @@ def push(
         TransferError: the content differs after it was sent twice.
     """
     upload = Upload(local=local, remote=remote, sha256=sha256, executable=executable)
-    return deliver(host, upload, None, progress, helper=helper, retry_for_s=retry_for_s)
+    return deliver(host, layout, upload, None, progress, helper=helper, retry_for_s=retry_for_s)
 
 
 def deliver(
     host: Host,
+    layout: Layout,
     upload: Upload,
     stored: Stored | None,
     progress: Progress,
@@ -86,7 +89,10 @@ def deliver(
     board over meanwhile: then theirs is left alone.
     """
     retry = Retry(retry_for_s)
-    return _Delivery(host, upload, stored, progress, helper, retry, still_ours, cold=cold).run()
+    delivery = _Delivery(
+        host, layout, upload, stored, progress, helper, retry, still_ours, cold=cold
+    )
+    return delivery.run()
 
 
 class _Delivery:
@@ -95,6 +101,7 @@ class _Delivery:
     def __init__(
         self,
         host: Host,
+        layout: Layout,
         upload: Upload,
         stored: Stored | None,
         progress: Progress,
@@ -105,6 +112,7 @@ class _Delivery:
         cold: bool,
     ) -> None:
         self._host = host
+        self._layout = layout
         self._upload = upload
         self._stored = stored
         self._progress = progress
@@ -148,7 +156,7 @@ class _Delivery:
             )
             self._remove(self._upload.remote)
             stored = Stored(state="absent")
-        need_space(self._host, [self._upload], [stored])
+        need_space(self._host, self._layout, [self._upload], [stored])
         self._send(stored)
         return self._accepted(self._upload.part)
 
@@ -195,8 +203,8 @@ class _Delivery:
 
     def _explained(self, error: BoardError) -> BoardError:
         upload = self._upload
-        folder = upload.remote.parent
-        why = why_refused(self._host, folder, error.message, folder.parent.parent)
+        folder, workdir = upload.remote.parent, self._layout.workdir
+        why = why_refused(self._host, folder, error.message, workdir)
         if not why.remedy:
             return error
         there = what_is_stored(self._host, upload).part_bytes
@@ -238,9 +246,9 @@ class _Delivery:
         done = self._host.run(script, timeout_s=transfer_timeout_s(upload.size_bytes))
         if done.status != 0:
             self._still_ours()
-            folder = upload.remote.parent
+            folder, workdir = upload.remote.parent, self._layout.workdir
             complaint = f"{upload.remote} cannot be moved into place"
-            raise refusal(self._host, folder, complaint, reason(done.stderr), folder.parent.parent)
+            raise refusal(self._host, folder, complaint, reason(done.stderr), workdir)
         return done.text
 
     def _sum_of_blocks(self) -> str:
@@ -273,5 +281,6 @@ class _Delivery:
         return what_is_stored(self._host, upload)
 
     def _remove(self, path: PurePosixPath) -> None:
-        beside = (path.with_name(f"{path.name}.syncing"), path.with_name(f"{path.name}.writer"))
+        part = self._upload.part
+        beside = (part.with_name(f"{part.name}.syncing"), part.with_name(f"{part.name}.writer"))
         self._host.run(join(["rm", "-f", "--", path, *beside]))

@@ -12,6 +12,7 @@ from armload.boards.host import Host
 from armload.core.files import CHUNK_BYTES
 from armload.core.shell import call, join
 from armload.core.values import Value
+from armload.deploy.layout import OWN_FOLDER
 from armload.models.model import BLOCK_BYTES
 
 
@@ -33,7 +34,7 @@ class Upload(Value):
     @property
     def part(self) -> PurePosixPath:
         """Where it grows on the board until it is whole."""
-        return self.remote.with_name(f"{self.remote.name}.part")
+        return self.remote.parent / OWN_FOLDER / f"{self.remote.name}.part"
 
     @property
     def size_bytes(self) -> int:

@@ -21,7 +21,7 @@ from armload.core.progress import Progress, Silent
 from armload.core.shell import quote
 from armload.deploy.deployment import deploy
 from armload.deploy.holder import this_process
-from armload.deploy.layout import Layout
+from armload.deploy.layout import OWN_FOLDER, Layout
 from armload.deploy.lease import leased
 from armload.deploy.own_programs import put_helper
 from armload.deploy.payload import read_payload
@@ -36,6 +36,10 @@ from tests.servers import chrooted
 from tests.unit.samples import binary, model
 
 SILENT = Silent()
+
+
+def own_file(remote: Path, kind: str) -> Path:
+    return remote.parent / OWN_FOLDER / f"{remote.name}.{kind}"
 
 
 def some_model(folder: Path, size: int = 3_000_000) -> Model:
@@ -80,7 +84,8 @@ def test_a_board_in_a_chroot_that_tells_nothing_of_its_storage_takes_a_model(
     """Its root is no mount point, so ``/proc/mounts`` lacks it and toybox's df lists nothing."""
     inside = board.model_copy(update={"workdir": PurePosixPath("/tmp/work")})
     model = some_model(tmp_path)
-    remote = Layout(workdir=inside.workdir).model(model.sha256, model.name)
+    layout = Layout(workdir=inside.workdir)
+    remote = layout.model(model.sha256, model.name)
     with (
         chrooted(tmp_path / "server", tools="toybox") as address,
         closing(SshHost(address, NAME)) as host,
@@ -90,7 +95,7 @@ def test_a_board_in_a_chroot_that_tells_nothing_of_its_storage_takes_a_model(
         assert found.conditions.workdir_filesystem is None
         assert found.conditions.workdir_free_bytes is None
         assert push(
-            host, model.path, remote, sha256=model.sha256, executable=False, progress=SILENT
+            host, layout, model.path, remote, sha256=model.sha256, executable=False, progress=SILENT
         )
         assert b"".join(host.read(remote)) == model.path.read_bytes()
 
@@ -155,12 +160,14 @@ def test_storage_without_room_is_said_whatever_a_tool_calls_it(
 ) -> None:
     """A copy finds no room before, and while, it is sent; so does a run that is to start."""
     model = some_model(tmp_path)
-    remote = Layout(workdir=board.workdir).model(model.sha256, model.name)
+    layout = Layout(workdir=board.workdir)
+    remote = layout.model(model.sha256, model.name)
     filler = quote(board.workdir / "filler")
 
     def pushed(progress: At) -> bool:
         return push(
             emulated,
+            layout,
             model.path,
             remote,
             sha256=model.sha256,
@@ -237,7 +244,7 @@ def test_damage_that_no_mark_shows_is_found_when_all_is_verified(
     )
     lines = emulated.run(stored_script([item])).text.splitlines()
     mark = lines[lines.index("present") + 2]
-    Path(f"{remote}.sha256").write_text(f"{model.sha256} {mark}\n")
+    own_file(remote, "sha256").write_text(f"{model.sha256} {mark}\n")
     assert not deployed(verify=False).sent, "nothing shows the damage"
     assert deployed(verify=True).sent
     assert remote.read_bytes() == model.path.read_bytes()
@@ -280,11 +287,12 @@ def test_a_copy_whose_connection_dropped_leaves_the_board_to_whoever_has_it_by_t
 
 def test_a_changed_file_on_the_board_is_replaced(host: Host, board: Board, tmp_path: Path) -> None:
     model = some_model(tmp_path)
-    remote = Layout(workdir=board.workdir).model(model.sha256, model.name)
+    layout = Layout(workdir=board.workdir)
+    remote = layout.model(model.sha256, model.name)
 
     def pushed() -> bool:
         return push(
-            host, model.path, remote, sha256=model.sha256, executable=False, progress=SILENT
+            host, layout, model.path, remote, sha256=model.sha256, executable=False, progress=SILENT
         )
 
     assert pushed()
@@ -301,12 +309,15 @@ def test_a_part_is_continued_only_when_it_is_sound(
     host: Host, board: Board, tmp_path: Path, start: bytes | None
 ) -> None:
     model = some_model(tmp_path)
-    remote = Layout(workdir=board.workdir).model(model.sha256, model.name)
-    part = Path(f"{remote}.part")
+    layout = Layout(workdir=board.workdir)
+    remote = layout.model(model.sha256, model.name)
+    part = own_file(Path(remote), "part")
     part.parent.mkdir(parents=True)
     data = model.path.read_bytes()
     part.write_bytes(start or data[:2_000_000])
-    assert push(host, model.path, remote, sha256=model.sha256, executable=False, progress=SILENT)
+    assert push(
+        host, layout, model.path, remote, sha256=model.sha256, executable=False, progress=SILENT
+    )
     assert Path(remote).read_bytes() == data
     assert not part.exists()
 
@@ -314,6 +325,9 @@ def test_a_part_is_continued_only_when_it_is_sound(
 def test_a_file_in_the_way_of_the_work_folder_is_said(host: Host, tmp_path: Path) -> None:
     model = some_model(tmp_path)
     (tmp_path / "file").touch()
-    remote = PurePosixPath(tmp_path / "file" / "models" / "0" / "m.gguf")
+    layout = Layout(workdir=PurePosixPath(tmp_path / "file"))
+    remote = layout.model(model.sha256, model.name)
     with pytest.raises(BoardError, match="cannot be written"):
-        push(host, model.path, remote, sha256=model.sha256, executable=False, progress=SILENT)
+        push(
+            host, layout, model.path, remote, sha256=model.sha256, executable=False, progress=SILENT
+        )

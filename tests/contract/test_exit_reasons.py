@@ -22,7 +22,7 @@ from armload.deploy.exit_record import read_peaks
 from armload.deploy.follow import CutShortError, ProgressUpdate, end_orphan, follow
 from armload.deploy.launch import launch
 from armload.deploy.layout import PROGRAM_FOLDER, Layout
-from tests.faults import mounted
+from tests.faults import At, mounted
 from tests.programs import compiled, without_loader
 
 LIMIT_S = 60.0
@@ -214,7 +214,9 @@ def test_a_run_without_its_script_is_lost_and_its_program_ended(
     end_orphan(ended.host, folder)
     while Path(f"/proc/{program}/cwd").exists():  # a signal is not the end yet
         time.sleep(0.05)
-    collect(ended.host, folder, tmp_path / "lost")
+    progress = At(0, lambda: None)
+    collect(ended.host, folder, tmp_path / "lost", progress)
+    assert progress.said == []
     assert explain(tmp_path / "lost", cut="lost").kind == "lost"
 
 

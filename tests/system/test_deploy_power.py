@@ -18,7 +18,7 @@ from armload.core.errors import ConnectError
 from armload.core.files import sha256_of
 from armload.core.progress import Progress, Silent
 from armload.core.shell import join
-from armload.deploy.layout import Layout
+from armload.deploy.layout import OWN_FOLDER, Layout
 from armload.deploy.own_programs import checksum_program
 from armload.deploy.transfer import push
 from tests.faults import At, Relay
@@ -62,6 +62,7 @@ def pushed(
     remote = LAYOUT.model(sha256, local.name)
     sent = push(
         host,
+        LAYOUT,
         local,
         remote,
         sha256=sha256,
@@ -108,7 +109,7 @@ def test_a_power_cut_in_the_middle_costs_little_and_no_wrong_file(
         twice = max(relay.passed_bytes - (SIZE - position), 0)
         print(f"cut after {position} bytes, {twice} sent twice")  # noqa: T201 - shown by -s
         listing = host.run(join(["ls", "-A", remote.parent])).text.split()
-        assert sorted(listing) == [local.name, f"{local.name}.sha256"]
+        assert sorted(listing) == [OWN_FOLDER, local.name]
         host.run(join(["rm", "-rf", remote.parent]))
 
 

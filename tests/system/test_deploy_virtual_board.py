@@ -21,6 +21,7 @@ from armload.core.files import sha256_of
 from armload.core.progress import Silent
 from armload.core.shell import quote
 from armload.deploy.exit_reason import explain
+from armload.deploy.layout import Layout
 from armload.deploy.transfer import push
 from tests.contract.launching import run_to_end
 
@@ -52,8 +53,9 @@ def host(board: Board) -> Iterator[Host]:
 
 
 def pushed(host: Host, board: Board, local: Path) -> PurePosixPath:
-    remote = board.workdir / "models" / "0" / local.name
-    push(host, local, remote, sha256=sha256_of(local), executable=False, progress=Silent())
+    layout = Layout(workdir=board.workdir)
+    remote = layout.model("0" * 64, local.name)
+    push(host, layout, local, remote, sha256=sha256_of(local), executable=False, progress=Silent())
     return remote
 
 

@@ -262,7 +262,7 @@ def test_ctrl_c_in_a_copy_keeps_what_arrived(person: Person, tmp_path: Path) -> 
     with closing(Relay(shown["port"], bytes_per_s=2e6)) as relay:
         add_by_ssh(person, "far", shown, port=relay.port)
         person.interrupts(r"Copying wide.gguf: [1-9]", "deploy", "--board", "far", *words)
-    part = "/data/local/tmp/armload/models/*/wide.gguf.part"
+    part = "/data/local/tmp/armload/models/*/.armload/wide.gguf.part"
     arrived = int(person.on_board(f"wc -c <$(echo {part})"))
     assert 0 < arrived < model.stat().st_size
     assert "Put on mine" in person.types("deploy", "--board", "mine", *words).stdout

@@ -142,14 +142,14 @@ def test_two_people_who_put_the_same_file_there_both_succeed_and_it_is_sent_once
             add_by_ssh(person, "far", shown, port=relay.port)
         first = ann.start(*words)
         if second_comes == "while it is copied":
-            ann.waits_on_board(f"ls {MODELS}/*/large.gguf.part >/dev/null 2>&1", first)
+            ann.waits_on_board(f"ls {MODELS}/*/.armload/large.gguf.part >/dev/null 2>&1", first)
         second = bob.start(*words)
         said = [process.communicate(timeout=600) for process in (first, second)]
         assert [process.returncode for process in (first, second)] == [0, 0], said
         assert sorted(json.loads(out)["sent"] for out, _ in said) == [False, True]
         assert relay.passed_bytes < 1.5 * PADDING_BYTES
     listed = ann.on_board(f"cd $(dirname {MODELS}/*/large.gguf); ls -A; sha256sum large.gguf")
-    assert listed.split() == ["large.gguf", "large.gguf.sha256", sha256_of(model), "large.gguf"]
+    assert listed.split() == [".armload", "large.gguf", sha256_of(model), "large.gguf"]
     assert ann.on_board("ls -A /data/local/tmp/armload/lease").strip() == ""
     ann.on_board(f"rm -r $(dirname {MODELS}/*/large.gguf)")
     ann.waits_on_board("! grep -l '[l]arge.gguf' /proc/[0-9]*/cmdline 2>/dev/null")

@@ -55,7 +55,7 @@ def test_a_workstation_killed_before_its_run_begins_goes_on_with_the_same_comman
     if stage == "present":
         time.sleep(0.6)
     else:
-        copying = "ls /data/local/tmp/armload/models/*/*.part >/dev/null 2>&1"
+        copying = "ls /data/local/tmp/armload/models/*/.armload/*.part >/dev/null 2>&1"
         launching = f'[ "$({LIST_RUNS} | wc -l)" -gt {len(runs_before)} ]'
         ann.waits_on_board(copying if stage == "copying" else launching, process)
     process.kill()

@@ -23,6 +23,7 @@ from armload.core.files import sha256_of
 from armload.core.progress import Silent
 from armload.deploy.follow import follow
 from armload.deploy.launch import launch
+from armload.deploy.layout import Layout
 from armload.deploy.retry import RETRY_FOR_S, with_retries
 from armload.deploy.transfer import push
 from tests.faults import At
@@ -93,9 +94,18 @@ def test_a_copy_to_a_board_that_goes_off_in_the_middle_is_told_so(
     local = tmp_path / "model.gguf"
     local.write_bytes(os.urandom(30_000_000))
     progress = At(10_000_000, lambda: cut_the_power(board))
-    remote = board.workdir / "models" / "0" / local.name
+    layout = Layout(workdir=board.workdir)
+    remote = layout.model("0" * 64, local.name)
     with closing(connect(board, Silent())) as host, pytest.raises(PoweredOffError, match=IS_OFF):
-        push(host, local, remote, sha256=sha256_of(local), executable=False, progress=progress)
+        push(
+            host,
+            layout,
+            local,
+            remote,
+            sha256=sha256_of(local),
+            executable=False,
+            progress=progress,
+        )
 
 
 def test_a_board_that_reboots_is_waited_for(board: Board) -> None:

@@ -115,6 +115,15 @@ def test_a_line_that_was_never_completed_is_left_out_and_does_not_spoil_the_next
     assert things(ErrandFolder.find("latest")) == ["bread", "pear"]
 
 
+def test_entries_after_a_line_of_zeros_outlast_the_next_append() -> None:
+    path = begun(1, "bread").entries_file()
+    path.write_bytes(path.read_bytes() + b'{"thing": "s\0\0\0\0\n')
+    ErrandFolder.find("latest").append(Bought(thing="pear"))
+    path.write_bytes(path.read_bytes() + b'{"thing": "sa')
+    ErrandFolder.find("latest").append(Bought(thing="salt"))
+    assert things(ErrandFolder.find("latest")) == ["bread", "pear", "salt"]
+
+
 def test_a_file_of_which_nothing_was_completed_has_no_entries() -> None:
     made = begun()
     made.entries_file().write_bytes(b'{"thing": "sa')

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -85,6 +87,20 @@ def test_who_holds_a_lock_in_a_container_is_not_said_to_be_dead(tmp_path: Path) 
         with locked(path, progress, waiting="Another one builds."):
             (said,) = progress.said
     assert "It is process 1 in another container." in said
+
+
+def test_a_lock_on_a_full_disk_is_held_and_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "lock"
+
+    def fails(descriptor: int, content: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", fails)
+    with locked(path, Silent(), waiting=""):
+        assert is_locked(path)
+    assert not is_locked(path)
 
 
 def test_a_lock_is_taken_at_once_or_not_at_all(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -10,7 +11,10 @@ from armload.boards.board import Board
 from armload.boards.local import LocalHost
 from armload.core.errors import BoardError
 from armload.core.progress import Silent
-from armload.deploy.space import FreeSpace, ask_space, need_memory
+from armload.deploy.layout import Layout
+from armload.deploy.payload import read_payload
+from armload.deploy.space import FreeSpace, ask_space, need_memory, need_space
+from armload.deploy.transfer import deliver
 from armload.deploy.upload import Stored, Upload
 from tests.unit.samples import conditions
 
@@ -31,14 +35,46 @@ def test_the_figures_of_a_lack_of_room_add_up() -> None:
 
 def test_only_folders_that_free_something_are_proposed(tmp_path: Path) -> None:
     (tmp_path / "bin" / "small").mkdir(parents=True)
-    folders = [PurePosixPath(tmp_path / "models" / "x")]
-    assert "armload's own files there are small" in ask_space(HOST, folders).advice
+    layout = Layout(workdir=PurePosixPath(tmp_path))
+    folders = [layout.model("0" * 64, "m.gguf").parent]
+    assert "armload's own files there are small" in ask_space(HOST, layout, folders).advice
     large = tmp_path / "models" / "large"
     large.mkdir()
     (large / "m.gguf").write_bytes(bytes(2 << 20))
-    advice = ask_space(HOST, folders).advice
+    advice = ask_space(HOST, layout, folders).advice
     assert f"{large} (2.1 MB)" in advice
     assert "small" not in advice
+
+
+class _Full(LocalHost):
+    """A board whose storage fills up as soon as something is sent."""
+
+    def send_file(
+        self, local: Path, remote: PurePosixPath, *, offset_bytes: int, sent: Callable[[int], None]
+    ) -> None:
+        raise BoardError("cat: write error: No space left on device")
+
+
+@pytest.mark.parametrize("folder", ["", "bin/", "models/a/"])
+def test_what_a_folder_holds_makes_no_difference_to_what_is_proposed(
+    tmp_path: Path, folder: str
+) -> None:
+    file = tmp_path / "qwen" / folder / "data"
+    file.parent.mkdir(parents=True)
+    file.write_text("content")
+    layout = Layout(workdir=PurePosixPath(tmp_path / "work"))
+    large = tmp_path / "work" / "models" / "large"
+    large.mkdir(parents=True)
+    (large / "m.gguf").write_bytes(bytes(2 << 20))
+    (upload,) = read_payload(tmp_path / "qwen", Silent()).items(layout)
+    with pytest.raises(BoardError, match=r"is full\.") as caught:
+        deliver(_Full("kitchen"), layout, upload, None, Silent())
+    assert f"{large} (2.1 MB)" in caught.value.remedy
+    with file.open("wb") as sparse:
+        sparse.truncate(1 << 43)
+    with pytest.raises(BoardError, match=f"free in {layout.workdir}; ") as caught:
+        need_space(HOST, layout, [upload], [Stored(state="absent")])
+    assert f"{large} (2.1 MB)" in caught.value.remedy
 
 
 def test_what_is_sent_to_a_folder_in_memory_is_said_and_must_fit_there(tmp_path: Path) -> None:

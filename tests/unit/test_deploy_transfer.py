@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from armload.boards.local import LocalHost
 from armload.core.errors import ConnectError
 from armload.core.progress import Silent
+from armload.deploy.layout import Layout
 from armload.deploy.transfer import push
 
 RETRY_FOR_S = 0.5
@@ -35,15 +36,17 @@ class _BreakingTwice(LocalHost):
 
 
 def test_a_second_break_after_long_copying_is_waited_for_like_the_first(tmp_path: Path) -> None:
-    local, remote = tmp_path / "file", tmp_path / "work" / "models" / "x" / "file"
+    local, layout = tmp_path / "file", Layout(workdir=PurePosixPath(tmp_path / "work"))
+    remote = layout.model("0" * 64, "file")
     local.write_bytes(bytes(17 << 20))
     assert push(
         _BreakingTwice(),
+        layout,
         local,
-        PurePosixPath(remote),
+        remote,
         sha256=hashlib.sha256(local.read_bytes()).hexdigest(),
         executable=False,
         progress=Silent(),
         retry_for_s=RETRY_FOR_S,
     )
-    assert remote.stat().st_size == local.stat().st_size
+    assert Path(remote).stat().st_size == local.stat().st_size

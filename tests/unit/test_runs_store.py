@@ -92,6 +92,13 @@ def test_a_name_that_nothing_fits_opens_nothing(many: Path, opened: list[str]) -
     assert opened == []
 
 
+def test_a_name_too_long_for_a_file_is_none_of_a_run(here: Path) -> None:
+    kept(here, 1)
+    for read in (store.find, read_side):
+        with pytest.raises(UsageError, match="There is no run named 'aaa"):
+            read("a" * 5000)
+
+
 def test_a_board_and_a_model_name_the_latest_of_both(here: Path) -> None:
     kept(here, 1, model="qwen-q8_0")
     wanted = kept(here, 2, model="llama-q4_0")

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from armload.boards.board import SshAddress
 from armload.boards.ssh import SshHost
 from armload.core.progress import Progress, Silent
+from armload.deploy.layout import OWN_FOLDER, Layout
 from armload.deploy.transfer import RETRY_FOR_S, push
 from armload.models.model import cached_sha256
 from tests.faults import Relay
@@ -29,6 +30,7 @@ def pushed(
     """Push a file under the sum that it has now, or under another."""
     return push(
         host,
+        Layout(workdir=PurePosixPath(remote.parents[2])),
         local,
         PurePosixPath(remote),
         sha256=sha256 or cached_sha256(local, Silent()),
@@ -54,4 +56,9 @@ def over_relay(
 
 
 def left_over(remote: Path) -> set[str]:
-    return {path.name for path in remote.parent.iterdir()} - {remote.name, f"{remote.name}.sha256"}
+    files = {path.name for path in remote.parent.rglob("*") if path.is_file()}
+    return files - {remote.name, f"{remote.name}.sha256"}
+
+
+def part_of(remote: Path) -> Path:
+    return remote.parent / OWN_FOLDER / f"{remote.name}.part"

@@ -14,7 +14,7 @@ from armload.core.files import sha256_of
 from armload.deploy import upload
 from armload.models.model import BLOCK_BYTES
 from tests.faults import At
-from tests.system.transfers.pushing import SIZE, left_over, over_relay, pushed
+from tests.system.transfers.pushing import SIZE, left_over, over_relay, part_of, pushed
 
 similar = pytest.mark.exhaustive(covers=["armload/deploy", "deploy"])
 
@@ -114,8 +114,8 @@ def test_of_a_spoilt_part_what_is_good_is_kept(
     else:
         there = bytearray(os.urandom(len(there)))
         good = 0
-    remote.parent.mkdir(parents=True)
-    remote.with_name("file.part").write_bytes(there)
+    part_of(remote).parent.mkdir(parents=True)
+    part_of(remote).write_bytes(there)
     with over_relay(server) as (host, relay):
         assert pushed(host, file, remote, with_helper=emulated_helper if with_helper else None)
     assert remote.read_bytes() == data
@@ -127,7 +127,7 @@ def test_of_a_spoilt_part_what_is_good_is_kept(
 def test_what_was_sent_wrong_is_found_by_blocks_and_sent_again(
     server: SshAddress, file: Path, remote: Path, emulated_helper: PurePosixPath
 ) -> None:
-    part = remote.with_name("file.part")
+    part = part_of(remote)
 
     def spoil() -> None:
         with part.open("r+b") as target:

@@ -12,7 +12,7 @@ from armload.core.errors import ConnectError
 from armload.deploy.follow import ProgressUpdate, follow
 from tests.contract.launching import launched
 from tests.servers import cut_line
-from tests.system.transfers.pushing import SIZE, pushed
+from tests.system.transfers.pushing import SIZE, part_of, pushed
 
 
 def remote_of(tmp_path: Path) -> Path:
@@ -39,7 +39,7 @@ def test_a_push_that_failed_is_continued_by_the_next(
         with pytest.raises(ConnectError):
             pushed(host, file, remote, retry_for_s=0)
         host.close()
-    part = remote.with_name("file.part")
+    part = part_of(remote)
     assert 0 < part.stat().st_size < SIZE
     assert not remote.exists()
     with cut_line(server.port, after_bytes=[SIZE - part.stat().st_size + 2_000_000]) as port:

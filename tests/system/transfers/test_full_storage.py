@@ -14,10 +14,11 @@ import pytest
 from armload.boards.local import LocalHost
 from armload.boards.ssh import SshHost
 from armload.core.errors import BoardError
+from armload.deploy.layout import Layout
 from armload.deploy.space import SPARE_BYTES, ask_space, need_space
 from armload.deploy.upload import Stored, Upload
 from tests.faults import At
-from tests.system.transfers.pushing import SIZE, left_over, pushed
+from tests.system.transfers.pushing import SIZE, left_over, part_of, pushed
 
 
 def test_a_storage_that_fills_up_meanwhile_is_said_and_what_is_there_is_kept(
@@ -34,7 +35,7 @@ def test_a_storage_that_fills_up_meanwhile_is_said_and_what_is_there_is_kept(
     with pytest.raises(BoardError, match=r"\(tmpfs\) is full") as caught:
         pushed(host, file, remote, At(0, fill))
     assert "models/0" in caught.value.remedy or "free other space" in caught.value.remedy
-    part = remote.with_name("file.part")
+    part = part_of(remote)
     assert part.stat().st_size < SIZE
     assert not remote.exists()
     filler.unlink()
@@ -50,7 +51,7 @@ def test_a_storage_that_is_too_small_is_said_before_a_byte_is_sent(
     remote = small_storage / "models" / "0" / "file"
     with pytest.raises(BoardError, match=r"not enough space for file \(40.0 MB\): .* more"):
         pushed(host, file, remote, At(0, lambda: pytest.fail("something was sent")))
-    assert not remote.with_name("file.part").exists()
+    assert not part_of(remote).exists()
 
 
 def test_files_that_fit_alone_and_not_together_are_refused_together(
@@ -66,13 +67,13 @@ def test_files_that_fit_alone_and_not_together_are_refused_together(
         )
         for name in names
     ]
-    absent = Stored(state="absent")
+    layout, absent = Layout(workdir=PurePosixPath(small_storage)), Stored(state="absent")
     for item in items:
-        need_space(host, [item], [absent])
+        need_space(host, layout, [item], [absent])
     with pytest.raises(BoardError, match=r"one \(40.0 MB\) and two \(40.0 MB\)"):
-        need_space(host, items, [absent, absent])
-    need_space(host, items, [Stored(state="part", part_bytes=SIZE * 3 // 4), absent])
-    need_space(host, items, [Stored(state="present"), absent])
+        need_space(host, layout, items, [absent, absent])
+    need_space(host, layout, items, [Stored(state="part", part_bytes=SIZE * 3 // 4), absent])
+    need_space(host, layout, items, [Stored(state="present"), absent])
 
 
 def test_a_storage_that_cannot_be_written_is_said(
@@ -120,13 +121,14 @@ def test_what_fits_by_the_check_fits_on_ext4_whatever_its_df_counts(
         (tmp_path / "bin" / "df").symlink_to(program)
         monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     with ext4(tmp_path, 900 << 20) as place:
-        folder = PurePosixPath(place / "models" / "0")
+        layout = Layout(workdir=PurePosixPath(place))
+        folder = layout.model("0" * 64, "file").parent
         host = LocalHost("my-board")
-        space = ask_space(host, [folder])
+        space = ask_space(host, layout, [folder])
         assert space.free_bytes is not None
         size = space.free_bytes * 99 // 100 - SPARE_BYTES
         space.need(host, "file", folder, size)
         subprocess.run(["fallocate", "-l", str(size), f"{folder}/file"], check=True)
         with pytest.raises(OSError, match="No space left"), Path(folder, "more").open("wb") as more:
             more.write(bytes(64 << 20))
-        assert ask_space(host, [folder]).free_bytes == 0
+        assert ask_space(host, layout, [folder]).free_bytes == 0

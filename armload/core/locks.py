@@ -37,9 +37,9 @@ def locked(path: Path, progress: Progress, *, waiting: str) -> Iterator[int]:
                 time.sleep(_POLL_S)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 descriptor = _try(path)
-    os.ftruncate(descriptor, 0)
-    os.write(descriptor, f"{os.getpid()} {pid_namespace()}\n".encode())
     try:
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()} {pid_namespace()}\n".encode())
         yield descriptor
     finally:
         os.close(descriptor)

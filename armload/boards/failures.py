@@ -48,6 +48,10 @@ class UnsupportedLoginError(PermanentConnectError):
     """Python's client cannot log in; the system's ``ssh``, which knows more ways, might."""
 
 
+class UnsupportedKeywordError(UnsupportedLoginError):
+    """The SSH configuration sets a keyword that Python's client does not support."""
+
+
 class LoginRefusedError(UnsupportedLoginError):
     """The server is the right one and lets nobody in with the keys at hand.
 

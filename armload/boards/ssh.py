@@ -102,7 +102,7 @@ class SshHost(SshCommands):
 
         size = self.run(size_of(path)).text.strip()
         large = size.isdecimal() and int(size) >= BULK_BYTES
-        if large and self._by_system_ssh(begin):
+        if large and fits(command) and self._by_system_ssh(begin):
             with self._watched():
                 yield from blocks
             return

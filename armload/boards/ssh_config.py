@@ -39,11 +39,12 @@ class SshSettings(Value):
         port, user, connect_timeout_s: none where it says nothing.
         identity_files: none for the usual ones.
         identities_only: the agent's keys are not to be offered.
-        other_agent: an agent other than that of ``SSH_AUTH_SOCK`` is to be asked.
+        usual_agent: the agent to ask is that of ``SSH_AUTH_SOCK``: not another, and not none.
         jumps: the hosts on the way, the nearest to this machine first.
         proxy_command: a line for the person's shell.
         host_key_alias: the name under which known_hosts files keep the key.
         known_hosts: ``UserKnownHostsFile``, when it is not the usual one.
+        openssh_only: the keywords set for it that Python's client does not support.
     """
 
     host: str
@@ -52,11 +53,12 @@ class SshSettings(Value):
     connect_timeout_s: int | None = None
     identity_files: tuple[str, ...] = ()
     identities_only: bool = False
-    other_agent: bool = False
+    usual_agent: bool = True
     jumps: tuple[JumpHost, ...] = ()
     proxy_command: str | None = None
     host_key_alias: str | None = None
     known_hosts: str | None = None
+    openssh_only: tuple[str, ...] = ()
 
 
 # Several connections of one command ask for the same hosts; a later one may be made from another
@@ -102,8 +104,8 @@ def config_words() -> list[str]:
 
 # What changes where a connection leads or what opens it.
 _NOT_READ = re.compile(
-    r"\s*(Include|IdentityAgent|CertificateFile|PKCS11Provider|SecurityKeyProvider"
-    r"|KnownHostsCommand)\b.*",
+    r"\s*(Include|IdentityAgent(?!\s+none\s*$)|CertificateFile|PKCS11Provider"
+    r"|SecurityKeyProvider|KnownHostsCommand)\b.*",
     re.IGNORECASE,
 )
 
@@ -144,6 +146,15 @@ def _state(name: str) -> tuple[str, int, int] | None:
         return None
     return (str(path), found.st_mtime_ns, found.st_size)
 
+
+_OPENSSH_ONLY = {
+    "AddressFamily": ("any",),
+    "BindAddress": (),
+    "BindInterface": (),
+    "PubkeyAuthentication": ("yes", "true", "unbound", "host-bound"),
+    "RevokedHostKeys": ("none",),
+}
+"""Keywords that Python's client does not support, with the values that it need not know."""
 
 Values = Mapping[str, Sequence[str]]
 
@@ -217,8 +228,11 @@ def _unusable(board_name: str, complaint: str) -> DataError:
 
 
 def _settings(values: Values, host: str, port: int | None, user: str | None) -> SshSettings:
+    def said(name: str) -> str | None:
+        return next(iter(values.get(name, ())), None)
+
     def first(name: str) -> str | None:
-        value = next(iter(values.get(name, ())), None)
+        value = said(name)
         return None if value is None or value.lower() == "none" else value
 
     name = first("hostname") or host
@@ -237,7 +251,7 @@ def _settings(values: Values, host: str, port: int | None, user: str | None) -> 
         "r": user or said_user or getpass.getuser(),
         "u": getpass.getuser(),
     }
-    agent = first("identityagent")
+    agent = said("identityagent")
     timeout = first("connecttimeout")
     command = first("proxycommand")
     return SshSettings(
@@ -250,12 +264,17 @@ def _settings(values: Values, host: str, port: int | None, user: str | None) -> 
             for file in _configured_files(values.get("identityfile", ()))
         ),
         identities_only=(first("identitiesonly") or "no").lower() in ("yes", "true"),
-        other_agent=agent
-        not in (None, "SSH_AUTH_SOCK", "$SSH_AUTH_SOCK", os.environ.get("SSH_AUTH_SOCK")),
+        usual_agent=agent
+        in (None, "SSH_AUTH_SOCK", "$SSH_AUTH_SOCK", os.environ.get("SSH_AUTH_SOCK")),
         jumps=tuple(_jumps(first("proxyjump") or "")),
         proxy_command=None if command is None else _expanded(command, tokens),
         host_key_alias=alias,
         known_hosts=_known_hosts(first("userknownhostsfile"), tokens),
+        openssh_only=tuple(
+            keyword
+            for keyword, supported in _OPENSSH_ONLY.items()
+            if (value := said(keyword.lower())) and value.lower() not in supported
+        ),
     )
 
 

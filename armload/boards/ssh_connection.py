@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
+import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +16,11 @@ from armload.boards.bulk import NotStartedError
 from armload.boards.failures import (
     CONNECT_TIMEOUT_S,
     FORBIDDEN_FORWARDING,
+    PASSWORD_VARIABLE,
     DisconnectedError,
+    LoginRefusedError,
     UnknownKeyError,
+    UnsupportedKeywordError,
     UnsupportedLoginError,
     explained,
     translated,
@@ -25,7 +30,13 @@ from armload.boards.known_keys import (
 )
 from armload.boards.ssh_config import config_words
 from armload.boards.ssh_master import MasterConnection
-from armload.boards.ssh_route import drop_keys, hops_of, known_password, prepared
+from armload.boards.ssh_route import (
+    drop_keys,
+    hops_of,
+    known_password,
+    prepared,
+    require_supported,
+)
 from armload.core.errors import BoardError, ConnectError
 from armload.core.values import Value
 
@@ -163,6 +174,7 @@ AnyConnection = SshConnection | MasterConnection
 """By Python's client, or by the system's ``ssh`` where that client cannot log in."""
 
 _SAID_ALREADY = ("Permission denied", "Host key verification failed")
+_TAKES_PASSWORD = re.compile(r"denied \(.*(password|keyboard-interactive)")
 # Asking these again would only count as another refused login there.
 _beyond_python: dict[SshAddress, str] = {}
 
@@ -185,12 +197,27 @@ def open_connection(address: SshAddress, board_name: str) -> AnyConnection:
         try:
             connection = _by_system_ssh(address, board_name, error.message)
         except NotStartedError as refusal:
+            if isinstance(error, UnsupportedKeywordError):
+                raise _not_by_ssh(error, str(refusal), board_name) from refusal
             is_said = any(words in str(refusal) for words in _SAID_ALREADY)
             if not (is_said or isinstance(error, UnknownKeyError)):
                 error.remedy += f"\nThe system's ssh cannot log in either: {refusal}."
             raise error from refusal
         _beyond_python[address] = error.message
         return connection
+
+
+def _not_by_ssh(error: UnsupportedKeywordError, refusal: str, board_name: str) -> ConnectError:
+    """Return the error of a login that is for the system's ``ssh`` alone."""
+    if shutil.which("ssh") is None:
+        return error
+    message = f"{board_name}: the system's ssh cannot log in: {refusal}."
+    remedy = f"{error.message} Log in with ssh first, which also asks about an unknown host key."
+    if not any(words in refusal for words in _SAID_ALREADY):
+        return ConnectError(message, remedy)
+    would_do = known_password() is None and bool(_TAKES_PASSWORD.search(refusal))
+    hint = f" For password login, put the password in {PASSWORD_VARIABLE}." if would_do else ""
+    return LoginRefusedError(message, remedy + hint, password_would_do=would_do)
 
 
 def _by_system_ssh(address: SshAddress, board_name: str, why: str) -> MasterConnection:
@@ -263,6 +290,7 @@ def _shown(address: SshAddress, board_name: str) -> ServerKey:
 
 def _opened(address: SshAddress, board_name: str) -> SshConnection:
     connection = prepared(address, board_name)
+    require_supported(connection, board_name)
     try:
         _open(connection, board_name)
     except BaseException:

@@ -12,6 +12,7 @@ from armload.boards.board import SshAddress
 from armload.boards.failures import (
     CONNECT_TIMEOUT_S,
     PASSWORD_VARIABLE,
+    UnsupportedKeywordError,
     place_of_reach,
     refuse_unknown,
 )
@@ -117,6 +118,8 @@ def _routed(
             )
 
     class CheckingClient(paramiko.SSHClient):
+        openssh_only = settings.openssh_only
+
         def _auth(self, username: str, *ways: Any) -> None:
             # Some servers know who comes by other means, such as Tailscale's.
             transport = self.get_transport()
@@ -169,7 +172,7 @@ def _set_keys(hop: fabric.Connection, settings: SshSettings, board_name: str) ->
     hop.connect_kwargs["transport_factory"] = TransportMaker()
     existing = [name for name in settings.identity_files if Path(name).is_file()]
     hop.connect_kwargs["key_filename"] = existing
-    hop.connect_kwargs["allow_agent"] = not (settings.identities_only or settings.other_agent)
+    hop.connect_kwargs["allow_agent"] = settings.usual_agent and not settings.identities_only
     # What armload pinned comes first: the person asked for it later.
     pinned = pinned_keys_file()
     if pinned.is_file():
@@ -182,6 +185,21 @@ def _set_keys(hop: fabric.Connection, settings: SshSettings, board_name: str) ->
         keys.clear()
         for kind, key in own.items():
             keys.add(known_keys_name(hop.host, hop.port), kind, key)
+
+
+def require_supported(connection: fabric.Connection, board_name: str) -> None:
+    """Check that Python's client can do all that the configuration says of a route.
+
+    Raises:
+        UnsupportedKeywordError: only OpenSSH can.
+    """
+    for hop in (connection, *hops_of(connection)):
+        if hop.client.openssh_only:
+            raise UnsupportedKeywordError(
+                f"{board_name}: the SSH configuration of {hop.original_host} sets "
+                f"{', '.join(hop.client.openssh_only)}, which only OpenSSH supports.",
+                "Install OpenSSH's client, or correct ~/.ssh/config.",
+            )
 
 
 def drop_keys(connection: fabric.Connection) -> None:

@@ -45,7 +45,7 @@ from armload.core.files import sha256_of, written_whole
 from armload.core.progress import Progress
 from armload.core.shell import quote, render
 from armload.deploy.board_runs import StoredRun, list_runs
-from armload.deploy.clean import delete_folders
+from armload.deploy.clean import LONGEST_REMOVAL_S
 from armload.deploy.follow import ProgressUpdate, follow, stop
 from armload.deploy.launch import launch
 from armload.deploy.layout import STDOUT_FILE, Layout
@@ -171,7 +171,8 @@ class RemoteBackend:
     ) -> Mapping[str, Path]:
         """Return the linked programs, with their symbols, by their names.
 
-        A build in progress there is followed; the programs of one that ended are fetched.
+        A build in progress there is followed; the programs of one that ended are fetched. Other
+        workstations may be doing the same, so both stay there for a day.
 
         Raises:
             BuildError: they do not compile; with the end of the compiler's output.
@@ -179,18 +180,28 @@ class RemoteBackend:
             ConnectError: it does not answer; a build in progress continues there.
             TransferError: a program was damaged in transit.
         """
+        self._prune(progress)
         parts = self._unpacked(request, progress)
-        run = self._under_way(request.work_id)
+        run = self._under_way(request)
         if run is None:
             run = self._started(request, compiler, parts)
         else:
             progress.say(f"{self.name}: resuming a build that is already there.")
         sums = _sums(self._followed(request, run, progress))
-        linked = {name: self._fetched(request, name, sums, progress) for name in request.programs}
-        runs = [stored.folder for stored in self._runs(request.work_id)]
-        # A run without its tree would be taken for a build that has programs to fetch.
-        delete_folders(self._host, [*runs, self._tree(request)])
-        return linked
+        return {name: self._fetched(request, name, sums, progress) for name in request.programs}
+
+    def _prune(self, progress: Progress) -> None:
+        """Delete what old builds left there; what cannot be deleted is only mentioned."""
+        script = render("build/prune.sh.j2", {"folder": self._folder})
+        try:
+            with progress.step(f"Deleting old builds on {self.name}"):
+                done = self._host.run(script, timeout_s=LONGEST_REMOVAL_S)
+        except ArmloadError as error:
+            progress.say(error.message)
+            return
+        if done.status != 0:
+            reason = done.stderr.decode("utf-8", "replace").strip()
+            progress.say(f"{self.name}: some old builds could not be deleted: {reason}.")
 
     def _tree(self, request: BuildRequest) -> PurePosixPath:
         return self._folder / "trees" / request.work_id
@@ -202,7 +213,7 @@ class RemoteBackend:
         sha256 = sha256_of(archive)
         parts = self._folder / "sources" / sha256[:_DIGITS]
         packed = parts.with_name(f"{parts.name}.tar.gz")
-        if self._host.run(f"[ -d {quote(parts)} ]").status != 0:
+        if not self._has(parts):
             try:
                 push(
                     self._host,
@@ -232,12 +243,17 @@ class RemoteBackend:
             run for run in list_runs(self._host, self._folder) if run.id.startswith(f"{work_id}-")
         ]
 
-    def _under_way(self, work_id: str) -> PurePosixPath | None:
-        """Return the run for a request if it still runs there or has ended successfully."""
-        for run in reversed(self._runs(work_id)):
-            if run.state == "running" or (run.state == "ended" and run.status == 0):
+    def _under_way(self, request: BuildRequest) -> PurePosixPath | None:
+        """Return the run for a request if it still runs there or has left its programs."""
+        for run in reversed(self._runs(request.work_id)):
+            if run.state == "running":
+                return run.folder
+            if run.state == "ended" and run.status == 0 and self._has(self._tree(request)):
                 return run.folder
         return None
+
+    def _has(self, folder: PurePosixPath) -> bool:
+        return self._host.run(f"[ -d {quote(folder)} ]").status == 0
 
     def _started(
         self, request: BuildRequest, compiler: Compiler, parts: PurePosixPath
@@ -276,7 +292,7 @@ class RemoteBackend:
                 job=b"{}",
             )
         except BoardError as error:
-            other = self._under_way(request.work_id)  # another workstation started the same build
+            other = self._under_way(request)  # another workstation started the same build
             if other is None:
                 raise self._full_disk(error.message) or error from error
             return other
@@ -332,8 +348,9 @@ class RemoteBackend:
 
     def _make_room(self) -> str:
         return (
-            "A build takes some 500 MB there. Free disk space, or set 'folder' of 'build_host' "
-            f"in boards/{self.name}.yaml to a writable folder. Then repeat the command."
+            "A build takes some 500 MB there. Free disk space (finished builds are in "
+            f"{self._folder}/trees), or set 'folder' of 'build_host' in "
+            f"boards/{self.name}.yaml to a writable folder. Then repeat the command."
         )
 
     def _fetched(

@@ -21,7 +21,7 @@ from armload.deploy.retry import with_retries
 DEFAULT_UNUSED_DAYS = 30.0
 DAY_S = 86_400
 
-_LONGEST_REMOVAL_S = 600.0
+LONGEST_REMOVAL_S = 600.0
 _KINDS = {"runs": "run", "bin": "program", "models": "model"}
 
 
@@ -119,7 +119,7 @@ def contents(host: Host, workdir: PurePosixPath) -> tuple[BoardItem, ...]:
     """
     now_s = int(time.time())
     script = render("files/contents.sh.j2", {"workdir": workdir, "now_s": now_s})
-    lines = host.run(script, timeout_s=_LONGEST_REMOVAL_S).text.splitlines()
+    lines = host.run(script, timeout_s=LONGEST_REMOVAL_S).text.splitlines()
     return parse_contents(lines, now_s=now_s, board_name=host.name)
 
 
@@ -166,7 +166,7 @@ def remove(host: Host, workdir: PurePosixPath, entries: Sequence[BoardItem]) -> 
     if not entries:
         return
     script = f"cd {quote(workdir)} && {_removal([entry.name for entry in entries])}"
-    done = host.run(script, timeout_s=_LONGEST_REMOVAL_S)
+    done = host.run(script, timeout_s=LONGEST_REMOVAL_S)
     if done.status != 0:
         reason = done.stderr.decode("utf-8", "replace").strip()
         raise BoardError(f"{host.name}: some files could not be removed: {reason}.")

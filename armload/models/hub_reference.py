@@ -202,7 +202,7 @@ def choose_model(named: HubRepository, files: Sequence[HubFile]) -> HubModel:
                 return model
         raise _missing(named, f"no file {named.file}", models, files)
     for each in (named.type,) if named.type else DEFAULT_TYPES:
-        pattern = re.compile(rf"{re.escape(each)}[.-]", re.IGNORECASE)
+        pattern = re.compile(rf"(?<![a-z0-9]){re.escape(each)}[.-]", re.IGNORECASE)
         for model in models:
             if pattern.search(model.path):
                 return model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -12,7 +12,7 @@ from armload.boards.board import Board
 from armload.boards.connect import connect, is_blank
 from armload.boards.host import Host
 from armload.core.errors import ArmloadError, ConnectError, DataError, DiskError, TransferError
-from armload.core.files import write_whole
+from armload.core.files import is_refusal, write_whole
 from armload.core.journal import LOCK_FILE
 from armload.core.json_lines import whole_lines
 from armload.core.locks import locked
@@ -60,18 +60,14 @@ def fetch(
     Raises:
         ArmloadError: the files cannot be had, or not be kept here.
     """
-    local = runs_folder() / on_board.name
-    try:
-        if job is not None:
-            write_whole(local / JOB_FILE, job.model_dump_json(indent=1).encode())
-        if reference is not None:
-            keep_reference(reference, local)
-        keep_baseline(baseline, local)
-        _collect(host, on_board, local, progress, cut=cut, replaceable=job is not None)
-        run = _kept(local)
-        forget_key(run.id)
-    except OSError as error:
-        raise _not_kept(board, local, error) from error
+    with _alone(board, on_board, progress) as local:
+        run = _fetched(
+            *(host, on_board, local, progress),
+            job=job,
+            cut=cut,
+            reference=reference,
+            baseline=baseline,
+        )
     return run, local
 
 
@@ -99,31 +95,61 @@ def fetch_once(
     job: Job | None = None,
     cut: Cut | None = None,
 ) -> tuple[Run, Path]:
-    """Do what ``fetch`` does, unless another command has, or does so now; tell the board.
+    """Do what ``fetch`` does, unless another command has, or does so now.
 
-    Several commands may use one service, and see it end at the same time.
+    Several commands may see a run's end at the same time.
 
     Raises:
         ArmloadError: as for ``fetch``.
     """
+    with _alone(board, on_board, progress) as local:
+        if is_here(on_board.name):
+            return store.load(local), local
+        return _fetched(host, on_board, local, progress, job=job, cut=cut), local
+
+
+@contextlib.contextmanager
+def _alone(board: Board, on_board: PurePosixPath, progress: Progress) -> Iterator[Path]:
+    """Keep other commands from a run's folder on this machine within the block, and yield it.
+
+    Raises:
+        DiskError: for what the operating system refuses there.
+    """
     local = runs_folder() / on_board.name
     try:
         with locked(local / LOCK_FILE, progress, waiting=f"{on_board.name} is being fetched."):
-            if is_here(on_board.name):
-                return store.load(local), local
-            ended = fetch(host, board, on_board, progress, job=job, cut=cut)
-            mark_fetched(host, on_board)
-            return ended
+            yield local
     except OSError as error:
-        raise _not_kept(board, local, error) from error
+        again = f"armload pull --board {board.name}"
+        remedy = f"Free disk space on this machine, then: {again}"
+        if not is_refusal(error):
+            remedy = f"Fetch it again: {again}"
+        raise DiskError(
+            f"{error.filename or local}: {error.strerror or error}.",
+            f"The run is still on the board. {remedy}",
+        ) from error
 
 
-def _not_kept(board: Board, local: Path, error: OSError) -> DiskError:
-    return DiskError(
-        f"{error.filename or local}: {error.strerror or error}.",
-        f"The run is still on the board. Free disk space on this machine, then: "
-        f"armload pull --board {board.name}",
-    )
+def _fetched(
+    host: Host,
+    on_board: PurePosixPath,
+    local: Path,
+    progress: Progress,
+    *,
+    job: Job | None,
+    cut: Cut | None,
+    reference: Run | None = None,
+    baseline: Sequence[Run] = (),
+) -> Run:
+    if job is not None:
+        write_whole(local / JOB_FILE, job.model_dump_json(indent=1).encode())
+    if reference is not None:
+        keep_reference(reference, local)
+    keep_baseline(baseline, local)
+    _collect(host, on_board, local, progress, cut=cut, replaceable=job is not None)
+    run = _kept(local)
+    forget_key(run.id)
+    return run
 
 
 def _collect(
@@ -228,7 +254,7 @@ def pull(board: Board, progress: Progress, *, known: Collection[str] = ()) -> Pu
                 progress.say(f"{stored.id} is still running on {board.name}.")
                 continue
             try:
-                run, _ = fetch(host, board, stored.folder, progress, cut=stored.cut)
+                run, _ = fetch_once(host, board, stored.folder, progress, cut=stored.cut)
             except ConnectError:
                 raise
             except ArmloadError as error:

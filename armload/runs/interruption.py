@@ -17,7 +17,7 @@ from armload.deploy.lease import Lease
 from armload.deploy.retry import with_retries
 from armload.engines.engine import Engine
 from armload.engines.job import Job
-from armload.runs.fetch import fetch, mark_fetched
+from armload.runs.fetch import fetch, fetch_once, mark_fetched
 from armload.runs.session import Connection
 from armload.runs.store import is_here
 
@@ -93,7 +93,7 @@ def find_left(connection: Connection, engine: Engine, progress: Progress) -> Sto
     runs = with_retries(lambda: list_runs(host, board.workdir))
     for cut in cut_runs(runs, fingerprint):
         try:
-            run, _ = fetch(host, board, cut.folder, progress, cut=cut.cut)
+            run, _ = fetch_once(host, board, cut.folder, progress, cut=cut.cut)
             mark_fetched(host, cut.folder)
         except (BoardError, DataError, TransferError) as error:
             # What a restart has spoilt must not stand in the way of every further run.

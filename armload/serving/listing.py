@@ -23,7 +23,7 @@ from armload.deploy.retry import FIRST_ANSWER_S, Retry, with_retries
 from armload.engines.job import Job
 from armload.engines.server import SERVER
 from armload.engines.service_plan import ServingPlan
-from armload.runs.fetch import fetch_once
+from armload.runs.fetch import fetch_once, mark_fetched
 
 
 class RunningService(Value):
@@ -109,7 +109,9 @@ def stop_service(board: Board, progress: Progress, *, run: str, force: bool) -> 
     with closing(connect(board, progress)) as host:
         folder = Layout(workdir=board.workdir).runs / service.run
         stop(host, folder, finished=True)
-        return fetch_once(host, board, folder, progress)
+        ended = fetch_once(host, board, folder, progress)
+        mark_fetched(host, folder)
+        return ended
 
 
 def service_job(host: Host, folder: PurePosixPath) -> Job | None:

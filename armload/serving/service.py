@@ -29,7 +29,7 @@ from armload.engines.job import Job
 from armload.engines.server import LOOPBACK, Serving
 from armload.engines.service_plan import ServingPlan
 from armload.runs.api_keys import keep_key
-from armload.runs.fetch import fetch_once
+from armload.runs.fetch import fetch_once, mark_fetched
 from armload.runs.pipeline import ActiveRun
 from armload.runs.power import idle_power, power_recorded
 from armload.serving.dialects.dialect import Dialect
@@ -211,7 +211,9 @@ class Service:
         host, board = self._connection.host, self._connection.board
         if self._it.servers is not None:
             self._it.servers.end(runs_folder() / self.run, _SILENT)
-        return fetch_once(host, board, self._it.folder, _SILENT, job=self._it.job, cut=cut)
+        ended = fetch_once(host, board, self._it.folder, _SILENT, job=self._it.job, cut=cut)
+        mark_fetched(host, self._it.folder)
+        return ended
 
 
 def target_of_service(service: Service, dialect: Dialect) -> LoadTarget:

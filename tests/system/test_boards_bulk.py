@@ -78,6 +78,18 @@ def test_a_large_file_goes_through_the_systems_ssh(
     assert len(calls.read_text().splitlines()) == 3, "there, back, and the question for the way"
 
 
+def test_a_path_too_long_for_small_servers_is_read_over_our_own_line(
+    server: SshAddress, local: Path, calls: Path
+) -> None:
+    deep = local.parent.joinpath(*["a folder with a long name " * 8] * 5)
+    deep.mkdir(parents=True)
+    remote = local.rename(deep / "file")
+    host = SshHost(server, "my-board")
+    assert b"".join(host.read(PurePosixPath(remote))) == remote.read_bytes()
+    host.close()
+    assert calls.read_text() == ""
+
+
 def test_a_small_file_needs_no_second_login(
     server: SshAddress, tmp_path: Path, calls: Path
 ) -> None:

@@ -105,6 +105,19 @@ def test_a_password_in_the_environment_opens_the_line(
     assert "Permission denied" in reason
 
 
+def test_a_password_is_the_way_in_where_the_configuration_wants_no_keys(
+    takes_passwords: SshAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = Path.home() / ".ssh" / "config"
+    config.write_text("Host *\n  PubkeyAuthentication no\n")
+    with pytest.raises(LoginRefusedError) as caught:
+        says(takes_passwords)
+    assert caught.value.password_would_do
+    assert "put the password in ARMLOAD_SSH_PASSWORD" in caught.value.remedy
+    monkeypatch.setenv("ARMLOAD_SSH_PASSWORD", PASSWORD)
+    assert says(takes_passwords) == "in"
+
+
 def test_a_wrong_password_is_refused_and_named(
     takes_passwords: SshAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:

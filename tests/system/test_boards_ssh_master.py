@@ -15,6 +15,7 @@ import pytest
 from armload.boards.board import SshAddress
 from armload.boards.failures import LoginRefusedError
 from armload.boards.ssh import BULK_BYTES, SshHost
+from armload.boards.virtual.process import free_port
 from armload.core.errors import BoardError, ConnectError, PermanentConnectError
 from tests.security_keys import SecurityKeyAgent, security_key_agent
 from tests.servers import make_key, openssh
@@ -193,6 +194,53 @@ def test_a_host_that_an_authority_vouches_for_is_known(tmp_path: Path, home: Pat
             known.write_text(f"@cert-authority * {authority}\n")
             (home / ".ssh" / "config").write_text(f"Host *\n  UserKnownHostsFile {known}\n")
             assert host.run("echo in").text == "in"
+
+
+def test_a_host_key_that_the_configuration_revokes_gets_no_login(
+    server: SshAddress, tmp_path: Path, home: Path
+) -> None:
+    revoked = tmp_path / "revoked"
+    (home / ".ssh" / "config").write_text(f"Host *\n  RevokedHostKeys {revoked}\n")
+    revoked.write_text(f"{make_key(tmp_path / 'other')}\n")
+    with closing(SshHost(server, "my-board")) as host:
+        assert host.run("echo in").text == "in"
+        assert "sets RevokedHostKeys, which only OpenSSH" in transports(host)["commands"][1]
+    revoked.write_text(f"{server.host_key}\n")
+    with (
+        closing(SshHost(server, "my-board")) as host,
+        pytest.raises(PermanentConnectError, match="Host key verification failed") as caught,
+    ):
+        host.run("true")
+    assert "sets RevokedHostKeys" in caught.value.remedy
+
+
+def test_the_address_to_connect_from_is_that_of_the_configuration(
+    server: SshAddress, home: Path
+) -> None:
+    (home / ".ssh" / "config").write_text("Host *\n  BindAddress 127.0.0.2\n  AddressFamily inet\n")
+    with closing(SshHost(server, "my-board")) as host:
+        assert host.run('echo "$SSH_CONNECTION"').text.startswith("127.0.0.2 ")
+
+
+def test_keys_stay_unused_where_the_configuration_says_so(server: SshAddress, home: Path) -> None:
+    (home / ".ssh" / "config").write_text("Host *\n  PubkeyAuthentication no\n")
+    with (
+        closing(SshHost(server, "my-board")) as host,
+        pytest.raises(LoginRefusedError, match="Permission denied") as caught,
+    ):
+        host.run("true")
+    assert "sets PubkeyAuthentication" in caught.value.remedy
+
+
+def test_a_host_that_is_off_is_no_refused_login(server: SshAddress, home: Path) -> None:
+    (home / ".ssh" / "config").write_text("Host *\n  BindAddress 127.0.0.1\n")
+    off = server.model_copy(update={"port": free_port()})
+    with (
+        closing(SshHost(off, "my-board")) as host,
+        pytest.raises(ConnectError, match="Connection refused") as caught,
+    ):
+        host.run("true")
+    assert not isinstance(caught.value, PermanentConnectError)
 
 
 def test_a_server_that_shows_another_key_gets_no_login(

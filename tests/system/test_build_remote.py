@@ -137,9 +137,7 @@ def test_a_build_survives_a_cut_line_and_a_killed_workstation_and_the_same_comma
             PROGRAM,
         ]
         assert "Building CXX object" in (folder / "build.log").read_text()
-        # Nothing but the source stays there, and the source went there once.
-        assert [path.name for path in machine.work.glob("build/trees/*")] == []
-        assert [path.name for path in machine.work.glob("build/runs/*")] == []
+        # The source went there once.
         (source,) = machine.work.glob("build/sources/[!.]*")
         assert source.is_dir()
         assert _program_works(Path(binary["path"]))

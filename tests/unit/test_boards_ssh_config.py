@@ -59,7 +59,7 @@ def test_defaults_for_all_hosts_change_nothing_for_one_that_has_none(home: Path)
         "  ServerAliveInterval 5\n  IdentityAgent SSH_AUTH_SOCK\n"
     )
     assert (usual.identity_files, usual.jumps, usual.identities_only) == ((), (), False)
-    assert (usual.host, usual.known_hosts, usual.other_agent) == ("kitchen", None, False)
+    assert (usual.host, usual.known_hosts, usual.usual_agent) == ("kitchen", None, True)
     assert settings("Host *\n  IdentitiesOnly yes\n").identities_only
 
 
@@ -99,11 +99,33 @@ def test_an_ipv6_address_is_a_host(address: str) -> None:
 
 @needs_ssh
 @pytest.mark.parametrize(
-    ("value", "other"),
-    [("~/.1password/agent.sock", True), ("/a", True), ("SSH_AUTH_SOCK", False)],
+    ("value", "usual"),
+    [("~/.1password/agent.sock", False), ("/a", False), ("none", False), ("SSH_AUTH_SOCK", True)],
 )
-def test_another_agent_is_noticed(value: str, *, other: bool) -> None:
-    assert settings(f"Host *\n  IdentityAgent {value}\n").other_agent is other
+def test_the_usual_agent_is_asked_unless_there_is_another_or_none(
+    value: str, *, usual: bool
+) -> None:
+    assert settings(f"Host *\n  IdentityAgent {value}\n").usual_agent is usual
+
+
+@needs_ssh
+def test_keywords_that_only_openssh_supports_are_named() -> None:
+    assert (
+        settings(
+            "Host *\n  RevokedHostKeys none\n  AddressFamily any\n  PubkeyAuthentication yes\n"
+        ).openssh_only
+        == ()
+    )
+    assert settings(
+        "Host *\n  RevokedHostKeys ~/revoked\n  BindAddress 192.0.2.1\n  AddressFamily inet6\n"
+        "  PubkeyAuthentication no\n  BindInterface eth0\n"
+    ).openssh_only == (
+        "AddressFamily",
+        "BindAddress",
+        "BindInterface",
+        "PubkeyAuthentication",
+        "RevokedHostKeys",
+    )
 
 
 @needs_ssh

@@ -19,6 +19,7 @@ from armload.core.workspace import runs_folder
 from armload.deploy.heartbeat import ServiceState
 from armload.runs import fetch as module
 from armload.runs import store
+from armload.serving import service as service_module
 from armload.serving.service import Service, trace_between
 from tests.unit.runs import quick_run
 
@@ -49,15 +50,14 @@ def test_two_commands_fetch_a_service_that_dies_once(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     fetched: list[str] = []
 
-    def fetch(*_: object, **__: object) -> tuple[Run, Path]:
+    def fetched_slowly(*_: object, **__: object) -> Run:
         fetched.append(RUN.id)
         time.sleep(0.3)
-        folder = runs_folder() / RUN.id
-        store.save(RUN, folder)
-        return RUN, folder
+        store.save(RUN, runs_folder() / RUN.id)
+        return RUN
 
-    monkeypatch.setattr(module, "fetch", fetch)
-    monkeypatch.setattr(module, "mark_fetched", lambda *_: None)
+    monkeypatch.setattr(module, "_fetched", fetched_slowly)
+    monkeypatch.setattr(service_module, "mark_fetched", lambda *_: None)
     services = [attended(), attended()]
     for each in services:
         monkeypatch.setattr(each._heartbeat, "ask", lambda **_: ServiceState(condition="ended"))

@@ -14,7 +14,7 @@
 
 enum {
     ARMLOAD_TRACE_FORMAT = 2,
-    ARMLOAD_LINE_BYTES   = 4096,
+    ARMLOAD_LINE_BYTES   = 8192,
     ARMLOAD_BLOCK_BYTES  = 512, // of ru_inblock, whatever the disk's block is
 };
 

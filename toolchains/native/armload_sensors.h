@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 enum {
-    ARMLOAD_MAX_CORES       = 128,
+    ARMLOAD_MAX_CORES       = 256,
     ARMLOAD_MAX_ZONES       = 64,
     ARMLOAD_SENSE_EVERY_NS  = 100 * 1000 * 1000,
     ARMLOAD_SHARE           = 400, // what is slow to read may take one part in so many of the time
@@ -25,6 +25,9 @@ enum {
     ARMLOAD_COLDEST_CELSIUS = -40, // no zone that works reaches these
     ARMLOAD_HOTTEST_CELSIUS = 150,
 };
+
+_Static_assert(ARMLOAD_MAX_CORES * sizeof(",-9223372036854775808") + 2048 <= ARMLOAD_LINE_BYTES,
+               "a step's line must hold any frequency of all cores");
 
 static struct {
     int       core_count;

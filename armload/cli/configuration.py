@@ -6,9 +6,11 @@ that is a filter, has to be given, or keeps a default of its own.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,21 +74,32 @@ def workspace_file() -> Path:
 def defaults_of(verb: str) -> dict[str, Default]:
     """Return the defaults of a verb's options, by the names of fields.
 
-    The workspace's come before a person's own, and a verb's table before ``all``.
+    The workspace's come before a person's own, and a verb's table before ``all``. What excludes
+    a default of an earlier table gives way to it.
 
     Raises:
         DataError: a file is malformed, or has a verb or an option that does not exist.
         DiskError: a file cannot be read.
     """
     found: dict[str, Default] = {}
-    for each in all_defaults():
+    for _, table in itertools.groupby(all_defaults(), key=lambda each: each.place):
+        own = dict(_of_verb(table, verb))
+        words = {field: each.word for field, each in found.items()}
+        excluded = VERBS[verb].excluded(
+            words, {field: each.word for field, each in own.items()}, as_defaults=True
+        )
+        found = {field: each for field, each in own.items() if field not in excluded} | found
+    return found
+
+
+def _of_verb(table: Iterable[Default], verb: str) -> Iterator[tuple[str, Default]]:
+    for each in table:
         if each.verb == verb:
-            found.setdefault(each.option.field, each)
+            yield each.option.field, each
         elif each.verb == ALL:
             for declared in declared_options(VERBS[verb]):
                 if declared.name == each.option.name and _takes_all(declared):
-                    found.setdefault(declared.field, each)
-    return found
+                    yield declared.field, each
 
 
 def all_defaults() -> list[Default]:
@@ -155,13 +168,35 @@ def typed_with_defaults(
     Raises:
         UsageError: a value is not allowed; says so, and which file it comes from.
     """
-    try:
+    with _files_named(defaults):
         return options.typed(words, usual=defaults.keys())
+
+
+@contextmanager
+def files_named(verb: str, usual: Collection[str]) -> Iterator[None]:
+    """Say which file a default comes from, where a mistake in the block names its option.
+
+    Args:
+        usual: the fields of a verb whose defaults apply.
+    """
+    try:
+        yield
+    except UsageError:
+        found = defaults_of(verb) if usual else {}
+        with _files_named({field: each for field, each in found.items() if field in usual}):
+            raise
+
+
+@contextmanager
+def _files_named(defaults: Mapping[str, Default]) -> Iterator[None]:
+    try:
+        yield
     except UsageError as error:
+        words = re.findall(r"--[\w-]+", f"{error.message} {error.remedy}")
         named = [
             f"{each.option.shown} comes from {each.place}."
             for each in defaults.values()
-            if each.option.shown in f"{error.message} {error.remedy}".replace(":", " ").split()
+            if each.option.shown in words
         ]
         raise UsageError(error.message, " ".join((error.remedy, *named)).strip()) from error
 

@@ -3,125 +3,118 @@
 from __future__ import annotations
 
 from armload.analysis.load.records import read_objectives
-from armload.cli.load_options import LoadOptions
+from armload.cli.load_options import GENERATED, ON_BOARD, LoadOptions
 from armload.core.errors import UsageError
-from armload.engines.service_plan import ServiceSettings
-from armload.runs.request import EngineSource, Metering, Waiting
 from armload.serving.dialects.openai import OpenAiEmbeddings
 
 
-def check_combination(options: LoadOptions) -> None:
-    """Refuse options that contradict each other, or would do nothing.
+def check_combination(options: LoadOptions) -> LoadOptions:
+    """Refuse options that contradict each other, or would do nothing; return those that apply.
 
     Raises:
         UsageError: there is one.
     """
     if options.find_rate:
-        _check_find_rate(options)
-    elif options.max_time is not None:
-        raise UsageError("--max-time is an option of --find-rate.", "Use --duration.")
-    elif sum(map(bool, (options.rate, options.concurrency, options.stages, options.replay))) != 1:
-        raise UsageError(
-            "Give one of --rate, --concurrency, --stages and --replay, or let --find-rate find the "
-            "highest rate.",
-            "Example: --rate 0.5,1,2 (requests per second) or --concurrency 1,2,4 (clients)",
-        )
-    _check_varied(options)
-    _check_embeddings(options)
-    _check_users(options)
+        options = _check_find_rate(options)
+    else:
+        options = options.refuse_without(("max_time",), "--find-rate", "Use --duration.")
+        if sum(map(bool, (options.rate, options.concurrency, options.stages, options.replay))) != 1:
+            raise UsageError(
+                "Give one of --rate, --concurrency, --stages and --replay, or let --find-rate find "
+                "the highest rate.",
+                "Example: --rate 0.5,1,2 (requests per second) or --concurrency 1,2,4 (clients)",
+            )
+    options = _check_users(_check_embeddings(_check_varied(options)))
     if options.data and options.prompt_tokens:
         raise UsageError("--data cannot be combined with --prompt-tokens.", "Remove one.")
-    if options.data and options.stop_at_end:
-        raise UsageError(
-            "--stop-at-end is for synthetic answers; those to --data always stop there.",
+    if options.data:
+        options = options.refuse(
+            ("stop_at_end",), "--data, whose answers always stop there", "Remove it."
+        )
+    if options.concurrency:
+        options = options.refuse(
+            ("arrivals",),
+            "--concurrency, with which each client sends its next request when it has its answer",
             "Remove it.",
         )
-    if options.concurrency and options.arrivals:
-        raise UsageError(
-            "--arrivals is an option of --rate. With --concurrency, each client sends its next "
-            "request when it has its answer.",
-            "Remove it.",
-        )
-    if options.max_concurrency is not None and (options.concurrency or options.find_rate):
-        raise UsageError(
-            "--max-concurrency is an option of --rate, --stages and --replay.",
+    if options.concurrency or options.find_rate:
+        options = options.refuse_without(
+            ("max_concurrency",),
+            "--rate, --stages or --replay",
             "Use --concurrency for clients that wait for their answers.",
         )
+    if not (options.rate or options.find_rate) and "seed" in options.export:
+        options = options.without_usual(("export",))
     if options.url:
-        options.refuse(
-            {
-                *("board", "type"),
-                *EngineSource.model_fields,
-                *Waiting.model_fields,
-                *Metering.model_fields,
-                *ServiceSettings.model_fields,
-            },
-            "--url, which names a service that is already running",
-            "Remove it.",
+        return options.refuse(
+            ON_BOARD, "--url, which names a service that is already running", "Remove it."
         )
-    elif options.api_key_file:
-        raise UsageError("--api-key-file is an option of --url.", "Remove it.")
+    return options.refuse_without(("api_key_file",), "--url", "Remove it.")
 
 
-def _check_varied(options: LoadOptions) -> None:
-    if options.turns and (options.stages or options.replay):
-        raise UsageError(
-            "--turns cannot be combined with --stages or --replay: a later turn waits for the "
-            "previous answer, and could fall into another stage.",
+def _check_varied(options: LoadOptions) -> LoadOptions:
+    if options.stages or options.replay:
+        options = options.refuse(
+            ("turns",),
+            "--stages or --replay: a later turn waits for the previous answer, and could fall into "
+            "another stage",
             "Use --rate or --concurrency.",
         )
     if options.stages:
-        options.refuse(
+        options = options.refuse(
             ("duration", "requests", "repeats"),
             "--stages, which sets the length of each stage",
             "Remove it.",
         )
     if options.replay:
-        options.refuse(
+        return options.refuse(
             ("data", "prompt_tokens", "n_predict", "arrivals", "repeats"),
             "--replay, whose trace sets times and lengths",
             "Use --time-scale and --length-scale to change them.",
         )
-    elif named := options.given(("time_scale", "length_scale")):
-        raise UsageError(f"{', '.join(named)}: only for --replay.", "Remove it.")
+    return options.refuse_without(("time_scale", "length_scale"), "--replay", "Remove it.")
 
 
-def _check_embeddings(options: LoadOptions) -> None:
+def _check_embeddings(options: LoadOptions) -> LoadOptions:
     if options.dialect != OpenAiEmbeddings.name:
-        return
-    options.refuse(
-        ("n_predict", "stop_at_end", "json_schema", "turns"),
-        f"--dialect {OpenAiEmbeddings.name}, which generates no tokens",
-        "Remove it.",
+        return options
+    options = options.refuse(
+        GENERATED, f"--dialect {OpenAiEmbeddings.name}, which generates no tokens", "Remove it."
     )
     objectives = read_objectives(options.slo)
     if objectives and (objectives.ttft_s or objectives.tpot_s):
-        raise UsageError(
-            "--slo: an embedding has neither a first token nor a time per token.",
-            "Use e2e, such as --slo e2e=500ms.",
-        )
+        if options.given(("slo",)):
+            raise UsageError(
+                "--slo: an embedding has neither a first token nor a time per token.",
+                "Use e2e, such as --slo e2e=500ms.",
+            )
+        options = options.without_usual(("slo",))
+    return options
 
 
-def _check_users(options: LoadOptions) -> None:
-    if options.think_time and not options.turns:
-        raise UsageError(
-            "--think-time, the pause between turns, needs --turns.",
+def _check_users(options: LoadOptions) -> LoadOptions:
+    if not options.turns:
+        options = options.refuse_without(
+            ("think_time",),
+            "--turns: it is the pause between turns",
             "Example: --turns 4 --think-time 5",
         )
-    if "prefix_share" in options.model_fields_set and options.prefix_tokens is None:
-        raise UsageError(
-            "--prefix-share needs --prefix-tokens, the length of the prefix.",
+    if options.prefix_tokens is None:
+        options = options.refuse_without(
+            ("prefix_share",),
+            "--prefix-tokens, the length of the prefix",
             "Example: --prefix-tokens 256 --prefix-share 0.8",
         )
+    return options
 
 
-def _check_find_rate(options: LoadOptions) -> None:
-    options.refuse(
+def _check_find_rate(options: LoadOptions) -> LoadOptions:
+    options = options.refuse(
         ("turns", "patience"),
         "--find-rate, whose statistics assume independent requests that users never abandon",
         "Use --rate.",
     )
-    options.refuse(
+    options = options.refuse(
         (
             *("rate", "concurrency", "stages", "replay"),
             *("duration", "requests", "warmup", "repeats"),
@@ -134,3 +127,4 @@ def _check_find_rate(options: LoadOptions) -> None:
             "--find-rate needs --slo, the latencies to meet.",
             "Example: --find-rate --slo ttft=2s,tpot=500ms",
         )
+    return options

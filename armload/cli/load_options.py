@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -12,7 +12,7 @@ from armload.analysis.load.quantiles import SHOWN, USUAL
 from armload.bench.options import MODEL, QUANTISED, FileType
 from armload.cli.options import A_BOARD, OneBoard, OutputOptions
 from armload.core.defaults import VIRTUAL
-from armload.core.options import MOST, Names, Option, OptionGroup
+from armload.core.options import MOST, Alternatives, Names, Option, OptionGroup, Yields
 from armload.engines.plan import REQUEST_TIMEOUT_S
 from armload.engines.service_plan import ServiceSettings
 from armload.runs.request import EngineSource, Metering, Waiting
@@ -28,6 +28,19 @@ RequestCount = Annotated[int, Field(ge=1, le=1_000_000)]
 RandomSeed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
+ON_BOARD = (
+    *("board", "type"),
+    *EngineSource.model_fields,
+    *Waiting.model_fields,
+    *Metering.model_fields,
+    *ServiceSettings.model_fields,
+)
+"""Options of a load on a service that is started for it."""
+
+GENERATED = ("n_predict", "stop_at_end", "json_schema", "turns")
+"""Options of a load whose answers have tokens."""
+
+
 def _listed(percentiles: Sequence[float]) -> str:
     *others, last = (f"{each:g}" for each in percentiles)
     return f"{', '.join(others)} and {last}"
@@ -37,6 +50,7 @@ class RequestOptions(OptionGroup):
     """Requests to a service: how many, in which time, what they ask, and what they may take."""
 
     heading = "Load"
+    alternatives: ClassVar[Alternatives] = ((("data",), ("prompt_tokens",)),)
 
     duration: Annotated[
         Positive | None,
@@ -150,6 +164,14 @@ class LoadOptions(
     """A service, and the load on it."""
 
     heading = "Load"
+    alternatives: ClassVar[Alternatives] = (
+        (("rate",), ("concurrency",), ("stages",), ("replay",), ("find_rate",)),
+    )
+    yields: ClassVar[Yields] = {
+        "url": ON_BOARD,
+        "data": ("stop_at_end",),
+        "dialect=openai-embeddings": GENERATED,
+    }
 
     board: Annotated[
         OneBoard, Option(f"{A_BOARD}; it serves the model", usual=VIRTUAL, heading="Board")

@@ -49,16 +49,20 @@ class NewBoardOptions(OptionGroup):
     def reach(self) -> SshReach:
         """Return how the board is reached; ``--user`` overrides a user in ``--host``.
 
+        A person's default for ``--user`` does not override a user in a ``--host`` that was given.
+
         Raises:
             UsageError: no host is named.
         """
         from armload.boards.board import SshReach
         from armload.core.errors import UsageError
 
-        user, _, host = self.host.rpartition("@")
+        there, _, host = self.host.rpartition("@")
         if not host:
             raise UsageError(f"--host {self.host!r}: this names no host.", "Example: pi@kitchen")
-        return SshReach(host=host, port=self.port, user=self.user or user or None, key=self.key)
+        is_default = self.given(("host",)) and not self.given(("user",))
+        user = there or self.user if is_default else self.user or there
+        return SshReach(host=host, port=self.port, user=user or None, key=self.key)
 
 
 def add_board(name: str, options: NewBoardOptions, progress: Progress) -> AddedBoard:

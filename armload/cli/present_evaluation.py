@@ -100,16 +100,11 @@ def regrade_and_present(reference: str, graders: Sequence[str], *, as_json: bool
     One grader becomes the evaluation's own; with none, that one is asked.
 
     Raises:
-        UsageError: no such evaluation or grader, more than two graders, or any for choices.
+        UsageError: no such evaluation or grader, or more than two graders.
     """
     evaluated = EvaluationFolder.find(reference)
     if len(graders) > 2:
         raise UsageError("--grader: more than two graders.", "Name one, or two to compare.")
-    if graders and evaluated.evaluation.kind == "multiple-choice":
-        raise UsageError(
-            f"--grader: {evaluated.evaluation.id} is multiple choice, which needs no grader.",
-            f"Omit --grader: armload show {evaluated.evaluation.id}",
-        )
     for name in graders:
         check_grader(name)
     grader = graders[0] if graders else evaluated.evaluation.grader
@@ -216,8 +211,6 @@ def logits_and_present(
         raise UsageError(
             "--task logits needs prompts.", "Give a file with a prompt on each line: --data FILE."
         )
-    if must_be_close and not reference:
-        raise UsageError("--fail-unless-close needs a reference.", "Add --reference RUN.")
     if len(asked.models) != 1 or len(asked.boards) != 1:
         raise UsageError("--task logits takes one model and one board.", "Name one of each.")
     prompts = read_prompts(Path(asked.data), asked.limit)

@@ -26,13 +26,13 @@ from armload.report.pages import write_page
 from armload.report.tuning.page import tuning_page
 from armload.report.tuning.table import TunedBoard, settings_view, tunings_view
 from armload.report.tuning.view import TuningView
-from armload.runs.request import Request
+from armload.runs.request import Metering, Request
 from armload.serving.workload import read_lengths
 from armload.tuning.estimating import SearchState
 from armload.tuning.outcome_words import cost_words, violation_words
 from armload.tuning.reach import TuningReach
 from armload.tuning.record import TuningEntry, TuningFolder
-from armload.tuning.request import TunedLoad, TuningRequest, work_of
+from armload.tuning.request import PROMPT_TOKENS, TunedLoad, TuningRequest, work_of
 from armload.tuning.settings import words_of
 from armload.tuning.space import Setting
 from armload.tuning.tune import tune
@@ -42,16 +42,57 @@ _QUESTIONS = 100
 _LOAD = ("rate", "duration", "requests", "data", "slo", "timeout")
 
 
+def check_combination(options: TuneOptions) -> TuneOptions:
+    """Refuse options that do not belong to the objective or to others; return those that apply.
+
+    Raises:
+        UsageError: there is one, or one is missing.
+    """
+    objective = options.for_
+    if options.max_kld is None:
+        options = options.refuse_without(("kld_prompts",), "--max-kld", "Add --max-kld.")
+    if not options.min_accuracy:
+        options = options.refuse_without(("task_data",), "--min-accuracy", "Add --min-accuracy.")
+    if objective != "energy":
+        options = options.refuse(Metering.model_fields, f"--for {objective}", "Use --for energy.")
+    if objective in PROMPT_TOKENS:
+        options = options.refuse(
+            ("n_predict",), f"--for {objective}, which times the prompt alone", "Remove it."
+        )
+    if objective not in SERVED:
+        return options.refuse(
+            _LOAD,
+            f"--for {objective}, which measures single runs",
+            "Leave that out, or tune a service: --for total-time or --for rate.",
+        )
+    options = options.refuse(("prompt",), f"--for {objective}", "Give requests with --data FILE.")
+    if options.data and options.prompt_tokens:
+        raise UsageError("--data cannot be combined with --prompt-tokens.", "Remove one.")
+    if objective == "total-time":
+        if options.rate is None or not (options.duration or options.requests):
+            raise UsageError(
+                "--for total-time needs a load: --rate with --duration or --requests.",
+                "Example: --for total-time --rate 6 --duration 250",
+            )
+        return options.refuse(("slo",), "--for total-time", "Leave it out, or use --for rate.")
+    if not options.slo:
+        raise UsageError(
+            "--for rate needs --slo, the latencies to meet.",
+            "Example: --for rate --slo ttft=2s,tpot=500ms",
+        )
+    return options.refuse(
+        ("rate", "duration"),
+        "--for rate, which finds the rate",
+        "To set the number of requests in each trial, use --requests.",
+    )
+
+
 def constraints_of(options: TuneOptions) -> Constraints:
     """Return what a configuration must meet.
 
     Raises:
-        UsageError: one makes no sense, or is needed by another option and is missing.
+        UsageError: one makes no sense.
     """
-    for field, owner in (("kld_prompts", "max_kld"), ("task_data", "min_accuracy")):
-        if getattr(options, field) and not getattr(options, owner):
-            option, needed = options.given((field,))[0], f"--{owner.replace('_', '-')}"
-            raise UsageError(f"{option} is an option of {needed}.", f"Add {needed}.")
     return Constraints(
         max_kld=options.max_kld,
         min_accuracy=_least_accuracy(options.min_accuracy, options.task_data)
@@ -65,36 +106,10 @@ def requests_of(options: TuneOptions) -> TunedLoad | None:
     """Return the load that a service is tuned for; none for an objective of single runs.
 
     Raises:
-        UsageError: an option is missing, or does not belong to the objective.
+        UsageError: a value makes no sense.
     """
-    objective = options.for_
-    if objective not in SERVED:
-        options.refuse(
-            _LOAD,
-            f"--for {objective}, which measures single runs",
-            "Leave that out, or tune a service: --for total-time or --for rate.",
-        )
+    if options.for_ not in SERVED:
         return None
-    if objective == "total-time":
-        if options.rate is None or not options.given(("duration", "requests")):
-            raise UsageError(
-                "--for total-time needs a load: --rate with --duration or --requests.",
-                "Example: --for total-time --rate 6 --duration 250",
-            )
-        options.refuse(("slo",), "--for total-time", "Leave it out, or use --for rate.")
-    else:
-        if not options.slo:
-            raise UsageError(
-                "--for rate needs --slo, the latencies to meet.",
-                "Example: --for rate --slo ttft=2s,tpot=500ms",
-            )
-        options.refuse(
-            ("rate", "duration"),
-            "--for rate, which finds the rate",
-            "To set the number of requests in each trial, use --requests.",
-        )
-    if options.data and options.prompt_tokens:
-        raise UsageError("--data cannot be combined with --prompt-tokens.", "Remove one.")
     lengths = options.prompt_tokens or "128"
     read_lengths("prompt-tokens", lengths)
     if options.n_predict:
@@ -102,7 +117,7 @@ def requests_of(options: TuneOptions) -> TunedLoad | None:
     return TunedLoad(
         rate=options.rate,
         duration_s=options.duration,
-        requests=options.requests or (TUNED_REQUESTS if objective == "rate" else None),
+        requests=options.requests or (TUNED_REQUESTS if options.for_ == "rate" else None),
         data=options.data,
         prompt_tokens=lengths,
         n_predict=options.n_predict,
@@ -115,10 +130,9 @@ def work_typed(options: TuneOptions) -> Options:
     """Return what each run does; nothing for a service.
 
     Raises:
-        UsageError: a value makes no sense, or does not belong to the objective.
+        UsageError: a value makes no sense, or a prompt is given twice.
     """
     if options.for_ in SERVED:
-        options.refuse(("prompt",), f"--for {options.for_}", "Give requests with --data FILE.")
         return Options()
     return work_of(
         options.for_,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import BeforeValidator
 
@@ -57,13 +57,13 @@ class RunFilter(OptionGroup):
         ),
     ] = None
 
-    def refuse_filter(self, place: str) -> None:
-        """Refuse a filter of what are no runs, such as ``a load``.
+    def refuse_filter(self, place: str) -> Self:
+        """Refuse a filter of what are no runs, such as ``a load``; return the other options.
 
         Raises:
             UsageError: one was given.
         """
-        self.refuse(RunFilter.model_fields, place, "Only runs can be filtered: remove it.")
+        return self.refuse(RunFilter.model_fields, place, "Only runs can be filtered: remove it.")
 
     def selection(self) -> RunSelection | None:
         """Return the runs that are meant; none for all.

@@ -13,7 +13,7 @@ from invoke.exceptions import Exit
 from invoke.parser.argument import Argument
 from invoke.tasks import Task
 
-from armload.cli.configuration import Default, defaults_of, typed_with_defaults
+from armload.cli.configuration import Default, defaults_of, files_named, typed_with_defaults
 from armload.cli.error_output import failed, internal_error, show_error, system_error
 from armload.cli.positional import read_positional_arguments
 from armload.cli.streams import STANDARD_OUTPUT, discard_output, promise_document
@@ -82,7 +82,8 @@ class Verb(Task[Any]):
         self.times_called += 1
         try:
             options = self._read(kwargs)
-            result = with_password(lambda: self.body(options))
+            with files_named(self.full_name, options.usual):
+                result = with_password(lambda: self.body(options))
             sys.stdout.flush()
             return result
         except ArmloadError as error:
@@ -119,11 +120,13 @@ class Verb(Task[Any]):
                     )
         defaults = defaults_of(self.full_name)
         if defaults:
-            before = {field for field, word in given.items() if word}
-            before |= _planned(given.get("plan") or defaults.get("plan"))
-            for one, other in _RIVALS:
-                before |= other if one & before else set()
-            defaults = {field: each for field, each in defaults.items() if field not in before}
+            plan = _planned(given.get("plan") or defaults.get("plan"))
+            keys = {each.name.replace("-", "_"): each.field for each in declared}
+            before = {keys[key]: value for key, value in plan.items() if key in keys}
+            before |= {field: word for field, word in given.items() if word}
+            words = {field: each.word for field, each in defaults.items()}
+            gone = before.keys() | self.options.excluded(before, words)
+            defaults = {field: each for field, each in defaults.items() if field not in gone}
         given |= {field: each.word for field, each in defaults.items()}
         missing = [
             each.shown for each in declared if each.info.is_required() and not given[each.field]
@@ -145,27 +148,18 @@ def verb(
     return lambda body: Verb(body, options, name, keeps=keeps)
 
 
-_RIVALS = (
-    ({"prompt"}, {"prompt_tokens"}),
-    ({"prompt_tokens"}, {"prompt"}),
-    ({"precision", "precision_time"}, {"repeats", "warmups"}),
-    ({"repeats", "warmups"}, {"precision", "precision_time"}),
-)
-"""Fields, each with those whose defaults give way where one of them is typed."""
-
-
-def _planned(plan: str | Default | None) -> set[str]:
-    """Return the keys of a plan file, which come before a person's defaults."""
+def _planned(plan: str | Default | None) -> dict[str, Any]:
+    """Return what a plan file says, which comes before a person's defaults."""
     path = plan.word if isinstance(plan, Default) else plan
     if not isinstance(path, str):
-        return set()
+        return {}
     import yaml
 
     try:
         content = yaml.safe_load(Path(path).expanduser().read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):  # whoever reads it then says so
-        return set()
-    return set(map(str, content)) if isinstance(content, dict) else set()
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def _argument(declared: Declared) -> Argument:

@@ -6,6 +6,7 @@ made from these fields.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -90,12 +91,28 @@ FILTER = "Filter"
 """The heading of options that choose among runs."""
 
 
+Alternatives = tuple[tuple[Collection[str], ...], ...]
+"""Fields that exclude one another: those of each set exclude the sets beside it.
+
+``field`` stands for any value of it, ``field=value`` for one.
+"""
+
+Yields = Mapping[str, Collection[str]]
+"""Fields, in the same form, each with those that its default gives way to."""
+
+
 class OptionGroup(Value):
     """Options under one heading of help; a verb's options combine several groups."""
 
     model_config = ConfigDict(defer_build=True)
 
     heading: ClassVar[str] = "Options"
+
+    alternatives: ClassVar[Alternatives] = ()
+    """A default gives way to what was given, or is a default in a file or table before it."""
+
+    yields: ClassVar[Yields] = {}
+    """A default gives way to what was given; two defaults are left to the verb."""
 
     _usual: frozenset[str] = PrivateAttr(default=frozenset())
     """Fields whose value is a person's default: they are set, but were not given this time."""
@@ -141,8 +158,21 @@ class OptionGroup(Value):
             if each.field in self.model_fields_set - self._usual and each.field in fields
         ]
 
-    def refuse(self, fields: Collection[str], place: str, remedy: str) -> None:
-        """Refuse options that would do nothing.
+    @property
+    def usual(self) -> frozenset[str]:
+        """The fields whose value is a person's default."""
+        return self._usual
+
+    def without_usual(self, fields: Collection[str]) -> Self:
+        """Return the options without a person's defaults for some fields."""
+        dropped = self._usual.intersection(fields)
+        if not dropped:
+            return self
+        kept = {name: getattr(self, name) for name in self.model_fields_set - dropped}
+        return cast("Self", type(self).model_construct(**kept).with_usual(self._usual - dropped))
+
+    def refuse(self, fields: Collection[str], place: str, remedy: str) -> Self:
+        """Refuse options that would do nothing; return the others, without such defaults.
 
         Args:
             place: where they would not, such as ``--list``.
@@ -152,6 +182,46 @@ class OptionGroup(Value):
         """
         if named := self.given(fields):
             raise UsageError(f"{', '.join(named)} cannot be combined with {place}.", remedy)
+        return self.without_usual(fields)
+
+    def refuse_without(self, fields: Collection[str], needed: str, remedy: str) -> Self:
+        """Refuse options that do nothing without another; return the rest, without such defaults.
+
+        Args:
+            needed: what is missing, such as ``--replay``.
+
+        Raises:
+            UsageError: one of the fields was given.
+        """
+        if named := self.given(fields):
+            verb = "needs" if len(named) == 1 else "need"
+            raise UsageError(f"{', '.join(named)} {verb} {needed}.", remedy)
+        return self.without_usual(fields)
+
+    @classmethod
+    def excluded(
+        cls,
+        given: Mapping[str, object],
+        defaults: Mapping[str, object],
+        *,
+        as_defaults: bool = False,
+    ) -> set[str]:
+        """Return the fields whose defaults give way to what was given.
+
+        Args:
+            given, defaults: values by the names of fields, as they are typed.
+            as_defaults: what was given are defaults, too, of an earlier table.
+        """
+        found = set[str]()
+        for group in cls.__mro__:
+            for sides in vars(group).get("alternatives", ()):
+                for side in sides:
+                    if any(_stands(each, given) for each in side):
+                        found.update(itertools.chain(*(other for other in sides if other != side)))
+            for field, others in vars(group).get("yields", {}).items():
+                if not as_defaults and any(_stands(each, given) for each in others):
+                    found.add(field)
+        return {each.partition("=")[0] for each in found if _stands(each, defaults)}
 
 
 Group = TypeVar("Group", bound=Value)
@@ -224,6 +294,12 @@ def declared_options(model: type[Value]) -> Iterator[Declared]:
                 letter = LETTERS.get(_name(field, option), "")
                 heading = option.heading or _heading(model, field)
                 yield Declared(field, option, info, heading, letter)
+
+
+def _stands(condition: str, words: Mapping[str, object]) -> bool:
+    field, _, value = condition.partition("=")
+    word = words.get(field)
+    return word in (value, [value]) if value else bool(word)
 
 
 def _name(field: str, option: Option) -> str:

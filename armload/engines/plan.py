@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from armload.core.cpu_sets import cpu_numbers
-from armload.core.options import Option, OptionGroup
+from armload.core.options import Alternatives, Option, OptionGroup
 from armload.core.values import ByteCount
 from armload.engines.spread import SplitChoice
 
@@ -141,6 +141,8 @@ class Computation(OptionGroup):
     """
 
     heading = "Engine"
+
+    alternatives: ClassVar[Alternatives] = ((("weights=mapped",), ("resident_bytes",)),)
 
     threads: Annotated[
         Threads | None, Option("worker threads", "N", "chosen by the engine", "commas")

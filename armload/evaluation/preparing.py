@@ -49,28 +49,12 @@ def parts_of(
         template: for chats, of all models.
 
     Raises:
-        UsageError: the task has no such prompt, or nothing to tell or to conclude with.
+        UsageError: the task has no such prompt.
     """
     names = list(dict.fromkeys(prompts)) or [next(iter(task.prompts))]
     for name in names:
-        sentence = task.prompt(name).budget_sentence
-        if tell != "no" and not sentence and task.kind == "generate":
-            raise UsageError(
-                f"Task {task.name}: its prompt {name} has no sentence that states the budget.",
-                "Add budget_sentence to the task's file, such as 'Use at most {{ budget }} "
-                "tokens.', or use --tell-budget no.",
-            )
-    if conclude and task.conclude is None:
-        raise UsageError(
-            f"Task {task.name} has no sentence to conclude with.",
-            "Add conclude to the task's file, or leave out --conclude.",
-        )
+        task.prompt(name)
     if task.kind == "multiple-choice":
-        if budgets or tell != "no" or conclude or template != "model":
-            raise UsageError(
-                f"Task {task.name} is multiple choice: no answer is generated.",
-                "Leave out --budget, --tell-budget, --conclude and --template.",
-            )
         variants: list[dict[str, object]] = [{}]
     else:
         wanted = sorted(set(budgets or task.budgets or DEFAULT_BUDGETS))
@@ -165,11 +149,6 @@ def prepare(asked: EvaluationRequest, progress: Progress, *, new: bool) -> Prepa
     grader = asked.grader or task.grader
     if task.kind == "generate":
         check_grader(grader)
-    elif asked.grader:
-        raise UsageError(
-            f"--grader {asked.grader}: task {task.name} is multiple choice, which needs no grader.",
-            "Leave out --grader.",
-        )
     questions = load_questions(task, asked.data, asked.limit, progress)
     models = {name: model_called(name, progress) for name in asked.models}
     _refuse_doubles(models)

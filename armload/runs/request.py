@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-from armload.core.options import Option, OptionGroup, Seconds
+from armload.core.options import Alternatives, Option, OptionGroup, Seconds, Yields
 
 DEFAULT_WAIT_S = 3600
 
@@ -18,6 +18,7 @@ class Compilation(OptionGroup):
     """
 
     heading = "Build"
+    alternatives: ClassVar[Alternatives] = ((("compiler=zig",), ("on",)),)
 
     compiler: Annotated[
         str,
@@ -42,6 +43,7 @@ class SourceRef(OptionGroup):
     """
 
     heading = "Build"
+    yields: ClassVar[Yields] = {"ref": ("source",)}
 
     source: Annotated[
         str,

@@ -213,15 +213,10 @@ def work_of(
         prompt_tokens, n_predict: none for the usual ones.
 
     Raises:
-        UsageError: a prompt is given twice, or tokens to generate for an objective that times none.
+        UsageError: a prompt is given twice.
     """
     if prompt and prompt_tokens is not None:
         raise UsageError("--prompt cannot be combined with --prompt-tokens.", "Remove one.")
-    if objective in PROMPT_TOKENS and n_predict is not None:
-        raise UsageError(
-            f"--n-predict cannot be combined with --for {objective}, which times the prompt alone.",
-            "Remove it.",
-        )
     usual = ENERGY_TOKENS if objective == "energy" else DECODE_TOKENS
     work: dict[str, Any] = {"n_predict": n_predict or usual}
     if objective in PROMPT_TOKENS:

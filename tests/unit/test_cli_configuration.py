@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from armload.cli import evaluation_checks, load_checks, present_tuning
 from armload.cli.configuration import add_workspace_default, check_defaults
 from armload.cli.program import namespace
 from armload.core.errors import DataError, UsageError
@@ -143,13 +144,183 @@ def test_the_example_of_the_page_is_allowed() -> None:
         check_defaults(verb)
 
 
-def test_a_default_that_does_nothing_here_is_no_mistake() -> None:
+def test_a_default_that_does_nothing_here_is_no_mistake_and_has_no_effect() -> None:
     own("[fit]\nboard = 'shed'\n[bench]\nprecision = '2%'\n")
-    found = read("fit", hardware="raspberry-pi-5-8gb")
-    found.refuse(("board",), "--hardware", "Remove one.")
+    found = read("fit", hardware="raspberry-pi-5-8gb").refuse(("board",), "--hardware", "Remove.")
+    assert found.board == ("virtual",)
+    assert found.model_fields_set == {"hardware"}
     with pytest.raises(UsageError):
         read("fit", board="shed").refuse(("board",), "--hardware", "Remove one.")
     assert read("bench").given(("precision",)) == []
+
+
+@pytest.mark.parametrize(
+    ("table", "words", "applies"),
+    [
+        ("rate = [1]", {"concurrency": "2"}, {"concurrency": (2,), "rate": ()}),
+        ("find-rate = true\nslo = 'ttft=1s'", {"rate": "2"}, {"find_rate": False, "rate": (2,)}),
+        ("concurrency = 2", {"find_rate": True, "slo": "ttft=1s"}, {"concurrency": ()}),
+        ("max-time = 600", {"rate": "2"}, {"max_time": None}),
+        ("prompt-tokens = 64", {"rate": "2", "data": "f"}, {"prompt_tokens": ""}),
+        ("data = 'f'", {"rate": "2", "prompt_tokens": "64"}, {"data": None}),
+        ("data = 'f'", {"rate": "2", "stop_at_end": True}, {"data": None, "stop_at_end": True}),
+        ("stop-at-end = true", {"rate": "2", "data": "f"}, {"stop_at_end": False}),
+        ("think-time = 5", {"rate": "2"}, {"think_time": ""}),
+        ("prefix-share = 0.5", {"rate": "2"}, {"prefix_share": 1.0}),
+        ("turns = 4", {"rate": "2", "think_time": "5"}, {"turns": "4", "think_time": "5"}),
+        (
+            "turns = 4\npatience = 5\nrepeats = 3",
+            {"find_rate": True, "slo": "ttft=1s"},
+            {"turns": "", "patience": "", "repeats": 1},
+        ),
+        ("turns = 4\nduration = 9", {"stages": "1:60"}, {"turns": "", "duration": None}),
+        ("n-predict = 8\nrepeats = 2", {"replay": "t"}, {"n_predict": "", "repeats": 1}),
+        ("time-scale = 2", {"rate": "2"}, {"time_scale": 1.0}),
+        ("arrivals = 'constant'\nmax-concurrency = 9", {"concurrency": "2"}, {"arrivals": ""}),
+        ("export = ['seed']", {"concurrency": "2"}, {"export": ()}),
+        ("board = 'shed'\nsubtract-idle = true", {"url": "http://x", "rate": "1"}, {"board": ""}),
+        ("url = 'http://x'", {"board": "shed", "rate": "1"}, {"url": "", "board": "shed"}),
+        ("url = 'http://x'\nboard = 'shed'", {"rate": "1"}, {"url": "http://x", "board": ""}),
+        ("api-key-file = 'k'", {"rate": "1"}, {"api_key_file": None}),
+        (
+            "slo = 'ttft=1s'\nn-predict = 8",
+            {"rate": "1", "dialect": "openai-embeddings"},
+            {"slo": "", "n_predict": ""},
+        ),
+        ("dialect = 'openai-embeddings'", {"rate": "1", "n_predict": "8"}, {"dialect": ""}),
+    ],
+)
+def test_what_is_typed_wins_over_a_default_and_a_default_that_lacks_something_is_ignored(
+    table: str, words: dict[str, Any], applies: dict[str, Any]
+) -> None:
+    own(f"[load]\n{table}\n")
+    found = load_checks.check_combination(read("load", **words))
+    assert {field: getattr(found, field) for field in applies} == applies
+    gone = {field for field, value in applies.items() if not value}
+    assert not gone & found.model_fields_set
+
+
+@pytest.mark.parametrize(
+    ("table", "words", "applies"),
+    [
+        ("rate = 2\nduration = 9", {"for": "rate", "slo": "ttft=1s"}, {"rate": None}),
+        ("rate = 2\nslo = 'ttft=1s'\ntimeout = 9", {}, {"rate": None, "slo": "", "timeout": 600.0}),
+        ("duration = 250", {"for": "total-time", "rate": "6"}, {"rate": 6.0, "duration": 250.0}),
+        ("slo = 'ttft=1s'\nduration = 9", {"for": "total-time", "rate": "6"}, {"slo": ""}),
+        ("n-predict = 8", {"for": "prefill"}, {"n_predict": ""}),
+        ("kld-prompts = 'p'\ntask-data = 'd'", {}, {"kld_prompts": None, "task_data": ""}),
+        ("subtract-idle = true", {}, {"subtract_idle": False}),
+        ("prompt = 'Once'", {"prompt_tokens": "64"}, {"prompt": "", "prompt_tokens": "64"}),
+    ],
+)
+def test_a_search_ignores_defaults_that_are_not_of_its_objective(
+    table: str, words: dict[str, Any], applies: dict[str, Any]
+) -> None:
+    own(f"[tune]\n{table}\n")
+    found = present_tuning.check_combination(read("tune", **words))
+    assert {field: getattr(found, field) for field in applies} == applies
+
+
+@pytest.mark.parametrize(
+    ("table", "words", "applies"),
+    [
+        ("type = 'Q2_K'", {}, {"type": ()}),
+        ("grader = 'boxed'\nconclude = true", {"task": "piqa"}, {"grader": (), "conclude": False}),
+        ("grader = ['boxed', 'number']", {}, {"grader": ()}),
+        ("reference = 'latest'\nfail-unless-close = true", {}, {"reference": ""}),
+        ("fail-unless-close = true", {"task": "logits"}, {"fail_unless_close": False}),
+        ("max-time = 60\nbudget = 8", {"task": "logits"}, {"max_time": None, "budget": ()}),
+        ("tell-budget = 'yes'", {"task": "own.yaml"}, {"tell_budget": "no"}),
+        ("conclude = true", {"task": "own.yaml"}, {"conclude": False}),
+        ("grader = 'boxed'", {}, {"grader": ("boxed",)}),
+    ],
+)
+def test_an_evaluation_ignores_defaults_that_its_task_has_no_use_for(
+    table: str, words: dict[str, Any], applies: dict[str, Any]
+) -> None:
+    Path("own.yaml").write_text(
+        "kind: generate\nexpected: '{{ q }}'\nfields: {q: q}\n"
+        "prompts: {plain: {user: '{{ q }}'}}\ngrader: number\n"
+    )
+    own(f"[eval]\n{table}\n")
+    found = evaluation_checks.check_combination(read("eval", **words))
+    assert {field: getattr(found, field) for field in applies} == applies
+
+
+@pytest.mark.parametrize(
+    ("verb", "table", "words", "applies"),
+    [
+        ("bench", "weights = 'mapped'", {"resident": "400MB"}, {"weights": ()}),
+        ("bench", "weights = 'streamed'", {"resident": "400MB"}, {"weights": ("streamed",)}),
+        ("bench", "resident = '400MB'", {"weights": "mapped"}, {"resident": ()}),
+        ("bench", "warmups = 1", {"share": True}, {"share": True, "warmups": None}),
+        ("bench", "compiler = 'zig'", {"on": "server"}, {"compiler": "", "on": "server"}),
+        ("bench", "source = 's'\nref = 'r'", {"source": "mine"}, {"source": "mine", "ref": ""}),
+        ("serve", "port = 8080\nfront = 'llm-serving'", {"detach": True}, {"port": None}),
+        ("serve", "detach = true", {"port": "8080"}, {"detach": False, "port": 8080}),
+        ("serve", "context = 1024", {"plan": "plan.yaml"}, {"context_tokens": 2048}),
+        ("fit", "hardware = 'all'", {"board": "shed"}, {"hardware": ()}),
+        ("watch", "mnn-python = 'folder'", {"command": ["demo"]}, {"mnn_python": None}),
+        ("show", "loads = true", {"model": "m"}, {"loads": False}),
+        ("show", "loads = true", {"run": "latest"}, {"loads": False}),
+        ("report", "leaderboard = true", {"model": "m"}, {"leaderboard": False}),
+        ("export", "json = true", {"runs": ["latest"], "format": "csv"}, {"as_json": False}),
+        ("build", "list = true", {"target": "rk3568"}, {"list_": False}),
+        (
+            "bisect",
+            "text-differs = true",
+            {"good": "a", "bad": "b", "slower": "3%"},
+            {"text_differs": False},
+        ),
+    ],
+)
+def test_what_is_typed_or_planned_wins_over_a_default_that_excludes_it(
+    verb: str, table: str, words: dict[str, Any], applies: dict[str, Any]
+) -> None:
+    Path("plan.yaml").write_text("context: 512\n")
+    own(f"[{verb}]\n{table}\n")
+    found = read(verb, **words)
+    assert {field: getattr(found, field) for field in applies} == applies
+
+
+def test_of_two_defaults_that_exclude_each_other_the_one_of_the_earlier_file_applies() -> None:
+    Path("pyproject.toml").write_text(
+        "[tool.armload.load]\nrate = 2\n[tool.armload.all]\nboard = 'shed'\n"
+    )
+    own(
+        "[load]\nconcurrency = 4\nurl = 'http://x'\n"
+        "[all]\nprompt-tokens = 64\n[bench]\nprompt = 'Hi'\n"
+    )
+    found = load_checks.check_combination(read("load"))
+    assert (found.rate, found.concurrency) == ((2,), ())
+    assert (found.url, found.board) == ("http://x", ""), "a board only starts what is missing"
+    assert (read("bench").prompt, read("bench").prompt_tokens) == (("Hi",), ())
+    check_defaults("bench")
+
+
+def test_a_default_user_does_not_replace_the_user_in_a_host_that_was_typed() -> None:
+    own("[board.add]\nuser = 'pi'\n")
+    assert read("board.add", name="n", host="root@kitchen").reach().user == "root"
+    assert read("board.add", name="n", host="kitchen").reach().user == "pi"
+    assert read("board.add", name="n", host="root@kitchen", user="me").reach().user == "me"
+
+
+def test_a_single_run_on_a_single_board_ignores_defaults_for_sweeps_and_groups(
+    tmp_path: Path,
+) -> None:
+    own("[bench]\nsplit = 'tensor'\nshare = true\n")
+    refused = typed(tmp_path, "bench", "--model", "nowhere.gguf", "--repeats", "1")
+    assert "There is no model 'nowhere.gguf'" in refused.stderr
+    assert "--s" not in refused.stderr
+
+
+def test_a_default_that_a_verb_cannot_carry_out_is_said_with_its_file(tmp_path: Path) -> None:
+    path = own("[load]\nrate = 1\nconcurrency = 2\n")
+    refused = typed(tmp_path, "load")
+    assert refused.returncode == 2
+    for option in ("--rate", "--concurrency"):
+        assert f"{option} comes from {path} [load]." in refused.stderr
+    assert "comes from" not in typed(tmp_path, "load", "--find-rate").stderr
 
 
 def test_a_value_that_is_not_allowed_is_said_with_its_file() -> None:

@@ -28,7 +28,7 @@ from tests.stub_service import stub_service
         ({"stages": "1:9", "warmup": "50"}, "requests of the first stage"),
         ({"replay": "t", "n_predict": "8"}, "--n-predict cannot be combined with --replay"),
         ({"replay": "nothing"}, "There is no trace 'nothing'"),
-        ({"rate": "1", "time_scale": "2"}, "--time-scale: only for --replay"),
+        ({"rate": "1", "time_scale": "2"}, "--time-scale needs --replay"),
         ({"find_rate": True, "slo": "ttft=1s", "stages": "1:9"}, "cannot be combined with"),
         (
             {"rate": "1", "dialect": "openai-embeddings", "slo": "ttft=1s"},
@@ -60,8 +60,8 @@ from tests.stub_service import stub_service
             {"find_rate": True, "slo": "ttft=1s", "requests": "40", "warmup": "20"},
             "cannot be combined with --find-rate, which chooses rates, durations and warm-ups",
         ),
-        ({"rate": "1", "max_time": "60"}, "--max-time is an option of --find-rate"),
-        ({"concurrency": "1", "max_concurrency": "2"}, "--max-concurrency is an option of --rate"),
+        ({"rate": "1", "max_time": "60"}, "--max-time needs --find-rate"),
+        ({"concurrency": "1", "max_concurrency": "2"}, "--max-concurrency needs --rate"),
         ({"stages": "1:9", "turns": "2"}, "--turns cannot be combined with --stages or --replay"),
         (
             {"rate": "1", "turns": "2", "dialect": "openai-embeddings"},
@@ -74,7 +74,7 @@ from tests.stub_service import stub_service
         ({"rate": "1", "turns": "0"}, "--turns '0': must be a number, or a distribution."),
         ({"rate": "1", "turns": "4", "think_time": "soon"}, "--think-time 'soon': must be"),
         ({"rate": "1", "patience": "0"}, "--patience '0': must be a number of seconds above 0"),
-        ({"rate": "1", "think_time": "5"}, "--think-time, the pause between turns, needs --turns"),
+        ({"rate": "1", "think_time": "5"}, "--think-time needs --turns"),
         ({"rate": "1", "prefix_share": "0.5"}, "--prefix-share needs --prefix-tokens"),
         ({"rate": "1", "prefix_tokens": "9", "prefix_share": "1.5"}, "--prefix-share: must be 1"),
         ({"rate": "1", "prefix_tokens": "0"}, "--prefix-tokens: must be 1 or more"),
@@ -86,8 +86,14 @@ from tests.stub_service import stub_service
             {"rate": "1", "turns": "4", "requests": "3", "warmup": "3"},
             "--warmup 3 would exclude all 3 conversations",
         ),
-        ({"concurrency": "1", "arrivals": "poisson"}, "--arrivals is an option of --rate"),
-        ({"rate": "1", "data": "f", "stop_at_end": True}, "--stop-at-end is for synthetic"),
+        (
+            {"concurrency": "1", "arrivals": "poisson"},
+            "--arrivals cannot be combined with --con",
+        ),
+        (
+            {"rate": "1", "data": "f", "stop_at_end": True},
+            "--stop-at-end cannot be combined with",
+        ),
         (
             {"rate": "1", "source": "llama.cpp"},
             "--source cannot be combined with --url, which names a service that is already running",

@@ -24,7 +24,7 @@ from tests.command_line import BOUND_BY_PERMISSIONS, run, typed
             ["build", "--list", "--programs", "nonsense", "--target", "nope"],
             *(2, "--target, --programs cannot be combined with --list"),
         ),
-        (["watch", "-p", "hi", "--python", "p", "--", "x"], 2, "--python, --prompt: only with"),
+        (["watch", "-p", "hi", "--python", "p", "--", "x"], 2, "--python, --prompt need --mnn-p"),
         (["build", "--ref", "master"], 2, "is an archive; --ref needs a repository"),
         (["build", "--source", "file:///nowhere/x", "--ref", "x"], 2, "no such repository"),
         (["bench", "--model", "nowhere.gguf"], 2, "nowhere.gguf"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from armload.cli.evaluation_checks import check_combination
 from armload.cli.verbs.evaluation import EvalOptions, evaluate
 from armload.core.errors import ArmloadError, UsageError
 from armload.core.progress import Silent
@@ -73,11 +74,12 @@ def test_models_whose_files_have_one_name_are_refused(workspace: Path) -> None:
     assert not (workspace / "evaluations").exists()
 
 
-def test_a_grader_of_choices_is_refused(workspace: Path) -> None:
+def test_what_a_task_of_choices_has_no_use_for_is_refused(workspace: Path) -> None:
     (workspace / "choices.jsonl").write_text('{"goal": "open", "a": "push", "b": "eat"}\n' * 2)
     (workspace / "choices.yaml").write_text(CHOICES)
-    with pytest.raises(UsageError, match="is multiple choice, which needs no grader"):
-        prepared(task="choices.yaml", grader="boxed")
+    for words in ({"grader": "boxed"}, {"budget": "8"}, {"template": "chatml"}):
+        with pytest.raises(UsageError, match=r"--\w+ cannot be combined .* is multiple choice"):
+            check_combination(EvalOptions.typed({"task": "choices.yaml", **words}))
     assert prepared(task="choices.yaml").evaluated.evaluation.kind == "multiple-choice"
 
 

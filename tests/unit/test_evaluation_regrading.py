@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from armload.cli.evaluation_checks import check_combination
 from armload.cli.present_evaluation import regrade_and_present
+from armload.cli.verbs.evaluation import EvalOptions
 from armload.core.errors import UsageError
 from armload.evaluation.record import EvaluationFolder
 from tests.unit.evaluations import QUESTIONS, answer, evaluated
@@ -63,4 +65,6 @@ def test_choices_are_not_regraded() -> None:
     kind = {"kind": "multiple-choice", "parts": ()}
     EvaluationFolder.begin_with(evaluated().evaluation.model_copy(update=kind), QUESTIONS)
     with pytest.raises(UsageError, match="is multiple choice"):
-        regrade_and_present("latest", ("nonsense",), as_json=True)
+        check_combination(EvalOptions.typed({"regrade": "latest", "grader": "boxed"}))
+    usual = EvalOptions.typed({"regrade": "latest", "grader": "boxed"}, usual=("grader",))
+    assert check_combination(usual).grader == ()

@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from armload.cli.present_tuning import constraints_of, requests_of, work_typed
+from armload.cli.present_tuning import (
+    check_combination,
+    constraints_of,
+    requests_of,
+    work_typed,
+)
 from armload.cli.verbs.tune import TuneOptions
 from armload.core.errors import ArmloadError, DataError, UsageError
 from armload.engines.plan import SEED_PROMPT, Plan
@@ -15,7 +20,7 @@ from armload.tuning.wanted import Constraints, LeastAccuracy, Objective
 
 
 def typed(objective: Objective, **words: str) -> TuneOptions:
-    return TuneOptions.typed({"for_": objective, **words})
+    return check_combination(TuneOptions.typed({"for_": objective, **words}))
 
 
 def load(objective: Objective, **words: str) -> TunedLoad | None:
@@ -150,9 +155,9 @@ def test_a_task_without_questions_is_refused_and_an_option_without_its_owner(
         goal.model_copy(update={"constraints": given}).check()
     (tmp_path / "gsm8k.jsonl").write_text('{"question": "1 + 1?", "answer": "#### 2"}\n')
     goal.model_copy(update={"constraints": given}).check()
-    with pytest.raises(UsageError, match="--task-data is an option of --min-accuracy"):
+    with pytest.raises(UsageError, match="--task-data needs --min-accuracy"):
         constraints(task_data="gsm8k.jsonl")
-    with pytest.raises(UsageError, match="--kld-prompts is an option of --max-kld"):
+    with pytest.raises(UsageError, match="--kld-prompts needs --max-kld"):
         constraints(kld_prompts="prompts.txt")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from invoke.exceptions import Exit
 from pydantic import model_validator
@@ -15,7 +15,7 @@ from armload.cli.options import BOARDS, OnBoards, OneBoard, OnGateways, OutputOp
 from armload.cli.verb import verb
 from armload.core.defaults import DEMO, VIRTUAL
 from armload.core.errors import UsageError
-from armload.core.options import Option, Seconds, Share
+from armload.core.options import Alternatives, Option, Seconds, Share
 from armload.engines.plan import (
     DEFAULT_PRECISION,
     DEFAULT_PRECISION_TIME_S,
@@ -34,6 +34,13 @@ _TOKENS = re.compile(r"\d+(,\d+)*", re.ASCII)
 
 class BenchOptions(Options, OnGateways, Resuming, Metering, Waiting, EngineSource, OutputOptions):
     """A benchmark: one run, repeats of it, or a sweep."""
+
+    alternatives: ClassVar[Alternatives] = (
+        (("prompt",), ("prompt_tokens",)),
+        (("precision", "precision_time"), ("repeats", "warmups")),
+        (("share",), ("warmups",)),
+        (("weights=mapped",), ("resident",)),
+    )
 
     board: Annotated[
         Listed[str], Option(BOARDS, usual=VIRTUAL, several="commas", heading="Board")
@@ -121,6 +128,7 @@ def bench(options: BenchOptions) -> None:
     from armload.analysis.repeats import Precision
     from armload.bench.options import read_options
     from armload.bench.sweeping import combinations
+    from armload.boards.board import is_group
     from armload.boards.naming import boards_called
     from armload.cli import terminal
     from armload.cli.present import bench_and_present, repeat_and_present, sweep_and_present
@@ -131,18 +139,19 @@ def bench(options: BenchOptions) -> None:
     from armload.runs.request import Request
     from armload.runs.spreading import check_split
 
-    listed = options.part(Options)
-    if options.plan:
-        listed = listed.over(read_options(options.plan))
-    if listed.slots:
+    file = read_options(options.plan) if options.plan else Options()
+    if file.slots:
         terminal.say(f"{options.plan}: slots has no effect: only services have slots.")
-    boards = boards_called(listed.board or (VIRTUAL,))
+    boards = boards_called(options.board or file.board or (VIRTUAL,))
+    if not all(map(is_group, boards)):
+        options = options.without_usual(("split",))
+    listed = options.part(Options).over(file)
     request = options.part(Request).model_copy(update={"board": boards[0]})
     reference = store.load(store.find(options.reference)) if options.reference else None
     plans = tuple(listed.plans())
     check_split(boards, plans)
     extent = _extent(listed, len(plans))
-    _check_extent(options, extent, warmups=listed.warmups or 0)
+    options = _check_extent(options, extent, warmups=listed.warmups or 0)
     wanted = Precision(
         share=options.precision or DEFAULT_PRECISION,
         added_s=DEFAULT_PRECISION_TIME_S
@@ -152,7 +161,7 @@ def bench(options: BenchOptions) -> None:
     is_shared = options.share and len(boards) > 1
     if is_shared:
         check_equal(boards)
-    elif options.share:
+    elif options.given(("share",)):
         terminal.say(f"--share has no effect: {boards[0]} is the only board.")
     progress, as_json = terminal.progress(), options.as_json
     repeats, warmups = listed.repeats or 1, listed.warmups or 0
@@ -205,18 +214,21 @@ def _extent(listed: Options, plans: int) -> _Extent:
     return "until known" if listed.repeats is None else "once"
 
 
-def _check_extent(options: BenchOptions, extent: _Extent, *, warmups: int) -> None:
-    if options.given(("precision", "precision_time")) and extent != "until known":
-        raise UsageError(
-            "--precision repeats a single combination as often as needed, and cannot be combined "
-            "with lists, --repeats or --warmups.",
+def _check_extent(options: BenchOptions, extent: _Extent, *, warmups: int) -> BenchOptions:
+    if extent != "until known":
+        options = options.refuse(
+            ("precision", "precision_time"),
+            "lists, --repeats or --warmups: only a single combination is repeated until its time "
+            "is known",
             "Remove one.",
         )
-    if options.share and (extent != "sweep" or warmups):
-        raise UsageError(
-            "--share divides a sweep, and cannot be combined with --warmups or a single run.",
+    if extent != "sweep" or warmups:
+        options = options.refuse(
+            ("share",),
+            "--warmups or a single run: it divides a sweep",
             "Give lists of options, or --repeats.",
         )
+    return options
 
 
 class PullOptions(OnBoards, OnGateways, OutputOptions):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from armload.bench.options import MODEL
 from armload.cli.options import OnBoard, OutputOptions
 from armload.cli.verb import verb
 from armload.core.defaults import DEMO
-from armload.core.options import Option, Share
+from armload.core.options import Option, Share, Yields
 from armload.engines.plan import Plan
 from armload.runs.request import Compilation, Resuming, Waiting
 
@@ -30,6 +30,7 @@ class BisectOptions(OnBoard, Resuming, Waiting, Compilation, Plan, OutputOptions
     """
 
     heading = "Search"
+    yields: ClassVar[Yields] = {"text_differs": ("slower", "for_")}
 
     good: Annotated[str, Option("branch, tag or commit that is fast, or correct", "REF")]
     bad: Annotated[str, Option("later branch, tag or commit that is slow, or wrong", "REF")]
@@ -86,7 +87,7 @@ def bisect(options: BisectOptions) -> None:
             f"--engine-args {options.engine_args}: {error}.", "Quote it as in a shell."
         ) from error
     if options.text_differs:
-        options.refuse(("slower", "for_"), "--text-differs", "Remove one.")
+        options = options.refuse(("slower", "for_"), "--text-differs", "Remove one.")
     bisection = BisectionRequest(
         good=options.good,
         bad=options.bad,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
 from armload.cli.options import OutputOptions
 from armload.cli.verb import verb
-from armload.core.options import Names, Option
+from armload.core.options import Names, Option, Yields
 from armload.runs.request import EngineSource
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ class BuildOptions(EngineSource, OutputOptions):
     """What is built, for what, and how much of a machine that may take."""
 
     heading = "Build"
+    yields: ClassVar[Yields] = {
+        "list_": ("target", "programs", "jobs", "nice", "rebuild", *EngineSource.model_fields)
+    }
 
     target: Annotated[
         str, Option("what to build for: the name of a file in toolchains/, such as rk3568")
@@ -77,8 +80,8 @@ def build(options: BuildOptions) -> None:
     from armload.report.binaries import binaries_table
 
     if options.list_:
-        options.refuse(
-            BuildOptions.model_fields.keys() - {"list_", "as_json"},
+        options = options.refuse(
+            BuildOptions.yields["list_"],
             "--list, which lists all builds",
             "Remove it.",
         )

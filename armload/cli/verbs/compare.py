@@ -78,7 +78,7 @@ def compare(options: CompareOptions) -> None:
                 f"{kind.noun}."
             )
         if kind.is_meant(options.a):
-            options.refuse_filter(f"a {kind.noun}")
+            options = options.refuse_filter(f"a {kind.noun}")
             of_kind = compare_kind
     judged = of_kind(options.a, options.b, as_json=options.as_json)
     if allowed is not None:

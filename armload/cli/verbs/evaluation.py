@@ -17,8 +17,6 @@ from armload.evaluation.grading.registry import GRADERS
 from armload.runs.request import EngineSource, Metering, Resuming, Waiting
 
 _MODELS = ("word-problems:Q8_0", "word-problems:Q2_K")
-_LOGITS = "logits"
-_HARNESS = "lm-eval:"
 _DEMO_TIME_S = 120
 
 Budget = Annotated[int, Field(ge=1, le=2**31 - 1)]
@@ -146,6 +144,7 @@ def evaluate(options: EvalOptions) -> None:
     """
     from armload.boards.naming import boards_called
     from armload.cli import terminal
+    from armload.cli.evaluation_checks import LOGITS, check_combination, has_questions
     from armload.cli.present_evaluation import (
         evaluate_and_present,
         harness_and_present,
@@ -157,30 +156,10 @@ def evaluate(options: EvalOptions) -> None:
     from armload.fleet.reach import boards_reached
     from armload.runs.request import Request
 
+    options = check_combination(options)
     if options.regrade:
-        options.refuse(
-            EvalOptions.model_fields.keys() - {"regrade", "grader", "as_json"},
-            "--regrade",
-            "--regrade only grades saved answers again; it does not run the model.",
-        )
         regrade_and_present(options.regrade, options.grader, as_json=options.as_json)
         return
-    if len(options.grader) > 1:
-        raise UsageError(
-            "--grader: only one grader can be given here.", "To compare two, use --regrade."
-        )
-    has_questions = options.task != _LOGITS and not options.task.startswith(_HARNESS)
-    if options.task != _LOGITS and (options.reference or options.fail_unless_close):
-        raise UsageError("--reference and --fail-unless-close are options of --task logits.")
-    if options.type and not options.model:
-        raise UsageError("--type needs a model to quantise.", "Example: --model llama-f16.gguf")
-    if not has_questions:
-        is_file = options.prompt and options.task == _LOGITS
-        options.refuse(
-            ("prompt", "budget", "tell_budget", "conclude", "template", "grader", "max_time"),
-            f"--task {options.task}",
-            "Give the file of prompts with --data." if is_file else "Remove it.",
-        )
     boards = boards_called(options.board)
     request = options.part(Request).model_copy(update={"board": boards[0]})
     asked = EvaluationRequest(
@@ -212,9 +191,9 @@ def evaluate(options: EvalOptions) -> None:
         max_time_s=options.max_time or (None if options.model else _DEMO_TIME_S),
     )
     with boards_reached(options.scheduler, boards, terminal.progress()) as reach:
-        if has_questions:
+        if has_questions(options.task):
             evaluate_and_present(request, asked, settings, reach, as_json=options.as_json)
-        elif options.task.startswith(_HARNESS):
+        elif options.task != LOGITS:
             harness_and_present(request, asked, settings, reach, as_json=options.as_json)
         else:
             logits_and_present(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from armload.cli.options import OutputOptions
 from armload.cli.verb import verb
-from armload.core.options import Option
+from armload.core.options import Option, Yields
 from armload.report.exchange import Format, Included
 
 
 class ExportOptions(OutputOptions):
     """What is published, and in which format."""
+
+    yields: ClassVar[Yields] = {"as_json": ("format",)}
 
     runs: Annotated[
         tuple[str, ...],
@@ -60,7 +62,7 @@ def export(options: ExportOptions) -> None:
     from armload.runs import store
 
     if options.as_json:
-        options.refuse(("format",), "--json", "Remove one.")
+        options = options.refuse(("format",), "--json", "Remove one.")
     folders = dict.fromkeys(
         folder.resolve() for word in options.runs for folder in folders_of(word)
     )

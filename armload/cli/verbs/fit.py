@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from armload.bench.options import MODEL
 from armload.cli.error_output import end_if_failed
 from armload.cli.options import FileTypes, OnBoards, OnGateways, OutputOptions
 from armload.cli.verb import verb
-from armload.core.options import Names, Option
+from armload.core.options import Names, Option, Yields
 from armload.engines.plan import Computation, PromptTokens
 from armload.runs.request import EngineSource, Waiting
 
@@ -17,10 +17,14 @@ if TYPE_CHECKING:
     from armload.core.progress import Progress
 
 
+_REACHING = ("board", "scheduler", "wait_s")
+
+
 class FitOptions(OnBoards, OnGateways, Waiting, EngineSource, Computation, OutputOptions):
     """What is predicted."""
 
     heading = "Plan"
+    yields: ClassVar[Yields] = {"hardware": _REACHING}
 
     hardware: Annotated[
         Names,
@@ -68,7 +72,7 @@ def fit(options: FitOptions) -> None:
     from armload.runs.request import Request
 
     if options.hardware:
-        options.refuse(("board", "scheduler", "wait_s"), "--hardware", "Remove one.")
+        options = options.refuse(_REACHING, "--hardware", "Remove one.")
         hardware = fit_hardware(
             options.part(Request).model_copy(update={"board": options.board[0]}),
             options.hardware,

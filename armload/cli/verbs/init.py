@@ -76,7 +76,9 @@ def init(options: InitOptions) -> None:
             board = _added(options)
     else:
         name = options.name or VIRTUAL
-        options.refuse(("port", "user", "key", "hardware"), "a virtual board", "Give --host too.")
+        options = options.refuse(
+            ("port", "user", "key", "hardware"), "a virtual board", "Give --host too."
+        )
         _write_virtual(name)
         board = load_board(name)
     with _continued(options):

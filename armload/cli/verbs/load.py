@@ -51,7 +51,7 @@ def load(options: LoadOptions) -> None:
     from armload.serving.users import with_prefix
     from armload.serving.workload import Workload, check_data, read_lengths, workload_of
 
-    check_combination(options)
+    options = check_combination(options)
     url, data, number = options.url, options.data, options.seed
     levels = levels_of(options)
     stop = stop_condition_of(options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -24,7 +24,7 @@ from armload.cli.streams import show_document
 from armload.cli.verb import VerbGroup, verb
 from armload.core.defaults import VIRTUAL
 from armload.core.errors import UsageError
-from armload.core.options import Option
+from armload.core.options import Alternatives, Option
 from armload.engines.service_plan import ServingPlan
 from armload.runs.request import EngineSource, Request, Resuming, Waiting
 
@@ -38,6 +38,8 @@ _FRONTS: dict[str, DataForm] = {"llm-serving": "list", "llm-serving-object": "ob
 
 class ServeOptions(ServingPlan, OneModel, Resuming, Waiting, EngineSource, OutputOptions):
     """A model, how it is served, and where the service is reached."""
+
+    alternatives: ClassVar[Alternatives] = ((("detach",), ("front", "port")),)
 
     board: Annotated[OneBoard, Option(A_BOARD, usual=VIRTUAL, heading="Board")] = ""
     plan: Annotated[

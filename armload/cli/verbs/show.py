@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, TypeVar
 
 from pydantic import Field
 
 from armload.cli.options import OutputOptions
 from armload.cli.run_filter import RunFilter
 from armload.cli.verb import verb
-from armload.core.options import MOST, Option
+from armload.core.options import MOST, Option, Yields
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,6 +29,8 @@ _RUN = (
 
 class ShowOptions(RunFilter, OutputOptions):
     """What is shown."""
+
+    yields: ClassVar[Yields] = {"loads": ("run", *RunFilter.model_fields)}
 
     run: Annotated[str, Option(_RUN, usual="a list of runs", is_argument=True)] = ""
     loads: Annotated[bool, Option("list loads instead of runs")] = False
@@ -51,7 +53,6 @@ def show(options: ShowOptions) -> None:
     from armload.cli import terminal
     from armload.cli.present import show_sweep
     from armload.cli.streams import show_document
-    from armload.core.errors import UsageError
     from armload.evaluation.record import EvaluationFolder
     from armload.report.load.table import loads_table
     from armload.report.table import list_table, run_table
@@ -60,9 +61,10 @@ def show(options: ShowOptions) -> None:
     from armload.tuning.record import TuningFolder
 
     if options.run:
-        options.refuse(RunFilter.model_fields, "RUN", "Leave out RUN to list the matching runs.")
-        if options.loads:
-            raise UsageError("--loads lists all loads, and takes no RUN.", "Remove one.")
+        options = options.refuse(
+            RunFilter.model_fields, "RUN", "Leave out RUN to list the matching runs."
+        )
+        options = options.refuse(("loads",), "RUN", "Remove one.")
         if EvaluationFolder.kind.is_meant(options.run):
             from armload.cli.present_evaluation import regrade_and_present
 
@@ -89,7 +91,7 @@ def show(options: ShowOptions) -> None:
             terminal.show(run_table(found))
         return
     if options.loads:
-        options.refuse(RunFilter.model_fields, "--loads", "Only runs can be filtered.")
+        options = options.refuse(RunFilter.model_fields, "--loads", "Only runs can be filtered.")
         folders = LoadFolder.kind.folders()
         _list(
             *(folders, options, LoadFolder.read, loads_table),
@@ -149,6 +151,8 @@ def _readable(folders: Sequence[Path], read: Callable[[Path], Listed]) -> Iterat
 class ReportOptions(RunFilter, OutputOptions):
     """What is drawn, and where the page goes."""
 
+    yields: ClassVar[Yields] = {"leaderboard": tuple(RunFilter.model_fields)}
+
     runs: Annotated[
         tuple[str, ...],
         Option(
@@ -194,19 +198,21 @@ def report(options: ReportOptions) -> None:
 
     place, progress = output_folder(options.output) if options.output else None, terminal.progress()
     only = options.runs[0] if len(options.runs) == 1 else ""
+    if not options.runs:
+        options = options.without_usual(("leaderboard",))
     if options.leaderboard:
-        options.refuse_filter("--leaderboard")
+        options = options.refuse_filter("--leaderboard")
         if not options.runs:
             raise UsageError("RUNS is missing.", "Example: armload report results/ --leaderboard")
         written = write_leaderboard(read_folders([*map(Path, options.runs)], progress), place)
     elif only and EvaluationFolder.kind.is_meant(only):
-        options.refuse_filter(only)
+        options = options.refuse_filter(only)
         written = write_evaluation_report(EvaluationFolder.find(only), place, progress)
     elif only and LoadFolder.kind.is_meant(only):
-        options.refuse_filter(only)
+        options = options.refuse_filter(only)
         written = write_load_report(LoadView.of(LoadFolder.find(only)), place, progress)
     elif only and TuningFolder.kind.is_meant(only):
-        options.refuse_filter(only)
+        options = options.refuse_filter(only)
         written = write_tuning_report(TuningView.of(TuningFolder.find(only)), place, progress)
     else:
         found = judged_together(_runs_named(options))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -12,8 +12,7 @@ from armload.cli.load_options import Rate, RequestCount, RequestOptions
 from armload.cli.options import OnBoards, OnGateways, OutputOptions
 from armload.cli.verb import verb
 from armload.core.defaults import DEMO
-from armload.core.errors import UsageError
-from armload.core.options import MOST, Duration, Option
+from armload.core.options import MOST, Alternatives, Duration, Option
 from armload.core.values import ByteCount
 from armload.engines.plan import TUNED_REQUESTS, USUAL_PROMPT, PromptText
 from armload.runs.request import EngineSource, Metering, Resuming, Waiting
@@ -32,6 +31,7 @@ class TuneOptions(
     """What is optimised, over which settings, within which constraints and limits."""
 
     heading = "Search"
+    alternatives: ClassVar[Alternatives] = ((("prompt",), ("prompt_tokens",)),)
 
     model: Annotated[str, Option(MODEL, heading="Plan")] = DEMO
     for_: Annotated[
@@ -147,14 +147,19 @@ def tune(options: TuneOptions) -> None:
     from armload.boards.naming import boards_called
     from armload.cli import terminal
     from armload.cli.options import output_file
-    from armload.cli.present_tuning import constraints_of, requests_of, tune_and_present, work_typed
+    from armload.cli.present_tuning import (
+        check_combination,
+        constraints_of,
+        requests_of,
+        tune_and_present,
+        work_typed,
+    )
     from armload.evaluation.logits.computing import read_prompts
     from armload.fleet.reach import boards_reached
     from armload.runs.request import Request
     from armload.tuning.request import TuningRequest
 
-    if options.for_ != "energy":
-        options.refuse(Metering.model_fields, f"--for {options.for_}", "Use --for energy.")
+    options = check_combination(options)
     goal = TuningRequest(
         model=options.model,
         objective=options.for_,
@@ -168,9 +173,10 @@ def tune(options: TuneOptions) -> None:
         max_time_s=options.max_time,
     )
     boards = boards_called(options.board)
-    if len(boards) > 1 and options.output:
-        raise UsageError(
-            "--output names one plan file, but each of several boards gets its own.",
+    if len(boards) > 1:
+        options = options.refuse(
+            ("output",),
+            "several boards, each of which gets its own plan file",
             "Remove it: the files are named tuned-BOARD-MODEL.yaml.",
         )
     with boards_reached(options.scheduler, boards, terminal.progress()) as reach:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from armload.cli.options import OnBoard, OutputOptions
 from armload.cli.verb import verb
 from armload.core.errors import UsageError
-from armload.core.options import Option
+from armload.core.options import Alternatives, Option
 from armload.engines.plan import (
     DEFAULT_TIME_LIMIT_S,
     SEED_N_PREDICT,
@@ -24,6 +24,7 @@ class WatchOptions(OnBoard, Resuming, Metering, Waiting, OutputOptions):
     """A program, what lies beside it on the board, and how its output is read."""
 
     heading = "Program"
+    alternatives: ClassVar[Alternatives] = ((("command",), ("mnn_python",)),)
 
     command: Annotated[
         tuple[str, ...],
@@ -97,9 +98,10 @@ def watch(options: WatchOptions) -> None:
             "Give a program after --, or an MNN model's folder with --mnn-python.",
             "Example: armload watch --board kitchen --put llm_demo -- llm_demo --help",
         )
-    if not options.mnn_python and (named := options.given(("prompt", "n_predict", "python"))):
-        raise UsageError(
-            f"{', '.join(named)}: only with --mnn-python.",
+    if not options.mnn_python:
+        options = options.refuse_without(
+            ("prompt", "n_predict", "python"),
+            "--mnn-python",
             "Put the program's own options after --.",
         )
     request = options.part(Request)

@@ -1,0 +1,94 @@
+"""What options of an evaluation rule each other out, or would do nothing."""
+
+from __future__ import annotations
+
+from armload.cli.verbs.evaluation import EvalOptions
+from armload.evaluation.harness.evaluating import PREFIX
+from armload.evaluation.record import EvaluationFolder
+from armload.evaluation.task import load_task
+
+LOGITS = "logits"
+
+
+def has_questions(task: str) -> bool:
+    """Tell whether a task is one of armload's own, and not logits or one of lm-eval."""
+    return task != LOGITS and not task.startswith(PREFIX)
+
+
+def check_combination(options: EvalOptions) -> EvalOptions:
+    """Refuse options that contradict each other, or would do nothing; return those that apply.
+
+    Raises:
+        UsageError: there is one, or no such task or evaluation.
+        DataError, DiskError: as for ``load_task``.
+    """
+    if options.regrade:
+        return _check_regrading(options)
+    if len(options.grader) > 1:
+        options = options.refuse_without(
+            ("grader",), "--regrade to compare several graders", "Name one."
+        )
+    if not options.model:
+        options = options.refuse_without(
+            ("type",), "a model to quantise", "Example: --model llama-f16.gguf"
+        )
+    if options.task != LOGITS:
+        options = options.refuse_without(
+            ("reference", "fail_unless_close"), f"--task {LOGITS}", "Remove it."
+        )
+    if not options.reference:
+        options = options.refuse_without(
+            ("fail_unless_close",), "a reference", "Add --reference RUN."
+        )
+    if has_questions(options.task):
+        return _check_task(options)
+    is_file = options.given(("prompt",)) and options.task == LOGITS
+    return options.refuse(
+        ("prompt", "budget", "tell_budget", "conclude", "template", "grader", "max_time"),
+        f"--task {options.task}",
+        "Give the file of prompts with --data." if is_file else "Remove it.",
+    )
+
+
+def _check_regrading(options: EvalOptions) -> EvalOptions:
+    options = options.refuse(
+        EvalOptions.model_fields.keys() - {"regrade", "grader", "as_json"},
+        "--regrade",
+        "--regrade only grades saved answers again; it does not run the model.",
+    )
+    evaluation = EvaluationFolder.find(options.regrade).evaluation
+    if evaluation.kind == "multiple-choice":
+        return options.refuse(
+            ("grader",),
+            f"{evaluation.id}, which is multiple choice and needs no grader",
+            f"Omit --grader: armload show {evaluation.id}",
+        )
+    return options
+
+
+def _check_task(options: EvalOptions) -> EvalOptions:
+    task = load_task(options.task)
+    if task.kind == "multiple-choice":
+        return options.refuse(
+            ("budget", "tell_budget", "conclude", "template", "grader"),
+            f"task {task.name}, which is multiple choice: no answer is generated",
+            "Remove it.",
+        )
+    if task.conclude is None:
+        options = options.refuse_without(
+            ("conclude",),
+            f"a sentence to conclude with, which task {task.name} does not have",
+            "Add conclude to the task's file, or leave out --conclude.",
+        )
+    if options.tell_budget == "no":
+        return options
+    for name in options.prompt or [next(iter(task.prompts))]:
+        if not task.prompt(name).budget_sentence:
+            return options.refuse_without(
+                ("tell_budget",),
+                f"a sentence that states the budget, which prompt {name} of task {task.name} does "
+                "not have",
+                "Add budget_sentence to the task's file, such as 'Use at most {{ budget }} "
+                "tokens.', or use --tell-budget no.",
+            )
+    return options

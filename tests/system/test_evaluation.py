@@ -279,7 +279,7 @@ def test_time_that_is_up_leaves_a_result_that_grows_when_it_is_repeated(ann: Per
     [
         (("--task", "gsm8k"), 2, "Give its data file with --data FILE"),
         (("--task", "logits"), 2, "needs prompts"),
-        (("--reference", "x"), 2, "options of --task logits"),
+        (("--reference", "x"), 2, "--reference needs --task logits"),
         (("--task", "nothing"), 2, "no .* named 'nothing'"),
         (("--budget", "few"), 2, "--budget: must be a whole number"),
         (("--weights", "wrong"), 2, "mapped"),

@@ -410,6 +410,24 @@ def test_the_sentence_is_plain_and_says_how_sure_it_is() -> None:
     assert sentence(none).startswith("No significant difference")
 
 
+@pytest.mark.parametrize("runs", [1, 5])
+def test_medians_over_a_part_of_the_tokens_say_over_which(runs: int) -> None:
+    whole = repeats("a", runs)
+    short = [
+        each.model_copy(update={"name": f"short-{each.name}", "token_s": each.token_s[:9]})
+        for each in whole
+    ]
+    decode = one(whole, short).measured[0]
+    assert decode.first_tokens == 9
+    assert decode.a_s == decode.b_s
+    said = " ".join(shown(one(whole, short)).split())
+    assert "(median of the first 9 decoded tokens of every run) against" in said
+    assert "decode, per token (first 9)" in said
+    alike = one(whole, repeats("b", runs))
+    assert alike.measured[0].first_tokens is None
+    assert "per token (median) against" in sentence(alike)
+
+
 def test_more_repeats_are_advised_where_a_small_difference_would_not_be_seen() -> None:
     assert "4 or more runs per side" in advice(one(repeats("a", 1), repeats("b", 1)))
     wild = [

@@ -83,6 +83,8 @@ class Measured(Value):
         measure: ``decode`` and ``prefill`` are seconds per token, ``first token`` seconds from
             the program's start.
         a_s, b_s: the sides' medians.
+        first_tokens: the medians are over so many tokens of each run, from the first decoded one,
+            because some run has no more; none where they are over all of them.
         ratio: B's over A's: above 1, B is slower.
         finding: what the ratio's interval says.
     """
@@ -92,6 +94,7 @@ class Measured(Value):
     b_s: float
     ratio: Ratio
     finding: RatioFinding
+    first_tokens: int | None = None
 
 
 class Comparison(Value):
@@ -205,16 +208,26 @@ def _side(group: WorkGroup) -> Side:
 
 
 def _measured(one: WorkGroup, other: WorkGroup, measure: Measure) -> Measured:
+    first_tokens = None
     if measure == "decode" and all(each.token_s for each in (*one, *other)):
         rows_a, rows_b = [each.token_s for each in one], [each.token_s for each in other]
         ratio = ratio_of_tokens(rows_a, rows_b)
-        length = min(len(row) for row in (*rows_a, *rows_b))
+        lengths = [len(row) for row in (*rows_a, *rows_b)]
+        length = min(lengths)
+        first_tokens = length if max(lengths) > length else None
         a_s, b_s = (median(median(row[:length]) for row in rows) for rows in (rows_a, rows_b))
     else:
         figures_a, figures_b = _figures(one, measure), _figures(other, measure)
         ratio = ratio_of_runs(figures_a, figures_b)
         a_s, b_s = median(figures_a), median(figures_b)
-    return Measured(measure=measure, a_s=a_s, b_s=b_s, ratio=ratio, finding=ratio.finding)
+    return Measured(
+        measure=measure,
+        a_s=a_s,
+        b_s=b_s,
+        ratio=ratio,
+        finding=ratio.finding,
+        first_tokens=first_tokens,
+    )
 
 
 def _figures(group: WorkGroup, measure: Measure) -> list[float]:

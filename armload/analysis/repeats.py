@@ -267,7 +267,7 @@ def _judged(run: Run, found: Known) -> Run:
             workstation=run.board.workstation,
         )
     )
-    return run.model_copy(update={"verdict": verdict([finding])})
+    return run.model_copy(update={"verdict": verdict([finding], advises=not run.is_excerpt)})
 
 
 def _out_of_time(

@@ -17,6 +17,7 @@ from armload.analysis.findings import (
     Swapping,
     TextDiffers,
     TooFewTokens,
+    UnderVoltage,
 )
 from armload.analysis.sanity import Departure, doubts_about_text
 from armload.analysis.speed_doubts import doubts_about_speed, ended_after, more_tokens
@@ -38,11 +39,12 @@ def judge(
     """Collect every reason to doubt the run; it is valid when there is none.
 
     Without a plan, as for a watched program, nobody knows how many tokens were requested; without
-    a text the program was to write none.
+    a text the program was to write none. A run that failed is doubted for what may have made it
+    fail, not for what slowed it.
     """
     found: list[Figures] = [
         *_about_the_output(job, output, ended, around),
-        *doubts_about_speed(job, output, around, measures_tokens=_measures_tokens(output)),
+        *_about_the_speed(job, output, ended, around),
         *_about_the_board(job, output, ended, around),
     ]
     if departure is not None and departure.kind == "differs":
@@ -58,7 +60,7 @@ def _about_the_output(
     found: list[Figures] = []
     if not ended_well:
         found.append(Failed(status=ended.status, meaning=ended.meaning))
-    if output.header is None and output.result is None:
+    elif output.header is None and output.result is None:
         found.append(NoTrace())
     found += _doubts_about_storage(ended, output.steps, board, around)
     if not ended_well:
@@ -88,10 +90,17 @@ def _measures_tokens(output: Output) -> bool:
     return output.result is None
 
 
+def _about_the_speed(job: Job, output: Output, ended: Exit, around: RunConditions) -> list[Figures]:
+    found = doubts_about_speed(job, output, around, measures_tokens=_measures_tokens(output))
+    if ended.status == 0:
+        return found
+    return [each for each in found if isinstance(each, UnderVoltage)]
+
+
 def _about_the_board(job: Job, output: Output, ended: Exit, around: RunConditions) -> list[Figures]:
     found: list[Figures] = []
     to_be_cold = job.plan is not None and job.plan.cold and output.header is not None
-    if to_be_cold and around.cache in (None, "as found"):
+    if ended.status == 0 and to_be_cold and around.cache in (None, "as found"):
         found.append(NotCold())
     if ended.status == 0 and around.lease_lost:
         found.append(LeaseLost())

@@ -245,9 +245,10 @@ def find_cell(reference: str) -> tuple[SweepFolder, int | None] | None:
         return None
     cells = len(sweep.sweep.cells)
     if not 1 <= int(number) <= cells:
+        joined = " or " if cells == 2 else " to "
+        named = joined.join(f"{before}/{each}" for each in dict.fromkeys((1, cells)))
         raise UsageError(
-            f"{reference}: the sweep has {counted(cells, 'cell')}.",
-            f"Name one of them: {before}/1" + (f" to {before}/{cells}." if cells > 1 else "."),
+            f"{reference}: the sweep has {counted(cells, 'cell')}.", f"Name one of them: {named}."
         )
     return sweep, int(number) - 1
 

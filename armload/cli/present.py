@@ -113,7 +113,6 @@ def demonstrate(request: Request, one: Combination, wanted: Precision) -> None:
 
     def report(runs: Sequence[Run]) -> None:
         if not spoken.has_ended:  # between lines of progress it could not be read
-            progress.say("The model writes:\n")
             spoken.end(runs[-1].text)
             progress.say("")
         progress.say(progress_line(runs))

@@ -95,16 +95,15 @@ class _LineStep:
                 self._console.print(Prose(self._line()), crop=False)
 
     def _line(self) -> str:
-        parts = [f"{self._label}:"]
+        amount = ""
         if self._unit and (self._completed or self._total):
-            parts.append(done_of(self._completed, self._total, self._unit))
+            amount = done_of(self._completed, self._total, self._unit)
         if self._total and 0 < self._completed < self._total:
-            parts.append(f"({', '.join([f'{self._completed / self._total:.0%}', *self._pace()])})")
-        if self._note:
-            parts.append(self._note)
-        if not self._completed:
-            parts.append(f"{time.monotonic() - self._start:.0f} s so far")
-        return " ".join(parts)
+            pace = ", ".join([f"{self._completed / self._total:.0%}", *self._pace()])
+            amount = f"{amount} ({pace})".lstrip()
+        took_s = time.monotonic() - self._start
+        so_far = "" if self._completed else f"{took_s:.0f} s so far"
+        return f"{self._label}: {'; '.join(filter(None, (amount, self._note, so_far)))}"
 
     def _pace(self) -> list[str]:
         """Return rate and time left, of what was done since it began to move."""

@@ -90,7 +90,7 @@ def each_once(doubts: Iterable[str]) -> Iterator[str]:
         similar = [name for name, _, its in group if its != said]
         yield f"{_some_of(names)}: {said}" if said else names[0]
         if similar:
-            yield f"{_some_of(similar)}: the same, with other figures."
+            yield f"{_some_of(similar)}: the same problem, with different figures."
 
 
 def _some_of(names: Sequence[str]) -> str:
@@ -105,7 +105,8 @@ def sentence(compared: Comparison) -> str:
         return not_comparable(compared.differences)
     first = compared.measured[0]
     what = "to its first token" if first.measure == "first token" else f"per {_token(first)}"
-    figures = f"{words.seconds(first.b_s)} {what} (median) against {words.seconds(first.a_s)}"
+    figures = f"{words.seconds(first.b_s)} {what} ({_median(first)}) against "
+    figures += words.seconds(first.a_s)
     ratio, interval = ratio_cells(first.ratio)
     figures = f"{figures}, {ratio} A's time"
     if compared.finding == "not comparable":
@@ -227,7 +228,16 @@ def _figures(compared: Comparison) -> Table:
 
 
 def _label(each: Measured) -> str:
-    return each.measure if each.measure == "first token" else f"{each.measure}, per token"
+    if each.measure == "first token":
+        return each.measure
+    some = f" (first {each.first_tokens})" if each.first_tokens else ""
+    return f"{each.measure}, per token{some}"
+
+
+def _median(each: Measured) -> str:
+    if not each.first_tokens:
+        return "median"
+    return f"median of the first {words.counted(each.first_tokens, 'decoded token')} of every run"
 
 
 def _token(each: Measured) -> str:

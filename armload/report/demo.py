@@ -22,7 +22,7 @@ _LINE = 76
 
 
 class SpokenText:
-    """A text that grows, said line by line.
+    """A prompt, and a text that continues it and grows, said line by line.
 
     Args:
         say: shows one line that stays.
@@ -36,6 +36,7 @@ class SpokenText:
         self._say = say
         self._prompt = prompt
         self._said = 0
+        self._is_labelled = False
         self.has_ended = False
 
     def __call__(self, text: str, *, is_whole: bool) -> None:
@@ -52,13 +53,17 @@ class SpokenText:
 
     def _say_lines(self, lines: Sequence[str]) -> None:
         for line in lines[self._said :]:
+            if not self._is_labelled:
+                self._is_labelled = True
+                self._say(f"Prompt: {' '.join(self._prompt.split())}")
+                self._say("The model continues:")
             self._say(line)
         self._said = max(self._said, len(lines))
 
     def _lines(self, text: str) -> list[str]:
         # A word grows until the next one begins, but never moves to another line once that is said.
         lines: list[str] = [""]
-        for word in " ".join(f"{self._prompt}{text}".split()).split(" "):
+        for word in " ".join(text.split()).split(" "):
             if lines[-1] and len(lines[-1]) + 1 + len(word) > _LINE:
                 lines.append("")
             lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word

@@ -118,8 +118,9 @@ class Page:
 
 def figure_section(figure: Figure) -> Section:
     """Return the section of a figure, under its own title."""
-    said = Paragraph(text=figure.sentence, style="result")
-    return Section(title=figure.title, blocks=(said, figure), style="figure")
+    said = " ".join(filter(None, (figure.sentence, figure.note)))
+    blocks: tuple[Block, ...] = (*paragraphs(said, style="result"), figure)
+    return Section(title=figure.title, blocks=blocks, style="figure")
 
 
 def results_section(
@@ -266,7 +267,7 @@ def write_report(page: Page, folder: Path, table: Table, progress: Progress | No
     """
     pictures: list[Picture] = []
     total = len(page.figures) + 1
-    with (progress or Silent()).step("drawing", total=total, unit="figures") as step:
+    with (progress or Silent()).step("Drawing", total=total, unit="figures") as step:
         for figure in page.figures:
             step.update(len(pictures), note=figure.name)
             pictures.append(_pictured(figure, folder))

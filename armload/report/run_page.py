@@ -23,7 +23,7 @@ from armload.report.figures.figure import Figure
 from armload.report.figures.free_memory import free_memory
 from armload.report.figures.members import members_over_time
 from armload.report.figures.memory import memory_parts
-from armload.report.figures.over_time import token_chart
+from armload.report.figures.over_time import DASHED, token_chart
 from armload.report.figures.power import power_over_tokens
 from armload.report.figures.storage_wait import storage_wait
 from armload.report.layout import Column, Details, Table
@@ -82,8 +82,7 @@ def run_page(run: Run, raw_files: Sequence[str] = ()) -> Page:
         free_memory(cells),
     )
     sections = [
-        *([Section(title=tokens.title, blocks=(tokens,))] if tokens else []),
-        *(figure_section(figure) for figure in figures if figure),
+        *(figure_section(figure) for figure in (tokens, *figures) if figure),
         *_slowest(run),
         *_text(run),
         Section(title="Conditions on the board", blocks=_conditions(run)),
@@ -114,7 +113,11 @@ def _tokens(run: Run) -> Figure | None:
     if not prompting(run.steps) and not generating(run.steps):
         return None
     return Figure(
-        name="tokens", title="Time per token", sentence="", specification=token_chart(run)
+        name="tokens",
+        title="Time per token",
+        sentence="",
+        note=DASHED if run.summary.token_s else "",
+        specification=token_chart(run),
     )
 
 

@@ -57,7 +57,9 @@ def limit_sentence(run: Run) -> str:
 
 
 def advice(run: Run) -> str:
-    """Return what to try next; nothing where the figures are too doubtful to act on."""
+    """Return what to try next; nothing where the figures are too doubtful, or somebody else's."""
+    if run.is_excerpt:
+        return ""
     return run.limit.advice if run.verdict.valid or run.limit.cause == "storage" else ""
 
 
@@ -170,12 +172,12 @@ def verdict_line(run: Run) -> str:
 
 
 def short_verdict(run: Run) -> str:
-    """Say the same in few words, with the first reason: ``not valid: contended``."""
+    """Say the same in few words, with the first reason: ``not valid (contended)``."""
     ended = run.exit
     if run.verdict.valid:
         return "valid"
     if ended.status == 0:
-        return ": ".join(["not valid", *(each.name for each in run.verdict.findings[:1])])
+        return " ".join(["not valid", *(f"({each.name})" for each in run.verdict.findings[:1])])
     if ended.kind == "stopped":
         return "stopped on request"
     why = f"exit {ended.status}" if ended.kind == "exit status" else ended.kind

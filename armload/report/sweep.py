@@ -164,12 +164,17 @@ def cell_results(
 
 
 def sweep_table(results: Sequence[CellResult]) -> Table:
-    """Lay out a sweep, one cell a line, the fastest marked."""
+    """Lay out a sweep, one cell a line, the fastest marked.
+
+    Several cells have the numbers by which a command names them: ``SWEEP/2``.
+    """
     cells = [each.cell for each in results if each.cell is not None]
     guesses = {id(cell): its for cell in cells if (its := speculation_of(cell, cells))}
     guessing = ("tokens\nper pass", "drafts\naccepted") if guesses else ()
     same = () if THREADS in results[0].name else (THREADS,)
+    is_numbered = len({each.number for each in results}) > 1
     table = Table(
+        *((Column(heading="cell", is_number=True),) if is_numbered else ()),
         *(
             Column(heading=name, below="" if name == MODEL else None)
             for name in (*results[0].name, *same)
@@ -195,6 +200,7 @@ def sweep_table(results: Sequence[CellResult]) -> Table:
         is_best = cell is not None and cell is best
         decode = cell.decode_tps if cell else None
         table.add(
+            *((str(each.number + 1),) if is_numbered else ()),
             *each.name.values(),
             *((cell.settings[name] if cell else NONE) for name in same),
             f"{len(cell.valid)}/{len(cell.runs)}" if cell else "0/0",
@@ -365,4 +371,10 @@ def _remark(each: CellResult, *, is_best: bool) -> Text:
 
 
 def _in_a_line(name: Mapping[str, str]) -> str:
-    return ", ".join(value if key == MODEL else f"{key} {value}" for key, value in name.items())
+    return ", ".join(_said(*each) for each in name.items())
+
+
+def _said(name: str, value: str) -> str:
+    if name == THREADS and value.isdecimal():
+        return words.counted(int(value), "thread")
+    return value if name == MODEL else f"{name} {value}"

@@ -141,7 +141,7 @@ class ActiveRun:
         ttft_s = self.job.prediction.ttft_s if self.job and self.job.prediction else None
         if not phase or now.steps or ttft_s is None or ttft_s.value < _PREDICTED_FROM_S:
             return phase
-        return f"{phase}, predicted to take {ttft_s.value:.0f} s"
+        return f"{phase} (predicted: {ttft_s.value:.0f} s)"
 
     def _is_same_boot(self, job: Job) -> bool:
         while True:
@@ -183,12 +183,12 @@ def underway(
     # What a group computes ends with the command that forwards between its members.
     new = new or session.group is not None
     with ExitStack() as block:
-        preparing = block.enter_context(ExitStack())
-        preparing.enter_context(progress.step(f"Preparing the run on {board.name}"))
-        left = None if new else find_left(connection, engine, progress)
+        with progress.step(f"Checking {board.name}"):
+            left = None if new else find_left(connection, engine, progress)
+            if left is None:
+                check_folder(board, found)
+                with_retries(lambda: engine.check(host, board, found, progress))
         if left is None:
-            check_folder(board, found)
-            with_retries(lambda: engine.check(host, board, found, progress))
             leases = block.enter_context(leased_boards(session, progress))
             lease = leases[board.name]
             if lease.waited:
@@ -196,9 +196,10 @@ def underway(
                 found = found if left else probe(host, board)
         if left is not None:
             block.enter_context(stoppable(connection, left.folder, None, None, progress))
-            preparing.close()
             yield ActiveRun(connection=connection, folder=left.folder)
             return
+        preparing = block.enter_context(ExitStack())
+        preparing.enter_context(progress.step(f"Preparing the run on {board.name}"))
         prediction = None
         spread = spread_over(session, engine, progress)
         if predictor is not None:

@@ -24,7 +24,9 @@ from armload.runs.selection import RunSelection, model_in_id, names_in_id
 
 _ID_FILE = ".store"
 
+_START = "Start one: armload demo, or armload bench --board BOARD --model FILE.gguf"
 _NAMES_SEARCHED = 500
+_NAMED_AT_MOST = 4
 _ALIKE = 0.5
 _AGAIN = (
     "If the run is still on its board, 'armload pull' fetches it again. The folder was not changed."
@@ -165,9 +167,14 @@ def find(reference: str) -> Path:
     if not every:
         raise UsageError(
             f"There is no run {reference!r}: no runs in {runs_folder()} yet.",
-            "Start one: armload demo, or armload bench --board BOARD --model FILE.gguf",
+            _START,
         )
     before, colon, wanted = reference.partition(":")
+    if not folders and (before == "latest" or colon):
+        raise UsageError(
+            f"{reference}: means runs of your own; there are none in {runs_folder()} yet.",
+            f"{_START}. {_recent(every, 'imported runs')} Use one by its id.",
+        )
     if before == "latest":
         fitting = [folder for folder in reversed(folders) if wanted in folder.name]
         if found := _first_finished(reference, fitting):
@@ -184,9 +191,7 @@ def find(reference: str) -> Path:
             return fitting[0]
         if fitting:
             raise UsageError(
-                f"{len(fitting)} runs fit {reference!r}: "
-                + ", ".join(folder.name for folder in fitting[-4:])
-                + ".",
+                f"{len(fitting)} runs fit {reference!r}: {_some_of(fitting)}.",
                 "Give more of the id.",
             )
     raise UsageError(f"There is no run named {reference!r}.", _similar(reference, every))
@@ -228,8 +233,20 @@ def _first_finished(reference: str, folders: Sequence[Path], board: str = "") ->
     )
 
 
+def _some_of(folders: Sequence[Path]) -> str:
+    shown = ", ".join(folder.name for folder in folders[-_NAMED_AT_MOST:])
+    more = len(folders) - _NAMED_AT_MOST
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
 def _similar(reference: str, folders: Sequence[Path]) -> str:
     names = [folder.name for folder in folders[-_NAMES_SEARCHED:]]
     if near := difflib.get_close_matches(reference, names, n=3, cutoff=_ALIKE):
         return f"Similar names: {', '.join(near)}."
-    return f"The latest runs: {', '.join(reversed(names[-3:]))}."
+    imported = imports_folder()
+    own = [folder for folder in folders if folder.parent != imported]
+    return _recent(own, "runs") if own else _recent(folders, "imported runs")
+
+
+def _recent(folders: Sequence[Path], noun: str) -> str:
+    return f"The latest {noun}: {', '.join(folder.name for folder in folders[:-4:-1])}."

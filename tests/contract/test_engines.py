@@ -104,11 +104,37 @@ def test_a_program_whose_work_is_done_is_stopped_after_a_dropped_connection_too(
     assert run.verdict.valid
 
 
-def test_it_waits_for_the_lease(folder: Path) -> None:
+class _Nesting(Silent):
+    """Keeps of each step which others it is part of."""
+
+    def __init__(self) -> None:
+        self.open: list[str] = []
+        self.around: dict[str, list[str]] = {}
+
+    @contextmanager
+    def step(
+        self, label: str, *, total: float | None = None, unit: str = ""
+    ) -> Iterator[ProgressStep]:
+        self.around[label] = [*self.open]
+        self.open.append(label)
+        try:
+            with super().step(label, total=total, unit=unit) as step:
+                yield step
+        finally:
+            self.open.remove(label)
+
+
+def test_it_waits_for_the_lease_and_that_is_no_part_of_another_step(folder: Path) -> None:
     workdir = load_board(BOARD).workdir
     put_up(workdir, SOMEBODY)
-    with pytest.raises(BusyError, match="ann"):
-        measured(OneNumber(one_number(folder, "echo 42"), Silent()))
+    engine, told = OneNumber(one_number(folder, "echo 42"), Silent()), _Nesting()
+    with (
+        session(Request(board=BOARD, wait_s=0), (), Silent()) as where,
+        pytest.raises(BusyError, match="ann"),
+        underway(where, engine, told, new=False),
+    ):
+        pass
+    assert told.around[f"Waiting for {where.connection.host.name}"] == []
 
 
 def test_a_run_that_a_killed_command_left_is_resumed(folder: Path) -> None:

@@ -49,15 +49,23 @@ class _ThirtyTwoBits:
         self._names = {each.name for each in found}
         return found
 
-    def unpack(self, wanted: Sequence[Package], into: Path, progress: Progress) -> None:
+    def unpack(
+        self, wanted: Sequence[Package], into: Path, progress: Progress, *, purpose: str
+    ) -> None:
         programs = [each for each in wanted if each.name in self._names]
-        self._programs.unpack(programs, into, progress)
-        self._kernel.unpack([each for each in wanted if each not in programs], into, progress)
+        self._programs.unpack(programs, into, progress, purpose=purpose)
+        others = [each for each in wanted if each not in programs]
+        self._kernel.unpack(others, into, progress, purpose=purpose)
 
 
 @contextmanager
-def _thirty_two_bits(architecture: str, progress: Progress) -> Iterator[_ThirtyTwoBits]:
-    with updated_apt("armhf", progress) as programs, updated_apt(architecture, progress) as kernel:
+def _thirty_two_bits(
+    architecture: str, progress: Progress, *, purpose: str
+) -> Iterator[_ThirtyTwoBits]:
+    with (
+        updated_apt("armhf", progress, purpose=purpose) as programs,
+        updated_apt(architecture, progress, purpose=purpose) as kernel,
+    ):
         yield _ThirtyTwoBits(programs, kernel)
 
 

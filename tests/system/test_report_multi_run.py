@@ -74,6 +74,20 @@ def test_every_figure_is_drawn_and_fits_without_a_network_or_a_complaint(
     assert set(tab.asked) == {report.page.as_uri()}
 
 
+def test_all_sections_start_at_one_left_edge_and_no_table_is_cut_on_a_desktop(
+    report: Report, tab: Tab
+) -> None:
+    tab.open(report.page, width=DESKTOP, scheme="light")
+    edges = tab.evaluate(
+        """[...new Set([...document.querySelectorAll("h1, h2, .sortable")]
+        .map((each) => each.getBoundingClientRect().left))].length"""
+    )
+    assert edges == 1
+    cut = """[...document.querySelectorAll(".scroll")]
+        .filter((each) => each.scrollWidth > each.clientWidth).length"""
+    assert tab.evaluate(cut) == 0
+
+
 def test_text_of_the_charts_is_as_dark_or_light_as_the_page_s(report: Report, tab: Tab) -> None:
     colour = "getComputedStyle(document.querySelector('%s')).%s"
     for scheme in ("light", "dark"):

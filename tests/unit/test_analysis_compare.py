@@ -29,7 +29,7 @@ from armload.boards.power import EnergyBasis
 from armload.core.errors import UsageError
 from armload.engines.job import Workstation
 from armload.engines.measurement import Measurement
-from armload.report.comparison import advice, comparison_view, ratio_cells, sentence
+from armload.report.comparison import advice, comparison_view, each_once, ratio_cells, sentence
 from armload.report.exchange.llama_bench import llama_bench
 from tests.unit.runs import failed_run, quick_run, storage_run
 from tests.unit.test_analysis_benchmark_file import LLAMA_BENCH, LLM_DEMO
@@ -408,6 +408,32 @@ def test_the_sentence_is_plain_and_says_how_sure_it_is() -> None:
     assert re.search(r", 1\.0\d\d× A's time \(95% CI 1\.0\d\d–1\.0\d\d\)\.$", said)
     none = one(repeats("a", 6), repeats("b", 6))
     assert sentence(none).startswith("No significant difference")
+
+
+@pytest.mark.parametrize("runs", [1, 5])
+def test_medians_over_a_part_of_the_tokens_say_over_which(runs: int) -> None:
+    whole = repeats("a", runs)
+    short = [
+        each.model_copy(update={"name": f"short-{each.name}", "token_s": each.token_s[:9]})
+        for each in whole
+    ]
+    decode = one(whole, short).measured[0]
+    assert decode.first_tokens == 9
+    assert decode.a_s == decode.b_s
+    said = " ".join(shown(one(whole, short)).split())
+    assert "(median of the first 9 decoded tokens of every run) against" in said
+    assert "decode, per token (first 9)" in said
+    alike = one(whole, repeats("b", runs))
+    assert alike.measured[0].first_tokens is None
+    assert "per token (median) against" in sentence(alike)
+
+
+def test_a_doubt_with_different_figures_is_told_once_in_full() -> None:
+    doubts = [f"{name}: Contended: 3{name} times." for name in "123"]
+    assert list(each_once(doubts)) == [
+        "1: Contended: 31 times.",
+        "2, 3: the same problem, with different figures.",
+    ]
 
 
 def test_more_repeats_are_advised_where_a_small_difference_would_not_be_seen() -> None:

@@ -284,6 +284,17 @@ def test_passes_of_several_tokens_are_not_called_unsteady() -> None:
     assert reasons((prompt, *quick, *slow), n_predict=31) == []
 
 
+def test_a_run_that_failed_is_not_doubted_for_its_speed_or_for_having_no_trace() -> None:
+    contended = tuple(step(n, busy_threads=0.94, involuntary_switches=40) for n in range(1, 21))
+    assert "contended" in [each.name for each in reasons(contended)]
+    assert [each.name for each in reasons(contended, ended=ILLEGAL)] == ["failed"]
+    job = quick_run().model_copy(update={"before": conditions()})
+    around = RunConditions(after=conditions())
+    nothing = Output(header=None, steps=(), text=None)
+    assert [each.name for each in judge(job, nothing, ENDED_WELL, around)][:1] == ["no trace"]
+    assert [each.name for each in judge(job, nothing, ILLEGAL, around)] == ["failed"]
+
+
 def test_a_run_that_generates_nothing_and_one_that_failed_lack_no_tokens() -> None:
     assert reasons(steps_with_prompt([]), n_predict=1) == []
     failed = Exit(kind="out of memory", status=137, meaning="killed for memory")

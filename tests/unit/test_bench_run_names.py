@@ -64,8 +64,9 @@ def test_a_cell_of_a_sweep_is_named_by_its_number(runs: Path) -> None:
         assert folders_of(name) == [one, other]
         assert folders_of(f"{name}/1") == [one]
         assert folders_of(f"{name}/2,{name}/1") == [other, one]
-    with pytest.raises(UsageError, match="latest-sweep/3: the sweep has 2 cells"):
+    with pytest.raises(UsageError, match="latest-sweep/3: the sweep has 2 cells") as caught:
         folders_of("latest-sweep/3")
+    assert caught.value.remedy == "Name one of them: latest-sweep/1 or latest-sweep/2."
 
 
 def test_a_folder_whose_name_holds_a_comma_is_one_run(runs: Path) -> None:

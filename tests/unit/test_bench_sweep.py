@@ -181,7 +181,7 @@ def test_progress_has_a_line_for_every_run() -> None:
     place = SweepPoint(sweep="s", cell=1, round=1)
     head, first = lines.lines(place, run(12.34))
     assert head.startswith("run  per token  prefill   decode")
-    assert first == "2/4    81.0 ms     9.00     12.3  threads 2: valid"
+    assert first == "2/4    81.0 ms     9.00     12.3  2 threads: valid"
     (warm_up,) = lines.lines(place.model_copy(update={"warm_up": True}), run(1))
     assert "warm-up" in warm_up
     (failed,) = lines.lines(place, RunError("full"))
@@ -203,9 +203,9 @@ def test_the_table_marks_the_fastest_valid_cell() -> None:
     results = cell_results(cells, runs, {})
     shown = _printed(sweep_table(results))
     (best,) = [line for line in shown.splitlines() if "fastest" in line]
-    assert best.split()[0] == "4"
+    assert best.split()[:2] == ["3", "4"], "as SWEEP/3 names it"
     assert "throttled" in shown
-    assert notes(results)[0] == "threads 2: Throttled: it was hot."
+    assert notes(results)[0] == "2 threads: Throttled: it was hot."
 
 
 def test_the_fastest_cell_is_marked_even_if_one_of_its_runs_is_not_valid() -> None:

@@ -83,6 +83,8 @@ def test_results_of_others_are_shown_and_compared_with_one_s_own(folder: Path, t
     assert done.returncode == 0
     first, *_ = theirs.split(",")
     assert f"armload compare latest {first}" in done.stderr
+    assert "Imported 4 runs.\n" in done.stderr
+    assert "Imported 0 runs; 4 had been imported" in typed(folder, "import", "theirs.json").stderr
     assert all(each[-4:] in done.stdout for each in theirs.split(","))
     again = typed(folder, "import", "theirs.json", "--json")
     assert json.loads(again.stdout) == theirs.split(",")
@@ -106,6 +108,24 @@ def test_results_of_others_are_shown_and_compared_with_one_s_own(folder: Path, t
 
     drawn = typed(folder, "report", own, theirs, "--output", "both", "--json")
     assert {row["board"][:7] for row in json.loads(drawn.stdout)["table"]} == {"kitchen", "rk3568-"}
+
+
+def test_runs_of_one_s_own_are_not_presumed_where_all_are_imported(tmp_path: Path) -> None:
+    (tmp_path / "boards").mkdir()
+    document = results_of([excerpt_of(made_run(Q4, 2))])
+    (tmp_path / "theirs.json").write_text(as_json(document))
+    said = typed(tmp_path, "import", "theirs.json").stderr
+    (run,) = document.runs
+    assert f"armload show {run.id}" in said
+    assert "latest" not in said
+    for reference in ("latest", "kitchen:Q4_0"):
+        done = typed(tmp_path, "report", reference)
+        assert done.returncode == 2
+        told = " ".join(done.stderr.split())
+        assert f"{reference}: means runs of your own; there are none" in told
+        assert f"The latest imported runs: {run.id}." in told
+    told = " ".join(typed(tmp_path, "show", "kitchen-x").stderr.split())
+    assert f"The latest imported runs: {run.id}." in told
 
 
 def test_an_imported_run_is_exported_as_it_came(folder: Path, theirs: str) -> None:

@@ -69,7 +69,7 @@ def test_a_plain_line_tells_the_rate_and_the_time_left_of_what_moved_here(
     now_s = 112.0
     step.update(60e6, rows=[("speed", "high")])
     assert step._line() == (
-        "Copying: 60.0 MB/100.0 MB (60%, 5.0 MB/s, 8 s left) resuming at 50.0 MB"
+        "Copying: 60.0 MB/100.0 MB (60%, 5.0 MB/s, 8 s left); resuming at 50.0 MB"
     )
     step.end()
 
@@ -84,7 +84,7 @@ def test_a_plain_line_of_work_without_a_unit_tells_its_share_and_the_time_left(
     step.update(20, total=100, note="1 of 3 steps: a.cpp")
     now_s = 110.0
     step.update(60, total=100, note="2 of 3 steps: b.cpp")
-    assert step._line() == "Compiling: (60%, 10 s left) 2 of 3 steps: b.cpp"
+    assert step._line() == "Compiling: (60%, 10 s left); 2 of 3 steps: b.cpp"
     step.end()
 
 
@@ -130,6 +130,20 @@ def test_without_a_terminal_no_line_is_empty_and_outer_work_does_not_repeat_itse
     assert "Sweep: 1/2 runs (50%)" in "\n".join(said)
     for line in said:
         assert re.fullmatch(r"Compiling: (\d+ s so far|done in \d+ s)|Sweep: .*", line), line
+
+
+def test_the_parts_of_a_plain_line_are_told_apart() -> None:
+    written = io.StringIO()
+    step = progress._LineStep(
+        Console(file=written), "Running on a", 128, "tokens", lambda _step: True
+    )
+    step.update(0, note="loading the model (predicted: 11 s)")
+    waiting = step._line()
+    step.update(64, note="generating")
+    moving = step._line()
+    step.end()
+    assert waiting == "Running on a: 0/128 tokens; loading the model (predicted: 11 s); 0 s so far"
+    assert re.fullmatch(r"Running on a: 64/128 tokens \(50%.*\); generating", moving)
 
 
 def test_nothing_that_is_told_is_markup_an_emoji_or_broken_in_a_pipe(tmp_path: Path) -> None:

@@ -33,13 +33,14 @@ def test_a_text_is_said_line_by_line_and_no_line_twice() -> None:
     spoken = SpokenText(said.append, "A prompt\n\nof two lines ")
     for end in range(0, len(whole), 7):
         spoken(whole[:end], is_whole=False)
-    assert 3 < len(said) < 8
+    assert 4 < len(said) < 10
     ended_before = spoken.has_ended
     spoken(f"{whole} [end of text]\n\n\n", is_whole=True)
     assert (ended_before, spoken.has_ended) == (False, True)
     spoken.end(whole)
-    assert " ".join(said) == f"A prompt of two lines {whole}"
-    assert all(60 < len(line) <= 76 for line in said[:-1])
+    assert said[:2] == ["Prompt: A prompt of two lines", "The model continues:"]
+    assert " ".join(said[2:]) == whole
+    assert all(60 < len(line) <= 76 for line in said[2:-1])
 
 
 def test_the_end_has_one_figure_one_limit_and_what_to_try(tmp_path: Path) -> None:

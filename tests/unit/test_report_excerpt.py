@@ -13,16 +13,22 @@ from typing import Any
 import psutil
 import pytest
 
+from armload.analysis.background import BackgroundProcess
 from armload.analysis.compare import compare
+from armload.analysis.findings import Contended
 from armload.analysis.measurement import measurement_of
 from armload.analysis.run import Run
+from armload.analysis.wording.findings import verdict
 from armload.core.errors import UsageError
 from armload.core.values import as_json
 from armload.deploy.exit_reason import Exit, ExitKind
 from armload.engines.plan import SEED_PROMPT, Plan
 from armload.models.packaged import SMOLLM2_MODEL
+from armload.report import run_words
 from armload.report.exchange import Included
 from armload.report.exchange.excerpt import EVERYTHING, excerpt_of
+from armload.report.run_words import background_line, verdict_line
+from tests.unit.findings import CC1, KSWAPD
 from tests.unit.published import (
     fields_at,
     free_texts,
@@ -247,6 +253,39 @@ def test_an_architecture_is_one_of_llama_cpp(architecture: str, published: str) 
     run = quick_run()
     model = run.model.model_copy(update={"architecture": architecture})
     assert excerpt_of(run.model_copy(update={"model": model})).model.architecture == published
+
+
+@pytest.mark.parametrize(
+    ("other", "published"),
+    [
+        (KSWAPD, "kswapd0"),
+        (KSWAPD.model_copy(update={"name": "rcu_sched"}), "rcu_sched"),
+        (KSWAPD.model_copy(update={"name": "kworker/0:1-eve"}), "kworker/0:1"),
+        (KSWAPD.model_copy(update={"name": "zaphod_wq"}), "a thread"),
+        (CC1, "another program"),
+        (CC1.model_copy(update={"name": "rcu_sched"}), "another program"),
+    ],
+)
+def test_threads_of_the_kernel_keep_their_names_and_programs_do_not(
+    other: BackgroundProcess, published: str
+) -> None:
+    found = Contended(
+        busy_share=0.5, threads=4, switches=9, per="token", process=other, workstation=None
+    )
+    update = {"background_processes": (other,), "verdict": verdict([found])}
+    run = excerpt_of(quick_run().model_copy(update=update))
+    assert background_line(run).startswith(published)
+    assert f"mostly by {published} (" in run.verdict.reasons[0]
+
+
+def test_advice_to_whoever_measures_is_not_published() -> None:
+    run = excerpt_of(talkative_run())
+    advice = re.compile(r"\b(Stop|Repeat|Use|Allow|Let|Check|Free) ")
+    assert [reason for reason in run.verdict.reasons if advice.search(reason)] == []
+    assert verdict_line(run).endswith(".")
+    limited = storage_run()
+    assert run_words.advice(limited)
+    assert run_words.advice(excerpt_of(limited)) == ""
 
 
 def test_boards_of_a_kind_stay_apart_and_boots_of_one_do_not_tell_which() -> None:

@@ -52,11 +52,11 @@ def test_a_table_for_an_issue_has_a_row_for_each_cell_and_what_it_was_measured_w
     assert float(first[6]) == pytest.approx(6.97, abs=0.2)
     assert re.fullmatch(r"1[34]\d ms \(1[34]\d to 1[45]\d ms\)", first[7])
     assert (first[9], second[9], failed[9]) == ("5", "5", "1")
-    assert [first[10], second[10], failed[10]] == ["valid", "valid", "failed: no trace"]
+    assert [first[10], second[10], failed[10]] == ["valid", "valid", "failed"]
     assert "" in lines
     facts = "\n".join(lines[lines.index("") :])
     assert "- llama-completion, llama.cpp b7000 from llama-cpp-python 0.3.36, zig 0.15.2" in facts
-    assert "- 1 of 11 runs not valid: No trace: the program never began to decode." in facts
+    assert "- 1 of 11 runs not valid: The program failed: illegal instruction." in facts
     assert "kernel 6.12.48-cloud-arm64, 8 cores, 2.1 GB of memory" in facts
     assert f"`{Q4.sha256}`" in facts
 
@@ -96,8 +96,8 @@ def test_a_line_of_csv_has_one_run_with_units_and_no_formula() -> None:
     assert float(rows[0]["token_p50_s"]) == times.p50
     assert rows[0]["is_valid"] == "True"
     assert (rows[1]["decode_tps"], rows[1]["is_valid"]) == ("", "False")
-    assert rows[1]["findings"] == "failed, no trace"
-    assert rows[1]["reasons"].endswith("No trace: the program never began to decode.")
+    assert rows[1]["findings"] == "failed"
+    assert rows[1]["reasons"] == "The program failed: illegal instruction."
     assert rows[2]["governors"] == "schedutil"
     assert (rows[2]["power_sees"], rows[2]["subtracts_idle"]) == ("wall", "False")
     assert not any(text.startswith(("=", "+", "-", "@")) for row in rows for text in row.values())
@@ -254,6 +254,12 @@ def test_repeats_have_the_same_interval_in_show_and_export() -> None:
         together.p50_s,
         together.interval_s.low,
         together.interval_s.high,
+    )
+
+
+def test_one_run_is_told_in_the_singular_why_it_is_not_valid() -> None:
+    assert "\n- The run is not valid: The program failed" in tables.markdown(
+        [excerpt_of(failed_run())]
     )
 
 

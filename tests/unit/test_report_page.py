@@ -21,6 +21,7 @@ from armload.report.figures.over_time import (
     PROMPT,
     token_chart,
 )
+from armload.report.formatting import seconds
 from armload.report.run_page import write_report
 from armload.report.run_words import headline
 from tests.command_line import share_charts
@@ -55,6 +56,18 @@ def test_the_chart_holds_every_step_at_its_token() -> None:
     assert [row["kind"] for row in rows] == [PROMPT, *[IN_MEMORY] * 4]
     assert rows[0]["ms"] == pytest.approx(330 / 8)
     assert rows[1]["ms"] == pytest.approx(run.steps[1].duration_s * 1000)
+
+
+@pytest.mark.parametrize(("run", "unit"), [(quick_run(), "ms"), (storage_run(), "s")])
+def test_the_page_says_what_is_dashed_and_its_axis_has_the_unit_of_its_figures(
+    run: Run, unit: str, tmp_path: Path
+) -> None:
+    page = _page(run, tmp_path)
+    assert "Dashed: the median." in page
+    assert f"time per token ({unit})" in page
+    (median,) = token_chart(run)["datasets"]["median"]
+    assert run.summary.token_s is not None
+    assert f"{median['time']:.3g} {unit}" == seconds(run.summary.token_s.p50)
 
 
 def test_tokens_that_read_storage_are_told_apart() -> None:

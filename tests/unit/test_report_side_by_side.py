@@ -70,7 +70,7 @@ def test_the_boards_of_a_cell_stand_below_each_other() -> None:
     names = [(each.name["threads"], each.name["board"]) for each in results]
     assert names == [("2", "kitchen"), ("2", "cellar"), ("4", "kitchen"), ("4", "cellar")]
     lines = printed(sweep_table(results))
-    assert lines[0].split()[:2] == ["threads", "board"]
+    assert lines[0].split()[:3] == ["cell", "threads", "board"]
     assert sum("fastest" in line for line in lines) == 1
 
 

@@ -84,7 +84,7 @@ def test_a_list_has_a_line_for_each_run() -> None:
         ("restart", None, "interrupted: restart"),
         ("out of memory", 137, "failed: out of memory"),
         ("exit status", 3, "failed: exit 3"),
-        ("done", 0, "not valid: contended"),
+        ("done", 0, "not valid (contended)"),
     ],
 )
 def test_a_list_says_in_few_words_why_a_run_is_not_valid(

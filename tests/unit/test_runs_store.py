@@ -163,6 +163,18 @@ def test_a_board_without_such_a_run_is_told_what_there_is(here: Path) -> None:
     assert "kitchen-llama" in caught.value.remedy
 
 
+def test_an_ambiguous_id_says_how_many_runs_it_does_not_list(here: Path) -> None:
+    names = [kept(here, number).id for number in range(1, 7)]
+    with pytest.raises(UsageError) as caught:
+        store.find("20260101T")
+    assert caught.value.message == (f"6 runs fit '20260101T': {', '.join(names[2:])} and 2 more.")
+    for name in names[2:]:
+        shutil.rmtree(here / name)
+    with pytest.raises(UsageError) as caught:
+        store.find("20260101T")
+    assert caught.value.message == f"2 runs fit '20260101T': {names[0]}, {names[1]}."
+
+
 def test_several_runs_with_commas_are_one_side(here: Path) -> None:
     names = [kept(here, number).id for number in (1, 2, 3)]
     assert [each.name for each in read_side(",".join(names))] == names

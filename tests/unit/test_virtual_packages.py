@@ -6,14 +6,17 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from armload.boards.virtual import packages
 from armload.boards.virtual.mirrors import PackageArchive
 from armload.boards.virtual.packages import Apt
 from armload.core.errors import ArmloadError, DiskError, MissingToolError
-from armload.core.progress import Silent
+from armload.core.progress import ProgressStep, Silent
 
 # Like apt: LANGUAGE counts in every locale but plain C.
 _APT = """#!/bin/sh
@@ -58,10 +61,38 @@ def test_a_full_disk_is_told_from_a_missing_network(
     apt: Apt, monkeypatch: pytest.MonkeyPatch, said: str, kind: type[ArmloadError], remedy: str
 ) -> None:
     monkeypatch.setenv("FAKE_APT_SAYS", said)
-    for failing in (apt.update, lambda: apt.unpack([], Path("/tmp"), Silent())):
+    for failing in (apt.update, lambda: apt.unpack([], Path("/tmp"), Silent(), purpose="a test")):
         with pytest.raises(kind, match=r"apt-get .*failed: E: ") as caught:
             failing()
         assert remedy in caught.value.remedy
+
+
+class _Labels(Silent):
+    def __init__(self) -> None:
+        self.labels: list[str] = []
+
+    @contextmanager
+    def step(
+        self, label: str, *, total: float | None = None, unit: str = ""
+    ) -> Iterator[ProgressStep]:
+        self.labels.append(label)
+        with super().step(label, total=total, unit=unit) as step:
+            yield step
+
+
+def test_steps_with_packages_say_what_they_are_for(
+    apt: Apt, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told = _Labels()
+    monkeypatch.setattr(Apt, "_polled", lambda *_: iter(()))
+    apt.unpack([], tmp_path, told, purpose="qemu-system-arm")
+    monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path))
+    monkeypatch.setattr(packages, "archives", lambda: [apt.archive])
+    monkeypatch.setattr(Apt, "update", lambda _: None)
+    with packages.updated_apt("arm64", told, purpose="qemu-system-arm"):
+        pass
+    assert len(told.labels) == 3
+    assert all(" for qemu-system-arm" in label for label in told.labels)
 
 
 _ON_A_FULL_DISK = """
@@ -71,7 +102,7 @@ from armload.boards.virtual.private_programs import mke2fs
 from armload.boards.virtual.storage import make_disk
 from armload.core.files import written_in
 from armload.core.errors import DiskError
-from armload.core.progress import Silent
+from armload.core.progress import ProgressStep, Silent
 folder = Path(sys.argv[1])
 try:
     make_disk(folder / "disk.img", 4 << 30, mke2fs(Silent()))

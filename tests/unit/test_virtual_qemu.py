@@ -90,7 +90,10 @@ def test_machine_without_apt_says_what_to_do(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path))
     monkeypatch.delenv("ARMLOAD_IMAGES", raising=False)
-    with pytest.raises(MissingToolError) as caught, updated_apt("arm64", Silent()):
+    with (
+        pytest.raises(MissingToolError) as caught,
+        updated_apt("arm64", Silent(), purpose="a test"),
+    ):
         pass
     assert "ARMLOAD_IMAGES" in caught.value.remedy
     with pytest.raises(MissingToolError, match="apt-get is not installed"):

@@ -46,13 +46,22 @@ from armload.engines.job import Workstation
 _MORE_REPEATS = "Allow more (--precision-time)."
 
 
-def verdict(found: Iterable[Figures]) -> Verdict:
-    return Verdict.of(
-        [Finding(name=each.name, figures=each, sentence=sentence(each)) for each in found]
-    )
+def verdict(found: Iterable[Figures], *, advises: bool = True) -> Verdict:
+    """Return the verdict that findings make.
+
+    Args:
+        advises: the sentences also say what to do, which helps whoever can repeat the run.
+    """
+    say = sentence if advises else _fact
+    return Verdict.of([Finding(name=each.name, figures=each, sentence=say(each)) for each in found])
 
 
-def sentence(found: Figures) -> str:  # noqa: C901 - one case for each finding
+def sentence(found: Figures) -> str:
+    """Say what was found, and what to do about it."""
+    return " ".join(filter(None, (_fact(found), _advice(found))))
+
+
+def _fact(found: Figures) -> str:  # noqa: C901 - one case for each finding
     match found:
         case Failed():
             return found.meaning
@@ -69,40 +78,36 @@ def sentence(found: Figures) -> str:  # noqa: C901 - one case for each finding
                 f"{found.processed_tokens} were processed."
             )
         case DegenerateText():
-            return f"{text_fault(found.fault)} {_other_text(found)}"
+            return text_fault(found.fault)
         case OutputMissing():
             return found.missing
         case TextDiffers():
             return departure(found.departure)
         case StorageFull():
-            return _storage_full(found)
+            return f"The board's storage was full during the run: {_lacking(found)}."
         case NotCold():
             return (
                 "--cold was set, but the board's page cache could not be dropped: that needs "
                 "write access to /proc/sys/vm/drop_caches, or armload's own program."
             )
         case LeaseLost():
-            return "The lease was lost: another user may have used the board. Repeat the run."
+            return "The lease was lost: another user may have used the board."
         case Swapping():
             return _swapping(found)
         case TooFewTokens():
             timed = found.timed_tokens
             return (
                 f"Imprecise: {timed} {'token was' if timed == 1 else 'tokens were'} timed after "
-                f"the first, and estimating their spread takes {found.needed_tokens}. "
-                f"{_more(found.more)}."
+                f"the first, and estimating their spread takes {found.needed_tokens}."
             )
         case WideSpread():
-            return _wide_spread(found)
+            return f"Imprecise: the median is known only within {found.within:.0%}."
         case TooFewRepeats():
-            return (
-                f"Imprecise: only {found.runs} of at least {found.needed_runs} repeats. "
-                f"{_MORE_REPEATS}"
-            )
+            return f"Imprecise: only {found.runs} of at least {found.needed_runs} repeats."
         case WideSpreadOfRepeats():
             return (
                 f"Imprecise: the median of {found.runs} runs is known only within "
-                f"{found.within:.1%}. {_more_repeats(found)}"
+                f"{found.within:.1%}."
             )
         case ThrottledFromStart():
             return _throttled_from_start(found)
@@ -111,13 +116,12 @@ def sentence(found: Figures) -> str:  # noqa: C901 - one case for each finding
                 f"Throttled: for {found.time_share:.0%} of the time, none of the run's cores "
                 f"exceeded {found.below_khz / 1e6:.2f} GHz; they fell from "
                 f"{found.peak_khz / 1e6:.2f} to {found.lowest_khz / 1e6:.2f} GHz"
-                f"{_heat(found.celsius)}. Let the board cool first (--cool-to), or use "
-                "--governor performance."
+                f"{_heat(found.celsius)}."
             )
         case UnderVoltage():
             return (
                 f"Under-voltage {_when(found.event)}: the board's supply was too low, and its "
-                f"clock was lowered. {_supply(found.device)}"
+                "clock was lowered."
             )
         case ThrottledByHardware():
             return _throttled_by_hardware(found)
@@ -125,27 +129,22 @@ def sentence(found: Figures) -> str:  # noqa: C901 - one case for each finding
             return (
                 f"Throttled: core {found.clock.core} ran at {found.clock.khz / 1e6:.2f} GHz "
                 f"{found.clock.moment} the run, while the kernel reported "
-                f"{found.clock.shown_khz / 1e6:.2f}. Check the board's supply and cooling."
+                f"{found.clock.shown_khz / 1e6:.2f}."
             )
         case Contended():
             return _contended(found)
         case EmulatorDelayed():
-            fewer = (
-                ", emulate no more cores than it has," if found.board_cores > found.cores else ","
-            )
             return (
                 "Contended: the workstation that emulates the board was busy. The emulator got "
                 f"only {found.cpu_share:.0%} of the CPU time that it needed (load {found.load:.1f} "
-                f"on {counted(found.cores, 'core')}). Stop other programs on the workstation"
-                f"{fewer} and repeat the run."
+                f"on {counted(found.cores, 'core')})."
             )
         case Unsteady():
             other = found.process
             return (
                 f"Unsteady: the slowest 10% of the tokens took {found.times_median:.1f} times the "
-                "median or more, without reading from storage. "
-                + (f"Another program used the CPU: {_process(other)}. " if other else "")
-                + f"Stop other programs {_where(found.workstation)}, and repeat the run."
+                "median or more, without reading from storage."
+                + (f" Another program used the CPU: {_process(other)}." if other else "")
             )
         case StreamedBytes():
             return _streamed(found)
@@ -154,6 +153,50 @@ def sentence(found: Figures) -> str:  # noqa: C901 - one case for each finding
                 f"The program locked {format_bytes(found.said_bytes)} of weights, but the kernel "
                 f"reports {format_bytes(found.counted_bytes)} of locked memory (VmLck)."
             )
+
+
+def _advice(found: Figures) -> str:  # noqa: C901 - one case for each finding with a remedy
+    match found:
+        case DegenerateText():
+            return _other_text(found)
+        case StorageFull():
+            return f"Free space on it with: armload board.clean --board {found.board}"
+        case LeaseLost():
+            return "Repeat the run."
+        case Swapping() if found.zram:
+            return "Use a smaller model or context, or stop other programs on the board."
+        case TooFewTokens():
+            return f"{_more(found.more)}."
+        case WideSpread():
+            return f"{_narrower(found)}."
+        case TooFewRepeats():
+            return _MORE_REPEATS
+        case WideSpreadOfRepeats():
+            return _more_repeats(found)
+        case ThrottledFromStart() if found.governor == "performance":
+            return "Let the board cool first (--cool-to)."
+        case ThrottledFromStart() | Throttled():
+            return "Let the board cool first (--cool-to), or use --governor performance."
+        case UnderVoltage():
+            return _supply(found.device)
+        case ThrottledByHardware() if found.event.cause == "over-current":
+            return "Use a stronger supply, or a lower power mode (nvpmodel)."
+        case ThrottledByHardware():
+            return "Let it cool first (--cool-to), or add a heat sink or a fan."
+        case SlowerThanShown():
+            return "Check the board's supply and cooling."
+        case Contended():
+            return f"Stop other programs {_where(found.workstation)}, or use fewer threads."
+        case EmulatorDelayed():
+            fewer = (
+                ", emulate no more cores than it has," if found.board_cores > found.cores else ","
+            )
+            return f"Stop other programs on the workstation{fewer} and repeat the run."
+        case Unsteady():
+            return f"Stop other programs {_where(found.workstation)}, and repeat the run."
+        case StreamedBytes() if found.read_bytes < found.streamed_bytes:
+            return "Use --cold, and leave less memory free."
+    return ""
 
 
 def text_fault(found: TextFault) -> str:
@@ -218,15 +261,12 @@ def valid_with_repeats(runs: int, within: float) -> str:
     return f"Valid with its repeats: the median of {runs} runs is known within {within:.1%}."
 
 
-def _storage_full(found: StorageFull) -> str:
-    lacking = "the trace may be incomplete"
-    if found.missing_steps:
-        lacking = (
-            f"{found.missing_steps} of {counted(found.steps, 'step')} are missing from the trace"
-        )
+def _lacking(found: StorageFull) -> str:
+    if not found.missing_steps:
+        return "the trace may be incomplete, and the text may be incomplete"
     return (
-        f"The board's storage was full during the run: {lacking}, and the text may be incomplete. "
-        f"Free space on it with: armload board.clean --board {found.board}"
+        f"{found.missing_steps} of {counted(found.steps, 'step')} are missing from the trace, and "
+        "the text may be incomplete"
     )
 
 
@@ -244,19 +284,18 @@ def _swapping(found: Swapping) -> str:
     if found.zram:
         return (
             f"The board moved {moved} of compressed memory (zram) during the run{used}: that "
-            "takes CPU time. Use a smaller model or context, or stop other programs on the board."
+            "takes CPU time."
         )
     return f"The board swapped {moved} during the run{used}."
 
 
-def _wide_spread(found: WideSpread) -> str:
+def _narrower(found: WideSpread) -> str:
+    """Say how to know a median better, without the sentence's end."""
     if found.adds_repeats:
-        advice = "Allow more time for repeats (--precision-time)"
-    elif found.more is None:
-        advice = f"Stop other programs {_where(found.workstation)}"
-    else:
-        advice = _more(found.more)
-    return f"Imprecise: the median is known only within {found.within:.0%}. {advice}."
+        return "Allow more time for repeats (--precision-time)"
+    if found.more is None:
+        return f"Stop other programs {_where(found.workstation)}"
+    return _more(found.more)
 
 
 def _more_repeats(found: WideSpreadOfRepeats) -> str:
@@ -320,14 +359,8 @@ def _when(event: ThrottleEvent) -> str:
 def _throttled_by_hardware(found: ThrottledByHardware) -> str:
     when = _when(found.event)
     if found.event.cause == "over-current":
-        return (
-            f"Throttled by an over-current event {when}. Use a stronger supply, or a lower power "
-            "mode (nvpmodel)."
-        )
-    return (
-        f"Throttled {when}: the board lowered its clock because of heat{_heat(found.celsius)}. "
-        "Let it cool first (--cool-to), or add a heat sink or a fan."
-    )
+        return f"Throttled by an over-current event {when}."
+    return f"Throttled {when}: the board lowered its clock because of heat{_heat(found.celsius)}."
 
 
 def _heat(celsius: float | None) -> str:
@@ -336,11 +369,10 @@ def _heat(celsius: float | None) -> str:
 
 def _throttled_from_start(found: ThrottledFromStart) -> str:
     governed = f" under the {found.governor} governor" if found.governor else ""
-    or_set_it = "" if found.governor == "performance" else ", or use --governor performance"
     return (
         f"Throttled from the start: the fastest cores never exceeded "
         f"{found.highest_khz / 1e6:.2f} of their {found.maximum_khz / 1e6:.2f} GHz"
-        f"{governed}{_heat(found.celsius)}. Let the board cool first (--cool-to){or_set_it}."
+        f"{governed}{_heat(found.celsius)}."
     )
 
 
@@ -350,8 +382,7 @@ def _contended(found: Contended) -> str:
     by = f", mostly by {_process(found.process)}" if found.process else ""
     return (
         f"Contended: the engine's {counted(found.threads, 'thread')} had the CPU for "
-        f"{found.busy_share:.0%} of the time and were preempted {often}{by}. "
-        f"Stop other programs {_where(found.workstation)}, or use fewer threads."
+        f"{found.busy_share:.0%} of the time and were preempted {often}{by}."
     )
 
 
@@ -377,7 +408,7 @@ def _streamed(found: StreamedBytes) -> str:
     )
     more = found.read_bytes - found.streamed_bytes
     if more < 0:
-        return f"{said}: the rest was in the page cache. Use --cold, and leave less memory free."
+        return f"{said}: the rest was in the page cache."
     said = f"{said}: {format_bytes(more)} more than needed, with {found.reads} reads."
     if found.released_bytes:
         said += (

@@ -27,6 +27,7 @@ from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.core.workspace import cache_folder
 
+_PURPOSE = "the virtual board's image"
 _KERNEL_FILE = "kernel"
 _BASE_FILE = "base.cpio"
 _RECORD_FILE = "packages.json"
@@ -83,14 +84,14 @@ def _checked(folder: Path) -> Image:
 
 def _make(folder: Path, progress: Progress) -> None:
     with (
-        updated_apt("arm64", progress) as apt,
+        updated_apt("arm64", progress, purpose=_PURPOSE) as apt,
         folder_written_whole(folder) as fresh,
         tempfile.TemporaryDirectory(dir=fresh) as name,
     ):
         tree = Path(name)
         packages = [*apt.closure(_USERLAND), *_kernel_packages(apt)]
-        apt.unpack(packages, tree, progress)
-        with progress.step("Building the virtual board's image", total=2, unit="parts") as step:
+        apt.unpack(packages, tree, progress, purpose=_PURPOSE)
+        with progress.step(f"Building {_PURPOSE}", total=2, unit="parts") as step:
             step.update(0, note="kernel")
             shutil.copyfile(_kernel(tree), fresh / _KERNEL_FILE)
             step.update(1, note="root file system")

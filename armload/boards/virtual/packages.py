@@ -122,8 +122,13 @@ class Apt:
         answer = self._run("apt-cache", "depends", "--important", name)
         return re.findall(r"^\s*\|?Depends: <?([^\s>]+)", answer, re.MULTILINE)
 
-    def unpack(self, packages: Sequence[Package], into: Path, progress: Progress) -> None:
+    def unpack(
+        self, packages: Sequence[Package], into: Path, progress: Progress, *, purpose: str
+    ) -> None:
         """Fetch packages, let apt check them, and unpack them into a folder.
+
+        Args:
+            purpose: what they are for, in the labels of the steps.
 
         Raises:
             MissingToolError: the network or the archive fails.
@@ -131,14 +136,15 @@ class Apt:
         total_bytes = sum(package.size_bytes for package in packages)
         with tempfile.TemporaryDirectory(dir=self._folder, prefix="debs-") as name:
             folder = Path(name)
-            label = f"Fetching {len(packages)} packages ({format_bytes(total_bytes)})"
+            what = f"{len(packages)} packages for {purpose}"
+            label = f"Fetching {what} ({format_bytes(total_bytes)})"
             with progress.step(label, total=total_bytes, unit="B") as step:
                 words = ["apt-get", "download", *(package.name for package in packages)]
                 for _ in self._polled(words, folder):
                     step.update(_size_bytes(folder))
                 step.update(total_bytes)
             debs = sorted(folder.glob("*.deb"))
-            with progress.step("Unpacking packages", total=len(debs), unit="packages") as step:
+            with progress.step(f"Unpacking {what}", total=len(debs), unit="packages") as step:
                 for number, deb in enumerate(debs):
                     step.update(number, note=deb.name.split("_")[0])
                     _checked(["dpkg-deb", "-x", str(deb), str(into)], into)
@@ -205,8 +211,11 @@ def packages_locked(progress: Progress) -> Iterator[None]:
 
 
 @contextmanager
-def updated_apt(architecture: str, progress: Progress) -> Iterator[Apt]:
+def updated_apt(architecture: str, progress: Progress, *, purpose: str) -> Iterator[Apt]:
     """Yield an apt with fresh package lists from the first archive that answers well.
+
+    Args:
+        purpose: what packages are wanted for, in the label of the step.
 
     Raises:
         MissingToolError: no apt, no archive, or no network.
@@ -219,7 +228,7 @@ def updated_apt(architecture: str, progress: Progress) -> Iterator[Apt]:
         with tempfile.TemporaryDirectory(dir=cache_folder() / "packages", prefix=".apt-") as name:
             apt = Apt(architecture, archive, Path(name).resolve())
             try:
-                with progress.step(f"Reading the package lists for {architecture}"):
+                with progress.step(f"Reading the package lists for {purpose}"):
                     apt.update()
             except MissingToolError as error:
                 failures.append(error)

@@ -49,8 +49,11 @@ def unpacked(package: str, progress: Progress, *, lack: str, folder: str = "") -
     if not path.exists():
         if shutil.which("apt-get") is None:
             raise MissingToolError(lack, WITHOUT_APT)
-        with updated_apt(native_architecture(), progress) as apt, folder_written_whole(path) as new:
-            apt.unpack(apt.closure((package,)), new, progress)
+        with (
+            updated_apt(native_architecture(), progress, purpose=package) as apt,
+            folder_written_whole(path) as new,
+        ):
+            apt.unpack(apt.closure((package,)), new, progress, purpose=package)
     return path
 
 

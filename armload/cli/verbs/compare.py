@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Protocol
@@ -30,12 +31,10 @@ class _Judged:
 
     Attributes:
         low_at: the least that the ratio may be, with a probability of error.
-        doubts: why nobody can tell, if the finding is that.
     """
 
     finding: str
     low_at: Callable[[float], float]
-    doubts: tuple[str, ...]
     sentence: str
 
 
@@ -82,6 +81,7 @@ def compare(options: CompareOptions) -> None:
             of_kind = compare_kind
     judged = of_kind(options.a, options.b, as_json=options.as_json)
     if allowed is not None:
+        sys.stdout.flush()  # the report precedes the error where one file takes both
         _gate(judged, allowed, options.fail_if_slower)
 
 
@@ -111,9 +111,6 @@ def _runs(selection: RunSelection | None, a: str, b: str, *, as_json: bool) -> l
             )
             if each.measured
             else _unknown,
-            doubts=tuple(
-                doubt for side in (each.a, each.b) if not side.is_judged for doubt in side.doubts
-            ),
             sentence=sentence(each),
         )
         for each in compared
@@ -144,7 +141,6 @@ def _loads(a: str, b: str, *, as_json: bool) -> list[_Judged]:
         _Judged(
             finding=each.finding,
             low_at=each.measured[0].low_at if each.measured else _unknown,
-            doubts=tuple(doubt.sentence for doubt in each.doubts),
             sentence=sentence(each),
         )
         for each in compared
@@ -170,7 +166,6 @@ def _tunings(a: str, b: str, *, as_json: bool) -> list[_Judged]:
         _Judged(
             finding=compared.finding,
             low_at=partial(lower_bound, winners.ratio, min(winners.a_runs, winners.b_runs)),
-            doubts=tuple(doubt.sentence for doubt in compared.doubts),
             sentence=sentence(compared),
         )
     ]
@@ -207,7 +202,6 @@ def _gate(compared: Sequence[_Judged], allowed: float, as_typed: str) -> None:
     """Raise when B is too slow, or when nobody can tell: a gate errs in neither direction."""
     from armload.analysis.statistics import surely_above
     from armload.core.errors import InconclusiveError, SlowerError, UsageError
-    from armload.report.comparison import each_once
 
     for each in compared:
         if each.finding == "not comparable":
@@ -215,7 +209,6 @@ def _gate(compared: Sequence[_Judged], allowed: float, as_typed: str) -> None:
                 f"--fail-if-slower {as_typed}: {each.sentence}",
                 "Compare runs of the same model and plan on the same board.",
             )
-    doubtful = [each for each in compared if each.finding == "inconclusive"]
     judged = [each for each in compared if each.finding != "inconclusive"]
     surely_slower = surely_above(1 + allowed, [each.low_at for each in judged])
     slower = [judged[number] for number in surely_slower]
@@ -224,10 +217,8 @@ def _gate(compared: Sequence[_Judged], allowed: float, as_typed: str) -> None:
             f"Slower than {as_typed} allows: {' '.join(each.sentence for each in slower)}",
             "Look at the runs with: armload show ID",
         )
-    if doubtful:
-        doubts = [doubt for each in doubtful for doubt in each.doubts or (each.sentence,)]
+    if len(judged) < len(compared):
         raise InconclusiveError(
-            f"--fail-if-slower {as_typed}: inconclusive. "
-            f"{' '.join(each_once(dict.fromkeys(doubts)))}",
-            "Repeat those runs, and compare again.",
+            f"--fail-if-slower {as_typed}: inconclusive. The report says why.",
+            "Repeat the runs that it names, and compare again.",
         )

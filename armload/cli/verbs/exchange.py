@@ -95,9 +95,9 @@ def import_results(options: ImportOptions) -> None:
     """
     from armload.cli import terminal
     from armload.cli.streams import show_document
-    from armload.core.files import require_file
-    from armload.core.values import ValueList
-    from armload.core.workspace import imports_folder
+    from armload.core.files import is_there, require_file
+    from armload.core.values import ValueList, counted
+    from armload.core.workspace import RUN_FILE, imports_folder
     from armload.report.exchange.document import read_results
     from armload.report.table import list_table
     from armload.runs import store
@@ -106,11 +106,18 @@ def import_results(options: ImportOptions) -> None:
     for file in map(Path, options.files):
         require_file(file, "document", remedy)
     runs = {run.id: run for file in options.files for run in read_results(Path(file))}
+    known = [run_id for run_id in runs if is_there(imports_folder() / run_id / RUN_FILE)]
     for run in runs.values():
         store.save(run, imports_folder() / run.id)
     if options.as_json:
         show_document(ValueList[str](tuple(runs)))
         return
     terminal.show(list_table(list(runs.values())))
+    before = f"; {len(known)} had been imported before" if known else ""
+    progress = terminal.progress()
+    progress.say(f"Imported {counted(len(runs) - len(known), 'run')}{before}.")
     first = next(iter(runs))
-    terminal.progress().say(f"Compare with your own: armload compare latest {first}")
+    if store.run_folders():
+        progress.say(f"Compare with your own: armload compare latest {first}")
+    else:
+        progress.say(f"Show one: armload show {first}")

@@ -112,7 +112,7 @@ def _judged_again(path: Path, claimed: Run) -> Run:
         emulation=run.emulation,
     )
     output = Output(header=run.trace, steps=run.steps, text=run.text or None)
-    found = findings.verdict(judge(run, output, run.exit, around)).findings
+    found = findings.verdict(judge(run, output, run.exit, around), advises=False).findings
     names = {each.name for each in found}
     others = (each for each in run.verdict.findings if each.name not in names)
     return run.model_copy(update={"verdict": Verdict.of((*found, *others))})

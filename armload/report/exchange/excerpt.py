@@ -308,7 +308,7 @@ def _verdict(run: Run, ended: Exit, board: BoardRecord) -> Verdict:
     figures: list[Figures] = [
         _without_words(finding.figures, words) for finding in run.verdict.findings
     ]
-    return findings.verdict(figures)
+    return findings.verdict(figures, advises=False)
 
 
 def _background(
@@ -316,7 +316,12 @@ def _background(
 ) -> tuple[BackgroundProcess, ...] | None:
     if processes is None:
         return None
-    return tuple(_without_words(each, {"name": "another program"}) for each in processes)
+    return tuple(map(_process, processes))
+
+
+def _process(found: BackgroundProcess) -> BackgroundProcess:
+    name = forms.kernel_thread(found.name) if found.kernel else "another program"
+    return found.model_copy(update={"name": name})
 
 
 def _energy(energy: Energy | None) -> Energy | None:
@@ -339,7 +344,9 @@ def _without_words(value: _Kind, words: Mapping[str, str] | None = None) -> _Kin
     changed: dict[str, object] = {}
     for name, field in type(value).model_fields.items():
         held = getattr(value, name)
-        if isinstance(held, Value):
+        if isinstance(held, BackgroundProcess):
+            changed[name] = _process(held)
+        elif isinstance(held, Value):
             changed[name] = _without_words(held, words)
         elif isinstance(held, str) and not _is_fixed(field.annotation):
             changed[name] = words.get(name, forms.known_word(held))

@@ -29,6 +29,11 @@ SOURCE = re.compile(r"llama-cpp-python \d{1,2}\.\d{1,3}\.\d{1,3}")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
 QUANTISATION = re.compile(r"(?:BF|F|I)\d{2}|I8|(?:I|T)?Q\d_[01KMSLNX]{1,3}(?:_[SML])?|(?:MX|NV)FP4")
 _COMPILER = re.compile(r"(zig|gnu|native) (?:.*[^\d.])?(\d{1,2}\.\d{1,2}\.\d{1,2})")
+_KERNEL_THREAD = re.compile(
+    r"(?:kswapd|kcompactd|ksoftirqd/|migration/|kworker/u?\d+:|loop|irq/)\d+"
+    r"|rcu_(?:sched|preempt|bh|tasks)|rcu[bcogps]{1,3}/\d+|khugepaged|ksmd|kdevtmpfs|kauditd"
+    r"|kthreadd|khungtaskd|jbd2|mmcqd|nvme|kblockd|writeback|zswap|spi\d+|usb-storage"
+)
 _KERNEL = re.compile(r"(\d{1,2}\.\d{1,3}(?:\.\d{1,3})?)(?![\d.])")
 _FLAG_VALUE = re.compile(r"-?\d{1,12}(?:\.\d{1,6})?")
 
@@ -170,6 +175,11 @@ def core_list(words: str | None) -> str | None:
 def compiler_label(label: str) -> str:
     found = _COMPILER.fullmatch(label)
     return f"{found[1]} {found[2]}" if found else ""
+
+
+def kernel_thread(name: str) -> str:
+    found = _KERNEL_THREAD.match(name)
+    return found[0] if found else "a thread"
 
 
 def kernel_release(release: str) -> str:

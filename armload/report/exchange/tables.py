@@ -53,7 +53,7 @@ def _verdict(cell: Cell) -> str:
     """Say how far a cell may be believed, and name what speaks against its runs."""
     names = dict.fromkeys(each.name for run in cell.runs for each in run.verdict.findings)
     names.pop("failed", None)
-    return ": ".join(filter(None, (cell.state, ", ".join(names))))
+    return " ".join([cell.state, *([f"({', '.join(names)})"] if names else [])])
 
 
 _COLUMNS: Mapping[str, Callable[[Cell], str]] = {
@@ -87,7 +87,8 @@ def _doubts(cells: Sequence[Cell]) -> Iterator[str]:
     runs = [run for cell in cells for run in cell.runs]
     reasons = (each for run in runs for each in run.verdict.reasons)
     for first, *others in words.alike(reasons, str):
-        yield f"{1 + len(others)} of {words.counted(len(runs), 'run')} not valid: {first}"
+        several = f"{1 + len(others)} of {len(runs)} runs not valid"
+        yield f"{several if len(runs) > 1 else 'The run is not valid'}: {first}"
 
 
 def _rate(found: Estimate | None) -> str:

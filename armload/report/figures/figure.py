@@ -54,12 +54,14 @@ class Figure(Value):
         name: of its files, without an ending.
         title: what it shows.
         sentence: what it says, with figures and units.
+        note: how it is read.
         specification: for Vega-Lite, with title and sentence; page and pictures are drawn from it.
     """
 
     name: str
     title: str
     sentence: str
+    note: str = Field(default="", exclude=True)
     specification: Specification = Field(exclude=True)
 
     @property
@@ -83,7 +85,7 @@ def drawn(
     """Return a figure of what ``chart_of`` draws.
 
     Args:
-        note: how the picture is read; it follows the sentence, there only.
+        note: how the picture is read; it follows the sentence.
     """
     specification = chart_of(
         layers,
@@ -94,7 +96,7 @@ def drawn(
         width=width,
         height=height,
     )
-    return Figure(name=name, title=title, sentence=sentence, specification=specification)
+    return Figure(name=name, title=title, sentence=sentence, note=note, specification=specification)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from armload.report.drawing import QUIET, Rows, Specification, chart_of, guide, 
 from armload.report.figures.figure import (
     MOST_PANELS,
     Figure,
+    TimeUnit,
     drawn,
     in_panels,
     panel_label,
@@ -65,6 +66,7 @@ _KIND_OF: dict[Cause, str] = {
     "unexplained": UNEXPLAINED,
 }
 
+DASHED = "Dashed: the median."
 STEPS, MEDIAN = "steps", "median"
 """Names of the data sets."""
 
@@ -126,7 +128,7 @@ def _drawn(runs: Sequence[tuple[str, Run]], sentence: str) -> Figure:
     x = x.scale(nice=False, padding=6, zero=False)
     y = alt.Y("time:Q").title(f"time per token ({unit.name})")
     y = y.axis(tickCount=4, format=",.10~g").scale(zero=True)
-    line, points = token_marks(base, kinds, x, y)
+    line, points = token_marks(base, kinds, x, y, unit)
     middle = guide(base, alt.Y("mean(median):Q").title(f"time per token ({unit.name})"))
     chart = in_panels((line, points, middle), steps, [label for label, _ in runs], medians)
     return drawn(
@@ -135,7 +137,7 @@ def _drawn(runs: Sequence[tuple[str, Run]], sentence: str) -> Figure:
         sentence,
         chart,
         {"steps": rows},
-        note="Dashed: the median.",
+        note=DASHED,
     )
 
 
@@ -155,27 +157,29 @@ def _rows(label: str, run: Run, per_s: float) -> Rows:
 
 
 def token_chart(run: Run) -> Specification:
-    """Return the specification: x is the output token's number, y milliseconds per token.
+    """Return the specification: x is the output token's number, y the time per token.
 
     The run has tokens. The prompt's last step yields output token 1 and stands there, its earlier
     steps left of it, each with its mean time per prompt token.
     """
     import altair as alt
 
-    rows = token_rows(run)
+    p50_s = run.summary.token_s.p50 if run.summary.token_s else None
+    unit = time_unit([p50_s] if p50_s else [])
+    rows = [{**row, "time": row["ms"] / 1000 * unit.per_s} for row in token_rows(run)]
     kinds = kinds_among(rows)
     base = source(STEPS)
     x = alt.X("number:Q").title("output token").axis(tickCount=10, tickMinStep=1, format=",d")
     x = x.scale(domain=_numbers_shown(rows), nice=False, padding=8)
-    y = alt.Y("ms:Q").title("time per token (ms)").axis(tickCount=6, format=",.10~g")
-    y = y.scale(zero=True)
-    line, points = token_marks(base, kinds, x, y)
+    y = alt.Y("time:Q").title(f"time per token ({unit.name})")
+    y = y.axis(tickCount=6, format=",.10~g").scale(zero=True)
+    line, points = token_marks(base, kinds, x, y, unit)
     layers: list[alt.Chart] = [line, points]
     medians: Rows = []
     note = ""
-    if run.summary.token_s is not None:
-        note = ". Dashed: the median"
-        medians.append({"ms": run.summary.token_s.p50 * 1000})
+    if p50_s is not None:
+        note = f". {DASHED.rstrip('.')}"
+        medians.append({"time": p50_s * unit.per_s})
         layers.append(guide(source(MEDIAN), y))
     subtitle = ", ".join(filter(None, (run_words.model_name(run), run_words.started(run))))
     return chart_of(
@@ -187,7 +191,7 @@ def token_chart(run: Run) -> Specification:
 
 
 def token_marks(
-    base: alt.Chart, kinds: list[str], x: alt.X, y: alt.Y
+    base: alt.Chart, kinds: list[str], x: alt.X, y: alt.Y, unit: TimeUnit
 ) -> tuple[alt.Chart, alt.Chart]:
     """Return a line through the output tokens, and a point for each step with its columns."""
     import altair as alt
@@ -209,7 +213,7 @@ def token_marks(
         tooltip=[
             alt.Tooltip("kind:N", title="what"),
             alt.Tooltip("number:Q", title="output token"),
-            alt.Tooltip("ms:Q", title="ms per token", format=".1f"),
+            alt.Tooltip("time:Q", title=f"{unit.name} per token", format=",.4~g"),
             alt.Tooltip("tokens:Q", title="tokens in this step"),
             alt.Tooltip("read_mb:Q", title="read from storage (MB)", format=".1f"),
             alt.Tooltip("major_faults:Q", title="major faults"),

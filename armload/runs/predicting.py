@@ -132,7 +132,12 @@ def adjusted_for_emulation(board: Board, found: Prediction) -> Prediction:
     return found.model_copy(update={"notes": (note(kind, subject=board.name), *found.notes)})
 
 
-_OF_ESTIMATES = ("estimated from facts", "memory rate unknown", "storage rate unknown")
+_OF_ESTIMATES = (
+    "estimated from facts",
+    "memory rate unknown",
+    "cores only",
+    "storage rate unknown",
+)
 """Notes on times that are estimated from facts."""
 
 

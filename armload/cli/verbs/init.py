@@ -18,6 +18,7 @@ from armload.runs.request import Waiting
 
 if TYPE_CHECKING:
     from armload.boards.board import Board
+    from armload.runs.request import Request
 
 _MOST_MODELS = 6
 _FEW_TOKENS = 32
@@ -64,7 +65,6 @@ def init(options: InitOptions) -> None:
     from armload.cli import terminal
     from armload.cli.present import repeat_and_present
     from armload.engines.plan import Plan
-    from armload.runs.request import Request
 
     _check_can_ask(options)
     with _continued(options):
@@ -83,8 +83,8 @@ def init(options: InitOptions) -> None:
         board = load_board(name)
     with _continued(options):
         named = _made_default(board.name)
-        options = _with_model(options, board, named)
-    request = options.part(Request).model_copy(update={"board": board.name})
+        options = _with_model(options, board.name, named)
+    request = _request(options, board.name)
 
     # An emulated board is slow, and a first impression of it is enough.
     is_emulated = not options.host
@@ -256,7 +256,13 @@ def _is_default(board: str) -> bool:
     return all((each.typed if each else VIRTUAL) == board for each in found)
 
 
-def _with_model(options: InitOptions, board: Board, named: str) -> InitOptions:
+def _request(options: InitOptions, board: str) -> Request:
+    from armload.runs.request import Request
+
+    return options.part(Request).model_copy(update={"board": board})
+
+
+def _with_model(options: InitOptions, board: str, named: str) -> InitOptions:
     from armload.bench.first_model import first_models
     from armload.cli import terminal
     from armload.engines.plan import Plan
@@ -267,20 +273,22 @@ def _with_model(options: InitOptions, board: Board, named: str) -> InitOptions:
 
     if options.model:
         return options
-    offered = first_models(board, Plan())[:_MOST_MODELS]
+    progress = terminal.progress()
+    found = with_password(lambda: first_models(_request(options, board), Plan(), progress))
+    offered = found[:_MOST_MODELS]
     if offered:
-        terminal.say(f"Models that fit on {board.name}, with predicted times:")
+        terminal.say(f"Models that fit on {board} (times are rough estimates):")
         terminal.say(models_table(offered))
     else:
-        terminal.say(f"Other models: {terminal.program()} fit{named}")
+        terminal.say(f"(for a list, run '{terminal.program()} fit{named}' later)")
     default = offered[0].model if offered else DEMO
     while True:
         meaning = demo_words() if default == DEMO else ""
         model = _answer(options, "Model to run", default, meaning)
         try:
-            if is_listed(model):
-                published(model)  # says where it can be had if armload knows no file of it
-            check_generates(read_outline(header_of(model, terminal.progress()))[0])
+            # Says where a listed model can be had if armload knows no file of it.
+            reference = published(model) if is_listed(model) else model
+            check_generates(read_outline(header_of(reference, progress))[0])
         except ArmloadError as error:
             if model == DEMO:
                 raise

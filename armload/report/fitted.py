@@ -207,8 +207,9 @@ def _in_words(sizes: Collection[int]) -> str:
 
 
 _MEMORY = (
-    "Memory covers weights, KV cache and program. All figures of one model: armload fit --model "
-    "MODEL."
+    "Memory covers weights, KV cache and program, and the copy of the weights that llama.cpp "
+    "repacks where there is room for it; it is estimated. All figures of one model: armload fit "
+    "--model MODEL."
 )
 
 

@@ -9,7 +9,6 @@ import pytest
 from armload.analysis.wording.predictions import FittedModel
 from armload.bench.first_model import first_models, proposed
 from armload.bench.fitting import fit, fit_hardware
-from armload.cli.verbs.init import InitOptions
 from armload.core.errors import UsageError
 from armload.core.progress import Silent
 from armload.engines.plan import Plan
@@ -75,12 +74,3 @@ def test_a_model_is_proposed_with_the_times_that_fit_predicts_from_the_measured_
 
 def test_nothing_is_proposed_for_an_emulated_board() -> None:
     assert offered("virtual") == ()
-
-
-def test_a_user_may_come_before_the_host() -> None:
-    reach = InitOptions(host="pi@kitchen").reach()
-    assert (reach.user, reach.host) == ("pi", "kitchen")
-    assert InitOptions(host="pi@kitchen", user="root").reach().user == "root"
-    assert InitOptions(host="kitchen").reach().user is None
-    with pytest.raises(UsageError, match="names no host"):
-        InitOptions(host="pi@").reach()

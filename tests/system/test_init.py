@@ -193,7 +193,7 @@ def test_a_board_that_does_not_answer_leaves_nothing(ann: Person) -> None:
     before = files(ann)
     options = ("--host", "127.0.0.1", "--port", "1", "--name", "kitchen", "--model", "random")
     refused = ann.types("init", *options, status=6)
-    assert "Then continue: armload init --host 127.0.0.1 --port 1 --name kitchen" in refused.stderr
+    assert "To continue: armload init --host 127.0.0.1 --port 1 --name kitchen" in refused.stderr
     assert files(ann) == before
 
 

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 from armload.bench.options import MODEL
-from armload.cli.error_output import show_error
+from armload.cli.error_output import show_error, system_error
 from armload.cli.new_board import HOST_HELP, NewBoardOptions, add_board, added_sentence
 from armload.cli.options import OutputOptions
+from armload.cli.streams import STANDARD_OUTPUT
 from armload.cli.verb import verb, with_password
 from armload.core.defaults import DEMO, VIRTUAL
 from armload.core.errors import ArmloadError, ConnectError, InterruptionError, UsageError
@@ -38,7 +39,7 @@ class InitOptions(Waiting, NewBoardOptions, OutputOptions):
         str,
         Option(
             MODEL,
-            usual="the fastest that fits, from a short list; demo if none fits, and for a virtual "
+            usual="the fastest that fits, from a short list; demo if none fits, or for a virtual "
             "board",
             heading="Plan",
         ),
@@ -79,8 +80,9 @@ def init(options: InitOptions) -> None:
         options = options.refuse(
             ("port", "user", "key", "hardware"), "a virtual board", "Give --host too."
         )
-        _write_virtual(name)
-        board = load_board(name)
+        with _continued(options):
+            _write_virtual(name)
+            board = load_board(name)
     with _continued(options):
         named = _made_default(board.name)
         options = _with_model(options, board.name, named)
@@ -125,11 +127,21 @@ def _continued(options: InitOptions) -> Iterator[None]:
     except UsageError:  # the same answers would fail again
         raise
     except ArmloadError as error:
-        remedy = f"{error.remedy} Then continue: {_command(options)}".strip()
+        remedy = _remedy(error, options)
         if isinstance(error, ConnectError):  # nobody is asked for a password a second time
             raise ConnectError(error.message, remedy) from error
         error.remedy = remedy
         raise
+    except OSError as error:
+        if error.filename == STANDARD_OUTPUT:  # nobody reads it
+            raise
+        known = system_error(error)
+        known.remedy = _remedy(known, options)
+        raise known from error
+
+
+def _remedy(error: ArmloadError, options: InitOptions) -> str:
+    return f"{error.remedy} To continue: {_command(options)}".strip()
 
 
 def _command(options: InitOptions) -> str:
@@ -201,7 +213,7 @@ def _added(options: InitOptions) -> Board:
     try:
         added = with_password(lambda: add_board(options.name, options, progress))
     except UsageError as error:
-        remedy = error.remedy or f"Compare the fingerprints, then continue: {_command(options)}"
+        remedy = error.remedy or f"Compare the fingerprints. To continue: {_command(options)}"
         raise UsageError(error.message, remedy) from error
     terminal.say(added_sentence(added))
     for line in contradiction_lines(added.contradictions):

@@ -24,6 +24,9 @@ LOAD_DOUBT = 0.5
 DISTURBED_SHARE = 0.1
 """Share of a token's time in operations that other programs disturbed, from which it is said."""
 
+DISTURBED_TIMES = 6.4
+"""Assumed of what other programs can slow down at most: as a test run did (docs/figures.md)."""
+
 LEAST_TIMED = 0.9
 """Share of what operations move that must have been timed."""
 
@@ -61,6 +64,7 @@ def from_operations(
     *,
     depth: float,
     memory_bytes_per_s: int | None,
+    memory_is_settled: bool = True,
 ) -> Compute:
     """Add up what the operations of a model's graphs take.
 
@@ -68,6 +72,7 @@ def from_operations(
         times: by the operations' keys.
         depth: tokens that the KV cache holds, where a token's time is asked.
         memory_bytes_per_s: that all cores together can read; none where it is unknown.
+        memory_is_settled: other programs did not make that rate too low.
 
     Raises:
         DataError: too little was timed.
@@ -83,8 +88,11 @@ def from_operations(
     weights_bytes = sum(
         count * found.operations[number].weights_bytes for number, count in tokens[0].counts
     )
+    reading_s = 0.0
     if memory_bytes_per_s and found.timed_bytes < weights_bytes:
-        token_s = max(token_s, weights_bytes / memory_bytes_per_s)
+        reading_s = weights_bytes / memory_bytes_per_s
+    if memory_is_settled:
+        token_s = max(token_s, reading_s)
     in_tokens = {number for each in tokens for number, _ in each.counts}
     prompt_s, prompt_growth_s = _line(
         prompts,
@@ -106,9 +114,12 @@ def from_operations(
     disturbed = min(1.0, WHOLE_TOKEN * disturbed_s / token_s) if token_s else 0.0
     varied = _varied(found, tokens[0], times)
     token = _expected(token_s, varied)
+    # How much faster disturbed operations are on an idle board is not known, but they must read.
+    least_s = reading_s / (1 + OPERATIONS_DOUBT if memory_is_settled else DISTURBED_TIMES)
+    least_s = least_s or token.low / DISTURBED_TIMES
+    low = min(token.low, max(token.low * (1 - disturbed), least_s))
     return Compute(
-        # How much faster these operations are on a board that is idle is not known.
-        token_s=token.model_copy(update={"low": token.low * (1 - disturbed)}),
+        token_s=token.model_copy(update={"low": low}),
         prompt_token_s=_expected(prompt_s, varied),
         prompt_growth_s=prompt_growth_s,
         load_s=Expected.within(found.load_s + layout_s + token_s, LOAD_DOUBT),

@@ -24,7 +24,7 @@ from armload.analysis.kernels import (
 )
 from armload.boards.specs import CpuCluster, DeclaredSpecs
 from armload.core.values import Value
-from armload.engines.prediction import Expected
+from armload.engines.prediction import Expected, PredictionNoteKind
 from armload.models.model import Model
 
 INTERVAL_LEVEL = 0.8
@@ -227,13 +227,16 @@ def from_facts(
     times = forecast(TokenWork.of(model, cache_bytes), facts, threads=threads)
     if times is None:
         return None
+    notes: list[PredictionNoteKind] = ["estimated from facts"]
+    if times.is_memory_bound is None and times.limit == "instructions":
+        notes.append("cores only")
     return Compute(
         token_s=times.token_s,
         prompt_token_s=times.prompt_token_s or times.token_s,
         load_s=Expected.within(LOAD_S, LOAD_DOUBT),
         source="roofline",
         is_memory_bound=times.is_memory_bound,
-        notes=("estimated from facts",),
+        notes=tuple(notes),
     )
 
 

@@ -2,40 +2,42 @@
 
 from __future__ import annotations
 
-import math
-
-from armload.analysis.wording.predictions import FittedModel, fitted
-from armload.boards.board import Board, VirtualReach
+from armload.analysis.wording.predictions import FittedModel
+from armload.bench.fitting import Fit, fit
+from armload.boards.board import VirtualReach, load_board
+from armload.core.progress import Progress
+from armload.deploy.rates import measured_rates
 from armload.engines.plan import Plan
-from armload.models.outline import outline_called, outlined
-from armload.models.published import PUBLISHED, SMOLLM2, published_as
-from armload.runs.predicting import predict_from_facts
+from armload.models.published import is_smollm2
+from armload.runs.request import Request
+from armload.runs.session import leased_board, session
 
 
-def first_models(board: Board, plan: Plan) -> tuple[FittedModel, ...]:
-    """Return the models to choose the first one from, the fastest first, by their references.
+def first_models(request: Request, plan: Plan, progress: Progress) -> tuple[FittedModel, ...]:
+    """Return the models to choose the first one from, the fastest first, as ``fit`` lists them.
 
-    Nothing is run or downloaded. None is returned where none stays in the board's memory, or where
-    the board is emulated: the smallest of them is too slow there.
+    The board's memory and storage are measured before, as they would be for the first run. None
+    is returned where none stays in the board's memory, or where the board is emulated: the
+    smallest of them is too slow there.
 
     Args:
         plan: what each is to run.
+
+    Raises:
+        ArmloadError: as for ``session`` and ``leased_board``.
     """
-    if isinstance(board.reach, VirtualReach):
+    if isinstance(load_board(request.board).reach, VirtualReach):
         return ()
-    found = []
-    for name, (place, file_types) in PUBLISHED.items():
-        if place == SMOLLM2:  # few of its sentences make sense
-            continue
-        for file_type in file_types:
-            model, _ = outlined(outline_called(name), file_type)
-            prediction = predict_from_facts(board.facts, model, plan)
-            if prediction.verdict == "fits":
-                reference = published_as(name, file_type)
-                found.append(fitted(reference, board.name, model, prediction))
-    return tuple(sorted(found, key=_time_then_size))
+    with session(request, (), progress) as where, leased_board(where, progress):
+        connection = where.connection
+        measured_rates(connection.host, connection.board, where.found, progress)
+    return proposed(fit(request, (), plan, progress))
 
 
-def _time_then_size(model: FittedModel) -> tuple[float, int]:
-    token_s = model.prediction.token_s
-    return (token_s.value if token_s else math.inf, model.size_bytes)
+def proposed(found: Fit) -> tuple[FittedModel, ...]:
+    """Return those of the current models that have a file, stay in memory and write sense."""
+    return tuple(
+        each
+        for each in found.models
+        if each.has_file and each.prediction.verdict == "fits" and not is_smollm2(each.model)
+    )

@@ -153,7 +153,7 @@ def _predicted_from_facts(
         BoardError: a member's file does not say how much memory it has.
     """
     if group is None:
-        return predict_from_facts(boards[0].facts, model, plan)
+        return predict_from_facts(boards[0].facts, boards[0].target, model, plan)
     declared = [DeclaredMember(board=board) for board in boards]
     return GroupForecaster(group, model, plan, declared, ()).predict_division()
 
@@ -230,7 +230,7 @@ def _fit_one(
     models = tuple(
         fitted(
             *(each.name, chosen.name, each.model),
-            predict_from_facts(chosen.specs, each.model, plan),
+            predict_from_facts(chosen.specs, chosen.hardware.target, each.model, plan),
             family=each.family,
             has_file=each.has_file,
         )

@@ -6,6 +6,7 @@ compiled, and are copied to the cache. Only a release's wheel has any.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import shutil
 from collections.abc import Sequence
@@ -33,6 +34,20 @@ from armload.core.workspace import data_path
 _KIND = "prebuilt"
 
 _DEFECTS = (BuildError, DataError, DiskError)
+
+
+def prebuilt_targets() -> frozenset[str]:
+    """Return the names of the targets for which the release carries programs."""
+    try:
+        folders = list(data_path(_KIND, "builds").iterdir())
+    except OSError:
+        return frozenset()
+    found = set()
+    for folder in folders:
+        # What is damaged is reported when it is to be copied.
+        with contextlib.suppress(OSError, ValidationError):
+            found.add(read_record(folder).inputs.target.name)
+    return frozenset(found)
 
 
 def copy_prebuilt_programs(

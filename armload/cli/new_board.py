@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from ipaddress import IPv6Address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,17 +54,62 @@ class NewBoardOptions(OptionGroup):
         A person's default for ``--user`` does not override a user in a ``--host`` that was given.
 
         Raises:
-            UsageError: no host is named.
+            UsageError: no host is named, or none can be called so.
         """
         from armload.boards.board import SshReach
-        from armload.core.errors import UsageError
 
         there, _, host = self.host.rpartition("@")
-        if not host:
-            raise UsageError(f"--host {self.host!r}: this names no host.", "Example: pi@kitchen")
+        _check_host(self.host, host)
         is_default = self.given(("host",)) and not self.given(("user",))
         user = there or self.user if is_default else self.user or there
         return SshReach(host=host, port=self.port, user=user or None, key=self.key)
+
+
+_NOT_IN_A_HOST = frozenset("'`\"$\\;&<>|(){}[]")
+"""What OpenSSH refuses in a host's name (``valid_hostname`` in ``ssh.c``), and brackets."""
+
+_WITH_PORT = re.compile(r"(?:\[(?P<address>.+)\]|(?P<name>[^:]+)):(?P<port>[^:]*)")
+
+
+def _check_host(typed: str, host: str) -> None:
+    """Refuse what is no name, alias or address of a host.
+
+    Args:
+        typed: the whole of ``--host``.
+
+    Raises:
+        UsageError: says how to give it.
+    """
+    from armload.core.errors import UsageError
+
+    if not host:
+        raise UsageError(f"--host {typed!r}: this names no host.", "Example: pi@kitchen")
+    is_odd = any(each.isspace() or not each.isprintable() or each == "/" for each in typed)
+    if not is_odd and (match := _WITH_PORT.fullmatch(host)):
+        alone = typed.removesuffix(host) + (match["address"] or match["name"])
+        port = match["port"] if match["port"].isdigit() else "PORT"
+        raise UsageError(
+            f"--host {typed!r}: the port has an option of its own.",
+            f"Use --host {alone} --port {port}.",
+        )
+    if (
+        is_odd
+        or host.startswith("-")
+        or _NOT_IN_A_HOST.intersection(host)
+        or (":" in host and not _is_ipv6(host))
+    ):
+        raise UsageError(
+            f"--host {typed!r}: this is neither the name nor the address of a host.",
+            "Give [USER@]HOST, such as pi@kitchen or pi@192.168.1.50, and its port with --port.",
+        )
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        IPv6Address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def add_board(name: str, options: NewBoardOptions, progress: Progress) -> AddedBoard:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from armload.boards.board import Board
 from armload.boards.probe import Probe
 from armload.build.binary import Binary, FeatureUse
+from armload.build.prebuilt import prebuilt_targets
 from armload.build.target import load_target
 from armload.core.errors import ArmloadError, BoardError
 from armload.core.workspace import data_names
@@ -55,7 +56,8 @@ def target_mismatch(board: Board, found: Probe) -> str:
 def targets_that_suit(board: Board, found: Probe) -> list[str]:
     """Return the targets whose programs would run on a board, the best first.
 
-    Those for a CPU that it has come first, and then those with most features.
+    Those for a CPU that it has come first, then those with most features, and of equal ones
+    those for which the release carries programs.
     """
     suiting = [
         load_target(name)
@@ -63,7 +65,10 @@ def targets_that_suit(board: Board, found: Probe) -> list[str]:
         if not target_mismatch(board.model_copy(update={"target": name}), found)
     ]
     kinds = {cluster.name.lower() for cluster in found.clusters}
-    suiting.sort(key=lambda each: (each.cpu not in kinds, -len(each.features)))
+    prebuilt = prebuilt_targets()
+    suiting.sort(
+        key=lambda each: (each.cpu not in kinds, -len(each.features), each.name not in prebuilt)
+    )
     return [each.name for each in suiting]
 
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from armload.build.target import Target
 from armload.core.files import content
 from armload.deploy.follow import ProgressUpdate
 from armload.deploy.layout import STDERR_FILE, STDOUT_FILE, TRACE_FILE
 from armload.engines.engine import MemoryNeed, RunContext, Settings, Spreadable
 from armload.engines.job import Job, RunSpec
 from armload.engines.llama_cpp import (
+    NO_REPACK,
+    REPACK,
     command,
     context_tokens,
     engine_times,
     generated_text,
     least_context_tokens,
     most_prompt_tokens,
+    repacked,
 )
 from armload.engines.model_program import (
     ModelEngine,
@@ -27,6 +31,7 @@ from armload.engines.model_program import (
 from armload.engines.output import Output
 from armload.engines.plan import MICRO_BATCH_TOKENS, Plan
 from armload.engines.prediction import Sequences
+from armload.engines.repacking import repacked_bytes, repacks
 from armload.engines.trace import read_trace
 from armload.models.model import Model
 
@@ -152,8 +157,8 @@ def settings_of(plan: Plan) -> Settings:
     )
 
 
-def memory_need(plan: Plan, model: Model) -> MemoryNeed:
-    """Return what a plan takes of a board's memory."""
+def memory_need(plan: Plan, model: Model, *, more_bytes: int = 0) -> MemoryNeed:
+    """Return what a plan takes of a board's memory, and as much more of the program."""
     return memory_of(
         model,
         context_tokens(plan, model),
@@ -161,7 +166,17 @@ def memory_need(plan: Plan, model: Model) -> MemoryNeed:
         batch_tokens=_batch_tokens(plan),
         micro_batch_tokens=plan.micro_batch_tokens,
         sequences=Sequences(least_tokens=least_context_tokens(plan)),
+        more_bytes=more_bytes,
     )
+
+
+def memory_need_on(target: Target, available_bytes: int, plan: Plan, model: Model) -> MemoryNeed:
+    """Return the same for a program that is built for a target, with the weights that it copies."""
+    is_streamed = plan.weights == "streamed" or plan.resident_bytes is not None
+    has_room = repacks(model, available_bytes, context_tokens(plan, model))
+    usual = REPACK if has_room and not is_streamed else NO_REPACK
+    copied = repacked_bytes(model, target.features) if repacked((usual, *plan.extra)) else 0
+    return memory_need(plan, model, more_bytes=copied)
 
 
 def _batch_tokens(plan: Plan) -> int:

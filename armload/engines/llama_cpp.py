@@ -14,6 +14,7 @@ from armload.core.cpu_sets import cpu_numbers
 from armload.core.errors import UsageError
 from armload.engines.output import EngineTimes
 from armload.engines.plan import MICRO_BATCH_TOKENS, FlashAttention, Numa, Plan
+from armload.engines.repacking import repacks
 from armload.models.metadata import FLOAT_BYTES
 from armload.models.model import Model
 from armload.models.tokens import prompt_of
@@ -185,16 +186,6 @@ def whole_plan(plan: Plan, model: Model) -> Plan:
     return plan
 
 
-def _repacks(model: Model, memory_available_bytes: int, context: int) -> bool:
-    """Tell whether the engine should rearrange the weights in memory.
-
-    Rearranged weights are a second copy beside the mapped file, so this pays only where
-    both fit.
-    """
-    kv_bytes = model.context_memory.size_bytes(context)
-    return 2 * model.size_bytes + kv_bytes < 0.8 * memory_available_bytes
-
-
 def _micro_batch_words(
     plan: EngineSettings, model: Model, context: int, memory_bytes: int
 ) -> list[str]:
@@ -328,7 +319,7 @@ def memory_words(
         memory_bytes, memory_available_bytes, streamed: as for ``command``.
     """
     words = _micro_batch_words(plan, model, context, memory_bytes)
-    if streamed or not _repacks(model, memory_available_bytes, context):
+    if streamed or not repacks(model, memory_available_bytes, context):
         words += if_offered(program, NO_REPACK)
     if streamed:
         words += ["--poll", "0"]  # threads that wait for the storage would keep their cores busy

@@ -107,6 +107,7 @@ PredictionNoteKind = Literal[
     "estimated from facts",
     "storage rate unknown",
     "memory rate unknown",
+    "cores only",
     "operations disturbed",
     "operations failed",
     "memory assumed",

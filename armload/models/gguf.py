@@ -96,6 +96,7 @@ def outline_of(path: Path, header: Header) -> Model:
         context_length=metadata.number("context_length"),
         vocabulary=metadata.vocabulary,
         bytes_per_token=metadata.bytes_per_token,
+        matrix_bytes=metadata.matrix_bytes,
         context_memory=context_memory(metadata),
         activation_bytes_per_token=metadata.activation_bytes_per_token,
         experts=metadata.number("expert_count", 0),

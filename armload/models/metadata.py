@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -141,6 +141,22 @@ class Metadata:
     def active_parameters(self) -> int:
         """Number of the weights that one token uses."""
         return self._used(lambda tensor: tensor.elements)
+
+    @property
+    def matrix_bytes(self) -> Mapping[str, int]:
+        """By tensor type, of the matrices that llama.cpp can lay out anew when it loads them.
+
+        It does so with what it multiplies with, if the rows come in eights.
+        """
+        tables = {PER_LAYER_EMBEDDING, POSITION_EMBEDDING}
+        if OUTPUT in self._tensors:
+            tables.add(EMBEDDING)
+        sizes: Counter[str] = Counter()
+        for tensor in self._tensors.values():
+            is_matrix = len(tensor.shape) == (3 if "_exps." in tensor.name else 2)
+            if is_matrix and tensor.name not in tables and tensor.shape[1] % 8 == 0:
+                sizes[tensor.type_name] += tensor.size_bytes
+        return dict(sizes)
 
     def _used(self, size: Callable[[Tensor], int]) -> int:
         """Every weight is read once per step, except unused experts and lookup tables.

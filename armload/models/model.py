@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import re
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path, PurePath
@@ -53,6 +54,8 @@ class Model(Value):
         context_length: the longest context the model was trained for, in tokens.
         vocabulary: number of tokens.
         bytes_per_token: weight bytes that one decode step reads.
+        matrix_bytes: by tensor type, of the matrices that the engine can lay out anew: those that
+            it multiplies with, among them the embedding where it is the output matrix, too.
         context_memory: KV cache and state of recurrent layers.
         activation_bytes_per_token: of the engine's buffers, for each token of a micro-batch.
         row_table_bytes: of embeddings for each layer, of which a token reads a row: they need not
@@ -75,6 +78,7 @@ class Model(Value):
     context_length: int
     vocabulary: int
     bytes_per_token: int
+    matrix_bytes: Mapping[str, int] = {}
     context_memory: ContextMemory
     activation_bytes_per_token: int = 0
     row_table_bytes: int = 0

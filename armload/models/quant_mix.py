@@ -93,6 +93,7 @@ def predict_quantised(model: Model, header: Header, file_type: str) -> tuple[Mod
             "size_bytes": planned.file_bytes,
             "quantisation": later.quantisation,
             "bytes_per_token": later.bytes_per_token,
+            "matrix_bytes": later.matrix_bytes,
         }
     ), planned
 

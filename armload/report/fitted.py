@@ -60,7 +60,7 @@ def listing_view(fit: Fit, *, program: str = "armload") -> Group:
     has_times = any(each.prediction.token_s for each in resident or fit.models)
     useful = ("fits", "streams", "reads storage") if has_times else ("fits",)
     listed = [each for each in fit.models if each.prediction.verdict in useful]
-    order = "" if has_times else " Without times, the models that need least are listed first."
+    order = "" if has_times else " Without times, the models that need the least memory come first."
     lines: list[RenderableType] = []
     if listed:
         lines = [models_table(listed), Text(""), Prose(_MEMORY + order), *_about_prompt([fit])]
@@ -79,7 +79,7 @@ def _where_files_are(models: Sequence[FittedModel]) -> list[RenderableType]:
     if not known:
         return []
     from_hub = dict.fromkeys(each.family for each in known if not is_smollm2(each.model))
-    said = [f"To be had from the Hugging Face Hub: {', '.join(from_hub)}."] if from_hub else []
+    said = [f"Available from the Hugging Face Hub: {', '.join(from_hub)}."] if from_hub else []
     if packaged := [each.model for each in known if is_smollm2(each.model)]:
         said.append(f"{packaged[0]} is {SMOLLM2}, which comes in a Python package.")
     return [
@@ -207,8 +207,9 @@ def _in_words(sizes: Collection[int]) -> str:
 
 
 _MEMORY = (
-    "Memory covers weights, KV cache and program. All figures of one model: armload fit --model "
-    "MODEL."
+    "Memory covers weights, KV cache and program, and the copy of the weights that llama.cpp "
+    "repacks where there is room for it; it is estimated. All figures of one model: armload fit "
+    "--model MODEL."
 )
 
 
@@ -230,7 +231,7 @@ def _times(fit: Fit) -> Table:
         Column(heading="verdict"),
         Column(heading="per token", is_number=True),
         Column(heading="first\ntoken", is_number=True),
-        Column(heading="of it\nloading", is_number=True),
+        Column(heading="of which\nloading", is_number=True),
         Column(heading="limited\nby"),
     )
     for each in fit.models:

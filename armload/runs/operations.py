@@ -184,10 +184,12 @@ def _timing_program(where: ReachedBoard) -> Binary | None:
 def _computed(
     operations: Operations, times: Mapping[str, Timed], model: Model, plan: Plan, rates: Rates
 ) -> Compute:
-    # A rate that others made too low would be no bound.
-    memory = rates.memory_bytes_per_s if rates.memory_is_settled else None
     return from_operations(
-        operations, times, depth=mid_depth(model, plan), memory_bytes_per_s=memory
+        operations,
+        times,
+        depth=mid_depth(model, plan),
+        memory_bytes_per_s=rates.memory_bytes_per_s,
+        memory_is_settled=rates.memory_is_settled,
     )
 
 

@@ -14,9 +14,10 @@ from armload.boards.conditions import within_group
 from armload.boards.group import Group
 from armload.boards.probe import Probe
 from armload.boards.specs import DeclaredSpecs
+from armload.build.target import load_target
 from armload.core.errors import BoardError
 from armload.core.progress import Progress
-from armload.engines.completion import PROGRAM, Completion, memory_need
+from armload.engines.completion import PROGRAM, Completion, memory_need, memory_need_on
 from armload.engines.engine import MemoryNeed
 from armload.engines.llama_cpp import context_tokens, likely_prompt_tokens
 from armload.engines.plan import Plan
@@ -132,7 +133,12 @@ def adjusted_for_emulation(board: Board, found: Prediction) -> Prediction:
     return found.model_copy(update={"notes": (note(kind, subject=board.name), *found.notes)})
 
 
-_OF_ESTIMATES = ("estimated from facts", "memory rate unknown", "storage rate unknown")
+_OF_ESTIMATES = (
+    "estimated from facts",
+    "memory rate unknown",
+    "cores only",
+    "storage rate unknown",
+)
 """Notes on times that are estimated from facts."""
 
 
@@ -146,27 +152,40 @@ def predict_without_runs(where: ReachedBoard, model: Model, plan: Plan) -> Predi
     resources = resources_of_board(board, found.conditions, found.rates)
     compute = roofline(facts_of(board, found), model, resources, plan)
     hits = measured_hits(board.name, model)
-    found_out = expected(plan, model, resources, compute, hits=hits)
+    need = _need_on(board.target, resources, plan, model)
+    found_out = expected(plan, model, resources, compute, need=need, hits=hits)
     if compute is None:
         notes = (*found_out.notes, note("memory rate unknown"))
         found_out = found_out.model_copy(update={"notes": notes})
     return adjusted_for_emulation(board, found_out)
 
 
-def predict_from_facts(facts: DeclaredSpecs, model: Model, plan: Plan) -> Prediction:
+def predict_from_facts(facts: DeclaredSpecs, target: str, model: Model, plan: Plan) -> Prediction:
     """Predict a run on a board that does not answer, or that nobody has.
 
+    Args:
+        target: that programs for it are built for.
+
     Raises:
-        UsageError: the plan does not suit the model.
+        UsageError: the plan does not suit the model, or there is no such target.
     """
     resources = declared_resources(facts)
-    found = expected(plan, model, resources, roofline(facts, model, resources, plan))
+    compute = roofline(facts, model, resources, plan)
+    need = _need_on(target, resources, plan, model)
+    found = expected(plan, model, resources, compute, need=need)
     notes = [
         note("memory assumed", reason=f"{ASSUMED_AVAILABLE:.0%}")
         if resources.memory
         else note("memory unknown")
     ]
     return found.model_copy(update={"notes": (*notes, *found.notes)})
+
+
+def _need_on(target: str, resources: BoardResources, plan: Plan, model: Model) -> MemoryNeed:
+    """Return what a run takes of a board's memory, as far as the model's header tells."""
+    if resources.memory is None:
+        return memory_need(plan, model)
+    return memory_need_on(load_target(target), resources.memory.available_bytes, plan, model)
 
 
 _BEFORE_GUESSES = (

@@ -98,9 +98,9 @@ def test_interrupted_at_each_question_nothing_is_half_written_and_it_says_how_to
     assert whole.startswith(BOARD.comment)
     assert yaml.safe_load(whole)["reach"]["user"] == server.user
     with at_a_terminal(ann, *command, "--host", host) as asked:
-        asked.waits_for(f"{MODEL} (Enter: hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF:")
+        asked.waits_for(f"{MODEL} (Enter: qwen2.5-0.5b:")
         assert "Using boards/kitchen.yaml" in asked.said
-        assert "Models that fit on kitchen" in asked.said
+        assert "Models that fit on kitchen (times are rough estimates)" in asked.said
         assert "default board" not in asked.said
         asked.answers(b"\n")
         asked.waits_for(f"{MODEL} (Enter: SmolLM2 with 135M parameters")
@@ -193,7 +193,7 @@ def test_a_board_that_does_not_answer_leaves_nothing(ann: Person) -> None:
     before = files(ann)
     options = ("--host", "127.0.0.1", "--port", "1", "--name", "kitchen", "--model", "random")
     refused = ann.types("init", *options, status=6)
-    assert "Then continue: armload init --host 127.0.0.1 --port 1 --name kitchen" in refused.stderr
+    assert "To continue: armload init --host 127.0.0.1 --port 1 --name kitchen" in refused.stderr
     assert files(ann) == before
 
 

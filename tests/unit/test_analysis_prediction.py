@@ -371,6 +371,8 @@ def test_the_largest_model_that_stays_in_memory_is_recommended() -> None:
     slower = [fitted("m", "b", of_size(medium.weights_bytes), slow), models[2]]
     assert "from storage" not in recommendation("b", slower)
     assert recommendation("b", models[2:]).startswith("Recommended: l")
+    alone = recommendation("b", models[:1])
+    assert alone == "Recommended: s (about 400 ms per token); it stays in memory."
     refused = predicted(need(kv_bytes=4 * GB), resources(), None)
     assert "None of these" in recommendation("b", [fitted("x", "b", of_size(1), refused)])
 

@@ -10,9 +10,17 @@ from pathlib import Path
 import pytest
 
 from armload.analysis.kernels import KERNELS
-from armload.analysis.roofline import FITTED, Times, TokenWork, forecast, threads_on
+from armload.analysis.roofline import (
+    FITTED,
+    Times,
+    TokenWork,
+    forecast,
+    from_facts,
+    threads_on,
+)
 from armload.boards.hardware import load_hardware
 from armload.boards.specs import CpuCluster, DeclaredSpecs
+from armload.models.outline import outline_called, outlined
 
 PUBLISHED = Path(__file__).parent.parent.parent / "benchmarks" / "published.py"
 GB = 1_000_000_000
@@ -124,6 +132,17 @@ def test_a_memory_alone_is_enough(facts: DeclaredSpecs, limit: str) -> None:
 
 def test_nothing_is_forecast_of_a_board_of_which_nothing_is_known() -> None:
     assert forecast(LLAMA_3_8B_Q4_K_M, DeclaredSpecs()) is None
+
+
+def test_times_of_the_cores_alone_are_said_to_be_so() -> None:
+    model, _ = outlined(outline_called("qwen2.5-0.5b"), "Q8_0")
+    cores = DeclaredSpecs(clusters=(CpuCluster(cores=1, name="Cortex-A55", max_mhz=2000),))
+    alone = from_facts(model, cores)
+    both = from_facts(model, cores.model_copy(update={"memory_bytes_per_s": 5 * GB}))
+    assert alone is not None
+    assert both is not None
+    assert ("cores only" in alone.notes, "cores only" in both.notes) == (True, False)
+    assert both.token_s.value > alone.token_s.value
 
 
 def test_a_measured_rate_overrides_what_a_core_copies() -> None:

@@ -6,18 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from armload.bench.first_model import first_models
-from armload.boards.board import Board, SshReach, load_board
-from armload.boards.specs import DeclaredSpecs
-from armload.cli.verbs.init import InitOptions
+from armload.analysis.wording.predictions import FittedModel
+from armload.bench.first_model import first_models, proposed
+from armload.bench.fitting import fit, fit_hardware
 from armload.core.errors import UsageError
 from armload.core.progress import Silent
 from armload.engines.plan import Plan
 from armload.models.find import header_of, published, resolve
 from armload.models.outline import listed_models
 from armload.models.published import PUBLISHED
-
-REACH = SshReach(host="kitchen")
+from armload.runs.request import Request
 
 
 @pytest.fixture(autouse=True)
@@ -25,8 +23,13 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def offered(board: Board) -> list[str]:
-    return [each.model for each in first_models(board, Plan())]
+def offered(board: str) -> tuple[FittedModel, ...]:
+    return first_models(Request(board=board), Plan(), Silent())
+
+
+def offered_on(hardware: str) -> list[str]:
+    (found,) = fit_hardware(Request(board="virtual"), [hardware], (), Plan(), Silent()).boards
+    return [each.model for each in proposed(found)]
 
 
 def test_every_published_model_is_one_that_fit_lists() -> None:
@@ -51,34 +54,23 @@ def test_a_model_that_fit_lists_is_called_by_that_name(tmp_path: Path) -> None:
 
 
 def test_what_fits_is_proposed_the_fastest_first() -> None:
-    small = Board(name="small", hardware="raspberry-pi-4-1gb", reach=REACH)
-    large = Board(name="large", hardware="raspberry-pi-5-8gb", reach=REACH)
-    assert offered(small)[0] == "hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF:Q4_0"
-    assert set(offered(small)) < set(offered(large))
-    assert "hf:Qwen/Qwen3-4B-GGUF:Q4_K_M" in offered(large)
-    times = [each.prediction.token_s for each in first_models(large, Plan())]
-    values = [each.value for each in times if each is not None]
-    assert len(values) == len(times)
-    assert values == sorted(values)
+    small, large = offered_on("raspberry-pi-4-1gb"), offered_on("raspberry-pi-5-8gb")
+    assert small[0] == "qwen2.5-0.5b:Q4_0"
+    assert set(small) < set(large)
+    assert "qwen3-4b:Q4_K_M" in large
+    assert not [name for name in large if name.startswith("smollm2")]
 
 
-def test_a_board_whose_speed_is_unknown_is_proposed_the_smallest_first() -> None:
-    board = Board(name="b", target="rk3568", reach=REACH, facts=DeclaredSpecs(memory=8 << 30))
-    sizes = [each.size_bytes for each in first_models(board, Plan())]
-    assert len(sizes) > 1
-    assert sizes == sorted(sizes)
+def test_a_model_is_proposed_with_the_times_that_fit_predicts_from_the_measured_memory() -> None:
+    Path("boards").mkdir()
+    Path("boards/here.yaml").write_text("extends: this-machine\n", encoding="utf-8")
+    found = offered("here")
+    listed = {each.model: each for each in fit(Request(board="here"), (), Plan(), Silent()).models}
+    assert found
+    for each in found:
+        assert each.prediction.token_s is not None
+        assert each.prediction.token_s == listed[each.model].prediction.token_s
 
 
-def test_nothing_is_proposed_for_an_emulated_board_or_one_too_small() -> None:
-    assert offered(load_board("virtual")) == []
-    tiny = Board(name="b", target="rk3568", reach=REACH, facts=DeclaredSpecs(memory=256 << 20))
-    assert offered(tiny) == []
-
-
-def test_a_user_may_come_before_the_host() -> None:
-    reach = InitOptions(host="pi@kitchen").reach()
-    assert (reach.user, reach.host) == ("pi", "kitchen")
-    assert InitOptions(host="pi@kitchen", user="root").reach().user == "root"
-    assert InitOptions(host="kitchen").reach().user is None
-    with pytest.raises(UsageError, match="names no host"):
-        InitOptions(host="pi@").reach()
+def test_nothing_is_proposed_for_an_emulated_board() -> None:
+    assert offered("virtual") == ()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.command_line import typed
+from armload.core.errors import DiskError
+from tests.command_line import BIN, BOUND_BY_PERMISSIONS, typed
 
 
 @pytest.fixture(autouse=True)
@@ -57,3 +59,19 @@ def test_a_file_that_armload_cannot_add_to_is_left_to_the_person(tmp_path: Path)
     said = initialised(tmp_path, "kitchen")
     assert 'in its table [tool.armload.all]: board = "kitchen"' in said
     assert (tmp_path / "pyproject.toml").read_text() == text
+
+
+def test_after_an_error_of_this_machine_it_says_how_to_continue(tmp_path: Path) -> None:
+    tmp_path.chmod(0o555)
+    done = subprocess.run(
+        [*BOUND_BY_PERMISSIONS, str(BIN / "armload"), "init", "--model", "smollm2", "--yes"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    tmp_path.chmod(0o755)
+    said = " ".join(done.stderr.split())
+    assert done.returncode == DiskError.exit_status, said
+    assert "Permission denied" in said
+    assert "To continue: armload init --yes --model smollm2" in said

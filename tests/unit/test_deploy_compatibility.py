@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from armload.boards.board import Board
 from armload.boards.probe import parse_probe
 from armload.build.binary import Binary, FeatureUse
+from armload.build.cached import cached_builds
+from armload.build.prebuilt import copy_programs_to_release
 from armload.build.target import load_target
 from armload.core.errors import BoardError
 from armload.deploy.compatibility import (
     check_fit,
     check_folder,
     target_mismatch,
+    targets_that_suit,
     used_features,
 )
+from tests.unit.builds import finished_build
 from tests.unit.test_boards_probe import core, output
 
 BOARD = Board.model_validate(
@@ -107,6 +113,25 @@ def test_a_work_folder_of_no_use_is_refused_with_the_reason(
     with pytest.raises(BoardError, match=complaint) as caught:
         check_folder(BOARD, parse_probe(answer, "my-board"))
     assert remedy in caught.value.remedy
+
+
+def test_of_equal_targets_one_with_prebuilt_programs_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = parse_probe(output(core(0)), "my-board")
+    monkeypatch.setattr("armload.build.prebuilt.data_path", tmp_path.joinpath)
+    assert targets_that_suit(BOARD, found)[0] == "rk3566"
+    monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path / "cache"))
+    finished_build(tmp_path / "cache")
+    (build,) = cached_builds()
+    copy_programs_to_release(
+        tmp_path / "prebuilt", build.programs, release="armload 1.2.3", built_utc=""
+    )
+    assert build.programs[0].target == "rk3568"
+    (tmp_path / "prebuilt" / "builds" / "damaged").mkdir()
+    assert targets_that_suit(BOARD, found)[0] == "rk3568"
+    others = found.model_copy(update={"cpu_features": ("crc32",)})
+    assert targets_that_suit(BOARD, others)[0] == "rpi3"
 
 
 def test_a_target_that_does_not_suit_its_board_is_told_before_anything_is_built() -> None:

@@ -96,7 +96,8 @@ def test_a_model_of_odd_sizes_is_predicted_without_a_board(
     changed: dict[str, Any], tmp_path: Path
 ) -> None:
     model, _ = read_outline(unusual_model(tmp_path / "m.gguf", **changed))
-    assert predict_from_facts(load_board("dayu200").facts, model, Plan()).verdict == "fits"
+    board = load_board("dayu200")
+    assert predict_from_facts(board.facts, board.target, model, Plan()).verdict == "fits"
 
 
 @pytest.mark.parametrize(

@@ -140,18 +140,19 @@ def test_without_times_only_what_stays_in_memory_is_listed() -> None:
     assert [line.split()[0] for line in text.splitlines() if "B (" in line] == ["small.gguf"]
     assert "per token" not in text.partition("Memory covers")[0]
     assert "Not listed: 2 models too large for its memory" in text
-    assert "the models that need least are listed first" in " ".join(text.split())
-    assert "listed first" not in printed(listing_view(fit))
+    assert "the models that need the least memory come first" in " ".join(text.split())
+    assert "come first" not in printed(listing_view(fit))
 
 
 def test_the_listing_says_which_model_needs_no_hub() -> None:
-    fit, (one, two, _) = three_models(), three_models().models
+    fit, (one, two, refused) = three_models(), three_models().models
     models = (
         one.model_copy(update={"model": "smollm2-135m:Q4_1", "family": "smollm2-135m"}),
         two.model_copy(update={"model": "qwen2.5-0.5b:Q4_0", "family": "qwen2.5-0.5b"}),
+        refused.model_copy(update={"model": "qwen3-4b:Q8_0", "family": "qwen3-4b"}),
     )
     text = " ".join(printed(listing_view(fit.model_copy(update={"models": models}))).split())
-    assert "To be had from the Hugging Face Hub: qwen2.5-0.5b. smollm2-135m:Q4_1 is smollm2" in text
+    assert "Available from the Hugging Face Hub: qwen2.5-0.5b. smollm2-135m:Q4_1 is smollm2" in text
     assert "word-problems:Q8_0 comes with armload" in text
     assert "like:NAME:TYPE" in text
 
@@ -166,5 +167,5 @@ def test_below_the_table_stands_the_command_that_runs_the_recommended_model() ->
     text = printed(listing_view(fit.model_copy(update={"models": models}), program="bin/armload"))
     assert "Recommended: small.gguf" in text
     assert text.count("bin/armload bench --board b --model one:Q4_0") == 1
-    assert "To be had from the Hugging Face Hub: one." in text
+    assert "Available from the Hugging Face Hub: one." in text
     assert "bench" not in printed(listing_view(fit))

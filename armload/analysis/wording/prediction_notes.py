@@ -55,10 +55,15 @@ _FIXED: Mapping[PredictionNoteKind, str] = {
         "The memory's read rate is unknown, so times cannot be estimated: measure it with armload "
         "board.probe, or set facts.memory_bytes_per_s in the board's file."
     ),
+    "cores only": (
+        "The memory's read rate is unknown, so the times are those of the cores alone, and may be "
+        "too short: measure it with armload board.probe, or set facts.memory_bytes_per_s in the "
+        "board's file."
+    ),
     "operations disturbed": (
-        "Other programs kept the CPU busy while the model's operations were timed: the forecast "
-        "may be too slow. Stop them, on the workstation if it emulates the board, and repeat the "
-        "command."
+        "Other programs kept the CPU busy while the model's operations were timed: the predicted "
+        "times may be too long. Stop them, on the workstation if it emulates the board, and repeat "
+        "the command."
     ),
     "memory unknown": (
         "The board's memory is unknown: set facts.memory in its file, or add the size to the "

@@ -185,17 +185,17 @@ def recommendation(board: str, models: Sequence[FittedModel]) -> str:
         largest = max(resident, key=_size_bytes)
         others = [each for each in running if each not in resident]
         why = (
-            "the largest of these that stays in memory"
+            ", the largest of these that stays in memory"
             if len(running) > 1
-            else "it stays in memory"
+            else "; it stays in memory"
         )
         larger = ""
         if largest.size_bytes > best.size_bytes and _are_slow(resident):
-            why = "the smallest, because emulated boards are slow"
+            why = ", the smallest, because emulated boards are slow"
         elif largest.size_bytes > best.size_bytes:
-            why = "the largest with a known file that stays in memory"
+            why = ", the largest with a known file that stays in memory"
             larger = f" {largest.model} is larger and stays in memory, too, if you have its file."
-        return f"Recommended: {best.model}{_speed(best)}, {why}.{larger}{_slower(best, others)}"
+        return f"Recommended: {best.model}{_speed(best)}{why}.{larger}{_slower(best, others)}"
     return (
         f"Recommended: {best.model}{_speed(best)}, the fastest of these; none stays in "
         f"{board}'s memory."

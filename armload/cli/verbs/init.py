@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 from armload.bench.options import MODEL
-from armload.cli.error_output import show_error
+from armload.cli.error_output import show_error, system_error
 from armload.cli.new_board import HOST_HELP, NewBoardOptions, add_board, added_sentence
 from armload.cli.options import OutputOptions
+from armload.cli.streams import STANDARD_OUTPUT
 from armload.cli.verb import verb, with_password
 from armload.core.defaults import DEMO, VIRTUAL
 from armload.core.errors import ArmloadError, ConnectError, InterruptionError, UsageError
@@ -18,6 +19,7 @@ from armload.runs.request import Waiting
 
 if TYPE_CHECKING:
     from armload.boards.board import Board
+    from armload.runs.request import Request
 
 _MOST_MODELS = 6
 _FEW_TOKENS = 32
@@ -37,7 +39,7 @@ class InitOptions(Waiting, NewBoardOptions, OutputOptions):
         str,
         Option(
             MODEL,
-            usual="the fastest that fits, from a short list; demo if none fits, and for a virtual "
+            usual="the fastest that fits, from a short list; demo if none fits, or for a virtual "
             "board",
             heading="Plan",
         ),
@@ -64,7 +66,6 @@ def init(options: InitOptions) -> None:
     from armload.cli import terminal
     from armload.cli.present import repeat_and_present
     from armload.engines.plan import Plan
-    from armload.runs.request import Request
 
     _check_can_ask(options)
     with _continued(options):
@@ -79,12 +80,13 @@ def init(options: InitOptions) -> None:
         options = options.refuse(
             ("port", "user", "key", "hardware"), "a virtual board", "Give --host too."
         )
-        _write_virtual(name)
-        board = load_board(name)
+        with _continued(options):
+            _write_virtual(name)
+            board = load_board(name)
     with _continued(options):
         named = _made_default(board.name)
-        options = _with_model(options, board, named)
-    request = options.part(Request).model_copy(update={"board": board.name})
+        options = _with_model(options, board.name, named)
+    request = _request(options, board.name)
 
     # An emulated board is slow, and a first impression of it is enough.
     is_emulated = not options.host
@@ -125,11 +127,21 @@ def _continued(options: InitOptions) -> Iterator[None]:
     except UsageError:  # the same answers would fail again
         raise
     except ArmloadError as error:
-        remedy = f"{error.remedy} Then continue: {_command(options)}".strip()
+        remedy = _remedy(error, options)
         if isinstance(error, ConnectError):  # nobody is asked for a password a second time
             raise ConnectError(error.message, remedy) from error
         error.remedy = remedy
         raise
+    except OSError as error:
+        if error.filename == STANDARD_OUTPUT:  # nobody reads it
+            raise
+        known = system_error(error)
+        known.remedy = _remedy(known, options)
+        raise known from error
+
+
+def _remedy(error: ArmloadError, options: InitOptions) -> str:
+    return f"{error.remedy} To continue: {_command(options)}".strip()
 
 
 def _command(options: InitOptions) -> str:
@@ -201,7 +213,7 @@ def _added(options: InitOptions) -> Board:
     try:
         added = with_password(lambda: add_board(options.name, options, progress))
     except UsageError as error:
-        remedy = error.remedy or f"Compare the fingerprints, then continue: {_command(options)}"
+        remedy = error.remedy or f"Compare the fingerprints. To continue: {_command(options)}"
         raise UsageError(error.message, remedy) from error
     terminal.say(added_sentence(added))
     for line in contradiction_lines(added.contradictions):
@@ -256,7 +268,13 @@ def _is_default(board: str) -> bool:
     return all((each.typed if each else VIRTUAL) == board for each in found)
 
 
-def _with_model(options: InitOptions, board: Board, named: str) -> InitOptions:
+def _request(options: InitOptions, board: str) -> Request:
+    from armload.runs.request import Request
+
+    return options.part(Request).model_copy(update={"board": board})
+
+
+def _with_model(options: InitOptions, board: str, named: str) -> InitOptions:
     from armload.bench.first_model import first_models
     from armload.cli import terminal
     from armload.engines.plan import Plan
@@ -267,20 +285,22 @@ def _with_model(options: InitOptions, board: Board, named: str) -> InitOptions:
 
     if options.model:
         return options
-    offered = first_models(board, Plan())[:_MOST_MODELS]
+    progress = terminal.progress()
+    found = with_password(lambda: first_models(_request(options, board), Plan(), progress))
+    offered = found[:_MOST_MODELS]
     if offered:
-        terminal.say(f"Models that fit on {board.name}, with predicted times:")
+        terminal.say(f"Models that fit on {board} (times are rough estimates):")
         terminal.say(models_table(offered))
     else:
-        terminal.say(f"Other models: {terminal.program()} fit{named}")
+        terminal.say(f"(for a list, run '{terminal.program()} fit{named}' later)")
     default = offered[0].model if offered else DEMO
     while True:
         meaning = demo_words() if default == DEMO else ""
         model = _answer(options, "Model to run", default, meaning)
         try:
-            if is_listed(model):
-                published(model)  # says where it can be had if armload knows no file of it
-            check_generates(read_outline(header_of(model, terminal.progress()))[0])
+            # Says where a listed model can be had if armload knows no file of it.
+            reference = published(model) if is_listed(model) else model
+            check_generates(read_outline(header_of(reference, progress))[0])
         except ArmloadError as error:
             if model == DEMO:
                 raise

@@ -11,7 +11,7 @@ from invoke.config import Config
 from invoke.program import Program
 
 from armload import __version__
-from armload.cli.configuration import VERBS
+from armload.cli.configuration import VERBS, shown_defaults
 from armload.cli.error_output import disk_error, failed
 from armload.cli.help import columns, grouped, prose, shown
 from armload.cli.main import interruptible
@@ -127,8 +127,11 @@ class _Armload(Program):
             meanings = [each.help for each in arguments]
             self.print_columns(list(zip(words, meanings, strict=True)))
         groups = grouped([each for each in options if not each.option.is_argument])
+        own = shown_defaults(name)
         lists = {
-            heading: [(shown(each), each.help) for each in group]
+            heading: [
+                (shown(each), each.help_with(own.get(each.field, each.default))) for each in group
+            ]
             for heading, group in groups.items()
         }
         (*_, last) = lists.values()

@@ -77,10 +77,11 @@ Run language models on ARM boards: build llama.cpp, deploy it, time every token,
 the speed. Try 'armload demo' first: it needs no board.
 """
 EXIT_STATUSES = """
-Exit statuses: 0 success, 1 internal error, or a local file or disk that cannot be read or written,
-2 wrong argument, 3 malformed file, 4 missing tool, 5 build failed, 6 no connection, 7 board error,
-8 transfer failed, 9 run failed, 10 board in use, 11 slower than compare allows,
-12 comparison inconclusive, 13 logits differ, 14 too little memory on this machine, 130 interrupted.
+Exit statuses: 0 success, even if no run is valid, 1 internal error, or a local file or disk that
+cannot be read or written, 2 wrong argument, 3 malformed file, 4 missing tool, 5 build failed,
+6 no connection, 7 board error, 8 transfer failed, 9 run failed, 10 board in use, 11 slower than
+compare allows, 12 comparison inconclusive, 13 logits differ, 14 too little memory on this machine,
+130 interrupted.
 """
 
 

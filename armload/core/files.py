@@ -188,8 +188,8 @@ def require_file(path: Path, what: str, remedy: str) -> None:
             raise UsageError(f"There is no {what} '{path}'.", remedy) from error
         raise unreadable(path, error) from error
     if not stat.S_ISREG(mode):
-        kind = "is a folder, not a file" if stat.S_ISDIR(mode) else "is not a regular file"
-        raise UsageError(f"The {what} {path} {kind}.", remedy)
+        kind = f"is a folder, not a {what}" if stat.S_ISDIR(mode) else "is not a regular file"
+        raise UsageError(f"{path} {kind}.", remedy)
 
 
 CHUNK_BYTES = 1 << 20

@@ -7,9 +7,10 @@ from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from armload.boards.core_names import core_of_cpu
 from armload.boards.hardware import load_hardware
 from armload.boards.power import PowerMeter
-from armload.boards.specs import DeclaredSpecs
+from armload.boards.specs import CpuCluster, DeclaredSpecs
 from armload.core.errors import ForbiddenValueError, UsageError
 from armload.core.values import ByteCount, Value
 from armload.core.workspace import cache_folder, data_file, listing_of
@@ -212,9 +213,9 @@ class Board(Value):
         build_host: how it compiles when a build is sent there.
         sensors: names of the thermal zones that tell how hot it is; empty for all that make sense.
         power: what measures the power that it draws; none when nothing does.
-        facts: what is known beforehand: the hardware's, unless its file gives others. Memory and
-            storage rate of a virtual board are what its machine is made with, whatever a file that
-            it extends declares.
+        facts: what is known beforehand: the hardware's, unless its file gives others. Memory,
+            storage rate and cores of a virtual board are what its machine is made with, whatever
+            a file that it extends declares.
     """
 
     name: str
@@ -279,7 +280,12 @@ class Board(Value):
         if not isinstance(reach, VirtualReach):
             return facts
         rate = reach.disk_read_bytes_per_s or facts.storage_read_bytes_per_s
-        made = {"memory": reach.memory, "storage_read_bytes_per_s": rate}
+        core = core_of_cpu(reach.cpu)
+        made = {
+            "memory": reach.memory,
+            "storage_read_bytes_per_s": rate,
+            "clusters": (CpuCluster(cores=reach.cores, name=core),) if core else (),
+        }
         return facts.model_copy(update=made)
 
 

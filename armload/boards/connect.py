@@ -88,14 +88,14 @@ def start(board: Board, progress: Progress) -> SshAddress:
 
 
 def is_blank(board: Board, progress: Progress) -> bool:
-    """Say whether nothing can lie on a board: a virtual one that was never started here."""
+    """Say whether nothing can lie on a board: a virtual one that this workspace never started."""
     if not isinstance(board.reach, VirtualReach):
         return False
     from armload.boards.virtual.machine import has_storage
 
     if has_storage(board):
         return False
-    progress.say(f"{board.name} was never started on this machine, so it holds no data.")
+    progress.say(f"{board.name} was never started in this workspace, so it holds no data.")
     return True
 
 

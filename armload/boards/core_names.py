@@ -135,6 +135,12 @@ def is_little(name: str) -> bool:
     return name.startswith(_LITTLE)
 
 
+def core_of_cpu(cpu: str) -> str:
+    """Return the name of the cores of QEMU's ``cortex-a55``; empty where nobody has named them."""
+    every = (name for names in _NAMES.values() for name in names.values())
+    return next((name for name in every if name.lower() == cpu.lower()), "")
+
+
 def core_name(core: Mapping[str, str]) -> str:
     """Return the name of a core, by what ``/proc/cpuinfo`` says of it.
 

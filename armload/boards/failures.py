@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from armload.boards.known_keys import known_keys_name
 from armload.core.errors import ConnectError, LostConnectionError, PermanentConnectError
 from armload.core.shell import join
-from armload.core.workspace import data_names
+from armload.core.workspace import data_names, workspace
 
 if TYPE_CHECKING:
     import fabric
@@ -90,8 +90,16 @@ class PoweredOffError(PermanentConnectError):
 def place_of_reach(board_name: str, key: str) -> str:
     """Return where a person says how a board is reached: in its file, or as an option before."""
     if board_name in data_names("boards"):
-        return f"{key!r} under 'reach' in boards/{board_name}.yaml"
+        return f"{key!r} under 'reach' in {_own_file(board_name)}"
     return f"--{key}"
+
+
+def _own_file(board_name: str) -> str:
+    """Name a board's file in the workspace, and how it is begun where only the shipped one is."""
+    file = f"boards/{board_name}.yaml"
+    if (workspace() / file).is_file():
+        return file
+    return f"your own {file} (create it with the line 'extends: {board_name}')"
 
 
 @contextlib.contextmanager
@@ -253,14 +261,15 @@ def _way_to_address(connection: fabric.Connection, board_name: str) -> str:
         return f"Correct the HostName of {alias!r} in ~/.ssh/config."
     entry = ["printf", r"%s\n", f"Host {alias}", "  HostName ADDRESS", "  User USER"]
     return (
-        f"Add its address to ~/.ssh/config: mkdir -p ~/.ssh; {join(entry)} >> ~/.ssh/config\n"
-        f"Or set it as {place_of_reach(board_name, 'host')}."
+        "Check the spelling. If it is correct, set the host's address as "
+        f"{place_of_reach(board_name, 'host')}.\n"
+        f"Or add it to ~/.ssh/config: mkdir -p ~/.ssh; {join(entry)} >> ~/.ssh/config"
     )
 
 
 def _check(board_name: str) -> str:
     is_added = board_name in data_names("boards")
-    places = f"'reach' in boards/{board_name}.yaml" if is_added else "--host, --port"
+    places = f"'reach' in {_own_file(board_name)}" if is_added else "--host, --port"
     return f"Check {places} and ~/.ssh/config."
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from armload.core.errors import DataError, UsageError
+from armload.core.errors import ArmloadError, DataError, UsageError
 from armload.core.files import unreadable, write_whole
 from armload.core.near_names import did_you_mean
 from armload.core.options import FILTER, Declared, declared_options
@@ -90,6 +90,22 @@ def defaults_of(verb: str) -> dict[str, Default]:
         )
         found = {field: each for field, each in own.items() if field not in excluded} | found
     return found
+
+
+def shown_defaults(verb: str) -> dict[str, str]:
+    """Return a person's defaults of a verb as help shows them, by the names of fields.
+
+    A file that cannot be used has none: help is what leads out of that.
+    """
+    try:
+        found = defaults_of(verb)
+    except ArmloadError:
+        return {}
+    return {
+        field: "true" if each.word is True else each.typed
+        for field, each in found.items()
+        if each.word
+    }
 
 
 def _of_verb(table: Iterable[Default], verb: str) -> Iterator[tuple[str, Default]]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 import traceback
 from collections.abc import Mapping
+from pathlib import Path
 
 from invoke.exceptions import Exit
 
@@ -22,13 +24,9 @@ from armload.core.errors import (
     InterruptionError,
     LocalMemoryError,
 )
-from armload.core.files import READ_REMEDY, is_about_network, is_refusal
+from armload.core.files import is_about_network, is_refusal, refusal_remedy
 
-_PLACES = (
-    "Builds and downloads are stored in the folder ARMLOAD_CACHE, runs below the current folder."
-)
 _NO_MORE = {errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE}
-_ELSEWHERE = "Check that location, or use another one."
 
 
 def failed(error: ArmloadError) -> Exit:
@@ -103,16 +101,20 @@ def system_error(error: OSError) -> ArmloadError:
 
 def disk_error(error: OSError) -> DiskError:
     """Say what this machine could not read or write; a faulty standard output is given up."""
-    is_output = error.filename == STANDARD_OUTPUT
-    where = error.filename or "this machine"
-    remedy = _ELSEWHERE
-    if is_refusal(error) and not is_output:
-        is_denied = error.errno == errno.EACCES
-        what = READ_REMEDY if is_denied else "Free disk space, or correct the permissions there."
-        remedy = f"{what} {_PLACES}"
-    if is_output:  # the interpreter must not try to write the rest of it there
-        discard_output()
-    return DiskError(f"{where}: {error.strerror or error}.", remedy)
+    reason = error.strerror or error
+    if error.filename == STANDARD_OUTPUT:
+        discard_output()  # the interpreter must not try to write the rest of it there
+        return DiskError(
+            f"Cannot write to {STANDARD_OUTPUT}: {reason}.", "Redirect it to another location."
+        )
+    if error.filename is None:
+        full = "Free disk space, then repeat the command."
+        return DiskError(f"this machine: {reason}.", full if is_refusal(error) else "")
+    where = Path(os.fsdecode(error.filename))
+    remedy = "Check that location, or use another one."
+    if is_refusal(error):
+        remedy = refusal_remedy(error, where)
+    return DiskError(f"{where}: {reason}.", remedy)
 
 
 def internal_error(error: Exception) -> ArmloadError:

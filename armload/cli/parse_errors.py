@@ -151,7 +151,11 @@ _FILES = {"--plan": (".yaml", ".yml"), "--data": (".json", ".jsonl")}
 def _naming_options(context: ParserContext) -> Iterator[CompletedOption]:
     """Yield those options of a verb for which a word without an option may be meant."""
     entry = load_table()["verbs"].get(context.name or "")
-    options = [each for each in entry["options"] if each["name"] in context.flags] if entry else []
+    options: list[CompletedOption] = [
+        {**each, "takes": each["takes"].removeprefix("virtual ")}  # of any, its error says more
+        for each in (entry["options"] if entry else ())
+        if each["name"] in context.flags
+    ]
     for takes in _KINDS:
         of_kind = [each for each in options if each["takes"] == takes]
         yield from of_kind if takes == "file" else of_kind[:1]

@@ -80,9 +80,11 @@ def _refuse_a_second_value(machine: ParseMachine, token: str) -> None:
     if machine.waiting_for_flag_value or machine.current_state == "unknown":
         return
     name = token.partition("=")[0]
-    known = machine.context.flags.get(name) if machine.context else None
+    flags = machine.context.flags if machine.context else {}
+    known = flags[name] if name in flags else None  # noqa: SIM401 - its get knows no letters
     if known is not None and known.takes_value and known.kind is not list and known.got_value:
-        machine.error(f"{name} is given twice.")
+        full = to_flag(str(known.name))
+        machine.error(f"{name}{'' if name == full else f' ({full})'} is given twice.")
 
 
 def _unfilled(machine: ParseMachine) -> Argument | None:

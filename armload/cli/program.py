@@ -11,7 +11,7 @@ from invoke.config import Config
 from invoke.program import Program
 
 from armload import __version__
-from armload.cli.configuration import VERBS
+from armload.cli.configuration import VERBS, shown_defaults
 from armload.cli.error_output import disk_error, failed
 from armload.cli.help import columns, grouped, prose, shown
 from armload.cli.main import interruptible
@@ -77,10 +77,11 @@ Run language models on ARM boards: build llama.cpp, deploy it, time every token,
 the speed. Try 'armload demo' first: it needs no board.
 """
 EXIT_STATUSES = """
-Exit statuses: 0 success, 1 internal error, or a local file or disk that cannot be read or written,
-2 wrong argument, 3 malformed file, 4 missing tool, 5 build failed, 6 no connection, 7 board error,
-8 transfer failed, 9 run failed, 10 board in use, 11 slower than compare allows,
-12 comparison inconclusive, 13 logits differ, 14 too little memory on this machine, 130 interrupted.
+Exit statuses: 0 success, even if no run is valid, 1 internal error, or a local file or disk that
+cannot be read or written, 2 wrong argument, 3 malformed file, 4 missing tool, 5 build failed,
+6 no connection, 7 board error, 8 transfer failed, 9 run failed, 10 board in use, 11 slower than
+compare allows, 12 comparison inconclusive, 13 logits differ, 14 too little memory on this machine,
+130 interrupted.
 """
 
 
@@ -127,8 +128,11 @@ class _Armload(Program):
             meanings = [each.help for each in arguments]
             self.print_columns(list(zip(words, meanings, strict=True)))
         groups = grouped([each for each in options if not each.option.is_argument])
+        own = shown_defaults(name)
         lists = {
-            heading: [(shown(each), each.help) for each in group]
+            heading: [
+                (shown(each), each.help_with(own.get(each.field, each.default))) for each in group
+            ]
             for heading, group in groups.items()
         }
         (*_, last) = lists.values()

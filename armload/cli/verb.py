@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from inspect import getdoc
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ from armload.cli.error_output import failed, internal_error, show_error, system_
 from armload.cli.positional import read_positional_arguments
 from armload.cli.streams import STANDARD_OUTPUT, discard_output, promise_document
 from armload.core.errors import ArmloadError, ConnectError, InterruptionError, UsageError
+from armload.core.files import require_writable
 from armload.core.options import Declared, OptionGroup, declared_options
 
 _INTERRUPTED = "Interrupted."
@@ -40,6 +41,7 @@ class Verb(Task[Any]):
         options: the model.
         name: as it is typed, where the body is called otherwise.
         keeps: when it is interrupted, what it did so far is kept.
+        results: return the folders of the workspace that it keeps results in.
     """
 
     def __init__(
@@ -49,10 +51,12 @@ class Verb(Task[Any]):
         name: str = "",
         *,
         keeps: bool = False,
+        results: Sequence[Callable[[], Path]] = (),
     ) -> None:
         super().__init__(body, name=name or None)
         self.options = options
         self.keeps = keeps
+        self.results = results
         self.full_name = self.name
 
     def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:
@@ -82,6 +86,8 @@ class Verb(Task[Any]):
         self.times_called += 1
         try:
             options = self._read(kwargs)
+            for folder in self.results:
+                require_writable(folder())
             with files_named(self.full_name, options.usual):
                 result = with_password(lambda: self.body(options))
             sys.stdout.flush()
@@ -142,10 +148,14 @@ class Verb(Task[Any]):
 
 
 def verb(
-    options: type[Options], name: str = "", *, keeps: bool = False
+    options: type[Options],
+    name: str = "",
+    *,
+    keeps: bool = False,
+    results: Sequence[Callable[[], Path]] = (),
 ) -> Callable[[Callable[[Options], None]], Verb]:
     """Make a verb of the function below, which takes these options."""
-    return lambda body: Verb(body, options, name, keeps=keeps)
+    return lambda body: Verb(body, options, name, keeps=keeps, results=results)
 
 
 def _planned(plan: str | Default | None) -> dict[str, Any]:

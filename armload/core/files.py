@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePath
 
 from armload.core.errors import DiskError, UsageError
+from armload.core.workspace import cache_folder, workspace
 
 READ_REMEDY = "Check its permissions and those of its parent folders."
 CACHE_REMEDY = "Free disk space, or set ARMLOAD_CACHE to another folder, then repeat the command."
@@ -29,12 +30,59 @@ _NETWORK = {
     errno.ENOTCONN,
     errno.EAFNOSUPPORT,
 }
-_REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_REFUSALS = {*_FULL, errno.EROFS, errno.EACCES}
 
 
 def is_refusal(error: OSError) -> bool:
     """Return whether the operating system could not, or would not, write."""
     return error.errno in _REFUSALS
+
+
+def refusal_remedy(error: OSError, place: Path, elsewhere: str = "") -> str:
+    """Say what to do where the operating system refused a file or folder.
+
+    Args:
+        place: which one.
+        elsewhere: how another place is chosen; where empty, that of the cache or the workspace.
+    """
+    place = place.absolute()
+    folder = _nearest_folder(place)
+    if error.errno in _FULL:
+        act = f"Free space on the disk that holds {folder}"
+    elif error.errno == errno.EROFS:
+        act = f"Mount the file system of {folder} writable"
+    elif is_there(place):
+        act = f"Correct the permissions of {place}"
+    else:
+        act = f"Correct the permissions of {folder}"
+    cache = cache_folder()
+    if not elsewhere and (place.is_relative_to(cache) or cache.is_relative_to(place)):
+        elsewhere = "set ARMLOAD_CACHE to another folder"
+    elif not elsewhere and place.is_relative_to(workspace()):
+        elsewhere = "work in another folder"
+    return f"{act}{', or ' if elsewhere else ''}{elsewhere}, then repeat the command."
+
+
+def _nearest_folder(path: Path) -> Path:
+    # Path.is_dir raises in a folder of somebody else's.
+    return next(each for each in (path, *path.parents) if os.path.isdir(each))  # noqa: PTH112
+
+
+def require_writable(folder: Path) -> None:
+    """Check that files can be made where a folder lies, or will lie.
+
+    Raises:
+        DiskError: they cannot.
+    """
+    there = _nearest_folder(folder.absolute())
+    try:
+        tempfile.TemporaryFile(dir=there).close()
+    except OSError as error:
+        raise DiskError(
+            f"Cannot write {folder} on this machine: {error.strerror}.",
+            refusal_remedy(error, there),
+        ) from error
 
 
 def is_about_network(error: OSError) -> bool:
@@ -61,9 +109,10 @@ def written_in(folder: Path) -> Iterator[None]:
     except OSError as error:
         if not is_refusal(error):
             raise
-        where = error.filename or folder
+        where = Path(error.filename or folder)
         raise DiskError(
-            f"Cannot write {where} on this machine: {error.strerror}.", CACHE_REMEDY
+            f"Cannot write {where} on this machine: {error.strerror}.",
+            refusal_remedy(error, where),
         ) from error
 
 
@@ -78,8 +127,7 @@ def free_space(folder: Path) -> tuple[Path, int]:
     Returns:
         The folder itself or the nearest above it that exists, and the free bytes on its disk.
     """
-    place = folder.absolute()
-    there = next(each for each in (place, *place.parents) if each.is_dir())
+    there = _nearest_folder(folder.absolute())
     return there, shutil.disk_usage(there).free
 
 
@@ -140,8 +188,8 @@ def require_file(path: Path, what: str, remedy: str) -> None:
             raise UsageError(f"There is no {what} '{path}'.", remedy) from error
         raise unreadable(path, error) from error
     if not stat.S_ISREG(mode):
-        kind = "is a folder, not a file" if stat.S_ISDIR(mode) else "is not a regular file"
-        raise UsageError(f"The {what} {path} {kind}.", remedy)
+        kind = f"is a folder, not a {what}" if stat.S_ISDIR(mode) else "is not a regular file"
+        raise UsageError(f"{path} {kind}.", remedy)
 
 
 CHUNK_BYTES = 1 << 20
@@ -181,11 +229,13 @@ def written_whole(path: Path) -> Iterator[Path]:
     afterwards, so that a power cut does not bring the former file back. A block that raises leaves
     nothing behind.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(handle)
-    beside = Path(name)
+    new_folders = [each for each in path.parents if not is_there(each)]
+    beside = None
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        os.close(handle)
+        beside = Path(name)
         yield beside
         with beside.open("rb+") as file:
             os.fsync(file.fileno())
@@ -196,7 +246,12 @@ def written_whole(path: Path) -> Iterator[Path]:
         error.filename = error.filename or str(path)
         raise
     finally:
-        beside.unlink(missing_ok=True)
+        if beside is not None:
+            beside.unlink(missing_ok=True)
+        if not is_there(path):
+            for folder in new_folders:
+                with contextlib.suppress(OSError):  # another program has put something there
+                    folder.rmdir()
 
 
 def sync_folder(folder: Path) -> None:

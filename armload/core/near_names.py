@@ -12,14 +12,18 @@ MOST_LISTED = 12
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Return ``Did you mean 'dayu200'? `` with the name most like a mistyped one; empty without."""
-    near = difflib.get_close_matches(name, list(names), n=3)
+    typed = name.lstrip("-")  # two dashes would make any two short options alike
+    by_word = {each.lstrip("-"): each for each in names}
+    begun = [each for each in by_word if typed and each.startswith(typed)]
+    near = begun or difflib.get_close_matches(typed, by_word, n=3)
 
-    def likeness(each: str) -> tuple[float, int]:
-        ratio = difflib.SequenceMatcher(None, each, name).ratio()
-        same = takewhile(lambda pair: pair[0] == pair[1], zip(each, name, strict=False))
-        return ratio, len(list(same))  # rk3568 and rk3576 are equally like rk3569
+    def likeness(each: str) -> tuple[bool, bool, float, int]:
+        ratio = difflib.SequenceMatcher(None, each, typed).ratio()
+        same = takewhile(lambda pair: pair[0] == pair[1], zip(each, typed, strict=False))
+        # rk3568 and rk3576 are equally like rk3569
+        return each == typed, each.startswith(f"{typed}-"), ratio, len(list(same))
 
-    return f"Did you mean {max(near, key=likeness)!r}? " if near else ""
+    return f"Did you mean {by_word[max(near, key=likeness)]!r}? " if near else ""
 
 
 def nearest_first(name: str, names: Collection[str]) -> str:

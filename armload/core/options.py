@@ -283,7 +283,11 @@ class Declared:
     @property
     def help(self) -> str:
         """What it does, and what is taken without it."""
-        return f"{self.about} [default: {self.default}]" if self.default else self.about
+        return self.help_with(self.default)
+
+    def help_with(self, default: str) -> str:
+        """Return the help where that is taken without it; empty for nothing."""
+        return f"{self.about} [default: {default}]" if default else self.about
 
 
 def declared_options(model: type[Value]) -> Iterator[Declared]:

@@ -12,13 +12,14 @@ from pydantic import BaseModel, ValidationError
 
 from armload.core.errors import DataError
 from armload.core.files import unreadable
+from armload.core.near_names import available
 from armload.core.validation_messages import (
     ValidationMessage,
     boolean_for_a_number,
     keys_words,
     mistakes,
 )
-from armload.core.workspace import data_file, data_files, shipped_folders
+from armload.core.workspace import data_file, data_files, data_names, listing_of, shipped_folders
 from armload.core.yaml_syntax import syntax_error
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -172,13 +173,15 @@ def _read_extended(
     if base_name is None:
         return content, (file,)
     passed = (*on_the_way, path.resolve())
-    for base in data_files(kind, str(base_name)):
+    bases = list(data_files(kind, str(base_name)))
+    for base in bases:
         if base.resolve() not in passed:
             inherited, files = _read_extended(kind, base, passed, model)
             return _merged(inherited, content), (file, *files)
     raise DataError(
         f"{path}, line {_place_of((file,), ('extends',)).line}: it extends {base_name!r}, "
-        f"but there is no other {kind}/{base_name}.yaml."
+        f"but there is no {'other ' if bases else ''}{kind}/{base_name}.yaml.",
+        "" if bases else available(str(base_name), data_names(kind), listing_of(kind)),
     )
 
 

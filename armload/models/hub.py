@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from armload.core.download import download, opened
 from armload.core.errors import ConnectError, DataError, DiskError, UsageError
-from armload.core.files import is_refusal, require_room, write_whole, written_whole
+from armload.core.files import is_refusal, refusal_remedy, require_room, write_whole, written_whole
 from armload.core.locks import locked
 from armload.core.progress import Progress
 from armload.core.values import format_bytes
@@ -273,9 +273,10 @@ def _written(named: HubRepository) -> Iterator[None]:
     except OSError as error:
         if not is_refusal(error):
             raise
+        where = Path(error.filename or named.site.cache)
         raise DiskError(
-            f"Cannot write {named.name} to {error.filename or named.site.cache}: {error.strerror}.",
-            f"Free disk space or correct the permissions there, or {named.site.cache_remedy}.",
+            f"Cannot write {named.name} to {where}: {error.strerror}.",
+            refusal_remedy(error, where, named.site.cache_remedy),
         ) from error
 
 

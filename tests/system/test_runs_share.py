@@ -118,7 +118,7 @@ def test_a_board_is_cleaned_of_what_is_home_and_of_nothing_that_runs(
     assert kept["state"] == "uncollected"
     assert {entry["kind"] for entry in cleaned["kept"]} == {"run", "program", "model"}
     refused = ann.types("board.clean", "--board", "mine", "--all", status=2)
-    assert "Nothing was removed" in refused.stderr
+    assert "Nothing was removed: confirmation is needed, and there is no terminal" in refused.stderr
     checked(json.loads(ann.types(*benches(31)).stdout), 31)
     everything = ("board.clean", "--board", "mine", "--all", "--older-than", "0", "--yes", "--json")
     assert json.loads(ann.types(*everything).stdout)["kept"] == []

@@ -94,7 +94,7 @@ def test_a_workstation_killed_in_a_run_takes_it_over_with_the_same_command(
 def a_board_in_use_is_stopped_by_nobody(ann: Person) -> None:
     machine = ann.machine()
     refused = ann.types("board.down", "--board", "mine", status=2)
-    assert "mine was not stopped. mine is in use by" in refused.stderr
+    assert "mine was not stopped: it is in use by" in refused.stderr
     assert "--yes" in refused.stderr
     with at_a_terminal(ann, "board.down", "--board", "mine") as asked:
         asked.waits_for("[y/n]")

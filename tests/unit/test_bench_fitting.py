@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from armload.bench.fitting import BoardsFit, fit, fit_hardware
+from armload.boards.board import SshReach, load_board
+from armload.boards.failures import place_of_reach
 from armload.boards.hardware import all_hardware
 from armload.core.errors import BoardError, UsageError
 from armload.core.progress import Silent
@@ -51,8 +53,19 @@ def test_what_to_do_about_a_board_that_does_not_answer_is_said() -> None:
     assert "cannot be resolved" in found.unreachable
     cause, remedy, instead = progress.said
     assert cause == found.unreachable
-    assert "~/.ssh/config" in remedy
+    assert remedy.startswith("Check the spelling.")
+    assert "'host' under 'reach' in boards/away.yaml.\nOr add it to ~/.ssh/config" in remedy
     assert instead == "Predicting from the facts in boards/away.yaml instead."
+
+
+def test_how_to_change_a_shipped_board_is_said() -> None:
+    place = place_of_reach("dayu200", "host")
+    assert place.endswith(
+        "your own boards/dayu200.yaml (create it with the line 'extends: dayu200')"
+    )
+    Path("boards/dayu200.yaml").write_text("extends: dayu200\nreach: {host: pi}\n")
+    assert place_of_reach("dayu200", "host") == "'host' under 'reach' in boards/dayu200.yaml"
+    assert load_board("dayu200").reach == SshReach(host="pi")
 
 
 def test_a_group_whose_members_do_not_answer_is_predicted_from_their_files() -> None:

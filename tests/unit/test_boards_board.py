@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from armload.boards.board import load_board
+from armload.boards.specs import CpuCluster
 from armload.core.errors import DataError
 from armload.core.workspace import data_names
 
@@ -121,10 +122,12 @@ def test_only_this_machine_as_a_board_may_have_a_work_folder_in_the_cache(
 def test_a_virtual_board_declares_what_its_own_machine_is_made_with(boards: Path) -> None:
     (boards / "tight.yaml").write_text(
         "extends: virtual-dayu200\nreach:\n  memory: 512 MiB\n  disk_read_bytes_per_s: 20 MB\n"
-        "facts:\n  memory_bytes_per_s: 3 GB\n"
+        "  cores: 1\n  cpu: neoverse-n1\nfacts:\n  memory_bytes_per_s: 3 GB\n"
+        "  clusters: [{cores: 4, name: Cortex-A55}]\n"
     )
     facts = load_board("tight").facts
     assert (facts.memory, facts.storage_read_bytes_per_s) == (512 << 20, 20_000_000)
+    assert facts.clusters == (CpuCluster(cores=1, name="Neoverse-N1"),)
     assert facts.memory_bytes_per_s == 3_000_000_000, "what the machine does not settle stays"
     assert load_board("virtual-dayu200").facts.storage_read_bytes_per_s == 165_000_000
 

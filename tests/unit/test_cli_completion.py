@@ -49,6 +49,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "workspace"
     (folder / "boards").mkdir(parents=True)
     (folder / "boards" / "kitchen.yaml").write_text("reach: {kind: local}\n")
+    (folder / "boards" / "tight.yaml").write_text("extends: virtual\nreach: {cores: 1}\n")
     (folder / "boards" / "half.yaml").write_text("reach: {kind\n")
     for name in ("20261126T080000Z-kitchen-tiny-ab12", "20261125T080000Z-kitchen-tiny-cd34"):
         (folder / "runs" / name).mkdir(parents=True)
@@ -160,7 +161,11 @@ def test_programs_are_those_that_help_names() -> None:
         ),
         ("armload bench --reference latest", ["latest"]),
         ("armload show latest-l", ["latest-load"]),
-        ("armload compare latest-", ["latest-sweep", "latest-load", "latest-tune"]),
+        ("armload compare latest-", ["latest-load"]),
+        ("armload tradeoff lat", []),
+        ("armload board.down --board ki", []),
+        ("armload board.down --board vi", ["virtual", "virtual-dayu200"]),
+        ("armload board.up --board ti", ["tight"]),
         ("armload compare latest be", ["bench.json"]),
         ("armload compare latest kit", ["kitchen:"]),
         ("armload compare kitchen:", ["kitchen:tiny"]),
@@ -205,7 +210,7 @@ def test_nothing_typed_yet_offers_all(workspace: Path) -> None:
     assert "--model" in offered("armload bench ")
     assert "--install" not in offered("armload completion ")
     shown = offered("armload show ")
-    assert shown[:2] == ["latest", "latest-sweep"]
+    assert shown[:2] == ["latest", "latest-load"]
     assert {each for each in shown if "." in each or "/" in each} == {
         *("kept-run/", "loads/", "runs/"),
     }

@@ -377,6 +377,22 @@ def test_a_mistake_in_the_workspaces_file_is_said_with_its_line(text: str, line:
     assert "Example: [tool.armload.bench] on one line" in caught.value.remedy
 
 
+def test_help_shows_the_defaults_that_apply(tmp_path: Path) -> None:
+    own("[all]\nboard = 'shed'\n[bench]\nthreads = [1, 2]\nshare = true\n")
+
+    def page(verb: str) -> str:
+        return " ".join(typed(tmp_path, verb, "--help").stdout.split())
+
+    shown = page("bench")
+    assert "[default: shed]" in shown
+    assert "[default: virtual]" not in shown
+    assert "[default: 1,2]" in shown
+    assert "[default: true]" in shown
+    assert "[default: virtual]" in page("demo"), "it keeps its own default"
+    own("[bench]\nthreds = 2\n")
+    assert "[default: virtual]" in page("bench"), "a malformed file is no reason to show no help"
+
+
 def test_tables_of_grouped_verbs_lie_in_one_another() -> None:
     own("[serve]\nthreads = 2\n[serve.stop]\nboard = 'shed'\n[board.probe]\nboard = 'attic'\n")
     assert read("serve").threads == 2

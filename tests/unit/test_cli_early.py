@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path, PurePosixPath
 
 import pytest
 
 from armload.core.errors import UsageError
-from tests.command_line import typed
+from tests.command_line import BIN, BOUND_BY_PERMISSIONS, typed
 from tests.contract.leases import SOMEBODY, put_up
 
 MODEL = ("--model", "like:stories260k:F32")
@@ -79,3 +80,49 @@ def test_a_board_that_does_not_suit_is_not_built_for_and_not_waited_for(
     assert (done.returncode, done.stdout) == (status, ""), done.stderr
     assert said in done.stderr
     assert not (folder / "cache" / "builds").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("demo", "runs"),
+        ("bench --board nobody", "runs"),
+        ("eval --board nobody", "runs"),
+        ("load --url http://nowhere.invalid --rate 1", "loads"),
+        ("import nothing.json", "imports"),
+        ("init --yes", "runs"),
+        ("pull --board nobody", "runs"),
+    ],
+)
+def test_that_results_cannot_be_written_is_told_before_any_work(
+    line: str, kind: str, tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o555)
+    done = subprocess.run(
+        [*BOUND_BY_PERMISSIONS, str(BIN / "armload"), *line.split()],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    tmp_path.chmod(0o755)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert " ".join(done.stderr.split()) == (
+        f"error: Cannot write {tmp_path}/{kind} on this machine: Permission denied. Correct the "
+        f"permissions of {tmp_path}, or work in another folder, then repeat the command."
+    )
+
+
+def test_a_folder_of_results_may_be_the_only_one_that_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "imports").mkdir()
+    tmp_path.chmod(0o555)
+    done = subprocess.run(
+        [*BOUND_BY_PERMISSIONS, str(BIN / "armload"), "import", "nothing.json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    tmp_path.chmod(0o755)
+    assert "There is no document 'nothing.json'" in done.stderr

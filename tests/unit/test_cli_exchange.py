@@ -65,7 +65,7 @@ def test_a_table_is_printed_by_default_and_a_document_as_json(folder: Path) -> N
         (["export", "latest", "--format", "csv", "--json"], 2, "cannot be combined with --json"),
         (["import"], 2, "FILES is missing"),
         (["import", "nowhere.json"], 2, "There is no document 'nowhere.json'"),
-        (["import", "boards"], 2, "is a folder"),
+        (["import", "boards"], 2, "error: boards is a folder, not a document."),
         (["import", "half.json"], 3, "not JSON, or cut off"),
         (["report", "nowhere", "--leaderboard"], 2, "There is no folder or file"),
     ],

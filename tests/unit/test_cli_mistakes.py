@@ -40,8 +40,13 @@ from tests.command_line import BOUND_BY_PERMISSIONS, run, typed
         (["bench", "--precision", "200"], 2, "must be a percentage above 0"),
         (["bench", "--precision-time", "soon"], 2, "--precision-time"),
         (["bench", "--threads", "1", "--threads", "2"], 2, "--threads is given twice"),
+        (["bench", "-n", "60", "-n", "40"], 2, "-n (--n-predict) is given twice"),
+        (["bench", "--n-predict", "60", "-n40"], 2, "-n (--n-predict) is given twice"),
+        (["bench", "-n=60", "--n-predict", "40"], 2, "--n-predict is given twice"),
         (["--modle"], 2, "Did you mean '--model'? An option follows its verb. See: armload --help"),
         (["--versoin"], 2, "Did you mean '--version'? See: armload --help"),
+        (["bench", "--n", "5"], 2, "Did you mean '--n-predict'?"),
+        (["bench", "--nsuch"], 2, "There is no option '--nsuch'.\nOptions of llama.cpp itself"),
         (["bench", "-ngl", "99"], 2, "Options of llama.cpp itself go into --engine-args"),
         (["show", "--run", "nothing"], 2, "o run"),
         (["show", "nothing"], 2, "o run"),
@@ -72,9 +77,9 @@ from tests.command_line import BOUND_BY_PERMISSIONS, run, typed
         (["deploy", "--wait", "long"], 2, "--wait: must be a number, but is 'long'"),
         (["demo", "--wait", "long"], 2, "--wait: must be a number, but is 'long'"),
         (["inspect", "README.md"], 3, "compiled for Linux"),
-        (["inspect", "docs"], 2, "docs is a folder, not a file"),
-        (["bench", "--model", "docs"], 2, "docs is a folder, not a file"),
-        (["bench", "--plan", "docs"], 2, "docs is a folder, not a file"),
+        (["inspect", "docs"], 2, "docs is a folder, not a program"),
+        (["bench", "--model", "docs"], 2, "docs is a folder, not a model"),
+        (["bench", "--plan", "docs"], 2, "docs is a folder, not a plan file"),
         (["bench", "--model", "m" * 300], 2, "There is no model 'm"),
         (
             ["eval", "--regrade", "x", "--limit", "3", "--cpus", "1"],
@@ -209,7 +214,8 @@ def test_a_home_of_somebody_elses_is_in_the_way_only_where_it_is_needed(tmp_path
     kept = {name: os.environ[name] for name in os.environ if not name.startswith(("XDG_", "ARML"))}
     said = _said(statuses, tmp_path, kept | {"HOME": str(tmp_path / "home")})
     for line, words in said.items():
-        is_denied = "Permission denied" in words and "ARMLOAD_CACHE" in words
+        remedy = f"Correct the permissions of {tmp_path / 'home'}"
+        is_denied = "Permission denied" in words and remedy in " ".join(words.split())
         assert is_denied == (statuses[line] == "1"), line
         assert ".yaml" not in words.replace("boards/far.yaml", ""), line
 
@@ -230,7 +236,7 @@ def test_a_board_that_no_file_can_be_called_by_gets_no_such_file_proposed(name: 
             ["--host", "127.0.0.1", "--key", "nofile"],
             "no key file nofile.\nCorrect --key.",
         ),
-        (["--host", "kitchen.invalid"], "Or set it as --host."),
+        (["--host", "kitchen.invalid"], "set the host's address as --host."),
         (["--host", "a b"], "Correct ~/.ssh/config, or --host."),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -108,7 +109,8 @@ def test_an_error_that_nobody_reads_keeps_its_status_and_off_standard_output(
 def test_a_full_standard_output_is_named(face: str, words: str, folder: Path) -> None:
     done = typed(folder, f'"$0" {words} >/dev/full', face)
     assert done.returncode == 1
-    assert done.stderr.startswith("error: standard output: No space left on device.")
+    said = "error: Cannot write to standard output: No space left on device."
+    assert done.stderr.startswith(said)
     assert "ARMLOAD_CACHE" not in done.stderr
     assert done.stderr.count("\n") == 2
 
@@ -225,6 +227,29 @@ def test_what_the_system_refuses_is_called_what_it_is(
     with pytest.raises(OSError) as caught:  # noqa: PT011 - each of its kinds
         refused()
     assert system_error(caught.value).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("number", "place", "remedy"),
+    [
+        (errno.ENOSPC, "cache/builds/x", "Free space on the disk that holds {}, or set ARMLOAD"),
+        (errno.EDQUOT, "work/runs/x", "Free space on the disk that holds {}, or work in another"),
+        (errno.EROFS, "home/.bashrc", "Mount the file system of {}/home writable, then repeat"),
+        (errno.EACCES, "home/new", "Correct the permissions of {}/home, then repeat"),
+        (errno.EACCES, "home/file", "Correct the permissions of {}/home/file, then repeat"),
+    ],
+)
+def test_the_remedy_of_a_refused_file_fits_the_error_and_names_its_folder(
+    number: int, place: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "file").touch()
+    monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path / "work")
+    folder = tmp_path / "work" if place.startswith("work") else tmp_path
+    said = system_error(OSError(number, os.strerror(number), str(tmp_path / place))).remedy
+    assert said.startswith(remedy.format(folder)), said
 
 
 def test_a_password_that_was_typed_is_not_inherited_by_child_processes(

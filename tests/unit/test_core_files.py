@@ -57,6 +57,19 @@ def test_a_failed_write_leaves_the_former_file_and_nothing_beside_it(tmp_path: P
     assert path.read_bytes() == b"former"
 
 
+def test_a_failed_write_leaves_no_folder_that_it_made(tmp_path: Path) -> None:
+    (tmp_path / "former").mkdir()
+
+    def fail_in(folder: Path) -> None:
+        with written_whole(folder / "file"):
+            raise RuntimeError
+
+    for folder in (tmp_path / "former", tmp_path / "new" / "folder"):
+        with pytest.raises(RuntimeError):
+            fail_in(folder)
+    assert [each.name for each in tmp_path.iterdir()] == ["former"]
+
+
 def test_the_checksum_is_sha256(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"abc" * 100_000)
     assert sha256_of(tmp_path / "file") == hashlib.sha256(b"abc" * 100_000).hexdigest()

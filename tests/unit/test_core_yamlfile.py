@@ -132,7 +132,8 @@ def test_a_name_cannot_leave_its_folder(boards: Path, name: str) -> None:
         (GOOD + "facts: {on: 1}\n", 4, "the key 'on' must be text"),
         (GOOD + "facts:\n  clusters:\n  - cores: 1\n    ~: 2\n", 7, "the key '~' must be text"),
         (GOOD + "description: a\0b\n", 4, "the character 0x0000 is not allowed"),
-        ("extends: nobody\n", 1, "nobody"),
+        ("extends: nobody\n", 1, "there is no boards/nobody.yaml"),
+        ("extends: virtul\n", 1, "no boards/virtul.yaml.\nDid you mean 'virtual'"),
         ("extends: broken\n", 1, "no other boards/broken.yaml"),
     ],
 )

@@ -105,9 +105,14 @@ def test_deep_folders_get_a_socket_path_that_fits(
             server.bind(str(path))
 
 
-def test_nothing_is_started_to_say_that_a_board_never_was(cache: Path) -> None:
+def test_nothing_is_started_to_say_that_a_board_never_was(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     board = load_board("virtual")
+    said: list[str] = []
+    monkeypatch.setattr(Silent, "say", lambda _, text: said.append(text))
     assert is_blank(board, Silent())
+    assert said == ["virtual was never started in this workspace, so it holds no data."]
     assert pull(board, Silent()).runs == ()
     asked: list[object] = []
 

@@ -50,6 +50,8 @@ _TAKEN: Mapping[str, str] = {
     "--put": "file",
     "--speculate": "draft",
     "bisect --source": "folder",
+    "board.down --board": "virtual board",
+    "board.up --board": "virtual board",
     "compare A": "measurement",
     "compare B": "measurement",
     "model.convert CHECKPOINT": "folder",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from armload.cli.completion.table import CompletionTable
 from armload.core.workspace import (
     RUN_FILE,
+    data_files,
     data_names,
     evaluations_folder,
     imports_folder,
@@ -71,17 +73,22 @@ def names(taken: str, typed: str, table: CompletionTable) -> Iterator[Completion
         if taken == "hardware":
             yield from map(CompletionWord, table["hardware"])
     elif taken in _RESULTS:
-        words, folders = _RESULTS[taken]
-        yield from map(CompletionWord, words)
-        for folder in folders:
-            yield from map(CompletionWord, _newest(folder(), typed))
-        if runs_folder in folders:
-            yield from map(open_ended, _of_boards(has_board=":" in typed))
+        yield from _results(_RESULTS[taken], typed)
     if taken in _FILES:
         files = sorted(_files(typed, _FILES[taken]))
         # Before a path is begun, most folders of a workspace hold no results.
         is_chosen = taken in {"measurement", "result"} and "/" not in typed
         yield from filter(_is_result, files) if is_chosen else files
+
+
+def _results(folders: Mapping[str, Callable[[], Path]], typed: str) -> Iterator[CompletionWord]:
+    for latest, folder in folders.items():
+        if _newest(folder(), ""):
+            yield CompletionWord(latest)
+    for folder in folders.values():
+        yield from map(CompletionWord, _newest(folder(), typed))
+    if runs_folder in folders.values():
+        yield from map(open_ended, _of_boards(has_board=":" in typed))
 
 
 def _models(typed: str, table: CompletionTable) -> Iterator[CompletionWord]:
@@ -99,7 +106,7 @@ def _models(typed: str, table: CompletionTable) -> Iterator[CompletionWord]:
 
 
 def _is_result(each: CompletionWord) -> bool:
-    folders = {f"{folder().name}/" for folder in (*_RESULTS["result"][1], imports_folder)}
+    folders = {f"{folder().name}/" for folder in (*_RESULTS["result"].values(), imports_folder)}
     return each.is_whole or each.word in folders or _holds((Path(each.word) / RUN_FILE).is_file)
 
 
@@ -151,6 +158,24 @@ def _of_data(kind: str) -> Callable[[], Iterable[str]]:
     return lambda: data_names(kind)
 
 
+_EXTENDS = re.compile(r"^extends:\s*[\"']?([^\s\"'#]+)", re.MULTILINE)
+_VIRTUAL = re.compile(r"\bkind:\s*[\"']?virtual\b")
+
+
+def _is_virtual(board: str, passed: Collection[Path] = ()) -> bool:
+    """Tell from the words of a board's file, and of those it extends: YAML takes too long."""
+    for path in data_files("boards", board):
+        if path not in passed:
+            try:
+                text = path.read_text(encoding="utf-8")
+            except (OSError, ValueError):
+                return False
+            base = _EXTENDS.search(text)
+            is_virtual = _VIRTUAL.search(text) is not None
+            return is_virtual or (base is not None and _is_virtual(base[1], (*passed, path)))
+    return False
+
+
 _NAMES: Mapping[str, Callable[[], Iterable[str]]] = {
     "board": _of_data("boards"),
     "hardware": _of_data("hardware"),
@@ -158,19 +183,20 @@ _NAMES: Mapping[str, Callable[[], Iterable[str]]] = {
     "source": _of_data("toolchains/sources"),
     "target": _of_data("toolchains"),
     "task": _of_data("tasks"),
+    "virtual board": lambda: filter(_is_virtual, data_names("boards")),
 }
-_RESULTS: Mapping[str, tuple[tuple[str, ...], tuple[Callable[[], Path], ...]]] = {
-    "run": (("latest",), (runs_folder,)),
-    "evaluation": (("latest",), (evaluations_folder,)),
-    "measurement": (
-        ("latest", "latest-sweep", "latest-load", "latest-tune"),
-        (runs_folder, sweeps_folder, loads_folder, tunings_folder),
-    ),
-    **dict.fromkeys(
-        ("result", "results"),
-        (
-            ("latest", "latest-sweep", "latest-eval", "latest-load", "latest-tune"),
-            (runs_folder, sweeps_folder, evaluations_folder, loads_folder, tunings_folder),
-        ),
-    ),
+_LATEST: Mapping[str, Callable[[], Path]] = {
+    "latest": runs_folder,
+    "latest-sweep": sweeps_folder,
+    "latest-eval": evaluations_folder,
+    "latest-load": loads_folder,
+    "latest-tune": tunings_folder,
 }
+_RESULTS: Mapping[str, Mapping[str, Callable[[], Path]]] = {
+    "run": {"latest": runs_folder},
+    "evaluation": {"latest": evaluations_folder},
+    "measurement": {word: _LATEST[word] for word in _LATEST if word != "latest-eval"},
+    "result": _LATEST,
+    "results": _LATEST,
+}
+"""Where results lie, by the word for the latest of them."""

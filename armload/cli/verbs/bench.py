@@ -16,6 +16,7 @@ from armload.cli.verb import verb
 from armload.core.defaults import DEMO, VIRTUAL
 from armload.core.errors import UsageError
 from armload.core.options import Alternatives, Option, Seconds, Share
+from armload.core.workspace import runs_folder, sweeps_folder
 from armload.engines.plan import (
     DEFAULT_PRECISION,
     DEFAULT_PRECISION_TIME_S,
@@ -116,7 +117,7 @@ class BenchOptions(Options, OnGateways, Resuming, Metering, Waiting, EngineSourc
         return self
 
 
-@verb(BenchOptions, keeps=True)
+@verb(BenchOptions, keeps=True, results=(runs_folder, sweeps_folder))
 def bench(options: BenchOptions) -> None:
     """Run a model on a board and time every token; lists make a sweep.
 
@@ -244,7 +245,7 @@ class PullOptions(OnBoards, OnGateways, OutputOptions):
     ] = False
 
 
-@verb(PullOptions, keeps=True)
+@verb(PullOptions, keeps=True, results=(runs_folder,))
 def pull(options: PullOptions) -> None:
     """Fetch the finished runs on a board that have not been fetched yet.
 
@@ -326,7 +327,7 @@ class DemoOptions(Waiting, OutputOptions):
     ] = False
 
 
-@verb(DemoOptions, keeps=True)
+@verb(DemoOptions, keeps=True, results=(runs_folder, sweeps_folder))
 def demo(options: DemoOptions) -> None:
     """Run a small model on a virtual board, and time every token.
 

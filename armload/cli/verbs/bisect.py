@@ -9,6 +9,7 @@ from armload.cli.options import OnBoard, OutputOptions
 from armload.cli.verb import verb
 from armload.core.defaults import DEMO
 from armload.core.options import Option, Share, Yields
+from armload.core.workspace import bisections_folder, runs_folder
 from armload.engines.plan import Plan
 from armload.runs.request import Compilation, Resuming, Waiting
 
@@ -64,7 +65,7 @@ class BisectOptions(OnBoard, Resuming, Waiting, Compilation, Plan, OutputOptions
     ] = ""
 
 
-@verb(BisectOptions, keeps=True)
+@verb(BisectOptions, keeps=True, results=(runs_folder, bisections_folder))
 def bisect(options: BisectOptions) -> None:
     """Find the commit of llama.cpp that made a model slower on a board.
 

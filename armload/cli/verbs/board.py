@@ -282,14 +282,14 @@ def _confirm_end(board: Board) -> None:
             found += users(host, board.workdir)
     if not found:
         return
-    in_use = f"{board.name} is in use by {', '.join(found)}."
+    in_use = f"in use by {', '.join(found)}."
     if terminal.can_ask():
-        terminal.say(in_use)
+        terminal.say(f"{board.name} is {in_use}")
         if terminal.confirm("Stop the board anyway, and end what runs there?"):
             return
         raise UsageError(f"{board.name} was not stopped.")
     raise UsageError(
-        f"{board.name} was not stopped. {in_use}",
+        f"{board.name} was not stopped: it is {in_use}",
         "To stop it anyway, and end what runs there, use --yes.",
     )
 
@@ -368,7 +368,12 @@ def clean(options: CleanOptions) -> None:
         terminal.say(contents_table(entries))
         if terminal.confirm(f"Remove these from {options.board}?"):
             return True
-        raise UsageError("Nothing was removed.", "Use --yes to remove it without confirmation.")
+        if terminal.can_ask():  # and the answer was no
+            raise UsageError("Nothing was removed.")
+        raise UsageError(
+            "Nothing was removed: confirmation is needed, and there is no terminal to ask on.",
+            "To remove these, repeat the command with --yes.",
+        )
 
     done = clean_board(
         load_board(options.board),

@@ -12,6 +12,7 @@ from armload.cli.verb import verb
 from armload.core.defaults import VIRTUAL
 from armload.core.errors import UsageError
 from armload.core.options import Duration, Names, Option, Seconds
+from armload.core.workspace import evaluations_folder, runs_folder
 from armload.engines.service_plan import ScorerOptions
 from armload.evaluation.grading.registry import GRADERS
 from armload.runs.request import EngineSource, Metering, Resuming, Waiting
@@ -134,7 +135,7 @@ class EvalOptions(
     ] = False
 
 
-@verb(EvalOptions, name="eval", keeps=True)
+@verb(EvalOptions, name="eval", keeps=True, results=(runs_folder, evaluations_folder))
 def evaluate(options: EvalOptions) -> None:
     """Measure the accuracy of models under token and time budgets.
 

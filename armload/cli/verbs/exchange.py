@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar
 from armload.cli.options import OutputOptions
 from armload.cli.verb import verb
 from armload.core.options import Option, Yields
+from armload.core.workspace import imports_folder
 from armload.report.exchange import Format, Included
 
 
@@ -87,7 +88,7 @@ class ImportOptions(OutputOptions):
     ]
 
 
-@verb(ImportOptions, "import")
+@verb(ImportOptions, "import", results=(imports_folder,))
 def import_results(options: ImportOptions) -> None:
     """Import results that others exported, to compare with your own.
 

@@ -15,6 +15,7 @@ from armload.cli.verb import verb, with_password
 from armload.core.defaults import DEMO, VIRTUAL
 from armload.core.errors import ArmloadError, ConnectError, InterruptionError, UsageError
 from armload.core.options import Option, declared_options
+from armload.core.workspace import runs_folder, sweeps_folder
 from armload.runs.request import Waiting
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class InitOptions(Waiting, NewBoardOptions, OutputOptions):
     ] = False
 
 
-@verb(InitOptions)
+@verb(InitOptions, results=(runs_folder, sweeps_folder))
 def init(options: InitOptions) -> None:
     """Set up a workspace in this folder: add a board, choose a model, and run it.
 

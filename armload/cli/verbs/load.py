@@ -6,10 +6,11 @@ from armload.cli.load_options import N_PREDICT, PROMPT_TOKENS, LoadOptions
 from armload.cli.options import models_in
 from armload.cli.verb import verb
 from armload.core.defaults import DEMO, VIRTUAL
+from armload.core.workspace import loads_folder
 from armload.engines.service_plan import ServiceSettings
 
 
-@verb(LoadOptions, keeps=True)
+@verb(LoadOptions, keeps=True, results=(loads_folder,))
 def load(options: LoadOptions) -> None:
     """Put a service under load, and record the outcome of each request.
 

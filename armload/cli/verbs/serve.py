@@ -25,6 +25,7 @@ from armload.cli.verb import VerbGroup, verb
 from armload.core.defaults import VIRTUAL
 from armload.core.errors import UsageError
 from armload.core.options import Alternatives, Option
+from armload.core.workspace import runs_folder
 from armload.engines.service_plan import ServingPlan
 from armload.runs.request import EngineSource, Request, Resuming, Waiting
 
@@ -88,7 +89,7 @@ class ServeOptions(ServingPlan, OneModel, Resuming, Waiting, EngineSource, Outpu
         return self
 
 
-@verb(ServeOptions, keeps=True)
+@verb(ServeOptions, keeps=True, results=(runs_folder,))
 def serve(options: ServeOptions) -> None:
     """Serve a model on a board, and forward a local port to it.
 

@@ -14,6 +14,7 @@ from armload.cli.verb import verb
 from armload.core.defaults import DEMO
 from armload.core.options import MOST, Alternatives, Duration, Option
 from armload.core.values import ByteCount
+from armload.core.workspace import runs_folder, tunings_folder
 from armload.engines.plan import TUNED_REQUESTS, USUAL_PROMPT, PromptText
 from armload.runs.request import EngineSource, Metering, Resuming, Waiting
 
@@ -135,7 +136,7 @@ class TuneOptions(
     ] = False
 
 
-@verb(TuneOptions, keeps=True)
+@verb(TuneOptions, keeps=True, results=(runs_folder, tunings_folder))
 def tune(options: TuneOptions) -> None:
     """Find the fastest configuration for a model on a board.
 

@@ -9,6 +9,7 @@ from armload.cli.options import OnBoard, OutputOptions
 from armload.cli.verb import verb
 from armload.core.errors import UsageError
 from armload.core.options import Alternatives, Option
+from armload.core.workspace import runs_folder
 from armload.engines.plan import (
     DEFAULT_TIME_LIMIT_S,
     SEED_N_PREDICT,
@@ -74,7 +75,7 @@ class WatchOptions(OnBoard, Resuming, Metering, Waiting, OutputOptions):
     ] = DEFAULT_TIME_LIMIT_S
 
 
-@verb(WatchOptions, keeps=True)
+@verb(WatchOptions, keeps=True, results=(runs_folder,))
 def watch(options: WatchOptions) -> None:
     """Run any program on a board, timing each write and sampling its memory.
 

@@ -7,6 +7,7 @@ from typing import Annotated
 from armload.cli.options import BOARDS
 from armload.cli.verb import verb
 from armload.core.options import Names, Option, OptionGroup
+from armload.core.workspace import runs_folder
 
 
 class WorkerOptions(OptionGroup):
@@ -18,7 +19,7 @@ class WorkerOptions(OptionGroup):
     boards: Annotated[Names, Option(BOARDS, "BOARD", several="commas")]
 
 
-@verb(WorkerOptions)
+@verb(WorkerOptions, results=(runs_folder,))
 def worker(options: WorkerOptions) -> None:
     """Offer the boards of this machine to the commands that use a Dask scheduler.
 

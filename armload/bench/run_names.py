@@ -11,7 +11,7 @@ from armload.analysis.repeats import judged_together
 from armload.bench.sweep import find_cell
 from armload.boards.naming import boards_called, is_name
 from armload.core.errors import UsageError
-from armload.core.files import is_there
+from armload.core.files import is_file, is_there
 from armload.core.progress import Progress, Silent
 from armload.core.workspace import RUN_FILE
 from armload.engines.measurement import Measurement
@@ -119,7 +119,7 @@ def _read_one(
     reference: str, selection: RunSelection | None, progress: Progress | None
 ) -> list[Measurement]:
     path = Path(reference)
-    if is_there(path) and path.is_file() and path.name != RUN_FILE:
+    if is_file(path) and path.name != RUN_FILE:
         return read_benchmark_file(path)
     runs = [store.load(folder) for folder in folders_of(reference, selection, progress)]
     return [measurement_of(run) for run in judged_together(runs)]

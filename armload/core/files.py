@@ -156,6 +156,20 @@ def is_there(path: Path) -> bool:
         return False
 
 
+def is_file(path: Path) -> bool:
+    """Return whether a file lies at a path; at one that is too long for a name, none does.
+
+    Raises:
+        OSError: nobody but the owner of a folder may know.
+    """
+    try:
+        return path.is_file()
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            return False
+        raise
+
+
 def require_utf_8(path: PurePath) -> None:
     """Check that a path can be recorded, and be the same on a board.
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from armload.analysis.run import FORMAT, Run
 from armload.core.errors import ArmloadError, DataError, NewerFormatError, UsageError
-from armload.core.files import is_there, unreadable, write_whole
+from armload.core.files import is_file, unreadable, write_whole
 from armload.core.locks import locked
 from armload.core.progress import Silent
 from armload.core.validation_messages import explain_mistake
@@ -161,7 +161,7 @@ def find(reference: str) -> Path:
         UsageError: no run, or more than one, fits; or all that fit were interrupted.
         DataError: a run that may be meant cannot be read.
     """
-    if is_there(Path(reference) / RUN_FILE):
+    if is_file(Path(reference) / RUN_FILE):
         return Path(reference)
     folders, every = run_folders(), run_folders(imported=True)
     if not every:

@@ -62,16 +62,16 @@ def test_a_file_that_armload_cannot_add_to_is_left_to_the_person(tmp_path: Path)
 
 
 def test_after_an_error_of_this_machine_it_says_how_to_continue(tmp_path: Path) -> None:
-    tmp_path.chmod(0o555)
+    (tmp_path / "boards").mkdir(mode=0o555)
+    words = ("init", "--name", "kitchen", "--model", "smollm2", "--yes")
     done = subprocess.run(
-        [*BOUND_BY_PERMISSIONS, str(BIN / "armload"), "init", "--model", "smollm2", "--yes"],
+        [*BOUND_BY_PERMISSIONS, str(BIN / "armload"), *words],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
     )
-    tmp_path.chmod(0o755)
     said = " ".join(done.stderr.split())
     assert done.returncode == DiskError.exit_status, said
     assert "Permission denied" in said
-    assert "To continue: armload init --yes --model smollm2" in said
+    assert "To continue: armload init --yes --name kitchen --model smollm2" in said

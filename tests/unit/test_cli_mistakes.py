@@ -237,7 +237,6 @@ def test_a_board_that_no_file_can_be_called_by_gets_no_such_file_proposed(name: 
             "no key file nofile.\nCorrect --key.",
         ),
         (["--host", "kitchen.invalid"], "set the host's address as --host."),
-        (["--host", "a b"], "Correct ~/.ssh/config, or --host."),
     ],
 )
 @pytest.mark.parametrize("verb", ["board.add kitchen", "init --yes --name kitchen"])

@@ -16,12 +16,14 @@ import argparse
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from statistics import median
 
 from armload.core.progress import Silent
 from armload.fleet.gateway import begun_points
-from armload.fleet.gateways import gateways_of
+from armload.fleet.gateways import Gateways
+from armload.fleet.scheduler import scheduler_address
 from tests.labs import Lab
 
 GATEWAYS = {"hall": ("one", "two"), "cellar": ("three",)}
@@ -41,8 +43,8 @@ def wall_s(lab: Lab, board: str, words: Sequence[str], repeats: int) -> float:
 def call_s(lab: Lab) -> float:
     """Return the median time of a call of a gateway that does nothing there."""
     took_s = []
-    with gateways_of(lab.address, ("three",), Silent()) as gateways:
-        worker = gateways.of("three", Silent()).address
+    with closing(Gateways(scheduler_address(lab.address), Silent())) as gateways:
+        (worker,) = (each.address for each in gateways.workers() if "three" in each.boards)
         for _ in range(CALLS):
             began_s = time.monotonic()
             gateways.call(worker, begun_points, "three", "none")

@@ -17,7 +17,7 @@ from pathlib import Path, PurePath
 from armload.core.errors import DiskError, UsageError
 from armload.core.workspace import cache_folder, workspace
 
-READ_REMEDY = "Check its permissions and those of its parent folders."
+_READ_REMEDY = "Check its permissions and those of its parent folders."
 CACHE_REMEDY = "Free disk space, or set ARMLOAD_CACHE to another folder, then repeat the command."
 
 _NETWORK = {
@@ -118,7 +118,7 @@ def written_in(folder: Path) -> Iterator[None]:
 
 def unreadable(path: Path, error: OSError) -> DiskError:
     """Return the error of a file of this machine that the operating system does not let be read."""
-    return DiskError(f"Cannot read {path}: {error.strerror or error}.", READ_REMEDY)
+    return DiskError(f"Cannot read {path}: {error.strerror or error}.", _READ_REMEDY)
 
 
 def free_space(folder: Path) -> tuple[Path, int]:

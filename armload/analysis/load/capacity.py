@@ -45,10 +45,9 @@ def capacity_of(
     """Say what a service sustains; none without objectives, without points, and of stages.
 
     Of a rate that was repeated, more than half of the repeats must agree. A point above one that is
-    not sustained counts for nothing: it was luck. One that was ended
-    before the service had failed at it shows nothing, and neither does one that is not sustained
-    because the client sent requests late, or could not send some. Neither does one in which the
-    service ended.
+    not sustained counts for nothing: it was luck. One that was ended before the service had failed
+    at it shows nothing, and neither does one that is not sustained because the client sent requests
+    late, or could not send some. Neither does one in which the service ended.
 
     Args:
         most_per_s: requests/s with all slots busy, where they were measured.

@@ -28,6 +28,8 @@ class Archive(Value):
         sha256: of the archive, 64 hexadecimal digits.
         folder: of llama.cpp inside the archive.
         commit: of llama.cpp, from which that folder was taken; empty where nobody says.
+        build_number: of upstream's release of that commit, such as 11312 of ``b11312``; 0 where
+            nobody says.
         together: groups of files, by their target and their patterns, that are compiled as one
             file each, which takes a fraction of the time.
     """
@@ -39,6 +41,7 @@ class Archive(Value):
     sha256: str
     folder: str
     commit: str = ""
+    build_number: int = 0
     together: Mapping[str, tuple[tuple[str, ...], ...]] = {}
 
     @property

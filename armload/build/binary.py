@@ -9,7 +9,7 @@ from pydantic import Field
 
 from armload.core.values import Value
 
-_COMMIT = re.compile(r"[0-9a-f]{7,40}|b\d+")
+_COMMIT = re.compile(r"(?:(b\d+)-)?([0-9a-f]{7,40})|(b\d+)")
 _SHORT_DIGITS = 9
 
 
@@ -51,7 +51,8 @@ class Binary(Value):
         architecture: of its code, in the kernel's words, such as ``aarch64``.
         compiler: name and version, such as ``zig 0.15.2``.
         source: name and version of the engine's source, such as ``llama-cpp-python 0.3.36``.
-        engine_commit: upstream's commit or version, as the source says it.
+        engine_commit: upstream's build number and commit, such as ``b11312-0c1e57098``, one of
+            them, or its version, as the source says it.
         build_id: the first twelve digits of the hash of all inputs.
         prebuilt_in: the release of armload that it came with, such as ``armload 0.1.0``; empty
             where it was compiled for this cache.
@@ -76,12 +77,24 @@ class Binary(Value):
 
 
 def engine_name(source: str, commit: str) -> str:
-    """Return what people call an engine: llama.cpp with its commit, or else the source.
+    """Return what people call an engine: llama.cpp with its release and commit, or else the source.
 
     Args:
         source: as ``Binary`` has it; empty where it is unknown.
-        commit: upstream's commit, build number or version; empty where it is unknown.
+        commit: as ``Binary`` has it; empty where it is unknown.
     """
-    if _COMMIT.fullmatch(commit) or (commit and not source):
-        return f"llama.cpp {commit[:_SHORT_DIGITS]}"
-    return source
+    known = _COMMIT.fullmatch(commit)
+    if known is None:
+        return f"llama.cpp {commit}" if commit and not source else source
+    number, digits = known[1] or known[3], (known[2] or "")[:_SHORT_DIGITS]
+    return (
+        f"llama.cpp {number} ({digits})" if number and digits else f"llama.cpp {number or digits}"
+    )
+
+
+def release_and_commit(commit: str) -> tuple[int, str]:
+    """Return upstream's build number, 0 where it is unknown, and its commit or version."""
+    known = _COMMIT.fullmatch(commit)
+    if known is None:
+        return 0, commit
+    return int((known[1] or known[3] or "b0")[1:]), known[2] or commit

@@ -82,28 +82,9 @@ def pinned_source() -> Archive:
     return load_named(_KIND, _PINNED, Archive)
 
 
-def commit_in_archive(label: str) -> str:
-    """Return the commit of llama.cpp that an archive carries; empty where that is not known.
-
-    Args:
-        label: of the source, as ``Archive`` gives it.
-    """
-    for name in data_names(_KIND):
-        with suppress(ArmloadError):  # a malformed file is refused where it is named
-            archive = load_named(_KIND, name, Archive)
-            if archive.label == label:
-                return archive.commit
-    return ""
-
-
-def recorded_commit(binary: Binary) -> str:
-    """Return upstream's commit where that is known, else the version that the source states."""
-    return commit_in_archive(binary.source) or binary.engine_commit
-
-
 def engine_of(binary: Binary) -> str:
     """Return what people call a program's engine."""
-    return engine_name(binary.source, recorded_commit(binary))
+    return engine_name(binary.source, binary.engine_commit)
 
 
 def folder_source(path: Path) -> Folder:
@@ -122,18 +103,17 @@ def folder_source(path: Path) -> Folder:
 
 
 def engine_commit(source: Source, folder: Path) -> str:
-    """Return upstream's commit or version, as the source itself says it."""
+    """Return upstream's build number and commit, or its version, as ``Binary`` has them."""
     if isinstance(source, Commit):
         return source.commit[:12]
+    if isinstance(source, Archive) and source.commit:
+        number = f"b{source.build_number}-" if source.build_number else ""
+        return f"{number}{source.commit[:12]}"
     if (folder / ".git").exists() and shutil.which("git"):
-        asked = subprocess.run(
-            ["git", "-C", str(folder), "rev-parse", "--short=12", "HEAD"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if asked.returncode == 0:
-            return asked.stdout.strip()
+        if commit := _git(folder, "rev-parse", "--short=12", "HEAD"):
+            is_whole = _git(folder, "rev-parse", "--is-shallow-repository") == "false"
+            number = _git(folder, "rev-list", "--count", "HEAD") if is_whole else ""
+            return f"b{number}-{commit}" if number else commit
     cmake = (folder / "CMakeLists.txt").read_text(encoding="utf-8")
     numbers = re.findall(r"^set\(LLAMA_VERSION_(?:MAJOR|MINOR|PATCH) +(\d+)\)", cmake, re.MULTILINE)
     if len(numbers) == 3:
@@ -142,6 +122,14 @@ def engine_commit(source: Source, folder: Path) -> str:
     if isinstance(source, Archive):
         return f"{source.project}-{source.version}"
     return "unknown"
+
+
+def _git(folder: Path, *words: str) -> str:
+    """Return what git says of a folder; empty where it fails."""
+    asked = subprocess.run(
+        ["git", "-C", str(folder), *words], capture_output=True, text=True, check=False
+    )
+    return asked.stdout.strip() if asked.returncode == 0 else ""
 
 
 def known_architectures(folder: Path) -> tuple[str, ...]:

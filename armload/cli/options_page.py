@@ -14,13 +14,19 @@ from armload.cli.completion.table import TABLE
 from armload.cli.help import grouped, shown
 from armload.cli.program import VERB_GROUPS, namespace
 from armload.cli.verb import Verb
-from armload.core.options import Declared, declared_options
+from armload.core.options import LLAMA_CPP_SPELLINGS, Declared, declared_options
 
 _HEAD = """# Options
 
 Every option of every verb, as `armload VERB --help` shows them. In a plan file, those that describe
 a run are keys, with `_` in place of `-` ([plan files](sweeps.md#a-plan-file)). This page is made
 from the program by `python docs/regenerate.py`.
+
+Command lines also accept these options as llama.cpp's programs spell them, and read `-ctk` and
+`-ctv` as one `--kv-type`. `-ngl` has no effect: the programs that armload builds compute on the
+CPU.
+
+{spellings}
 """
 
 
@@ -30,7 +36,14 @@ def page() -> str:
         "\n".join([f"## {heading}", "", *map(_section, names)])
         for heading, names in VERB_GROUPS.items()
     )
-    return "\n".join([_HEAD, *groups])
+    return "\n".join([_HEAD.format(spellings=_spellings()), *groups])
+
+
+def _spellings() -> str:
+    lines = ["| armload | llama.cpp |", "|---|---|"]
+    for name, spellings in LLAMA_CPP_SPELLINGS.items():
+        lines.append(f"| `--{name}` | {', '.join(f'`{each}`' for each in spellings)} |")
+    return "\n".join(lines)
 
 
 def _section(name: str) -> str:

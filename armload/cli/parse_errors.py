@@ -84,6 +84,11 @@ def _option_meant(wrong: str, context: ParserContext | None) -> str:
             "To choose among a task's prompts, use --prompt NAMES; for --task logits, give a file "
             "of prompts with --data FILE. "
         )
+    if wrong == "--ctx-size" and context and "--slots" in context.flags:
+        return (
+            "llama-server divides its --ctx-size among its slots; --context is the size of each "
+            "slot. "
+        )
     meant = did_you_mean(wrong, context.flags if context else ())
     return meant or _engine_option_meant(context)
 

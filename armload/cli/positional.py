@@ -21,6 +21,7 @@ from invoke.parser.argument import Argument
 from invoke.parser.context import ParserContext, to_flag
 from invoke.parser.parser import ParseMachine, Parser, ParseResult, is_flag
 
+from armload.cli.llama_cpp_spellings import translated
 from armload.cli.parse_errors import shown
 
 _handled_by_invoke = ParseMachine.handle
@@ -33,6 +34,7 @@ def _parse_argv(parser: Parser, argv: list[str]) -> ParseResult:
     if "--complete" in sys.argv:  # shells' completion has its own use for the dashes
         return _parsed_by_invoke(parser, argv)
     before, behind = _split(argv)
+    before, notes = translated(before, parser.contexts)
     if "--" in sys.argv and not any(word.startswith(_BEHIND_DASHES) for word in argv):
         # Invoke's own program has parsed once, and lost the words, before it loads the verbs.
         _, behind = _split(sys.argv)
@@ -40,11 +42,17 @@ def _parse_argv(parser: Parser, argv: list[str]) -> ParseResult:
     verbs = parser.contexts
     parser.contexts = _named_by(words, verbs)  # type: ignore[assignment]
     try:
-        return _parsed_by_invoke(parser, words)
+        parsed = _parsed_by_invoke(parser, words)
     except ParseError as error:
         raise shown(error, argv, verbs) from error
     finally:
         parser.contexts = verbs
+    if notes:
+        from armload.cli.terminal import say
+
+        for note in notes:
+            say(note)
+    return parsed
 
 
 def _named_by(words: Sequence[str], verbs: Mapping[str, ParserContext]) -> dict[str, ParserContext]:

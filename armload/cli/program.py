@@ -14,6 +14,7 @@ from armload import __version__
 from armload.cli.configuration import VERBS, shown_defaults
 from armload.cli.error_output import disk_error, failed
 from armload.cli.help import columns, grouped, prose, shown
+from armload.cli.llama_cpp_spellings import spellings_of
 from armload.cli.main import interruptible
 from armload.cli.parse_errors import second_verb
 from armload.cli.streams import discard_output
@@ -141,6 +142,9 @@ class _Armload(Program):
         for heading, pairs in lists.items():
             print(f"{heading}:\n")
             print(columns(pairs, widest=widest))
+        names = [each.shown for each in options]
+        if spellings := [each for name in names for each in spellings_of(name, names)]:
+            print(prose(f"Also accepted, as in llama.cpp's programs: {', '.join(spellings)}."))
 
 
 def _with_help_last(words: Sequence[str]) -> list[str]:

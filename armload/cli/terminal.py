@@ -25,7 +25,7 @@ from armload.core.values import visible
 from armload.report.layout import Prose
 
 _UNWRAPPED = 100_000
-"""The width of what is no terminal: a file or a pipe breaks no line."""
+"""The width of a file or a pipe, which break no line, unless COLUMNS is set."""
 
 
 class _Console(Console):
@@ -33,7 +33,7 @@ class _Console(Console):
 
     def __init__(self, *, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
-        if not self.file.isatty():
+        if not self.file.isatty() and not os.environ.get("COLUMNS", "").isdigit():
             self.width = _UNWRAPPED
 
     def render(

@@ -43,6 +43,21 @@ LETTERS = {
 }
 """As llama.cpp's own programs abbreviate them, where they have the option."""
 
+LLAMA_CPP_SPELLINGS: Mapping[str, tuple[str, ...]] = {
+    "batch": ("--batch-size",),
+    "context": ("--ctx-size",),
+    "cpus": ("-Cr", "--cpu-range"),
+    "flash-attention": ("-fa", "--flash-attn"),
+    "kv-type": ("-ctk", "-ctv", "--cache-type-k", "--cache-type-v"),
+    "micro-batch": ("-ub", "--ubatch-size"),
+    "model": ("-hf", "-hfr", "--hf-repo"),
+    "n-predict": ("--predict",),
+    "slots": ("-np", "--parallel"),
+    "speculate": ("-md", "--model-draft", "--spec-draft-model"),
+    "temperature": ("--temp",),
+}
+"""What llama.cpp's programs call the same options (common/arg.cpp)."""
+
 MOST = 2**31 - 1
 """Of any number: the engine, and shells on small boards, count in 32 bits."""
 

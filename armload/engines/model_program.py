@@ -12,7 +12,6 @@ from armload.boards.board import Board
 from armload.boards.host import Host
 from armload.boards.probe import Probe
 from armload.build.binary import Binary
-from armload.build.source import recorded_commit
 from armload.core.errors import UsageError
 from armload.core.ids import fingerprint_of
 from armload.core.progress import Progress
@@ -100,10 +99,8 @@ class ModelProgram(Engine, Generic[AnyDocument]):
 
 def binary_record(binary: Binary) -> BinaryRecord:
     """Return what is kept of a program."""
-    given_otherwise = {"features", "engine_commit"}
     return BinaryRecord(
-        **binary.model_dump(include=set(BinaryRecord.model_fields) - given_otherwise),
-        engine_commit=recorded_commit(binary),
+        **binary.model_dump(include=set(BinaryRecord.model_fields) - {"features"}),
         features=tuple(use.feature for use in binary.features if not use.guarded),
     )
 

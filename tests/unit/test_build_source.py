@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -12,7 +14,6 @@ from armload.build.archive import Archive, unpack, unpacked
 from armload.build.binary import engine_name
 from armload.build.source import (
     choose,
-    commit_in_archive,
     engine_commit,
     engine_of,
     folder_source,
@@ -148,16 +149,37 @@ def test_the_engine_says_its_own_version(tmp_path: Path) -> None:
     folder = llama_cpp(tmp_path / "new", {"main": OLD}, cmake)
     assert engine_commit(folder_source(folder), folder) == "0.5.7-dev"
     old = llama_cpp(tmp_path / "old", {"main": OLD})
-    assert engine_commit(pinned_source(), old).startswith("llama-cpp-python-")
+    unnamed = pinned_source().model_copy(update={"commit": "", "build_number": 0})
+    assert engine_commit(unnamed, old).startswith("llama-cpp-python-")
 
 
-def test_a_run_records_the_commit_that_the_pinned_archive_carries() -> None:
+def test_the_pinned_engine_says_the_release_and_commit_that_its_archive_carries(
+    tmp_path: Path,
+) -> None:
     pinned = pinned_source()
-    assert commit_in_archive(pinned.label) == pinned.commit != ""
-    built = binary().model_copy(update={"source": pinned.label})
-    assert binary_record(built).engine_commit == pinned.commit
-    other = built.model_copy(update={"source": "/a/folder"})
-    assert binary_record(other).engine_commit == built.engine_commit
+    assert pinned.commit
+    folder = llama_cpp(tmp_path, {"main": OLD})
+    assert engine_commit(pinned, folder) == f"b{pinned.build_number}-{pinned.commit}"
+    unreleased = pinned.model_copy(update={"build_number": 0})
+    assert engine_commit(unreleased, folder) == pinned.commit
+
+
+def git(folder: Path, *words: str) -> None:
+    as_somebody = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    subprocess.run(["git", "-C", str(folder), *as_somebody, *words], check=True)
+
+
+def test_a_clone_says_its_build_number_and_a_shallow_one_its_commit_alone(tmp_path: Path) -> None:
+    folder = llama_cpp(tmp_path / "whole", {"main": OLD})
+    git(folder, "init", "--quiet")
+    for number in range(3):
+        git(folder, "add", ".")
+        git(folder, "commit", "--quiet", "--allow-empty", "-m", str(number))
+    said = engine_commit(folder_source(folder), folder)
+    assert re.fullmatch("b3-[0-9a-f]{12}", said)
+    git(tmp_path, "clone", "--quiet", "--depth=1", folder.as_uri(), "shallow")
+    shallow = tmp_path / "shallow"
+    assert engine_commit(folder_source(shallow), shallow) == said.removeprefix("b3-")
 
 
 @pytest.mark.parametrize(
@@ -167,6 +189,8 @@ def test_a_run_records_the_commit_that_the_pinned_archive_carries() -> None:
         ("llama-cpp-python 0.3.16", "4227c9be4268ac844921", "llama.cpp 4227c9be4"),
         ("https://example.org/llama.cpp at 4227c9be4268", "4227c9be4268", "llama.cpp 4227c9be4"),
         ("", "b7000", "llama.cpp b7000"),
+        ("llama-cpp-python 0.3.36", "b11312-0c1e57098", "llama.cpp b11312 (0c1e57098)"),
+        ("/a/folder", "b3-4227c9be4268", "llama.cpp b3 (4227c9be4)"),
         ("", "0.5.0-dev", "llama.cpp 0.5.0-dev"),
         ("/a/folder", "0.5.0-dev", "/a/folder"),
         ("/a/folder", "unknown", "/a/folder"),
@@ -181,10 +205,12 @@ def test_an_engine_is_called_by_its_commit_where_that_is_known(
 
 def test_the_pinned_engine_is_called_llama_cpp_by_programs_and_by_runs() -> None:
     pinned = pinned_source()
-    built = binary().model_copy(update={"source": pinned.label, "engine_commit": "0.5.0-dev"})
+    said = engine_commit(pinned, Path())
+    built = binary().model_copy(update={"source": pinned.label, "engine_commit": said})
     record = binary_record(built)
-    assert engine_of(built) == record.engine == f"llama.cpp {pinned.commit}"
-    assert record.engine_and_source == f"llama.cpp {pinned.commit} from {pinned.label}"
+    name = f"llama.cpp b{pinned.build_number} ({pinned.commit})"
+    assert engine_of(built) == record.engine == name
+    assert record.engine_and_source == f"{name} from {pinned.label}"
     unnamed = record.model_copy(update={"engine_commit": ""})
     assert unnamed.engine == unnamed.engine_and_source == pinned.label
 

@@ -140,7 +140,7 @@ def _following(words: list[str], current: str, table: CompletionTable) -> list[C
     if verb is None:
         return []
     state = _read(verb, words[1:])
-    options = [] if state.is_after_dashes else _options(verb, state.given)
+    options = [] if state.is_after_dashes else _options(verb, state.given, current)
     if state.waiting is not None:
         return list(_values(state.waiting, current, table))
     if options and current.startswith("-"):
@@ -195,16 +195,26 @@ def _read(verb: VerbEntry, words: list[str]) -> _State:
 
 
 def _option(verb: VerbEntry, name: str) -> CompletedOption | None:
-    return next((each for each in verb["options"] if name in {each["name"], each["letter"]}), None)
+    return next(
+        (
+            each
+            for each in verb["options"]
+            if name in {each["name"], each["letter"], *each["spellings"]}
+        ),
+        None,
+    )
 
 
-def _options(verb: VerbEntry, given: set[str]) -> list[CompletionWord]:
+def _options(verb: VerbEntry, given: set[str], current: str) -> list[CompletionWord]:
     left = [
-        CompletionWord(each["name"], each["about"])
-        for each in verb["options"]
-        if each["name"] not in given or each["several"] == "repeat"
+        each for each in verb["options"] if each["name"] not in given or each["several"] == "repeat"
     ]
-    return [*left, _HELP]
+    words = [*(CompletionWord(each["name"], each["about"]) for each in left), _HELP]
+    if any(word.word.startswith(current) for word in words):
+        return words
+    return [
+        CompletionWord(each, option["about"]) for option in left for each in option["spellings"]
+    ]
 
 
 def _values(

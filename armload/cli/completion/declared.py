@@ -11,6 +11,7 @@ from armload.build.compiler import COMPILERS
 from armload.build.programs import MAIN_PROGRAMS, SCORER
 from armload.cli.completion.table import CompletedOption, CompletionTable, VerbEntry
 from armload.cli.help import grouped
+from armload.cli.llama_cpp_spellings import spellings_of
 from armload.cli.program import namespace
 from armload.cli.verb import Verb
 from armload.conversion.checkpoints.forms import GGUF_BITS, MNN_BITS
@@ -126,20 +127,26 @@ def _table() -> CompletionTable:
 def _entry(name: str, verb: Verb) -> VerbEntry:
     declared = list(declared_options(verb.options))
     options = [each for each in declared if not each.option.is_argument]
+    names = [each.shown for each in options]
     return VerbEntry(
         about=verb.about,
-        arguments=[_parameter(name, each) for each in declared if each.option.is_argument],
-        options=[_parameter(name, each) for group in grouped(options).values() for each in group],
+        arguments=[_parameter(name, each, ()) for each in declared if each.option.is_argument],
+        options=[
+            _parameter(name, each, spellings_of(each.shown, names))
+            for group in grouped(options).values()
+            for each in group
+        ],
     )
 
 
-def _parameter(verb: str, declared: Declared) -> CompletedOption:
+def _parameter(verb: str, declared: Declared, spellings: Sequence[str]) -> CompletedOption:
     keys = (f"{verb} {declared.shown}", declared.shown)
     listed = next((_CHOICES[key] for key in keys if key in _CHOICES), ())
     takes = next((_TAKEN[key] for key in (*keys, declared.value) if key in _TAKEN), "")
     return CompletedOption(
         name=declared.shown,
         letter=f"-{declared.letter}" if declared.letter else "",
+        spellings=list(spellings),
         about=declared.about,
         takes="switch" if declared.is_switch else takes,
         choices=[*_literals(declared.info.annotation), *listed],

@@ -18,6 +18,7 @@ class CompletedOption(TypedDict):
     Attributes:
         name: as it is typed; an argument's as help shows it.
         letter: ``-b``; empty without one.
+        spellings: llama.cpp's, which are offered once they are begun.
         about: for people.
         takes: ``switch``, or what its values name; empty where nothing can be offered.
         choices: values beside those; what ends in a colon continues.
@@ -26,6 +27,7 @@ class CompletedOption(TypedDict):
 
     name: str
     letter: str
+    spellings: list[str]
     about: str
     takes: str
     choices: list[str]

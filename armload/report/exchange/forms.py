@@ -24,7 +24,9 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 BUILD_ID = re.compile(r"[0-9a-f]{6,64}")
 VERSION = re.compile(r"\d{1,3}\.\d{1,3}\.\d{1,3}(?:\.?(?:a|b|rc|dev|post)\d{1,3})?")
 RELEASE = re.compile(rf"armload {VERSION.pattern}")
-ENGINE_COMMIT = re.compile(r"[0-9a-f]{7,40}|b\d{1,6}|\d{1,2}\.\d{1,3}\.\d{1,3}(?:-dev)?")
+ENGINE_COMMIT = re.compile(
+    r"(?:b\d{1,6}-)?[0-9a-f]{7,40}|b\d{1,6}|\d{1,2}\.\d{1,3}\.\d{1,3}(?:-dev)?"
+)
 SOURCE = re.compile(r"llama-cpp-python \d{1,2}\.\d{1,3}\.\d{1,3}")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
 QUANTISATION = re.compile(r"(?:BF|F|I)\d{2}|I8|(?:I|T)?Q\d_[01KMSLNX]{1,3}(?:_[SML])?|(?:MX|NV)FP4")

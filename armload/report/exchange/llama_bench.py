@@ -12,6 +12,7 @@ from statistics import fmean, stdev
 
 from armload.analysis.measurement import measurement_of
 from armload.analysis.run import Run
+from armload.build.binary import release_and_commit
 from armload.core.cpu_sets import cpu_mask
 from armload.engines.llama_cpp import repacked
 from armload.engines.plan import MICRO_BATCH_TOKENS
@@ -71,12 +72,12 @@ def _test(
 def _setup(run: Run) -> dict[str, object]:
     plan, model = run.plan, run.model
     size = weights(model.parameters) if model.parameters else ""
-    commit = run.binary.engine_commit
+    build_number, commit = release_and_commit(run.binary.engine_commit)
     kv_type = measurement_of(run).work.kv_type or "f16/f16"
     mask = cpu_mask(plan.cpus) if plan and plan.cpus else "0"
     return {
         "build_commit": commit or "unknown",
-        "build_number": int(commit[1:]) if commit[:1] == "b" and commit[1:].isdigit() else 0,
+        "build_number": build_number,
         "cpu_info": run.board.device or run.board.name,
         "gpu_info": "",
         "backends": "CPU",

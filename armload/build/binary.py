@@ -87,9 +87,8 @@ def engine_name(source: str, commit: str) -> str:
     if known is None:
         return f"llama.cpp {commit}" if commit and not source else source
     number, digits = known[1] or known[3], (known[2] or "")[:_SHORT_DIGITS]
-    return (
-        f"llama.cpp {number} ({digits})" if number and digits else f"llama.cpp {number or digits}"
-    )
+    name = f"{number} ({digits})" if number and digits else number or digits
+    return f"llama.cpp {name}"
 
 
 def release_and_commit(commit: str) -> tuple[int, str]:

@@ -14,7 +14,7 @@ from armload.build.archive import Archive
 from armload.build.binary import Binary, engine_name
 from armload.build.commit import Commit
 from armload.build.repository import Address, address_of, commit_of, shown
-from armload.core.errors import ArmloadError, UsageError
+from armload.core.errors import UsageError
 from armload.core.files import require_utf_8
 from armload.core.near_names import nearest_first
 from armload.core.progress import Progress
@@ -109,11 +109,11 @@ def engine_commit(source: Source, folder: Path) -> str:
     if isinstance(source, Archive) and source.commit:
         number = f"b{source.build_number}-" if source.build_number else ""
         return f"{number}{source.commit[:12]}"
-    if (folder / ".git").exists() and shutil.which("git"):
-        if commit := _git(folder, "rev-parse", "--short=12", "HEAD"):
-            is_whole = _git(folder, "rev-parse", "--is-shallow-repository") == "false"
-            number = _git(folder, "rev-list", "--count", "HEAD") if is_whole else ""
-            return f"b{number}-{commit}" if number else commit
+    has_git = (folder / ".git").exists() and shutil.which("git")
+    if has_git and (commit := _git(folder, "rev-parse", "--short=12", "HEAD")):
+        is_whole = _git(folder, "rev-parse", "--is-shallow-repository") == "false"
+        number = _git(folder, "rev-list", "--count", "HEAD") if is_whole else ""
+        return f"b{number}-{commit}" if number else commit
     cmake = (folder / "CMakeLists.txt").read_text(encoding="utf-8")
     numbers = re.findall(r"^set\(LLAMA_VERSION_(?:MAJOR|MINOR|PATCH) +(\d+)\)", cmake, re.MULTILINE)
     if len(numbers) == 3:

@@ -48,12 +48,12 @@ def translated(
     words: Sequence[str], verbs: Mapping[str, ParserContext]
 ) -> tuple[list[str], list[str]]:
     """Return a command line in armload's own options, and notes about what has no effect."""
-    at = next((number for number, word in enumerate(words) if word in verbs), len(words))
-    if at == len(words):
+    verb = next((word for word in words if word in verbs), None)
+    if verb is None:
         return list(words), []
-    flags = verbs[words[at]].flags
-    left = deque(words[at + 1 :])
-    ours: list[str] = []
+    flags = verbs[verb].flags
+    at = words.index(verb) + 1
+    ours, left = list(words[:at]), deque(words[at:])
     notes: list[str] = []
     cache_types: dict[str, str] = {}
     while left:
@@ -65,8 +65,7 @@ def translated(
             left.appendleft(value)
         if word in flags:
             ours.append(word)
-            if flags[word].takes_value and left:
-                ours.append(left.popleft())
+            ours += [left.popleft()] if flags[word].takes_value and left else []
         elif is_of_gpu and (layers := left.popleft() if left else "0") != "0":
             notes.append(
                 f"{spelled} {layers} has no effect: the programs that armload builds compute on "
@@ -80,7 +79,7 @@ def translated(
             ours.append(word)
     if cache_types:
         ours += ["--kv-type", ",".join(_kv_types(cache_types))]
-    return [*words[: at + 1], *ours], notes
+    return ours, notes
 
 
 def _value(option: str, left: deque[str]) -> list[str]:

@@ -21,9 +21,8 @@ VERBS = {
     ("typed", "read"),
     [
         (
-            "bench --temp 0 -c 512 -ub 256 -ctk q8_0 -fa on -md draft.gguf -ngl 99",
-            "bench --temperature 0 -c 512 --micro-batch 256 --flash-attention on "
-            "--speculate draft:draft.gguf --kv-type q8_0/f16",
+            "bench --temp 0 -c 512 -ub 256 -ctk q8_0 -md d -ngl 99",
+            "bench --temperature 0 -c 512 --micro-batch 256 --speculate draft:d --kv-type q8_0/f16",
         ),
         ("bench -ctk q8_0 -ctv q8_0", "bench --kv-type q8_0"),
         ("bench -ctv=q4_0 -t 4", "bench -t 4 --kv-type f16/q4_0"),

@@ -76,7 +76,7 @@ _CHOICES: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = (
         "read the file back",
     ),
     (
-        "cutting a file",
+        "truncating",
         (("truncate", "truncate"), ("dd", "dd"), ("head", "head, into a copy")),
         "not possible: a partial file can only be appended to",
     ),

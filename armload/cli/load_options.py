@@ -284,7 +284,7 @@ class LoadOptions(
         Option(
             "gaps between requests: poisson, constant, gamma:SHAPE, or seed (those of the test "
             "client of MindSpore's llm-serving)",
-            "HOW",
+            "PATTERN",
             "poisson",
             heading="Arrivals",
         ),

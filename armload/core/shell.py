@@ -7,7 +7,8 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
+from importlib.util import find_spec
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,7 +25,15 @@ def join(words: Sequence[str | PurePath]) -> str:
 
 
 def pip_install(*words: str) -> str:
-    """Return the command that installs packages beside armload, whatever ``PATH`` says."""
+    """Return the command that installs packages beside armload, in the way that it was installed.
+
+    The environments of uv have no pip, and pipx has a command of its own for those it made.
+    """
+    prefix = Path(sys.prefix)
+    if (prefix / "pipx_metadata.json").is_file():
+        return join(["pipx", "runpip", prefix.name, "install", *words])
+    if find_spec("pip") is None:
+        return join(["uv", "pip", "install", "--python", sys.executable, *words])
     return join([sys.executable, "-m", "pip", "install", *words])
 
 

@@ -279,7 +279,7 @@ class Plan(Computation):
             "draft tokens and verify several in one pass: none, ngram (from the text so far), "
             "mtp (by the model's own prediction layers) or draft:MODEL (a small model of the "
             "same family)",
-            "HOW",
+            "METHOD",
             "none",
             "commas",
         ),

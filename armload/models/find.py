@@ -191,12 +191,12 @@ def _known_names() -> list[str]:
 
 def _instead_of(path: Path, reference: str) -> str:
     """Say where a model was looked for, which ones are called alike, and what can be given."""
-    beside = [str(each) for each in path.parent.glob("*.gguf")] if is_there(path.parent) else []
+    beside = [str(each) for each in _files_beside(path)]
     listed = [f"{name}:{LISTED_TYPES[0]}" for name in _known_names()]
     named = [SMOLLM2, RANDOM, DEMO, *(WORD_PROBLEMS + each for each in QUANTISATIONS)]
     there = {each.rpartition("/")[2]: each for each in kept_models()}
     candidates = {each: each for each in (*beside, *listed, *named)} | there
-    near = did_you_mean(reference, candidates)
+    near = did_you_mean(reference, candidates.keys() - {reference})
     for short, whole in there.items():
         near = near.replace(repr(short), repr(whole))
     return (
@@ -204,6 +204,12 @@ def _instead_of(path: Path, reference: str) -> str:
         f"hf:ORG/REPO/FILE.gguf (ms: for ModelScope), a name that armload fit lists, "
         f"{LIKE}NAME:TYPE (random weights), {WORD_PROBLEMS}TYPE, {SMOLLM2}, {RANDOM}, or {DEMO}."
     )
+
+
+def _files_beside(path: Path) -> list[Path]:
+    if not is_there(path.parent):
+        return []
+    return [each for each in path.parent.glob("*.gguf") if not each.is_dir()]
 
 
 def demo_model(progress: Progress) -> Path:

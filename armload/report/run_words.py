@@ -203,14 +203,14 @@ def used_cores(run: Run) -> Cores:
 
 
 def slow_tokens(run: Run) -> str:
-    """Say how many tokens were slow, and why; nothing where none was."""
+    """Say how many tokens were slow, and by which causes; nothing where none was."""
     found = causes_of(run)
     if not found:
         return ""
     counted = Counter(found.values())
     each = ", ".join(f"{counted[cause]} {cause}" for cause in CAUSES if counted[cause])
     decoded = len(generating(run.steps))
-    return f"{len(found)} of {decoded}: {each}"
+    return f"{len(found)} of {decoded} tokens ({each})"
 
 
 def in_all(run: Run) -> str:

@@ -79,7 +79,7 @@ def _details(run: Run) -> Details:
         ("imported", _IMPORTED if run.is_excerpt else ""),
         *facts(run),
         ("result", run_words.result_line(run)),
-        ("slow", run_words.slow_tokens(run)),
+        ("slow tokens", run_words.slow_tokens(run)),
         ("conditions set", run_words.setting_line(run)),
         ("background processes", run_words.background_line(run)),
         ("speculation", "\n".join(filter(None, (speculation_line(run), *gain_lines(run))))),

@@ -101,7 +101,9 @@ def find_left(connection: Connection, engine: Engine, progress: Progress) -> Sto
                 f"{cut.id} of an interrupted command was left on the board: {error.message}"
             )
             continue
-        progress.say(f"{cut.id} of an interrupted command is kept: {run.exit.meaning}.")
+        progress.say(
+            f"Fetched {cut.id}, which an interrupted command had left there ({run.exit.meaning})."
+        )
     left = left_run(runs, fingerprint, datetime.now(UTC), is_service=engine.is_service)
     if left is not None and not engine.is_service:
         how = "is running" if left.state == "running" else "has ended"

@@ -220,7 +220,7 @@ def test_a_board_without_room_is_refused_and_the_same_command_goes_on(person: Pe
     refused = person.types(*words, status=7)
     assert re.search(r"mine: .*(MB|GB)", refused.stderr)
     person.on_board("rm /data/fill")
-    assert "Put on mine" in person.types(*words).stdout
+    assert "Copied to mine" in person.types(*words).stdout
     assert "Already on mine" in person.types(*words).stdout
 
 
@@ -265,7 +265,7 @@ def test_ctrl_c_in_a_copy_keeps_what_arrived(person: Person, tmp_path: Path) -> 
     part = "/data/local/tmp/armload/models/*/.armload/wide.gguf.part"
     arrived = int(person.on_board(f"wc -c <$(echo {part})"))
     assert 0 < arrived < model.stat().st_size
-    assert "Put on mine" in person.types("deploy", "--board", "mine", *words).stdout
+    assert "Copied to mine" in person.types("deploy", "--board", "mine", *words).stdout
     person.on_board("rm -r $(dirname /data/local/tmp/armload/models/*/wide.gguf)")
 
 

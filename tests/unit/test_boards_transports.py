@@ -17,7 +17,7 @@ def chosen(*tools: str) -> dict[str, str]:
 def test_a_board_with_every_tool_gets_the_best_way_of_each() -> None:
     assert chosen(*TOOLS, "head", "ls", "openssl", "taskset") == {
         "checksums": "openssl dgst -sha256",
-        "cutting a file": "truncate",
+        "truncating": "truncate",
         "detaching a run": "setsid",
         "end of a run": "a pipe that closes",
         "change detection": "stat",
@@ -36,8 +36,8 @@ def test_a_board_with_every_tool_gets_the_best_way_of_each() -> None:
         (("busybox sha256sum",), "checksums", "busybox sha256sum"),
         (("openssl",), "checksums", "openssl dgst -sha256"),
         ((), "checksums", "read the file back"),
-        (("dd", "head"), "cutting a file", "dd"),
-        (("head",), "cutting a file", "head, into a copy"),
+        (("dd", "head"), "truncating", "dd"),
+        (("head",), "truncating", "head, into a copy"),
         ((), "detaching a run", "ignore SIGHUP"),
         ((), "end of a run", "poll several times a second"),
         (("ls",), "change detection", "ls -lin"),

@@ -125,4 +125,4 @@ def test_a_folder_of_results_may_be_the_only_one_that_can_be_written(tmp_path: P
         check=False,
     )
     tmp_path.chmod(0o755)
-    assert "There is no document 'nothing.json'" in done.stderr
+    assert "There is no file 'nothing.json'" in done.stderr

@@ -88,6 +88,18 @@ def test_what_installs_a_package_runs_the_python_that_runs_armload() -> None:
     assert words == ["-m", "pip", "install", "a package"]
 
 
+def test_what_installs_a_package_is_what_the_installation_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("armload.core.shell.find_spec", lambda _: None)
+    words = shlex.split(pip_install("a", "b"))
+    assert words == ["uv", "pip", "install", "--python", sys.executable, "a", "b"]
+    (tmp_path / "armload").mkdir()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "armload"))
+    (tmp_path / "armload" / "pipx_metadata.json").touch()
+    assert shlex.split(pip_install("a")) == ["pipx", "runpip", "armload", "install", "a"]
+
+
 def test_an_empty_word_stays_a_word() -> None:
     assert quote("") == "''"
 

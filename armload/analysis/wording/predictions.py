@@ -297,8 +297,8 @@ def _slower(best: FittedModel, others: Sequence[FittedModel]) -> str:
     times = _token_s(min(timed, key=_token_s)) / _token_s(best)
     if times < 1:  # a smaller model may be faster although it reads from storage
         return ""
-    taken = f"{up_to_three_figures(times)} times as long or longer"
-    return f" Models that read from storage take {taken}."
+    at_least = up_to_three_figures(times)
+    return f" Models that read from storage take at least {at_least} times as long."
 
 
 def _token_s(each: FittedModel) -> float:

@@ -97,7 +97,7 @@ def _size(decisions: Sequence[Decision], fate: str) -> str:
 
 def _chosen(what: str, kinds: Sequence[CacheKind]) -> list[CacheKind]:
     from armload.core.errors import UsageError
-    from armload.core.near_names import available
+    from armload.core.near_names import did_you_mean
 
     by_name = {kind.name: kind for kind in kinds}
     names = [name.strip() for name in what.split(",") if name.strip()]
@@ -105,7 +105,7 @@ def _chosen(what: str, kinds: Sequence[CacheKind]) -> list[CacheKind]:
         if name not in by_name:
             raise UsageError(
                 f"--what {name}: there is no such kind.",
-                available(name, by_name, "armload clean"),
+                f"{did_you_mean(name, by_name)}The kinds are {', '.join(by_name)}.",
             )
     return [by_name[name] for name in dict.fromkeys(names)]
 

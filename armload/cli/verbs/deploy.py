@@ -72,8 +72,8 @@ def deploy(options: DeployOptions) -> None:
 def _show(name: str, done: Deployed, *, verify: bool) -> None:
     from armload.cli import terminal
 
-    word = "Put" if done.sent else "Verified" if verify else "Already"
-    terminal.show(f"{word} on {name}:\n  {done.program}\n  {done.model}")
+    what = "Copied to" if done.sent else "Verified on" if verify else "Already on"
+    terminal.show(f"{what} {name}:\n  {done.program}\n  {done.model}")
 
 
 def _outcome(outcome: TaskResult[str, Deployed]) -> DeployedBoard:

@@ -105,7 +105,7 @@ def import_results(options: ImportOptions) -> None:
 
     remedy = "Give a document that armload export --format json wrote."
     for file in map(Path, options.files):
-        require_file(file, "document", remedy)
+        require_file(file, "file", remedy)
     runs = {run.id: run for file in options.files for run in read_results(Path(file))}
     known = [run_id for run_id in runs if is_there(imports_folder() / run_id / RUN_FILE)]
     for run in runs.values():

@@ -41,7 +41,7 @@ class TuneOptions(
             "what to optimise: decode, prefill, ttft (time to first token), energy (per "
             "generated token), total-time (of --rate requests per second, as load --arrivals "
             "seed sends them), or rate (requests answered within --slo)",
-            "WHAT",
+            "GOAL",
         ),
     ] = "decode"
     space: Annotated[

@@ -195,8 +195,8 @@ def leaderboard_page(cells: Sequence[Cell], table: Table, documents: Sequence[st
             results_section(
                 "Results",
                 "Below each median is its 95% confidence interval, and below the threads are the "
-                "tokens of prompt and output. Sorting keeps the order of equal rows, so sort by "
-                "the second criterion first.",
+                "tokens of prompt and output. To sort by two columns, sort by the less important "
+                "one first.",
                 table,
             ),
             Section(title="Documents", blocks=(Items(items=links, style="files"),)),

@@ -36,6 +36,7 @@ from armload.analysis.pairing import (
     pairs_of,
     seconds_of,
     shared_measures,
+    subjects_and_obstacles,
 )
 from armload.analysis.sanity import departure
 from armload.analysis.statistics import (
@@ -98,12 +99,13 @@ class Measured(Value):
 
 
 class Comparison(Value):
-    """Two sides that did the same, or what they did not do the same.
+    """Two sides that did the same work, or what of it they did not do the same.
 
     Attributes:
         finding: of the first figure that both have; ``not comparable`` if anything in
             ``differences`` stands against it; ``inconclusive`` if a run is not valid.
         measured: every figure that both have, decode first.
+        subjects: what the sides differ in while they did the same: model, board, context, cache.
         differences: what differs in the work.
         notes: what else a reader should know.
         runs_to_see_3_percent: repeats a side that it would take, from the spread seen; none where
@@ -114,6 +116,7 @@ class Comparison(Value):
     b: Side
     finding: ComparisonFinding
     measured: tuple[Measured, ...]
+    subjects: tuple[Remark, ...] = ()
     differences: tuple[Remark, ...] = ()
     notes: tuple[Remark, ...] = ()
     runs_to_see_3_percent: int | None = None
@@ -122,8 +125,9 @@ class Comparison(Value):
 def compare(a: Sequence[Measurement], b: Sequence[Measurement]) -> list[Comparison]:
     """Compare two sides plan by plan; repeats of a plan are pooled.
 
-    Where no plan of A is one of B, the nearest two are compared, and are not comparable. So is
-    a plan that only one side has, which stands beside the nearest of the other.
+    Where no plan of A is one of B, plans of the same work are compared, such as those of two
+    models. A plan that only one side has is not comparable; it stands beside the nearest of the
+    other.
 
     Args:
         a: measurements, at least one.
@@ -153,9 +157,9 @@ def _compared(every_a: WorkGroup, every_b: WorkGroup) -> Comparison:
     a, b = _side(one), _side(other)
     shared = shared_measures(one, other)
     measured = tuple(_measured(one, other, measure) for measure in shared)
-    against: list[ComparisonFigures] = []
-    if shared:
-        against += differences(one[0], other[0], shared[0])
+    found = differences(one[0], other[0], shared[0]) if shared else []
+    subjects, obstacles = subjects_and_obstacles(found)
+    against: list[ComparisonFigures] = [*obstacles]
     sides: tuple[tuple[SideLabel, Side], ...] = (("A", a), ("B", b))
     against += [
         DegenerateOutput(side=label, faults=side.garbage) for label, side in sides if side.garbage
@@ -168,6 +172,7 @@ def _compared(every_a: WorkGroup, every_b: WorkGroup) -> Comparison:
         b=b,
         finding=overall_finding(against, [each.finding for each in measured], is_valid=is_valid),
         measured=measured,
+        subjects=wording.differences(subjects),
         differences=wording.differences(against),
         notes=wording.remarks(
             [

@@ -14,6 +14,7 @@ from armload.engines.plan import short_prompt
 Measure = Literal["decode", "prefill", "first token"]
 
 _DEPTH = "context depth (tokens)"
+_SUBJECTS = frozenset({"model", "board", "context", "KV cache type"})
 _MEASURES: tuple[Measure, ...] = ("decode", "prefill", "first token")
 
 WorkGroup = list[Measurement]
@@ -35,7 +36,9 @@ class MatchedWork:
 
 
 def pairs_of(a: Sequence[Measurement], b: Sequence[Measurement]) -> list[MatchedWork]:
-    """Return the groups of the same plan; where there are none, the two nearest.
+    """Return the groups of the same plan; else those that differ in their subject alone.
+
+    Where there are none of these either, it is the two nearest.
 
     After them come the plans of one side alone.
 
@@ -106,6 +109,20 @@ def differences(one: Measurement, other: Measurement, measure: Measure) -> list[
             (_DEPTH, a.depth_tokens or 0, b.depth_tokens or 0),
         ]
     return found + differing_facts(each for each in fields if None not in each)
+
+
+def subjects_and_obstacles(
+    found: Sequence[Differs],
+) -> tuple[tuple[Differs, ...], tuple[Differs, ...]]:
+    """Divide differences into what is compared, such as two models, and what forbids comparing.
+
+    Two models or boards that do the same work compare; different work, such as a longer text, does
+    not, whoever does it.
+    """
+    return (
+        tuple(each for each in found if each.name in _SUBJECTS),
+        tuple(each for each in found if each.name not in _SUBJECTS),
+    )
 
 
 def depth_differences(a: Work, b: Work) -> list[Differs]:
@@ -193,13 +210,22 @@ def _matching(a: list[WorkGroup], b: list[WorkGroup]) -> list[tuple[WorkGroup, W
     ]
     if exact or alike:
         return exact + alike
-    every = [(one, other) for one in a for other in b]
-    return [min(every, key=lambda pair: _distance(*pair))]
+    every = sorted(((one, other) for one in a for other in b), key=lambda pair: _distance(*pair))
+    found: list[tuple[WorkGroup, WorkGroup]] = []
+    for one, other in every:
+        is_taken = any(one is first or other is second for first, second in found)
+        if not is_taken and _distance(one, other)[:2] == (False, 0):
+            found.append((one, other))
+    return found or every[:1]
 
 
-def _distance(one: WorkGroup, other: WorkGroup) -> tuple[bool, int]:
+def _distance(one: WorkGroup, other: WorkGroup) -> tuple[bool, int, int, int]:
     shared = shared_measures(one, other)
-    return not shared, len(differences(one[0], other[0], shared[0] if shared else "decode"))
+    found = differences(one[0], other[0], shared[0] if shared else "decode")
+    subjects, obstacles = subjects_and_obstacles(found)
+    a, b = one[0].method, other[0].method
+    methods = (a.threads != b.threads) + (a.repacked != b.repacked) + (a.options != b.options)
+    return not shared, len(obstacles), len(subjects), methods
 
 
 def _decodes(group: WorkGroup) -> bool:

@@ -100,9 +100,14 @@ def _some_of(names: Sequence[str]) -> str:
 
 
 def sentence(compared: Comparison) -> str:
-    """Say the finding plainly, with its figures."""
+    """Say the finding plainly, with its figures, and what the sides differ in."""
     if not compared.measured:
         return not_comparable(compared.differences)
+    differ = "; ".join(each.sentence for each in compared.subjects)
+    return f"{_finding(compared)} The sides differ in {differ}." if differ else _finding(compared)
+
+
+def _finding(compared: Comparison) -> str:
     first = compared.measured[0]
     what = "to its first token" if first.measure == "first token" else f"per {_token(first)}"
     figures = f"{words.seconds(first.b_s)} {what} ({_median(first)}) against "

@@ -27,11 +27,12 @@ from armload.analysis.statistics import Ratio
 from armload.analysis.wording import findings
 from armload.boards.power import EnergyBasis
 from armload.core.errors import UsageError
-from armload.engines.job import Workstation
+from armload.engines.job import ModelRecord, Workstation
 from armload.engines.measurement import Measurement
 from armload.report.comparison import advice, comparison_view, each_once, ratio_cells, sentence
 from armload.report.exchange.llama_bench import llama_bench
 from tests.unit.runs import failed_run, quick_run, storage_run
+from tests.unit.sweeps import Q4, Q8, made_run
 from tests.unit.test_analysis_benchmark_file import LLAMA_BENCH, LLM_DEMO
 
 
@@ -94,20 +95,7 @@ def test_measurement_of_a_run_are_its_own() -> None:
     [
         (changed(quick_run(), n_predict=64), "output tokens (n_predict): A 32, B 64"),
         (changed(quick_run(), prompt="Hello"), "'Hello'"),
-        (changed(quick_run(), context_tokens=4096), "context: A 512, B 4096"),
-        (changed(quick_run(), extra=("-ctk", "q8_0")), "KV cache type: A f16/f16, B q8_0/f16"),
-        (changed(quick_run(), extra=("--cache-type-v=q4_0",)), "A f16/f16, B f16/q4_0"),
         (changed(quick_run(), temperature=0.8), "A temperature 0, seed 1, B temperature 0.8"),
-        (storage_run().model_copy(update={"id": "other"}), "Llama-3.1-8B-Instruct-Q2_K.gguf"),
-        (
-            quick_run().model_copy(
-                update={
-                    "id": "other",
-                    "board": quick_run().board.model_copy(update={"name": "kitchen"}),
-                }
-            ),
-            "board: A virtual-dayu200, B kitchen",
-        ),
     ],
 )
 def test_what_differs_in_the_work_is_said(other: Run, word: str) -> None:
@@ -120,6 +108,53 @@ def test_what_differs_in_the_work_is_said(other: Run, word: str) -> None:
     compared = one([measurement_of(base)], [measurement_of(other)])
     assert compared.finding == "not comparable"
     assert any(word in each for each in said_of(compared.differences)), compared.differences
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (changed(quick_run(), context_tokens=4096), "context: A 512, B 4096"),
+        (changed(quick_run(), extra=("-ctk", "q8_0")), "KV cache type: A f16/f16, B q8_0/f16"),
+        (changed(quick_run(), extra=("--cache-type-v=q4_0",)), "A f16/f16, B f16/q4_0"),
+        (
+            quick_run().model_copy(
+                update={"board": quick_run().board.model_copy(update={"name": "kitchen"})}
+            ),
+            "board: A virtual-dayu200, B kitchen",
+        ),
+        (
+            quick_run().model_copy(
+                update={"model": ModelRecord(name="q8.gguf", sha256="e" * 64, size_bytes=1)}
+            ),
+            f"model: A {quick_run().model.name}, B q8.gguf",
+        ),
+    ],
+)
+def test_two_subjects_of_the_same_work_are_compared_and_it_is_said_what_they_differ_in(
+    other: Run, said: str
+) -> None:
+    base = changed(quick_run(), context_tokens=512)
+    assert other.plan is not None
+    if other.plan.context_tokens is None:
+        other = changed(other, context_tokens=512)
+    compared = one(repeats("a", 4, run=base), repeats("b", 4, 1.2, run=other))
+    assert compared.finding == "slower"
+    assert not compared.differences
+    assert [said in each for each in said_of(compared.subjects)] == [True]
+    assert sentence(compared).endswith(f"The sides differ in {compared.subjects[0].sentence}.")
+
+
+def test_sweeps_of_two_models_are_compared_plan_by_plan() -> None:
+    def sweep(model: ModelRecord) -> list[Measurement]:
+        runs = (made_run(model, threads, repeat=n) for threads in (1, 2, 4) for n in range(4))
+        return [measurement_of(run) for run in runs]
+
+    found = compare(sweep(Q4), sweep(Q8))
+    assert [each.a.method.threads for each in found] == [1, 2, 4]
+    for each in found:
+        assert each.finding == "slower"
+        assert each.a.method.threads == each.b.method.threads
+        assert said_of(each.subjects) == [f"model: A {Q4.name}, B {Q8.name}"]
 
 
 def test_energy_is_noted_and_what_was_measured_otherwise_is_left_out_and_said() -> None:
@@ -147,7 +182,7 @@ def test_a_not_comparable_pair_still_shows_its_ratio() -> None:
     compared = one([measurement_of(quick_run())], [measurement_of(storage_run())])
     assert compared.finding == "not comparable"
     assert compared.measured[0].ratio.ratio > 100
-    assert re.search(r"For reference: B takes .*, [1-9]\d\d× A's time\.$", sentence(compared))
+    assert re.search(r"For reference: B takes .*, [1-9]\d\d× A's time\.", sentence(compared))
 
 
 def said_of(found: Iterable[Remark]) -> list[str]:

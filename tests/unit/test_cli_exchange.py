@@ -101,10 +101,10 @@ def test_results_of_others_are_shown_and_compared_with_one_s_own(folder: Path, t
 
     own = ",".join(path.name for path in (folder / "runs").iterdir())
     (compared,) = json.loads(typed(folder, "compare", own, theirs, "--json").stdout)
-    assert compared["finding"] == "not comparable"
-    assert [each["figures"]["name"] for each in compared["differences"]] == ["board"]
+    assert compared["finding"] == "slower"
+    assert [each["figures"]["name"] for each in compared["subjects"]] == ["board"]
     assert compared["measured"][0]["ratio"]["low"] > 1.3
-    assert "For reference: B takes" in typed(folder, "compare", own, theirs).stdout
+    assert "The sides differ in board: A kitchen" in typed(folder, "compare", own, theirs).stdout
 
     drawn = typed(folder, "report", own, theirs, "--output", "both", "--json")
     assert {row["board"][:7] for row in json.loads(drawn.stdout)["table"]} == {"kitchen", "rk3568-"}

@@ -313,6 +313,4 @@ def test_two_models_of_the_same_foreign_format_are_told_apart(tmp_path: Path) ->
     one = measurement_of(demo_run(tmp_path / "one"))
     two = measurement_of(watched_run(tmp_path / "two", writes, model=other))
     (found,) = compare([one], [two.model_copy(update={"name": "other"})])
-    assert Differs(name="model", a="qwen", b="llama") in [
-        each.figures for each in found.differences
-    ]
+    assert Differs(name="model", a="qwen", b="llama") in [each.figures for each in found.subjects]

@@ -90,6 +90,7 @@ def _runs(selection: RunSelection | None, a: str, b: str, *, as_json: bool) -> l
     from armload.analysis.compare import Comparison
     from armload.analysis.compare import compare as compare_sides
     from armload.analysis.statistics import lower_bound
+    from armload.analysis.wording.comparisons import not_comparable
     from armload.bench.run_names import read_side
     from armload.cli import terminal
     from armload.cli.streams import show_document
@@ -105,13 +106,13 @@ def _runs(selection: RunSelection | None, a: str, b: str, *, as_json: bool) -> l
         _show([*(comparison_view(each) for each in compared), *([table] if table else [])])
     return [
         _Judged(
-            finding=each.finding,
+            finding="not comparable" if each.subjects else each.finding,
             low_at=partial(
                 lower_bound, each.measured[0].ratio, min(len(each.a.names), len(each.b.names))
             )
             if each.measured
             else _unknown,
-            sentence=sentence(each),
+            sentence=not_comparable(each.subjects) if each.subjects else sentence(each),
         )
         for each in compared
     ]
@@ -207,7 +208,7 @@ def _gate(compared: Sequence[_Judged], allowed: float, as_typed: str) -> None:
         if each.finding == "not comparable":
             raise UsageError(
                 f"--fail-if-slower {as_typed}: {each.sentence}",
-                "Compare runs of the same model and plan on the same board.",
+                "A gate needs runs of the same model and plan on the same board.",
             )
     judged = [each for each in compared if each.finding != "inconclusive"]
     surely_slower = surely_above(1 + allowed, [each.low_at for each in judged])

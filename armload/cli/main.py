@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import gc
+# What is imported here is imported while Ctrl-C would end as a traceback.
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from types import FrameType
 
-from armload.cli.streams import make_streams_usable
-from armload.core.errors import InterruptionError
+_INTERRUPTED = 130
 
 
 def end_on_interrupt() -> None:
@@ -21,26 +16,15 @@ def end_on_interrupt() -> None:
     An exception there would end as a traceback, or be swallowed inside an import.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _end)
+        signal.signal(signal.SIGINT, end)
 
 
-@contextlib.contextmanager
-def interruptible() -> Iterator[None]:
-    """Let Ctrl-C raise ``KeyboardInterrupt`` within the block."""
-    if signal.getsignal(signal.SIGINT) is not _end:
-        yield
-        return
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+def end(_number: int, _frame: object) -> None:
+    """Handle SIGINT while there is nothing to keep."""
     try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, _end)
-
-
-def _end(_number: int, _frame: FrameType | None) -> None:
-    with contextlib.suppress(OSError):
         os.write(2, b"Interrupted.\n")
-    os._exit(InterruptionError.exit_status)
+    finally:
+        os._exit(_INTERRUPTED)
 
 
 def main() -> None:
@@ -51,6 +35,12 @@ def main() -> None:
 
         answer(sys.argv[2:])
         return
+
+    import atexit
+    import gc
+
+    from armload.cli.streams import make_streams_usable
+
     make_streams_usable()
     # What is imported stays: to look for garbage in it takes a quarter of a short command.
     gc.disable()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from inspect import getdoc
 
 from invoke.collection import Collection
@@ -15,7 +17,7 @@ from armload.cli.configuration import VERBS, shown_defaults
 from armload.cli.error_output import disk_error, failed
 from armload.cli.help import columns, grouped, prose, shown
 from armload.cli.llama_cpp_spellings import spellings_of
-from armload.cli.main import interruptible
+from armload.cli.main import end
 from armload.cli.parse_errors import second_verb
 from armload.cli.streams import discard_output
 from armload.cli.verb import Verb, add_verb
@@ -86,6 +88,19 @@ compare allows, 12 comparison inconclusive, 13 logits differ, 14 too little memo
 """
 
 
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C raise ``KeyboardInterrupt`` within the block."""
+    if signal.getsignal(signal.SIGINT) is not end:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, end)
+
+
 class _Armload(Program):
     def parse_core(self, argv: list[str] | None) -> None:
         chosen = sys.dont_write_bytecode
@@ -100,7 +115,7 @@ class _Armload(Program):
     def execute(self) -> None:
         if len(self.tasks) > 1:  # Invoke would run one after the other
             raise second_verb(*(str(task.name) for task in self.tasks[:2]))
-        with interruptible():
+        with _interruptible():
             super().execute()
 
     def print_help(self) -> None:

@@ -262,3 +262,12 @@ def test_a_password_that_was_typed_is_not_inherited_by_child_processes(
     seen = subprocess.run(["env"], check=True, capture_output=True, text=True).stdout
     assert "a secret" not in seen
     assert ssh_route._typed_password == "a secret"
+
+
+def test_ctrl_c_is_handled_before_anything_of_ours_is_imported() -> None:
+    code = (
+        "import sys; import armload.cli.main; "
+        "print(*(name for name in sys.modules if name.startswith('armload')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["armload", "armload.cli", "armload.cli.main"]

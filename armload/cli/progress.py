@@ -19,7 +19,7 @@ from armload.report.layout import Prose
 
 _FIRST_LINE_AFTER_S = 2.0
 _PLAIN_LINE_EVERY_S = 5.0
-_PLAIN_LINE_AT_LEAST_EVERY_S = 30.0
+_PLAIN_LINE_AT_LEAST_EVERY_S = 10.0
 
 
 def _amount(count: float, unit: str) -> str:
@@ -40,7 +40,7 @@ def rate(per_s: float, unit: str) -> str:
 
 
 class _LineStep:
-    """Says how far it is, ever more rarely, whether or not anything moved meanwhile.
+    """Says how far it is, or how long it has taken if nothing moved meanwhile.
 
     While work inside it speaks for itself, it speaks only of what has moved.
     """
@@ -90,11 +90,12 @@ class _LineStep:
         pause_s = _FIRST_LINE_AFTER_S
         while not self._ended.wait(pause_s):
             pause_s = min(max(_PLAIN_LINE_EVERY_S, 2 * pause_s), _PLAIN_LINE_AT_LEAST_EVERY_S)
-            if self._completed != self._shown_completed or self._is_innermost(self):
+            has_moved = self._completed != self._shown_completed
+            if has_moved or self._is_innermost(self):
                 self._shown_completed = self._completed
-                self._console.print(Prose(self._line()), crop=False)
+                self._console.print(Prose(self._line(has_moved=has_moved)), crop=False)
 
-    def _line(self) -> str:
+    def _line(self, *, has_moved: bool = True) -> str:
         amount = ""
         if self._unit and (self._completed or self._total):
             amount = done_of(self._completed, self._total, self._unit)
@@ -102,7 +103,7 @@ class _LineStep:
             pace = ", ".join([f"{self._completed / self._total:.0%}", *self._pace()])
             amount = f"{amount} ({pace})".lstrip()
         took_s = time.monotonic() - self._start
-        so_far = "" if self._completed else f"{took_s:.0f} s so far"
+        so_far = "" if has_moved and self._completed else f"{took_s:.0f} s so far"
         return f"{self._label}: {'; '.join(filter(None, (amount, self._note, so_far)))}"
 
     def _pace(self) -> list[str]:

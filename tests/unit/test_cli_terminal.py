@@ -140,10 +140,11 @@ def test_the_parts_of_a_plain_line_are_told_apart() -> None:
     step.update(0, note="loading the model (predicted: 11 s)")
     waiting = step._line()
     step.update(64, note="generating")
-    moving = step._line()
+    moving, still = step._line(), step._line(has_moved=False)
     step.end()
     assert waiting == "Running on a: 0/128 tokens; loading the model (predicted: 11 s); 0 s so far"
     assert re.fullmatch(r"Running on a: 64/128 tokens \(50%.*\); generating", moving)
+    assert re.fullmatch(r"Running on a: .*; generating; \d+ s so far", still)
 
 
 def test_nothing_that_is_told_is_markup_an_emoji_or_broken_in_a_pipe(tmp_path: Path) -> None:

@@ -6,13 +6,13 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 from contextlib import suppress
 from pathlib import Path
 
 from armload.build.archive import Archive
 from armload.build.binary import Binary, engine_name
 from armload.build.commit import Commit
+from armload.build.git import git
 from armload.build.repository import Address, address_of, commit_of, shown
 from armload.core.errors import ArmloadError, UsageError
 from armload.core.files import require_utf_8
@@ -53,8 +53,20 @@ class Folder(Value):
         return str(self.path)
 
     @property
+    def commit(self) -> str:
+        """The commit that is checked out, abbreviated; empty where the folder is no repository."""
+        if not (self.path / ".git").exists() or not shutil.which("git"):
+            return ""
+        asked = git(
+            ["rev-parse", "--short=12", "HEAD"],
+            folder=self.path,
+            environment={"GIT_CEILING_DIRECTORIES": str(self.path.parent)},
+        )
+        return asked.output.strip() if asked.status == 0 else ""
+
+    @property
     def identity(self) -> str:
-        """Says which content it is."""
+        """Says which content it is, and what the engine calls itself."""
         digest = hashlib.sha256()
         for part in BUILT_PARTS:
             top = self.path / part
@@ -63,7 +75,7 @@ class Folder(Value):
                     status = file.stat()
                     entry = f"{file.relative_to(self.path)}\0{status.st_size}\0{status.st_mtime_ns}"
                     digest.update(os.fsencode(entry) + b"\n")
-        return f"folder:{self.path}:{digest.hexdigest()}"
+        return ":".join(filter(None, ["folder", str(self.path), digest.hexdigest(), self.commit]))
 
     def provide(self, progress: Progress) -> Path:
         del progress
@@ -125,15 +137,8 @@ def engine_commit(source: Source, folder: Path) -> str:
     """Return upstream's commit or version, as the source itself says it."""
     if isinstance(source, Commit):
         return source.commit[:12]
-    if (folder / ".git").exists() and shutil.which("git"):
-        asked = subprocess.run(
-            ["git", "-C", str(folder), "rev-parse", "--short=12", "HEAD"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if asked.returncode == 0:
-            return asked.stdout.strip()
+    if isinstance(source, Folder) and (commit := source.commit):
+        return commit
     cmake = (folder / "CMakeLists.txt").read_text(encoding="utf-8")
     numbers = re.findall(r"^set\(LLAMA_VERSION_(?:MAJOR|MINOR|PATCH) +(\d+)\)", cmake, re.MULTILINE)
     if len(numbers) == 3:

@@ -1,7 +1,7 @@
 """The environment in which programs compile: made here, so that nothing a person exports is in it.
 
-CMake, compilers, ninja, make and ccache read hundreds of variables, and newer versions more. So what
-is set is listed, not what is left out. Nothing here decides a program's bytes.
+CMake, compilers, ninja, make and ccache read hundreds of variables, and newer versions more. So
+what is set is listed, not what is left out. Nothing here decides a program's bytes.
 """
 
 from __future__ import annotations

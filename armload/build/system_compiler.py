@@ -13,7 +13,7 @@ from armload.core.shell import quote, render
 from armload.core.values import Value
 
 _LIBRARIES = ("libc.a", "libstdc++.a", "libgcc.a")
-_PROGRAMS = {"CMAKE_AR": "ar", "CMAKE_RANLIB": "ranlib", "CMAKE_MAKE_PROGRAM": "driver"}
+_PROGRAMS = {"CMAKE_AR": "ar", "CMAKE_RANLIB": "ranlib"}
 _DIGITS = 12
 
 
@@ -108,11 +108,6 @@ class Machine(Value):
         return self.answers.get("cmake", "").removeprefix("cmake version ")
 
     @property
-    def cmake_program(self) -> str:
-        """CMake's whole path; empty where there is none."""
-        return self.answers.get("cmake_program", "")
-
-    @property
     def generator(self) -> str:
         """CMake's name of what drives the build here; empty where there is nothing."""
         if "ninja" in self.answers:
@@ -122,8 +117,17 @@ class Machine(Value):
     @property
     def tools(self) -> Mapping[str, str]:
         """Versions of CMake and of what drives the build here, by the tool's name."""
-        driver = "ninja" if self.generator == "Ninja" else "make"
-        return {"cmake": self.cmake, driver: self.answers.get(driver, "")}
+        return {"cmake": self.cmake, self._driver: self.answers.get(self._driver, "")}
+
+    @property
+    def programs(self) -> Mapping[str, str]:
+        """Whole paths of CMake and of what drives the build here, by CMake's variables."""
+        tools = {"CMAKE_COMMAND": "cmake", "CMAKE_MAKE_PROGRAM": self._driver}
+        return {name: self.answers.get(f"{tool}-program", "") for name, tool in tools.items()}
+
+    @property
+    def _driver(self) -> str:
+        return "ninja" if self.generator == "Ninja" else "make"
 
     @property
     def ccache(self) -> str:

@@ -259,19 +259,23 @@ class RemoteBackend:
         self, request: BuildRequest, compiler: Compiler, parts: PurePosixPath
     ) -> PurePosixPath:
         tree, ccache = self._tree(request), self._machine.ccache
-        variables = definitions(
-            request,
-            compiler,
-            source=parts / "engine",
-            native=parts / "native",
-            ccache=ccache,
-        )
+        programs = self._machine.programs
+        variables = {
+            "CMAKE_MAKE_PROGRAM": programs["CMAKE_MAKE_PROGRAM"],
+            **definitions(
+                request,
+                compiler,
+                source=parts / "engine",
+                native=parts / "native",
+                ccache=ccache,
+            ),
+        }
         script = render(
             "build/compile.sh.j2",
             {
                 "nice": ["nice", "-n", self._nice] if self._nice and self._machine.has_nice else [],
                 "jobs": self._jobs or 0,
-                "cmake": self._machine.cmake_program,
+                "cmake": programs["CMAKE_COMMAND"],
                 "generator": self._machine.generator,
                 "overlay": parts / "overlay",
                 "tree": tree,

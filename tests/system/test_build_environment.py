@@ -9,16 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from armload.boards.board import Board
+from armload.boards.local import LocalHost
 from armload.build import local_backend
-from armload.build.backend import BuildRequest
+from armload.build.backend import BuildBackend, BuildRequest
 from armload.build.binary import Binary
 from armload.build.builder import build
-from armload.build.compiler import find_compiler
+from armload.build.compiler import find_compiler, tool
 from armload.build.helper import CPU_FEATURES, helper
 from armload.build.local_backend import LocalBackend
 from armload.build.record import read_record
 from armload.build.source import folder_source, pinned_source
 from armload.build.target import load_target, machine_architecture
+from armload.buildhost import remote
+from armload.buildhost.remote import RemoteBackend
 from armload.core.progress import Silent
 from armload.core.workspace import cache_folder
 from tests.hostile_environment import HostileEnvironment, exported
@@ -50,6 +54,7 @@ foreach(found tool library header Armload_DIR)
         message(SEND_ERROR "${found} was found: ${${found}}")
     endif()
 endforeach()
+add_compile_options("-ffile-prefix-map=${CMAKE_SOURCE_DIR}=small")
 add_link_options(-static)
 add_library(part STATIC part.cpp)
 add_executable(small small.c)
@@ -107,24 +112,55 @@ def test_a_project_has_the_same_bytes_and_cmake_finds_nothing_of_the_machines(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    project = tmp_path / "project"
-    project.mkdir()
-    for name, text in (("CMakeLists.txt", PROJECT), ("part.cpp", PART), ("small.c", SMALL)):
-        (project / name).write_text(text)
-    monkeypatch.setattr(local_backend, "overlay_folder", lambda: project)
+    _write_project(tmp_path, monkeypatch)
     new_cache(tmp_path / "cache", monkeypatch)
-    usual = _compiled(compiler, target, tmp_path)
+    usual = _compiled(LocalBackend(compiler), target, tmp_path)
     with exported(hostile):
-        made = _compiled(compiler, target, tmp_path)
+        made = _compiled(LocalBackend(compiler), target, tmp_path)
     assert made == usual
     assert hostile.trapped == []
     cache = (tmp_path / "build" / "tree" / "CMakeCache.txt").read_text()
     assert str(hostile.folder) not in cache
 
 
-def _compiled(compiler: str, target: str, folder: Path) -> tuple[str, bytes]:
+def test_a_project_has_the_same_bytes_on_a_build_host(
+    hostile: HostileEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write_project(tmp_path, monkeypatch)
+    usual = _compiled(LocalBackend("gnu"), "rk3568", tmp_path)
+    board = Board.model_validate(
+        {
+            "name": "builder",
+            "target": "rk3568",
+            "reach": {"kind": "local"},
+            "workdir": str(tmp_path / "work"),
+        }
+    )
+    there = tmp_path / "there"
+    there.mkdir()
+    for name in ("cmake", "ninja"):
+        (there / name).symlink_to(tool(name, {"cmake": "CMAKE_BIN_DIR"}.get(name, "BIN_DIR"), name))
+    hostile.variables["PATH"] = f"{there}:{hostile.variables['PATH']}"
+    with exported(hostile, but=LIBRARIES):
+        host = LocalHost("builder")
+        backend = RemoteBackend(host, board, compiler="gnu", jobs=None, nice=None)
+        made = _compiled(backend, "rk3568", tmp_path)
+    assert made == usual
+    assert hostile.trapped == []
+
+
+def _write_project(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write the project, and let it be built in the engine's place."""
+    project = folder / "project"
+    project.mkdir()
+    for name, text in (("CMakeLists.txt", PROJECT), ("part.cpp", PART), ("small.c", SMALL)):
+        (project / name).write_text(text)
+    for module in (local_backend, remote):
+        monkeypatch.setattr(module, "overlay_folder", lambda: project)
+
+
+def _compiled(backend: BuildBackend, target: str, folder: Path) -> tuple[str, bytes]:
     """Return a compiler's identity, and what it makes of the project in ``folder``."""
-    backend = LocalBackend(compiler)
     found = backend.compiler(load_target(target))
     build_folder = folder / "build"
     shutil.rmtree(build_folder, ignore_errors=True)

@@ -33,6 +33,7 @@ from pathlib import Path
 
 from armload.build.backend import overlay_folder
 from armload.build.compiler import Compiler, find_compiler, tool
+from armload.build.environment import bare_environment
 from armload.build.source import pinned_source
 from armload.build.target import Target, load_target
 from armload.core.progress import Silent
@@ -53,7 +54,7 @@ def wall_s(words: Sequence[str], folder: Path, environment: Mapping[str, str]) -
         subprocess.Popen(
             words,
             cwd=folder,
-            env=os.environ | environment,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -89,10 +90,10 @@ def present(target: str, repeats: int) -> None:
     times: dict[str, list[float]] = {name: [] for name in commands}
     here = Path.cwd()
     for words in commands.values():
-        wall_s(words, here, {})
+        wall_s(words, here, os.environ)
     for _ in range(repeats):
         for name, words in commands.items():
-            times[name].append(wall_s(words, here, {}))
+            times[name].append(wall_s(words, here, os.environ))
     for name, samples in times.items():
         show(name, samples)
 
@@ -122,7 +123,8 @@ class Cold:
     def armload_s(self, target: str, cache: Path, environment: Mapping[str, str]) -> float:
         """Build with armload and return its wall time."""
         words = [ARMLOAD, "build", "--target", target, "--programs", PROGRAM]
-        return wall_s(words, Path.cwd(), {"ARMLOAD_CACHE": str(cache), **environment})
+        own = {"ARMLOAD_CACHE": str(cache), **environment}
+        return wall_s(words, Path.cwd(), os.environ | own)
 
     def plain_s(self, target: Target, cache: Path) -> float:
         """Build upstream's project with CMake and return the wall time of both steps."""
@@ -148,13 +150,14 @@ class Cold:
             "CMAKE_FIND_ROOT_PATH_MODE_INCLUDE": "ONLY",
             "CMAKE_FIND_ROOT_PATH_MODE_PACKAGE": "ONLY",
             "CMAKE_DISABLE_FIND_PACKAGE_Git": "ON",
+            "CMAKE_LINK_DEPENDS_USE_LINKER": "OFF",
             "CMAKE_MAKE_PROGRAM": str(tool("ninja", "BIN_DIR", "ninja")),
         }
         cmake = str(tool("cmake", "CMAKE_BIN_DIR", "cmake"))
         tree = str(cache / "tree")
         given = [f"-D{name}={value}" for name, value in definitions.items()]
         configure = [cmake, "-G", "Ninja", "-S", str(self._source), "-B", tree, *given]
-        environment = compiler.environment()
+        environment = {**bare_environment(), **compiler.environment()}
         return wall_s(configure, cache, environment) + wall_s(
             [cmake, "--build", tree, "--target", PROGRAM], cache, environment
         )
@@ -178,7 +181,7 @@ def libraries_in(cache: Path, target: Target) -> Path:
     program.write_text(TRIVIAL, encoding="utf-8")
     for flags in ([], compiler.cpu_flags(target)):
         words = [cxx, *flags, "-static", "-O3", str(program), "-o", str(cache / "trivial")]
-        wall_s(words, cache, {})
+        wall_s(words, cache, bare_environment())
     return cache_folder() / "zig"
 
 
@@ -205,10 +208,9 @@ def second(cold: Cold, target: str, other: str, repeats: int) -> None:
     second_s: list[float] = []
     for _ in range(repeats):
         cache = cold.new_cache()
-        environment = {"CCACHE_DIR": str(cache / "ccache")}
-        first_s.append(cold.armload_s(target, cache, environment))
+        first_s.append(cold.armload_s(target, cache, {}))
         print("  first done", flush=True)
-        second_s.append(cold.armload_s(other, cache, environment))
+        second_s.append(cold.armload_s(other, cache, {}))
         shutil.rmtree(cache)
     ratio = show(f"{other} after it", second_s) / show(f"{target}, empty ccache", first_s)
     print(f"{'second to first target':32} {ratio:8.3f}")

@@ -23,6 +23,7 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from armload.build.environment import bare_environment
 from armload.core.errors import ArmloadError
 from release.prebuilt import Carried, carry, is_compiled_here
 
@@ -235,7 +236,7 @@ def _keep(files: Sequence[Path]) -> None:
 
 
 def _git(*words: str) -> str:
-    return _run("git", *words)
+    return _run("git", *words, environment={"HOME": str(Path.home())})
 
 
 def _module(
@@ -252,7 +253,7 @@ def _run(
     cwd: Path = ROOT,
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    """Run a program and return what it printed.
+    """Run a program in an environment of its own, and return what it printed.
 
     Raises:
         NotReadyError: it failed; with what it said.
@@ -260,7 +261,7 @@ def _run(
     done = subprocess.run(
         words,
         cwd=cwd,
-        env=os.environ | dict(environment or {}),
+        env={**bare_environment(), "PATH": os.environ["PATH"], **(environment or {})},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

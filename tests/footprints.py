@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from armload.build.environment import bare_environment
 from armload.build.source import pinned_source
 from armload.core.progress import Silent
 from armload.core.workspace import cache_folder
@@ -53,10 +54,10 @@ def _test_program() -> Path:
         )
         words = ["cmake", "-G", "Ninja", "-S", str(source), "-B", str(build)]
         words += [f"-D{option}" for option in options]
-        subprocess.run(words, check=True, capture_output=True)
-        subprocess.run(
-            ["cmake", "--build", str(build), "--target", PROGRAM], check=True, capture_output=True
-        )
+        making = ["cmake", "--build", str(build), "--target", PROGRAM]
+        own = {**bare_environment(), "PATH": os.environ["PATH"]}
+        for command in (words, making):
+            subprocess.run(command, check=True, capture_output=True, env=own)
     return program
 
 

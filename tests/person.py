@@ -26,6 +26,7 @@ BOARDS = Path(__file__).parent / "boards"
 
 SHARED_CACHE = (
     "builds",
+    "ccache",
     "compilers",
     "converters",
     "helpers",

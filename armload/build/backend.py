@@ -8,6 +8,7 @@ from pathlib import Path, PurePath
 from typing import Protocol
 
 from armload.build.compiler import Compiler
+from armload.build.environment import DECIDED, ccache_environment
 from armload.build.target import Target
 from armload.core.progress import Progress
 from armload.core.values import Value
@@ -88,6 +89,19 @@ class BuildBackend(Protocol):
         """
 
 
+_FOUND_NOWHERE = (
+    "CMAKE_FIND_USE_CMAKE_ENVIRONMENT_PATH",
+    "CMAKE_FIND_USE_CMAKE_SYSTEM_PATH",
+    "CMAKE_FIND_USE_INSTALL_PREFIX",
+    "CMAKE_FIND_USE_PACKAGE_REGISTRY",
+    "CMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH",
+    "CMAKE_FIND_USE_SYSTEM_PACKAGE_REGISTRY",
+    # Of any linker that it finds, CMake takes the compiler to be able to do what that one can.
+    "CMAKE_LINK_DEPENDS_USE_LINKER",
+)
+"""CMake's switches that are off, or what a machine has installed would take part in a build."""
+
+
 def overlay_folder() -> Path:
     """Return our CMake project, which includes llama.cpp's."""
     return data_path("toolchains", "overlay")
@@ -117,6 +131,7 @@ def definitions(
     """
     target = request.target
     variables = {
+        **dict.fromkeys(_FOUND_NOWHERE, "OFF"),
         **compiler.definitions(target),
         "CMAKE_C_FLAGS": " ".join(target.cflags),
         "CMAKE_CXX_FLAGS": " ".join(target.cxxflags),
@@ -138,14 +153,20 @@ def definitions(
     return variables
 
 
-def environment(compiler: Compiler, tree: PurePath, *, ccache: str) -> dict[str, str]:
-    """Return the environment variables of a build in the folder ``tree``.
+def environment(
+    compiler: Compiler, tree: PurePath, *, ccache: str, ccache_folder: PurePath
+) -> dict[str, str]:
+    """Return the environment of a build in the folder ``tree``: all its variables.
 
-    ``ccache`` is the program's path there; empty where there is none.
+    Args:
+        ccache: the program's path there; empty where there is none.
+        ccache_folder: what it keeps.
     """
     # zig keeps what it compiles; with ccache one copy is enough, and this one goes with the tree.
     own_cache = {"ZIG_LOCAL_CACHE_DIR": str(tree / "zig")} if ccache else {}
     return {
+        **DECIDED,
+        **ccache_environment(ccache_folder, tree),
         **own_cache,
         **compiler.environment(),
         "NINJA_STATUS": "[%f/%t] ",
@@ -153,7 +174,4 @@ def environment(compiler: Compiler, tree: PurePath, *, ccache: str) -> dict[str,
         "GIT_DIR": str(tree / "no-repository"),
         # ggml would otherwise add flags for the CPU of the machine that compiles.
         "SOURCE_DATE_EPOCH": "0",
-        # Builds in other folders are the same to ccache.
-        "CCACHE_BASEDIR": str(tree),
-        "CCACHE_NOHASHDIR": "1",
     }

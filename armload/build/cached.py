@@ -63,8 +63,6 @@ def cached_builds() -> list[CachedBuild]:
 
 def build_kinds() -> tuple[CacheKind, ...]:
     """Return what builds leave in the cache: themselves, sources, the compiler's libraries."""
-    zig = tuple(path for path in entries("zig") if not is_left_over(path))
-    libraries = CacheItem(label="all", paths=zig, size_bytes=disk_usage(zig), locks=_any_build)
     return (
         CacheKind(
             name="builds",
@@ -85,7 +83,13 @@ def build_kinds() -> tuple[CacheKind, ...]:
             name="zig",
             what="compiled C and C++ libraries",
             again="a minute at the next build",
-            items=(*([libraries] if zig else []), *left_over("zig")),
+            items=_as_one("zig"),
+        ),
+        CacheKind(
+            name="ccache",
+            what="compiled files that further builds share",
+            again="minutes of compiling at the next build",
+            items=_as_one("ccache"),
         ),
         CacheKind(
             name="compilers",
@@ -156,6 +160,13 @@ def _changed_utc(*paths: Path) -> str:
         with suppress(OSError):
             times.append(path.stat().st_mtime)
     return datetime.fromtimestamp(max(times), UTC).isoformat(timespec="seconds")
+
+
+def _as_one(kind: str) -> tuple[CacheItem, ...]:
+    """Return what a compiler keeps, whose files belong together."""
+    paths = tuple(path for path in entries(kind) if not is_left_over(path))
+    whole = CacheItem(label="all", paths=paths, size_bytes=disk_usage(paths), locks=_any_build)
+    return (*([whole] if paths else []), *left_over(kind))
 
 
 def _builds() -> Iterator[CacheItem]:

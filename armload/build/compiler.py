@@ -108,7 +108,7 @@ def _run_here(script: str) -> str:
         capture_output=True,
         text=True,
         errors="replace",
-        env=os.environ | {"PATH": f"{cmake}{os.pathsep}{os.environ.get('PATH', os.defpath)}"},
+        env={"PATH": f"{cmake}{os.pathsep}{os.environ.get('PATH', os.defpath)}"},
         check=False,
     )
     return done.stdout

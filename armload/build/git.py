@@ -30,21 +30,28 @@ _NEVER_ASKING = {
     "SSH_ASKPASS_REQUIRE": "never",
     "GCM_INTERACTIVE": "never",
     "GIT_LFS_SKIP_SMUDGE": "1",
+    "GIT_ATTR_NOSYSTEM": "1",
 }
-_OF_ANOTHER_REPOSITORY = {
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_COMMON_DIR",
-    "GIT_DIR",
-    "GIT_INDEX_FILE",
-    "GIT_NAMESPACE",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_PREFIX",
-    "GIT_SHALLOW_FILE",
-    "GIT_WORK_TREE",
-}
-"""Set where git itself calls us, in a hook for instance."""
+_OF_ITS_WAY_TO_A_SERVER = ("GIT_CONFIG", "GIT_HTTP_", "GIT_PROXY_", "GIT_SSH", "GIT_SSL_")
+"""How the names of git's variables begin that are a person's to set. The others name other
+repositories and files, as git does itself where it calls us in a hook, or change what git writes.
+"""
 _SETTINGS = (
+    # Each file's bytes are the commit's.
+    "core.attributesFile=/dev/null",
     "core.autocrlf=false",
+    "core.eol=lf",
+    "core.sparseCheckout=false",
+    "submodule.recurse=false",
+    # What is read is written as it is expected.
+    "color.ui=false",
+    "i18n.logOutputEncoding=UTF-8",
+    "log.showSignature=false",
+    # The mirror is ours.
+    "core.fsmonitor=false",
+    "fetch.prune=false",
+    "fetch.pruneTags=false",
+    "init.defaultObjectFormat=sha1",
     "core.hooksPath=/dev/null",
     "gc.auto=0",
     "maintenance.auto=false",
@@ -84,7 +91,11 @@ def git(
     Raises:
         MissingToolError: git is not installed.
     """
-    own = {name: text for name, text in os.environ.items() if name not in _OF_ANOTHER_REPOSITORY}
+    own = {
+        name: text
+        for name, text in os.environ.items()
+        if not name.startswith("GIT_") or name.startswith(_OF_ITS_WAY_TO_A_SERVER)
+    }
     settings = [word for setting in _SETTINGS for word in ("-c", setting)]
     stderr: list[str] = []
     with (

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from armload.build.backend import native_folder
+from armload.build.environment import bare_environment
 from armload.build.inspection import check, inspect
 from armload.build.prebuilt import copy_prebuilt_helper
 from armload.build.stripping import strip
@@ -96,6 +97,7 @@ def _compile(source: Path, target: Target, compiler: list[str], place: Path) -> 
             # zig names its own files relative to a folder that contains them, and would compile its
             # C library anew for each such folder, as it would for programs without symbols.
             cwd=name,
+            env=bare_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

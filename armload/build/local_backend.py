@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import shlex
@@ -10,6 +9,8 @@ import shutil
 import subprocess
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
@@ -22,11 +23,13 @@ from armload.build.backend import (
     overlay_folder,
 )
 from armload.build.compiler import Compiler, compiler_name, find_compiler, tool
+from armload.build.environment import bare_environment
 from armload.build.target import Target
 from armload.core.children import run_watched
 from armload.core.errors import ArmloadError, BuildError, DiskError
 from armload.core.files import write_whole
 from armload.core.progress import Progress
+from armload.core.workspace import compiling_folder
 
 LOG_LINES_SHOWN = 30
 FULL_DISK_BYTES = 16 << 20
@@ -37,6 +40,7 @@ _HEADERS_BYTES = 45_000
 through bytes and seconds has its zero there."""
 
 _LINKING_BYTES = 1_000
+_PATIENCE_S = 10.0
 
 
 class Status(NamedTuple):
@@ -75,9 +79,10 @@ def run_logged(
 ) -> None:
     """Run a program, append its output to ``log``, and show each line to ``watch``.
 
-    When this is interrupted, the program and its children are ended first. ``nice`` is how
-    much they step back for other programs, 0 to 19. ``keep_open`` is a file descriptor that
-    they inherit: a lock that is held as long as one of them lives.
+    When this is interrupted, the program and its children are ended first. ``environment`` holds
+    all their variables. ``nice`` is how much they step back for other programs, 0 to 19.
+    ``keep_open`` is a file descriptor that they inherit: a lock that is held as long as one of
+    them lives.
 
     Raises:
         BuildError: the program failed; shows the end of its output.
@@ -93,7 +98,7 @@ def run_logged(
 
         status = run_watched(
             command,
-            environment=os.environ | environment,
+            environment=environment,
             watch=note,
             keep_open=keep_open,
             nice=nice,
@@ -157,7 +162,8 @@ class LocalBackend:
         self._configure(request, compiler, tree, progress)
         jobs = [f"-j{self._jobs}"] if self._jobs else []
         command = [_ninja(), "-C", str(tree), *jobs, *request.programs]
-        weights = StepWeights(_outputs_of(command), request.source, tree)
+        outputs = _outputs_of(command, self._environment(request, compiler))
+        weights = StepWeights(outputs, request.source, tree)
         with progress.step(request.label) as step:
 
             def watch(line: str) -> None:
@@ -213,17 +219,28 @@ class LocalBackend:
         run_logged(
             command,
             log=request.log,
-            environment=environment(compiler, request.folder / "tree", ccache=_ccache()),
+            environment=self._environment(request, compiler),
             nice=self._nice,
             watch=watch,
             keep_open=request.lock,
         )
 
+    def _environment(self, request: BuildRequest, compiler: Compiler) -> Mapping[str, str]:
+        tree = request.folder / "tree"
+        folder = compiling_folder("ccache")
+        own = environment(compiler, tree, ccache=_ccache(), ccache_folder=folder)
+        return {**bare_environment(), **own}
 
-def _outputs_of(command: Sequence[str]) -> list[str]:
+
+def _outputs_of(command: Sequence[str], environment: Mapping[str, str]) -> list[str]:
     """Return what ninja would make; nothing where it cannot say so."""
     planned = subprocess.run(
-        [*command, "-n"], capture_output=True, encoding="utf-8", errors="replace", check=False
+        [*command, "-n"],
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        env=environment,
+        check=False,
     )
     statuses = map(read_status, planned.stdout.splitlines())
     return [status.output for status in statuses if status is not None]
@@ -243,7 +260,25 @@ def _configuring(request: BuildRequest, compiler: Compiler, tree: Path, ccache: 
 
 
 def _ccache() -> str:
-    return shutil.which("ccache") or ""
+    """Return the whole path of this machine's ccache; empty where there is none that works."""
+    found = shutil.which("ccache")
+    program = str(Path(found).absolute()) if found else ""
+    return program if program and _is_ccache(program) else ""
+
+
+@cache
+def _is_ccache(program: str) -> bool:
+    with suppress(OSError, subprocess.TimeoutExpired):
+        asked = subprocess.run(
+            [program, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=bare_environment(),
+            timeout=_PATIENCE_S,
+            check=False,
+        )
+        return asked.stdout.startswith(b"ccache version")
+    return False
 
 
 def _ninja() -> str:

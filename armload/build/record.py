@@ -13,6 +13,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from armload.build.binary import Binary, FeatureUse
+from armload.build.environment import bare_environment
 from armload.build.inspection import Inspection
 from armload.build.target import Target, machine_architecture
 from armload.core.files import sha256_of, write_whole
@@ -175,6 +176,7 @@ def reported_version(program: Path, architecture: str) -> str | None:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
+            env=bare_environment(),
             timeout=VERSION_PATIENCE_S,
             check=False,
         )

@@ -6,13 +6,13 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 from contextlib import suppress
 from pathlib import Path
 
 from armload.build.archive import Archive
 from armload.build.binary import Binary, engine_name
 from armload.build.commit import Commit
+from armload.build.git import git
 from armload.build.repository import Address, address_of, commit_of, shown
 from armload.core.errors import UsageError
 from armload.core.files import require_utf_8
@@ -53,8 +53,18 @@ class Folder(Value):
         return str(self.path)
 
     @property
+    def commit(self) -> str:
+        """The commit that is checked out, as ``Binary`` has it; empty where there is none."""
+        if not (self.path / ".git").exists() or not shutil.which("git"):
+            return ""
+        commit = self._git("rev-parse", "--short=12", "HEAD")
+        is_whole = self._git("rev-parse", "--is-shallow-repository") == "false"
+        number = self._git("rev-list", "--count", "HEAD") if commit and is_whole else ""
+        return f"b{number}-{commit}" if number else commit
+
+    @property
     def identity(self) -> str:
-        """Says which content it is."""
+        """Says which content it is, and what the engine calls itself."""
         digest = hashlib.sha256()
         for part in BUILT_PARTS:
             top = self.path / part
@@ -63,11 +73,17 @@ class Folder(Value):
                     status = file.stat()
                     entry = f"{file.relative_to(self.path)}\0{status.st_size}\0{status.st_mtime_ns}"
                     digest.update(os.fsencode(entry) + b"\n")
-        return f"folder:{self.path}:{digest.hexdigest()}"
+        return ":".join(filter(None, ["folder", str(self.path), digest.hexdigest(), self.commit]))
 
     def provide(self, progress: Progress) -> Path:
         del progress
         return self.path
+
+    def _git(self, *words: str) -> str:
+        """Return what git says of the folder; empty where it fails."""
+        parent = {"GIT_CEILING_DIRECTORIES": str(self.path.parent)}
+        asked = git(words, folder=self.path, environment=parent)
+        return asked.output.strip() if asked.status == 0 else ""
 
 
 Source = Archive | Folder | Commit
@@ -109,11 +125,8 @@ def engine_commit(source: Source, folder: Path) -> str:
     if isinstance(source, Archive) and source.commit:
         number = f"b{source.build_number}-" if source.build_number else ""
         return f"{number}{source.commit[:12]}"
-    has_git = (folder / ".git").exists() and shutil.which("git")
-    if has_git and (commit := _git(folder, "rev-parse", "--short=12", "HEAD")):
-        is_whole = _git(folder, "rev-parse", "--is-shallow-repository") == "false"
-        number = _git(folder, "rev-list", "--count", "HEAD") if is_whole else ""
-        return f"b{number}-{commit}" if number else commit
+    if isinstance(source, Folder) and (commit := source.commit):
+        return commit
     cmake = (folder / "CMakeLists.txt").read_text(encoding="utf-8")
     numbers = re.findall(r"^set\(LLAMA_VERSION_(?:MAJOR|MINOR|PATCH) +(\d+)\)", cmake, re.MULTILINE)
     if len(numbers) == 3:
@@ -122,14 +135,6 @@ def engine_commit(source: Source, folder: Path) -> str:
     if isinstance(source, Archive):
         return f"{source.project}-{source.version}"
     return "unknown"
-
-
-def _git(folder: Path, *words: str) -> str:
-    """Return what git says of a folder; empty where it fails."""
-    asked = subprocess.run(
-        ["git", "-C", str(folder), *words], capture_output=True, text=True, check=False
-    )
-    return asked.stdout.strip() if asked.returncode == 0 else ""
 
 
 def known_architectures(folder: Path) -> tuple[str, ...]:

@@ -6,12 +6,14 @@ import re
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
+from armload.build.environment import DECIDED
 from armload.build.target import Target
 from armload.core.errors import MissingToolError, UsageError
-from armload.core.shell import render
+from armload.core.shell import quote, render
 from armload.core.values import Value
 
 _LIBRARIES = ("libc.a", "libstdc++.a", "libgcc.a")
+_PROGRAMS = {"CMAKE_AR": "ar", "CMAKE_RANLIB": "ranlib"}
 _DIGITS = 12
 
 
@@ -41,6 +43,10 @@ class SystemCompiler(Value):
         c, cxx: whole paths of the programs.
         version: first line of what the C compiler says to ``--version``.
         libraries: SHA-256 of the C library, and of the compiler's own, that get linked.
+        binutils: first lines of what its assembler and its linker say to ``--version``, by their
+            kinds.
+        programs: whole paths of what it works with, by CMake's variables.
+        path: in which it finds its own programs, as the variable ``PATH`` has it.
     """
 
     kind: SystemCompilerName
@@ -48,6 +54,9 @@ class SystemCompiler(Value):
     cxx: str
     version: str
     libraries: Mapping[str, str]
+    binutils: Mapping[str, str]
+    programs: Mapping[str, str]
+    path: str
 
     @property
     def label(self) -> str:
@@ -58,7 +67,8 @@ class SystemCompiler(Value):
     def identity(self) -> str:
         """Says all that decides which code it makes."""
         libraries = (f"{name} {sum_[:_DIGITS]}" for name, sum_ in sorted(self.libraries.items()))
-        return ", ".join([self.label, *libraries])
+        binutils = (f"{kind} {version}" for kind, version in sorted(self.binutils.items()))
+        return ", ".join([self.label, *libraries, *binutils])
 
     @property
     def tools(self) -> Mapping[str, str]:
@@ -72,15 +82,15 @@ class SystemCompiler(Value):
 
     def definitions(self, target: Target) -> Mapping[str, str]:
         """Return CMake's variables."""
-        variables = {"CMAKE_C_COMPILER": self.c, "CMAKE_CXX_COMPILER": self.cxx}
+        variables = {"CMAKE_C_COMPILER": self.c, "CMAKE_CXX_COMPILER": self.cxx, **self.programs}
         if self.kind == "gnu":
             variables["CMAKE_SYSTEM_NAME"] = "Linux"
             variables["CMAKE_SYSTEM_PROCESSOR"] = target.architecture
         return variables
 
     def environment(self) -> Mapping[str, str]:
-        """Return environment variables that it is called with: none."""
-        return {}
+        """Return environment variables that it is called with."""
+        return {"PATH": self.path}
 
 
 class Machine(Value):
@@ -107,8 +117,17 @@ class Machine(Value):
     @property
     def tools(self) -> Mapping[str, str]:
         """Versions of CMake and of what drives the build here, by the tool's name."""
-        driver = "ninja" if self.generator == "Ninja" else "make"
-        return {"cmake": self.cmake, driver: self.answers.get(driver, "")}
+        return {"cmake": self.cmake, self._driver: self.answers.get(self._driver, "")}
+
+    @property
+    def programs(self) -> Mapping[str, str]:
+        """Whole paths of CMake and of what drives the build here, by CMake's variables."""
+        tools = {"CMAKE_COMMAND": "cmake", "CMAKE_MAKE_PROGRAM": self._driver}
+        return {name: self.answers.get(f"{tool}-program", "") for name, tool in tools.items()}
+
+    @property
+    def _driver(self) -> str:
+        return "ninja" if self.generator == "Ninja" else "make"
 
     @property
     def ccache(self) -> str:
@@ -137,8 +156,15 @@ def words_for(kind: SystemCompilerName, target: Target) -> Words:
 
 
 def asking_script(words: Words) -> str:
-    """Return the shell script whose output ``read_machine`` reads."""
-    return render("build/compiler.sh.j2", {"c": words.c, "cxx": words.cxx})
+    """Return the shell script whose output ``read_machine`` reads.
+
+    The compiler is asked in the environment that it will compile in: other variables lead gcc to
+    other libraries.
+    """
+    script = render("build/compiler.sh.j2", {"c": words.c, "cxx": words.cxx})
+    decided = {name: quote(text) for name, text in DECIDED.items()} | {"PATH": '"$PATH"'}
+    given = " ".join(f"{name}={text}" for name, text in decided.items())
+    return f"exec env -i {given} sh -c {quote(script)}"
 
 
 def read_machine(output: str) -> Machine:
@@ -184,4 +210,11 @@ def read_system_compiler(
         cxx=answers["cxx"],
         version=answers.get("version", "unknown"),
         libraries={name: answers[name] for name in _LIBRARIES if name in answers},
+        binutils={kind: answers[kind] for kind in ("assembler", "linker") if kind in answers},
+        programs={
+            variable: answers[name]
+            for variable, name in _PROGRAMS.items()
+            if answers.get(name, "").startswith("/")
+        },
+        path=answers.get("path", DECIDED["PATH"]),
     )

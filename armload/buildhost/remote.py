@@ -259,19 +259,23 @@ class RemoteBackend:
         self, request: BuildRequest, compiler: Compiler, parts: PurePosixPath
     ) -> PurePosixPath:
         tree, ccache = self._tree(request), self._machine.ccache
-        variables = definitions(
-            request,
-            compiler,
-            source=parts / "engine",
-            native=parts / "native",
-            ccache=ccache,
-        )
+        programs = self._machine.programs
+        variables = {
+            "CMAKE_MAKE_PROGRAM": programs["CMAKE_MAKE_PROGRAM"],
+            **definitions(
+                request,
+                compiler,
+                source=parts / "engine",
+                native=parts / "native",
+                ccache=ccache,
+            ),
+        }
         script = render(
             "build/compile.sh.j2",
             {
-                "environment": list(environment(compiler, tree, ccache=ccache).items()),
                 "nice": ["nice", "-n", self._nice] if self._nice and self._machine.has_nice else [],
                 "jobs": self._jobs or 0,
+                "cmake": programs["CMAKE_COMMAND"],
                 "generator": self._machine.generator,
                 "overlay": parts / "overlay",
                 "tree": tree,
@@ -279,6 +283,8 @@ class RemoteBackend:
                 "programs": request.programs,
             },
         )
+        own = environment(compiler, tree, ccache=ccache, ccache_folder=self._folder / "ccache")
+        variables_there = [f"{name}={value}" for name, value in own.items()]
         former = self._runs(request.work_id)
         number = int(former[-1].id.rpartition("-")[2]) + 1 if former else 1
         run = self._folder / "runs" / f"{request.work_id}-{number:04}"
@@ -286,7 +292,7 @@ class RemoteBackend:
             launch(
                 self._host,
                 run_folder=run,
-                argv=["sh", "-c", script],
+                argv=["env", "-i", *variables_there, "sh", "-c", script],
                 trace=False,
                 time_limit_s=TIME_LIMIT_S,
                 job=b"{}",

@@ -47,9 +47,9 @@ QUICK = ["ggml-rpc-server"]
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache folder without builds that shares the sources and zig's libraries."""
     pinned_source().provide(Silent())
-    for part in ("zig", "compilers"):
+    for part in ("zig", "compilers", "ccache"):
         (cache_folder() / part).mkdir(exist_ok=True)
-    for part in ("sources", "zig", "compilers"):
+    for part in ("sources", "zig", "compilers", "ccache"):
         (tmp_path / part).symlink_to(cache_folder() / part)
     monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path))
     return tmp_path

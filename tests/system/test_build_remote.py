@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,11 @@ import pytest
 
 from armload.boards.board import SshAddress
 from armload.boards.virtual.process import free_port
+from armload.build.builder import build
 from armload.build.compiler import tool
+from armload.build.local_backend import LocalBackend
+from armload.build.target import load_target
+from tests.hostile_environment import HostileEnvironment
 from tests.person import Person
 from tests.servers import openssh
 
@@ -41,10 +46,13 @@ class BuildHost:
         self.work = folder / "work"
         (self.person.folder / "cache" / "builds").unlink()
         self._shell = folder / "shell"
-        path = self._tools()
-        self._shell.write_text(
-            f'#!/bin/sh\nPATH={path}; export PATH\nexec sh -c "$SSH_ORIGINAL_COMMAND"\n'
-        )
+        self.tools = self._tools()
+        self.export({"PATH": str(self.tools)})
+
+    def export(self, variables: Mapping[str, str]) -> None:
+        """Set the variables of every command that is run there."""
+        words = shlex.join(f"{name}={text}" for name, text in variables.items())
+        self._shell.write_text(f'#!/bin/sh\nexport {words}\nexec sh -c "$SSH_ORIGINAL_COMMAND"\n')
         self._shell.chmod(0o755)
 
     def _tools(self) -> Path:
@@ -169,6 +177,21 @@ def test_ctrl_c_ends_the_build_there_too(answering: BuildHost) -> None:
         _, errors = process.communicate()
     assert process.returncode == 130, errors
     assert [line for line in _commands() if str(answering.work) in line] == []
+
+
+@exhaustive
+def test_what_a_build_host_has_installed_and_exported_changes_no_byte(machine: BuildHost) -> None:
+    (usual,) = build(load_target("rk3568"), programs=[PROGRAM], backend=LocalBackend("gnu"))
+    hostile = HostileEnvironment(machine.folder / "hostile", "")
+    programs = hostile.folder / "bin"
+    del hostile.variables["LD_LIBRARY_PATH"]  # no shell would start
+    machine.export({**hostile.variables, "PATH": f"{machine.tools}:{programs}"})
+    with machine.up() as address:
+        machine.describe(address)
+        (made,) = json.loads(machine.person.types(*machine.build_words()).stdout)
+    assert made["path"] != str(usual.path)
+    assert (made["build_id"], made["sha256"]) == (usual.build_id, usual.sha256)
+    assert hostile.trapped == []
 
 
 def _commands() -> list[str]:

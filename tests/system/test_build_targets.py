@@ -177,8 +177,8 @@ def test_the_same_inputs_give_the_same_bytes_and_a_second_target_compiles_ggmls_
         (cache_folder() / kind).mkdir(parents=True, exist_ok=True)
         (tmp_path / kind).symlink_to(cache_folder() / kind)
     monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path))
-    monkeypatch.setenv("CCACHE_DIR", str(tmp_path / "ccache"))
-    monkeypatch.setenv("CCACHE_STATSLOG", str(statistics))
+    (tmp_path / "ccache").mkdir()
+    (tmp_path / "ccache" / "ccache.conf").write_text(f"stats_log = {statistics}\n")
     elsewhere = engine("rk3568", programs=QUICK)
     assert elsewhere.path != here.path
     assert (elsewhere.build_id, elsewhere.sha256) == (here.build_id, here.sha256)

@@ -32,7 +32,7 @@ case $1 in
   -E) case $2 in tar) exec tar -xf "$4" ;; *) shift 2; exec sha256sum "$@" ;; esac ;;
   -G) mkdir -p "$6/bin" ;;
   --build)
-    echo x >>"$COMPILED"
+    echo x >>"${0%/*}/../compiled"
     for name in one two; do echo "program $name" >"$2/bin/$name"; done ;;
 esac""",
     "make": "echo make 1",
@@ -115,7 +115,6 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BuildHost:
         (tools / name).chmod(0o755)
     (tools / "c++").symlink_to("cc")
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    monkeypatch.setenv("COMPILED", str(tmp_path / "compiled"))
     return BuildHost(tmp_path)
 
 

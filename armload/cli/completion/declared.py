@@ -28,8 +28,18 @@ from armload.serving.dialects.registry import DIALECTS
 from armload.serving.exports import FORMATS
 
 CACHE_KINDS = (
-    *("builds", "sources", "zig", "compilers", "helpers", "models", "operations", "footprints"),
-    *("hashes", "quantised", "importance", "converters", "vega", "packages", "images", "machines"),
+    *("builds", "sources", "zig", "ccache", "compilers", "helpers", "models", "operations"),
+    *(
+        "footprints",
+        "hashes",
+        "quantised",
+        "importance",
+        "converters",
+        "vega",
+        "packages",
+        "images",
+        "machines",
+    ),
     "received",
 )
 

@@ -12,7 +12,6 @@ from armload.fleet.scheduler import (
     SchedulerAddress,
     check_answers,
     not_dask,
-    refused,
     security_of,
 )
 
@@ -44,9 +43,8 @@ def connected(address: SchedulerAddress, refusals: list[str]) -> Client:
             client.close(timeout=2)  # type: ignore[no-untyped-call]
             raise ImportError("it is another part of Dask")
     except Exception as error:
-        if refusals:
-            raise refused(address, refusals[0]) from error
-        raise not_dask(address, error) from error
+        cause = OSError(f"it sent {refusals[0]}") if refusals else error
+        raise not_dask(address, cause) from error
     return client
 
 

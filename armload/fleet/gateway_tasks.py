@@ -33,6 +33,9 @@ MOST_ARCHIVED_BYTES = 4 << 30
 
 _ERROR_CHARACTERS = 10_000
 
+FolderName = Annotated[FileName, Field(pattern=r"^[^.]")]
+"""Of a run or a load; hidden folders are armload's own."""
+
 
 class BoardRequirements(Value):
     """How a command wants a board to be ready.
@@ -183,8 +186,8 @@ class RunArchive(Value):
     """
 
     name: FileName
-    runs: tuple[FileName, ...] = ()
-    loads: tuple[FileName, ...] = ()
+    runs: tuple[FolderName, ...] = ()
+    loads: tuple[FolderName, ...] = ()
     size_bytes: int = Field(ge=0, le=MOST_ARCHIVED_BYTES)
     sha256: Sha256
 
@@ -197,7 +200,7 @@ class PulledRuns(Value):
         lost: why runs stay on the board.
     """
 
-    runs: tuple[FileName, ...]
+    runs: tuple[FolderName, ...]
     lost: Mapping[str, GatewayError]
 
 
@@ -217,8 +220,8 @@ class TaskOutcome(Value, Generic[Result]):
     """
 
     result: Result | None = None
-    runs: tuple[FileName, ...] = ()
-    loads: tuple[FileName, ...] = ()
+    runs: tuple[FolderName, ...] = ()
+    loads: tuple[FolderName, ...] = ()
     archive: RunArchive | None = None
     error: GatewayError | None = None
 

@@ -30,6 +30,7 @@ from armload.fleet.gateway_tasks import (
     BoardRequirements,
     DeployWork,
     EstimateWork,
+    FolderName,
     ForecastWork,
     LoadWork,
     OpenWork,
@@ -42,7 +43,6 @@ from armload.fleet.gateway_tasks import (
 from armload.fleet.gateways import FIRST_OFFER_S, Gateways, GoneError
 from armload.fleet.remote_tasks import RemoteTasks
 from armload.fleet.sent_engines import (
-    FileName,
     Files,
     SentEngine,
     sent_deployment,
@@ -178,7 +178,7 @@ class RemoteBoard:
                 warns=warns,
             )
             run = self._tasks.do(
-                *(self._name, work, files, self._progress, TaskOutcome[FileName]),
+                *(self._name, work, files, self._progress, TaskOutcome[FolderName]),
                 key=_key(engine, place, new=new),
                 noted=engine.noted if isinstance(engine, TimedScoring) else None,
             )
@@ -217,7 +217,7 @@ class RemoteBoard:
                 files,
                 self._progress,
             ),
-            TaskOutcome[FileName],
+            TaskOutcome[FolderName],
             key=fingerprint_of([key]),
         )
         return LoadFolder.find(load)

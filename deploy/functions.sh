@@ -123,6 +123,30 @@ tell_libraries() {
 # A killed process whose parent is slow to notice still has its number.
 alive() { { read -r stat_pid stat_name stat_state stat_rest <"/proc/$1/stat"; } 2>/dev/null && [ "$stat_state" != Z ]; }
 
+# The peaks of a process in KiB: of its address space, and of its resident memory.
+read_peaks() {
+  peak=
+  while read -r key value rest; do
+    case $key in
+      VmPeak:) peak=$value ;;
+      VmHWM:) break ;;
+    esac
+  done 2>/dev/null <"/proc/$1/status"
+  [ -n "$peak" ] && hwm=$value
+}
+
+# The time since the boot, a process's CPU time in ticks, and number and value of thermal zones.
+note_sample() {
+  { read -r since rest </proc/uptime; read -r stat_line <"/proc/$1/stat"; } 2>/dev/null || return
+  set -- ${stat_line##*) }
+  sample="$since $((${12} + ${13}))"
+  for zone in /sys/class/thermal/thermal_zone[0-9]*; do
+    look "$zone/temp"
+    [ -n "$seen" ] && sample="$sample ${zone##*zone} $seen"
+  done
+  echo "$sample"
+}
+
 # When a process began, in ticks since the boot: a later one with its number has another time. One
 # that has ended, and whose parent does not know it yet, is none any more.
 birth_of() {

@@ -84,6 +84,7 @@ class Lab:
     def start_scheduler(self) -> None:
         host, _, port = self.address.rpartition(":")
         words = ["-m", "distributed.cli.dask_scheduler", "--no-dashboard"]
+        words += ["--dashboard-address", "127.0.0.1:0"]
         words += ["--host", host, "--port", port]
         with self._log.open("ab") as log:
             self._running["scheduler"] = subprocess.Popen(

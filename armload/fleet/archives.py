@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePosixPath
+from typing import IO, cast
 
 from armload.core.errors import TransferError
 from armload.core.files import sha256_of, sync_folder, written_whole
 from armload.core.workspace import loads_folder, runs_folder
-from armload.fleet.gateway_tasks import CHUNK_BYTES, RunArchive
+from armload.fleet.gateway_tasks import CHUNK_BYTES, MOST_ARCHIVED_BYTES, RunArchive
 from armload.runs.store import is_here
 
 _OUTGOING, _INCOMING = ".outgoing", ".incoming"
+
+_READ_BYTES = 16 << 20
+_MOST_FILES = 100_000
+
+_UNREADABLE = (
+    *(tarfile.TarError, zlib.error, gzip.BadGzipFile),
+    *(EOFError, FileExistsError, NotADirectoryError, IsADirectoryError),
+    *(ValueError, OverflowError, RecursionError),
+)
+"""What reading an archive raises that nobody packed as runs are packed."""
 
 
 def pack(runs: Sequence[str], loads: Sequence[str] = ()) -> RunArchive:
@@ -93,7 +106,7 @@ class Incoming:
         with tempfile.TemporaryDirectory(dir=self._path.parent) as name:
             folder = Path(name)
             try:
-                with tarfile.open(self._path) as archive:
+                with gzip.open(self._path) as packed, _opened(packed) as archive:
                     for member, path in _files(archive, self._folders):
                         target = folder / path
                         target.parent.mkdir(parents=True, exist_ok=True)
@@ -103,12 +116,17 @@ class Incoming:
                             shutil.copyfileobj(content, out)
                             out.flush()
                             os.fsync(out.fileno())
-            except (tarfile.TarError, EOFError) as error:
+            except _UNREADABLE as error:
+                self._path.unlink()
                 raise TransferError(
-                    f"The archive of {', '.join(self._names)} cannot be read: {error}."
+                    f"The archive of {', '.join(self._names)} cannot be read: "
+                    f"{' '.join(str(error).split())[:200]}.",
+                    "Look at the worker's output, and check who can use the scheduler.",
                 ) from error
             for place, kept in self._folders.items():
-                if kept.parent != runs_folder() or not is_here(kept.name):
+                if not (folder / place).is_dir():
+                    raise TransferError(f"The archive of {kept.name} does not contain it.")
+                if not _is_kept(kept):
                     shutil.rmtree(kept, ignore_errors=True)
                     kept.parent.mkdir(exist_ok=True)
                     (folder / place).rename(kept)
@@ -116,10 +134,37 @@ class Incoming:
         self._path.unlink()
 
 
+def _is_kept(folder: Path) -> bool:
+    # A gateway must not replace what it did not send.
+    return is_here(folder.name) if folder.parent == runs_folder() else folder.is_dir()
+
+
+def _opened(packed: gzip.GzipFile) -> tarfile.TarFile:
+    return tarfile.open(fileobj=cast("IO[bytes]", _ShortReads(packed)), mode="r:")
+
+
+class _ShortReads:
+    """A file that is never asked for much at once, as by a header that claims to be large."""
+
+    def __init__(self, file: gzip.GzipFile) -> None:
+        self._file = file
+        self.seek = file.seek
+        self.tell = file.tell
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= _READ_BYTES:
+            raise tarfile.ReadError("a header is too large")
+        return self._file.read(size)
+
+
 def _files(
     archive: tarfile.TarFile, places: Collection[str]
 ) -> Iterator[tuple[tarfile.TarInfo, PurePosixPath]]:
-    for member in archive:
+    size_bytes = 0
+    for number, member in enumerate(archive):
+        size_bytes += member.size
+        if size_bytes > MOST_ARCHIVED_BYTES or number >= _MOST_FILES:
+            raise tarfile.ReadError("it is too large")
         path = PurePosixPath(member.name)
         is_inside = str(PurePosixPath(*path.parts[:2])) in places
         if path.is_absolute() or ".." in path.parts or not is_inside:

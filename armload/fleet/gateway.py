@@ -12,23 +12,23 @@ import queue
 import shutil
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from armload.core.errors import ArmloadError, BusyError, ConnectError
+from armload.core.errors import ArmloadError, BusyError, ConnectError, DiskError
 from armload.core.progress import Progress
 from armload.engines.job import SweepPoint
 from armload.fleet.archives import archive_chunk, delete_archive, folders_in, pack
 from armload.fleet.gateway_board import GatewayBoard
 from armload.fleet.gateway_tasks import (
+    Answer,
     Begun,
     GatewayError,
     GatewayTask,
     LoadWork,
     ProgressEvent,
-    Received,
     RunWork,
     TaskOutcome,
     Work,
@@ -192,11 +192,11 @@ class _BoardPost:
 def _defect(defect: Exception) -> GatewayError:
     what = " ".join(traceback.format_exception_only(defect)[-1].split())
     if isinstance(defect, OSError):
-        return GatewayError(kind="disk", message=f"On the gateway: {what}", remedy="")
-    return GatewayError(
-        kind="fault",
-        message=f"Internal error on the gateway: {what}",
-        remedy="Please report it with the gateway's output.",
+        return GatewayError.of(DiskError(f"On the gateway: {what}"))
+    return GatewayError.of(
+        ArmloadError(
+            f"Internal error on the gateway: {what}", "Please report it with the gateway's output."
+        )
     )
 
 
@@ -211,10 +211,12 @@ def offer(gateway: Gateway) -> None:
 
 async def do_task(task: str) -> bytes:
     """Do a ``GatewayTask`` and return its ``TaskOutcome``, with the first chunk of the archive."""
+    try:
+        begun = _OFFERED[0].begin(GatewayTask.model_validate_json(task))
+    except Exception as defect:  # noqa: BLE001 - it is the command's to show
+        return reply_of(TaskOutcome(error=_defect(defect)))
     # What is cancelled with the scheduler's connection is the waiting alone.
-    return await asyncio.shield(
-        asyncio.wrap_future(_OFFERED[0].begin(GatewayTask.model_validate_json(task)))
-    )
+    return await asyncio.shield(asyncio.wrap_future(begun))
 
 
 def stop_task(board: str, key: str) -> bool:
@@ -237,12 +239,25 @@ def have_file(file: str) -> int:
     return bytes_here(SentFile.model_validate_json(file))
 
 
-def put_chunk(file: str, offset: int, chunk: bytes, sha256: str) -> bytes:
-    """Append a chunk to a ``SentFile``; return what has come as ``Received``."""
+def put_chunk(file: str, offset: int, chunk: bytes, sha256: str) -> int:
+    """Append a chunk to a ``SentFile``; return how many bytes have come."""
+    return receive(SentFile.model_validate_json(file), offset, chunk, sha256)
+
+
+_CALLS: Mapping[str, Callable[..., Any]] = {
+    call.__name__: call
+    for call in (*(stop_task, begun_points, forget_task), *(have_file, put_chunk, archive_chunk))
+}
+
+
+def answer(call: str, *arguments: Any) -> bytes:
+    """Call a function of the gateway's; return an ``Answer``, since Dask would pickle an error."""
     try:
-        size_bytes = receive(SentFile.model_validate_json(file), offset, chunk, sha256)
-        return reply_of(Received(size_bytes=size_bytes))
+        result = _CALLS[call](*arguments)
     except ArmloadError as error:
-        return reply_of(Received(error=GatewayError.of(error)))
-    except OSError as error:
-        return reply_of(Received(error=_defect(error)))
+        return reply_of(Answer(error=GatewayError.of(error)))
+    except Exception as defect:  # noqa: BLE001 - it is the command's to show
+        return reply_of(Answer(error=_defect(defect)))
+    return (
+        reply_of(Answer(), result) if isinstance(result, bytes) else reply_of(Answer(result=result))
+    )

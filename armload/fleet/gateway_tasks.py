@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Generic, Literal, TypeVar
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from armload import __version__
-from armload.core.errors import ArmloadError, ErrorKind, error_of
+from armload.core.errors import ArmloadError, ErrorKind, TransferError, error_of
 from armload.core.values import Value
 from armload.engines.engine import Settings
 from armload.engines.job import SweepPoint
@@ -24,6 +24,17 @@ from armload.runs.request import Request
 
 CHUNK_BYTES = 8 << 20
 """Dask keeps what it moves in memory, and warns of tasks that are larger than 10 MB."""
+
+TOPIC = "armload-"
+"""How the topics begin under which commands hear of their tasks."""
+
+MOST_ARCHIVED_BYTES = 4 << 30
+"""Of runs and loads, packed or not."""
+
+_ERROR_CHARACTERS = 10_000
+
+FolderName = Annotated[FileName, Field(pattern=r"^[^.]")]
+"""Of a run or a load; hidden folders are armload's own."""
 
 
 class BoardRequirements(Value):
@@ -152,12 +163,13 @@ class GatewayError(Value):
     """Why a task failed."""
 
     kind: ErrorKind
-    message: str
-    remedy: str
+    message: str = Field(max_length=_ERROR_CHARACTERS)
+    remedy: str = Field(max_length=_ERROR_CHARACTERS)
 
     @classmethod
     def of(cls, error: ArmloadError) -> GatewayError:
-        return cls(kind=error.kind, message=error.message, remedy=error.remedy)
+        message, remedy = (text[:_ERROR_CHARACTERS] for text in (error.message, error.remedy))
+        return cls(kind=error.kind, message=message, remedy=remedy)
 
     @property
     def error(self) -> ArmloadError:
@@ -174,9 +186,9 @@ class RunArchive(Value):
     """
 
     name: FileName
-    runs: tuple[FileName, ...] = ()
-    loads: tuple[FileName, ...] = ()
-    size_bytes: int
+    runs: tuple[FolderName, ...] = ()
+    loads: tuple[FolderName, ...] = ()
+    size_bytes: int = Field(ge=0, le=MOST_ARCHIVED_BYTES)
     sha256: Sha256
 
 
@@ -188,11 +200,12 @@ class PulledRuns(Value):
         lost: why runs stay on the board.
     """
 
-    runs: tuple[str, ...]
+    runs: tuple[FolderName, ...]
     lost: Mapping[str, GatewayError]
 
 
 Result = TypeVar("Result")
+Sent = TypeVar("Sent", bound=Value)
 
 
 class TaskOutcome(Value, Generic[Result]):
@@ -207,21 +220,21 @@ class TaskOutcome(Value, Generic[Result]):
     """
 
     result: Result | None = None
-    runs: tuple[str, ...] = ()
-    loads: tuple[str, ...] = ()
+    runs: tuple[FolderName, ...] = ()
+    loads: tuple[FolderName, ...] = ()
     archive: RunArchive | None = None
     error: GatewayError | None = None
 
 
-class Received(Value):
-    """What has come of a file.
+class Answer(Value):
+    """What a call of a gateway gave, beside bytes.
 
     Attributes:
-        size_bytes: of it: the next chunk begins there.
-        error: why the last chunk was refused.
+        result: none where the bytes are the result.
+        error: why it failed.
     """
 
-    size_bytes: int = 0
+    result: bool | int | str | None = None
     error: GatewayError | None = None
 
 
@@ -259,6 +272,24 @@ def split_reply(reply: bytes) -> tuple[bytes, bytes]:
     """Return the JSON of a reply, and the bytes beside it."""
     head, _, rest = reply.partition(b"\n")
     return head, rest
+
+
+def read_sent(kind: type[Sent], sent: bytes | str) -> Sent:
+    """Read what a gateway has sent.
+
+    Raises:
+        TransferError: it is something else.
+    """
+    try:
+        return kind.model_validate_json(sent)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "its JSON"
+        raise TransferError(
+            f"A gateway sent a malformed {kind.__name__.partition('[')[0]}: {where}: "
+            f"{first['msg'][:200]}.",
+            "Look at the worker's output, and check who can use the scheduler.",
+        ) from error
 
 
 def reply_of(head: Value, rest: bytes = b"") -> bytes:

@@ -17,20 +17,19 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from armload import __version__
-from armload.core.errors import ArmloadError, ConnectError, UsageError
+from armload.core.errors import ArmloadError, ConnectError, TransferError, UsageError
 from armload.core.progress import Progress
 from armload.deploy.retry import RETRY_FOR_S
+from armload.fleet import gateway
 from armload.fleet.board_locks import held
-from armload.fleet.gateway_tasks import ProgressEvent
-from armload.fleet.offers import GatewayWorker, names_in, not_offered, worker_of
+from armload.fleet.gateway_tasks import TOPIC, Answer, ProgressEvent, read_sent, split_reply
+from armload.fleet.offers import GatewayWorker, names_in, not_offered, workers_of
 from armload.fleet.scheduler import (
-    ANSWER_S,
     SchedulerAddress,
-    check_answers,
     need_dask,
     not_dask,
+    refused,
     scheduler_address,
-    security_of,
 )
 
 if TYPE_CHECKING:
@@ -39,8 +38,11 @@ if TYPE_CHECKING:
 _LOOK_EVERY_S = 1.0
 FIRST_OFFER_S = 5.0
 """A worker that is not there by then has not been started."""
-_RESULT_S = 120.0
-"""For one chunk, over a slow connection."""
+_IDENTITY_S = 30.0
+
+_EVENT_CHARACTERS = 256 << 10
+_MOST_EVENTS = 1000
+"""That wait to be shown."""
 
 
 class GoneError(ArmloadError):
@@ -51,11 +53,12 @@ class Gateways:
     """All gateways of a scheduler. Several threads may use them at once."""
 
     def __init__(self, address: SchedulerAddress, progress: Progress) -> None:
-        self.topic = f"armload-{uuid4().hex}"
+        self.topic = f"{TOPIC}{uuid4().hex}"
         self._address = address
         self._progress = progress
         self._lock = threading.RLock()
-        self._heard: dict[str, Callable[[ProgressEvent], None]] = {}
+        self._heard: dict[str, queue.Queue[ProgressEvent | None]] = {}
+        self._refusals: list[str] = []
         self._client: Client | None = None
 
     def close(self) -> None:
@@ -68,16 +71,25 @@ class Gateways:
         """Return those that offer boards now.
 
         Raises:
-            ConnectError: the scheduler stays away.
+            ConnectError: the scheduler stays away, or is refused.
+            TransferError: it says something else.
         """
+        deadline = time.monotonic() + RETRY_FOR_S
         while True:
             client = self._connected()
             try:
-                known = client.scheduler_info(n_workers=-1)["workers"]
-            except Exception:  # noqa: BLE001 - whatever it is, another connection is tried
-                self.lost(client)
-                continue
-            return [worker_of(address, said) for address, said in known.items()]
+                assert client.scheduler is not None  # noqa: S101 - it is connected
+                identity = client.scheduler.identity
+                return workers_of(client.sync(identity, n_workers=-1, callback_timeout=_IDENTITY_S))
+            except TransferError:
+                raise
+            except Exception as error:  # whatever it is, another connection is tried
+                lost = self.lost(client)
+                if not isinstance(lost, GoneError):
+                    raise lost from error
+                if time.monotonic() > deadline:
+                    raise not_dask(self._address, error) from error
+                time.sleep(_LOOK_EVERY_S)
 
     def of(self, board: str, progress: Progress, *, within_s: float = RETRY_FOR_S) -> GatewayWorker:
         """Return a gateway that offers a board, or all members of a group; wait for one.
@@ -114,8 +126,8 @@ class Gateways:
                 time.sleep(min(_LOOK_EVERY_S, within_s))
 
     @contextmanager
-    def hearing(self, task: str, heard: Callable[[ProgressEvent], None]) -> Iterator[None]:
-        """Have ``heard`` called with a task's events; from another thread."""
+    def hearing(self, task: str, heard: queue.Queue[ProgressEvent | None]) -> Iterator[None]:
+        """Have a task's events put into a queue; one that is long already gets no more."""
         self._heard[task] = heard
         try:
             yield
@@ -127,14 +139,21 @@ class Gateways:
 
         Raises:
             GoneError: the worker or the scheduler went away.
+            ArmloadError: the function failed.
         """
         ended: queue.Queue[None] = queue.Queue()
-        with self.begun(worker, {}, function, *arguments, ended=ended) as call:
+        name = function.__name__
+        with self.begun(worker, {}, gateway.answer, name, *arguments, ended=ended) as call:
             while True:
                 with contextlib.suppress(queue.Empty):
                     ended.get(timeout=_LOOK_EVERY_S)
-                    return call.result()
+                    break
                 call.check()
+            head, content = split_reply(call.result())
+        answer = read_sent(Answer, head)
+        if answer.error:
+            raise answer.error.error
+        return content if answer.result is None else answer.result
 
     @contextmanager
     def holding(self, boards: Sequence[str], waiting: Callable[[str], None]) -> Iterator[None]:
@@ -196,17 +215,26 @@ class Gateways:
 
         Raises:
             GoneError: it will not.
+            ConnectError: the scheduler is refused.
         """
+        if self._refusals:
+            raise self.lost(client)
         if client is not self._client or client.status != "running":
             raise GoneError("The scheduler is gone.")
         if worker not in {each.address for each in self.workers()}:
             raise GoneError("The worker is gone.")
 
-    def lost(self, client: Client) -> GoneError:
-        """Give up a client, so that the next call connects anew; return the error to raise."""
+    def lost(self, client: Client) -> ArmloadError:
+        """Give up a client, so that the next call connects anew; return the error to raise.
+
+        Returns:
+            A ``GoneError``, unless a message was refused.
+        """
         with self._lock:
             if self._client is client:
                 client.close(timeout=2)
+        if self._refusals:
+            return refused(self._address, self._refusals[0])
         return GoneError("The connection to the scheduler was lost.")
 
     def _connected(self) -> Client:
@@ -225,7 +253,7 @@ class Gateways:
             try:
                 return self._connect()
             except ConnectError:
-                if time.monotonic() > deadline:
+                if self._refusals or time.monotonic() > deadline:
                     raise
                 if not is_said:
                     url, is_said = self._address.url, True
@@ -233,31 +261,21 @@ class Gateways:
                 time.sleep(_LOOK_EVERY_S)
 
     def _connect(self) -> Client:
-        from distributed import Client
+        from armload.fleet.client import connected
 
-        security = security_of(self._address, "client")
-        check_answers(self._address)
-        try:
-            client = Client(
-                self._address.url,
-                timeout=ANSWER_S,
-                security=security,
-                set_as_default=False,
-                # What boards and gateways say is data.
-                deserializers=["msgpack"],
-            )
-            if client.scheduler_info()["type"] != "Scheduler":
-                raise TypeError("it is another part of Dask")
-        except Exception as error:
-            raise not_dask(self._address, error) from error
+        client = connected(self._address, self._refusals)
         client.subscribe_topic(self.topic, self._dispatch)
         self._client = client
         return client
 
     def _dispatch(self, event: tuple[float, Any]) -> None:
-        told = ProgressEvent.model_validate_json(event[1])
-        if heard := self._heard.get(told.task):
-            heard(told)
+        content = event[1]
+        if not isinstance(content, str) or len(content) > _EVENT_CHARACTERS:
+            return
+        told = read_sent(ProgressEvent, content)
+        heard = self._heard.get(told.task)
+        if heard is not None and heard.qsize() < _MOST_EVENTS:
+            heard.put(told)
 
 
 class Call:
@@ -285,27 +303,30 @@ class Call:
         with contextlib.suppress(Exception):
             self._future.cancel()
 
-    def result(self) -> Any:
+    def result(self) -> bytes:
         """Return its result, which is there.
 
         Raises:
             GoneError: it went with the worker or the scheduler.
-            ArmloadError: the function failed.
+            TransferError: the result is no bytes, or Dask itself reports an error, as a pickle.
         """
-        from distributed import KilledWorker
+        from armload.fleet.data_only import ANSWER_S, Reply
 
         try:
-            return self._future.result(timeout=_RESULT_S)
+            reply = self._future.result(timeout=ANSWER_S)
         except Exception as error:
-            if isinstance(error, KilledWorker):
-                raise GoneError("The worker is gone.") from error
             if self._future.status != "error":
                 # Dask may have connected again by itself, and would send no progress any more.
                 raise self._gateways.lost(self._client) from error
-            what = f"{type(error).__name__}: {error}"
-            raise ArmloadError(
-                f"The worker at {self._worker} failed: {what}", "Look at the worker's output."
-            ) from error
+            self.check()
+            reply = None
+        if isinstance(reply, Reply) and isinstance(reply.content, bytes):
+            return reply.content
+        raise TransferError(
+            f"The worker at {self._worker} sent a pickle or something else than armload's data, "
+            "which is never read here.",
+            "Look at the worker's output, and check who can use the scheduler.",
+        )
 
 
 @contextmanager

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from armload.boards.group import members_of
-from armload.core.errors import ConnectError
+from armload.core.errors import ConnectError, TransferError
 from armload.core.values import Value
 
 VERSION = "armload"
 """What the version is called in what Dask knows of a worker."""
 
 _OFFER = "board:"
+
+_Word = Annotated[str, Field(max_length=500)]
 
 
 def resources_of(boards: Iterable[str]) -> dict[str, float]:
@@ -62,12 +66,41 @@ def not_offered(
     )
 
 
-def worker_of(address: str, said: Mapping[str, Any]) -> GatewayWorker:
-    """Return a worker from what the scheduler says of it."""
-    names = (name.removeprefix(_OFFER) for name in said["resources"] if name.startswith(_OFFER))
-    return GatewayWorker(
-        address=address,
-        name=str(said["name"]).partition("/")[0],
-        version=str(said.get(VERSION, "")),
-        boards=tuple(names),
-    )
+class _Worker(BaseModel):
+    """What a scheduler says of a worker, as far as it matters here."""
+
+    model_config = ConfigDict(strict=True)
+
+    name: _Word | int
+    resources: Mapping[_Word, float]
+    armload: _Word = ""
+
+
+class _Identity(BaseModel):
+    workers: Mapping[_Word, _Worker]
+
+
+def workers_of(said: object) -> list[GatewayWorker]:
+    """Return the workers that a scheduler knows.
+
+    Raises:
+        TransferError: it says something else.
+    """
+    try:
+        known = _Identity.model_validate(said).workers
+    except ValidationError as error:
+        raise TransferError(
+            "The scheduler says of its workers what is not in Dask's format.",
+            "Install the same version of distributed there as here.",
+        ) from error
+    return [
+        GatewayWorker(
+            address=address,
+            name=str(worker.name).partition("/")[0],
+            version=worker.armload,
+            boards=tuple(
+                name.removeprefix(_OFFER) for name in worker.resources if name.startswith(_OFFER)
+            ),
+        )
+        for address, worker in known.items()
+    ]

@@ -30,6 +30,7 @@ from armload.fleet.gateway_tasks import (
     BoardRequirements,
     DeployWork,
     EstimateWork,
+    FolderName,
     ForecastWork,
     LoadWork,
     OpenWork,
@@ -37,6 +38,7 @@ from armload.fleet.gateway_tasks import (
     PullWork,
     RunWork,
     TaskOutcome,
+    read_sent,
 )
 from armload.fleet.gateways import FIRST_OFFER_S, Gateways, GoneError
 from armload.fleet.remote_tasks import RemoteTasks
@@ -78,7 +80,7 @@ class ThroughGateways:
             with suppress(GoneError, ConnectError):  # the board's own task waits for it
                 where = self._gateways.of(board, self._progress, within_s=FIRST_OFFER_S)
                 reply = self._gateways.call(where.address, gateway.begun_points, board, sweep)
-                found |= dict.fromkeys(Begun.model_validate_json(reply).points, board)
+                found |= dict.fromkeys(read_sent(Begun, reply).points, board)
         return found
 
     @contextmanager
@@ -176,7 +178,7 @@ class RemoteBoard:
                 warns=warns,
             )
             run = self._tasks.do(
-                *(self._name, work, files, self._progress, TaskOutcome[str]),
+                *(self._name, work, files, self._progress, TaskOutcome[FolderName]),
                 key=_key(engine, place, new=new),
                 noted=engine.noted if isinstance(engine, TimedScoring) else None,
             )
@@ -215,7 +217,7 @@ class RemoteBoard:
                 files,
                 self._progress,
             ),
-            TaskOutcome[str],
+            TaskOutcome[FolderName],
             key=fingerprint_of([key]),
         )
         return LoadFolder.find(load)

@@ -25,6 +25,7 @@ from armload.fleet.gateway_tasks import (
     RunArchive,
     TaskOutcome,
     Work,
+    read_sent,
     split_reply,
 )
 from armload.fleet.gateways import Call, Gateways, GoneError
@@ -141,7 +142,7 @@ class _Telling(Generic[Result]):
         )
         with (
             self._held(boards),
-            self._gateways.hearing(task.key, heard.put),
+            self._gateways.hearing(task.key, heard),
             calling as call,
             _Shown(self._progress, self._noted) as shown,
         ):
@@ -201,7 +202,7 @@ class _Telling(Generic[Result]):
     def _received(self, where: GatewayWorker, reply: bytes) -> TaskOutcome[Result]:
         """Keep what a task has brought, and let the gateway forget it."""
         head, first = split_reply(reply)
-        outcome = self._outcome.model_validate_json(head)
+        outcome = read_sent(self._outcome, head)
         if outcome.archive:
             self._fetch(where, outcome.archive, first)
         if outcome.runs or outcome.loads:

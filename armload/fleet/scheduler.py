@@ -144,8 +144,18 @@ def check_answers(address: SchedulerAddress) -> None:
 def not_dask(address: SchedulerAddress, error: BaseException) -> ConnectError:
     """Return the error of what listens at an address, but is no scheduler."""
     cause = error.__cause__ or error.__context__ or error
+    is_told = isinstance(cause, OSError | ImportError) and str(cause)
+    why = " ".join(str(cause).split())[:300] if is_told else "its answers are malformed"
     certificates = " with these certificates" if address.is_encrypted else ""
     return PermanentConnectError(
-        f"{address.url} does not answer as a Dask scheduler{certificates}: {cause}.",
+        f"{address.url} does not answer as a Dask scheduler{certificates}: {why}.",
         "Give the address that 'dask scheduler' shows.",
+    )
+
+
+def refused(address: SchedulerAddress, sent: str) -> ConnectError:
+    """Return the error of a scheduler that does not keep to what is accepted of it."""
+    return PermanentConnectError(
+        f"The scheduler at {address.url} sent {sent}, and was disconnected.",
+        "Install the same distributed there as here, and check who can use the scheduler.",
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from armload.core.progress import Progress
 from armload.fleet import gateway
-from armload.fleet.gateway_tasks import CHUNK_BYTES, Received
+from armload.fleet.gateway_tasks import CHUNK_BYTES
 from armload.fleet.gateways import Gateways
 from armload.fleet.offers import GatewayWorker
 from armload.fleet.sent_engines import SentFile
@@ -64,13 +64,10 @@ class Sender:
                 content.seek(done)
                 chunk = content.read(CHUNK_BYTES)
                 sha256 = hashlib.sha256(chunk).hexdigest()
-                reply = self._gateways.call(
+                received: int = self._gateways.call(
                     worker.address, gateway.put_chunk, told, done, chunk, sha256
                 )
-                received = Received.model_validate_json(reply)
-                if received.error:
-                    raise received.error.error
-                if received.size_bytes <= done:
+                if received <= done:
                     time.sleep(_OTHER_SENDS_S)
-                done = received.size_bytes
+                done = received
             step.update(done)

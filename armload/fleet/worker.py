@@ -52,8 +52,15 @@ def serve_boards(scheduler: str, boards: Sequence[str], progress: Progress) -> N
     offer(gateway)
     import dask
 
-    # Its profiler looks at all threads' frames, in which Python before 3.11.5 may hang for ever.
-    with dask.config.set({"distributed.worker.profile.enabled": False}):
+    settings = {
+        # The profiler looks at all threads' frames; Python before 3.11.5 may hang in them for ever.
+        "distributed.worker.profile.enabled": False,
+        # Dask's HTTP server starts in any case, without encryption: it shows nothing.
+        "distributed.worker.http.routes": [],
+        # A command accepts nothing that expands.
+        "distributed.comm.compression": False,
+    }
+    with dask.config.set(settings):
         asyncio.run(_serve(address, gateway, progress))
 
 
@@ -98,7 +105,6 @@ def _worker(address: SchedulerAddress, gateway: Gateway) -> Worker:
         startup_information={VERSION: version},
         memory_limit=0,
         host=_LOOPBACK if address.is_loopback else None,
-        # Its pages are not encrypted.
         dashboard_address=f"{_LOOPBACK}:0",
     )
 

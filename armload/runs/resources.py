@@ -56,12 +56,13 @@ def declared_resources(facts: DeclaredSpecs) -> BoardResources:
 
 
 def member_resources(member: ReachedBoard, rates: Rates) -> MemberResources:
-    """Return what a member of a group gives."""
+    """Return what a member of a group gives; a rate that others disturbed counts for nothing."""
     board, now = member.main_board, member.found.conditions
+    measured = rates.memory_bytes_per_s if rates.memory_is_settled else None
     return MemberResources(
         board=board.name,
         free_bytes=BoardMemory.of(now).free_bytes,
-        memory_bytes_per_s=rates.memory_bytes_per_s or board.facts.memory_bytes_per_s,
+        memory_bytes_per_s=measured or board.facts.memory_bytes_per_s,
         storage=resources_of_board(board, now, rates).storage,
     )
 

@@ -111,7 +111,8 @@ def rpc_servers(
         if spread is not None:
             _tell(session, spread, progress)
         members = {each.connection.board.name: each for each in session.members}
-        _compare_clocks(session, members, servers, progress)
+        if servers:
+            _compare_clocks(session, members, servers, progress)
         yield RpcServers(
             context.model_copy(update={"spread": spread, "servers": tuple(endpoints)}), servers
         )

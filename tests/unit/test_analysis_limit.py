@@ -225,7 +225,7 @@ def test_of_a_group_it_is_told_who_computed_and_whether_the_first_alone_would_be
     assert (limit.token_s, limit.own_s) == pytest.approx((0.1, 0.02))
     assert limit.alone_s == pytest.approx(0.08)
     found = limits.limit(limit)
-    assert "of 0.1 s per token, a computed for 0.02 s and waited 0.08 s for b and c" in (
+    assert "of 100 ms per token, a computed for 20.0 ms and waited 80.0 ms for b and c" in (
         found.sentence
     )
     assert "The model fits on a alone" in found.advice
@@ -284,5 +284,5 @@ def test_of_a_group_it_is_told_which_member_or_connection_limits(
     assert sum(part.token_s for part in limit.parts) == pytest.approx(1.0)
     sentence = limits.limit(limit).sentence
     assert sentence.startswith(
-        f"Limited by {limited}: of 1 s per token, computing took a 0.1 s, b "
+        f"Limited by {limited}: of 1.00 s per token, computing took a 100 ms, b "
     )

@@ -205,16 +205,16 @@ LIMITS: tuple[tuple[LimitFigures, str, str], ...] = (
     (
         GroupLimit(first="a", others=("b", "c"), token_s=0.5, own_s=0.1, alone_s=0.3),
         (
-            "Spread over a group: of 0.5 s per token, a computed for 0.1 s and waited 0.4 s for b "
-            "and c and the connections between them."
+            "Spread over a group: of 500 ms per token, a computed for 100 ms and waited 400 ms "
+            "for b and c and the connections between them."
         ),
-        "The model fits on a alone, where a token should take about 0.3 s.",
+        "The model fits on a alone, where a token should take about 300 ms.",
     ),
     (
         GroupLimit(first="a", others=("b", "c"), token_s=0.5, own_s=0.2, alone_s=0.6),
         (
-            "Spread over a group: of 0.5 s per token, a computed for 0.2 s and waited 0.3 s for b "
-            "and c and the connections between them."
+            "Spread over a group: of 500 ms per token, a computed for 200 ms and waited 300 ms "
+            "for b and c and the connections between them."
         ),
         "",
     ),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from pathlib import Path
+import sys
+from pathlib import Path, PurePosixPath
 
 import pytest
 
-from armload.core.shell import call
+from armload.core.shell import call, render
 from armload.core.workspace import data_path
+from armload.deploy.exit_record import read_peaks
 
 LIBRARY = data_path("deploy", "functions.sh").read_text()
 FUNCTIONS = re.findall(r"(?m)^(\w+)\(\)", LIBRARY)
@@ -64,3 +66,39 @@ def test_words_of_a_user_are_quoted_in_a_call() -> None:
         check=False,
     )
     assert called.stdout == "/tmp\n"
+
+
+@pytest.mark.parametrize("shell", [["sh"], *SHELLS], ids=" ".join)
+def test_the_totals_of_a_program_that_is_stopped_are_those_at_its_end(
+    shell: list[str], tmp_path: Path
+) -> None:
+    if shutil.which(shell[0]) is None:
+        pytest.skip(f"{shell[0]} is not installed")
+    code = (
+        "import signal, sys, pathlib\n"
+        "held = bytearray(b'x' * (50 << 20))\n"
+        "def end(*_):\n    pathlib.Path('exit').touch()\n    sys.exit()\n"
+        "signal.signal(signal.SIGTERM, end)\n"
+        "print(sum(range(5_000_000)), flush=True)\n"
+        "signal.pause()\n"
+    )
+    words = [sys.executable, "-c", code]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline()
+        stat = Path(f"/proc/{program.pid}/stat").read_text().rpartition(")")[2].split()
+        known = {"pid": program.pid, "birth": stat[19], "memory": "1000 500 400"}
+        for name, value in known.items():
+            (tmp_path / name).write_text(f"{value}\n")
+        (tmp_path / "samples").write_text("1.00 2\n")
+        shutil.copy("/proc/sys/kernel/random/boot_id", tmp_path / "boot_id")
+        script = render("run/stop.sh.j2", {"folder": PurePosixPath(tmp_path), "mark": "stopped"})
+        subprocess.run([*shell, "-c", script], check=True, timeout=60)
+    peaks = read_peaks(tmp_path)
+    assert peaks is not None
+    assert peaks.resident_bytes > 50 << 20
+    assert peaks.virtual_bytes >= peaks.resident_bytes
+    assert peaks.least_available_bytes == 400 * 1024
+    first, last = (tmp_path / "samples").read_text().splitlines()
+    assert first == "1.00 2"
+    assert int(last.split()[1]) > 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import subprocess
@@ -244,6 +245,90 @@ def test_an_archive_that_would_write_elsewhere_is_refused(cache: Path, name: str
     with pytest.raises(TransferError, match="not part of its runs"):
         incoming.unpack()
     assert store.run_folders() == []
+
+
+def member(name: str, content: bytes = b"x", **known: Any) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.size = len(content)
+    for field, value in known.items():
+        setattr(info, field, value)
+    padding = -len(content) % tarfile.BLOCKSIZE
+    return info.tobuf(tarfile.GNU_FORMAT) + content + bytes(padding)
+
+
+def sparse(name: str, size: int) -> bytes:
+    """Return a member that claims to be as large, all of it a hole."""
+    pax = f"GNU.sparse.size={size}\nGNU.sparse.map={size},0\nGNU.sparse.numblocks=1\n"
+    records = "".join(
+        f"{len(line) + 4} {line}\n" if len(line) + 4 > 9 else line for line in pax.split("\n")[:-1]
+    ).encode()
+    return member("x", records, type=tarfile.XHDTYPE) + member(name)
+
+
+HOSTILE_ARCHIVES = {
+    "a hole of a terabyte": sparse("runs/run/a", 1 << 40),
+    "a member that claims a terabyte": member("runs/run/a", size=1 << 40),
+    "a header that claims a gigabyte": member("x", size=1 << 30, type=tarfile.XHDTYPE)
+    + bytes(64 << 20),
+    "a name that claims a gigabyte": member("x", size=1 << 30, type=tarfile.GNUTYPE_LONGNAME)
+    + bytes(64 << 20),
+    "headers of headers": member("x", type=tarfile.XHDTYPE) * 20_000,
+    "names of names": member("x", type=tarfile.GNUTYPE_LONGNAME) * 20_000,
+    "a file twice": member("runs/run/a") * 2,
+    "a file as a folder": member("runs/run/a") + member("runs/run/a/b"),
+    "a folder as a file": member("runs/run/a/b") + member("runs/run/a"),
+    "a file as the run": member("runs/run"),
+    "no run": member("runs/run/a", b"", type=tarfile.DIRTYPE),
+    "a link": member("runs/run/a", b"", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
+    "nothing": b"",
+    "no archive": b"x" * 2000,
+    "cut": member("runs/run/a", bytes(9000))[:2000],
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_ARCHIVES)
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_an_archive_that_is_no_run_is_an_error_in_one_line(
+    cache: Path, name: str, *, is_cut: bool
+) -> None:
+    content = gzip.compress(HOSTILE_ARCHIVES[name], 1)
+    content = content[:-12] if is_cut else content
+    told = RunArchive(
+        name="run",
+        runs=("run",),
+        size_bytes=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+    )
+    incoming = Incoming(told)
+    incoming.append(0, content)
+    with pytest.raises(TransferError) as refused:
+        incoming.unpack()
+    assert "\n" not in refused.value.message
+    assert len(refused.value.message) < 300
+    assert store.run_folders() == []
+
+
+def test_an_archive_replaces_no_load_that_is_here(cache: Path) -> None:
+    mine = cache / "loads" / "mine" / "load.json"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    content = gzip.compress(member("loads/mine/load.json", b"theirs") + bytes(1024))
+    told = RunArchive(
+        name="mine",
+        loads=("mine",),
+        size_bytes=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+    )
+    incoming = Incoming(told)
+    incoming.append(0, content)
+    incoming.unpack()
+    assert mine.read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", [".incoming", "..", "a/b", ""])
+def test_an_archive_names_no_folder_of_armloads_own(name: str) -> None:
+    with pytest.raises(ValidationError):
+        RunArchive(name="x", runs=(name,), size_bytes=1, sha256="0" * 64)
 
 
 def test_a_damaged_archive_is_fetched_again(cache: Path) -> None:

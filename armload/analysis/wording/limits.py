@@ -23,7 +23,7 @@ from armload.analysis.limit_figures import (
 from armload.analysis.run import Limit
 from armload.analysis.wording.splits import part_name
 from armload.boards.conditions import group_limit
-from armload.core.values import counted, format_bytes
+from armload.core.values import counted, format_bytes, format_seconds
 from armload.engines.job import RateKind
 from armload.engines.prediction import PartTime
 
@@ -172,7 +172,7 @@ def _group(found: GroupLimit) -> tuple[str, str]:
     if found.alone_s is not None and found.alone_s < found.token_s:
         return sentence, (
             f"The model fits on {found.first} alone, where a token should take about "
-            f"{found.alone_s:.2g} s."
+            f"{format_seconds(found.alone_s)}."
         )
     waiting_s = (found.token_s - found.own_s) / len(found.others)
     slower = _longest(found).kind == "link" if found.parts else found.own_s < waiting_s
@@ -185,9 +185,10 @@ def _group(found: GroupLimit) -> tuple[str, str]:
 
 
 def _waiting_of_group(found: GroupLimit) -> str:
+    token, own = format_seconds(found.token_s), format_seconds(found.own_s)
     return (
-        f"Spread over a group: of {found.token_s:.2g} s per token, {found.first} computed for "
-        f"{found.own_s:.2g} s and waited {found.token_s - found.own_s:.2g} s for "
+        f"Spread over a group: of {token} per token, {found.first} computed for {own} and waited "
+        f"{format_seconds(found.token_s - found.own_s)} for "
         f"{' and '.join(found.others)} and the connections between them."
     )
 
@@ -199,12 +200,12 @@ def _longest(found: GroupLimit) -> PartTime:
 def _parts_of_group(found: GroupLimit) -> str:
     members = [part for part in found.parts if part.kind == "member"]
     link_s = sum(part.token_s for part in found.parts if part.kind == "link")
-    computed = ", ".join(f"{part.board} {part.token_s:.2g} s" for part in members)
+    computed = ", ".join(f"{part.board} {format_seconds(part.token_s)}" for part in members)
     at_once = ", all at once" if found.split == "tensor" else ""
     return (
-        f"Limited by {part_name(_longest(found))}: of {found.token_s:.2g} s per token, computing "
-        f"took {computed}{at_once}; {link_s:.2g} s went into the connections between them, or "
-        "into waiting for the CPU."
+        f"Limited by {part_name(_longest(found))}: of {format_seconds(found.token_s)} per token, "
+        f"computing took {computed}{at_once}; {format_seconds(link_s)} went into the connections "
+        "between them, or into waiting for the CPU."
     )
 
 

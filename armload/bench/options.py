@@ -62,6 +62,7 @@ QUANTISED = Option(
     "TYPE",
     "unchanged",
     heading="Plan",
+    harmless="anywhere",
 )
 QUANTISED_ALL = Option(
     "quantise the models to these file types first, such as Q4_K_M",
@@ -69,6 +70,7 @@ QUANTISED_ALL = Option(
     "unchanged",
     "commas",
     heading="Plan",
+    harmless="anywhere",
 )
 
 T = TypeVar("T")
@@ -120,13 +122,7 @@ class Options(_PlanOptions):
     board: Listed[str] = ()
     model: Annotated[
         Listed[str],
-        Option(
-            MODEL,
-            "MODEL",
-            DEMO,
-            "files",
-            heading="Plan",
-        ),
+        Option(MODEL, "MODEL", DEMO, "files", heading="Plan", harmless="in a plan"),
     ] = ()
     type: Annotated[Listed[FileType], QUANTISED_ALL] = ()
     engine_args: Annotated[

@@ -25,6 +25,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from armload.core.cpu_sets import cpu_numbers
+from armload.core.deciding import DESCRIBES
 from armload.core.defaults import DEMO
 from armload.core.files import require_file
 from armload.core.options import Option, OptionGroup, declared_options, without_none
@@ -119,7 +120,7 @@ class Options(_PlanOptions):
 
     keys_listed_by: ClassVar[str] = "armload bench --help"
 
-    board: Listed[str] = ()
+    board: Annotated[Listed[str], DESCRIBES] = ()
     model: Annotated[
         Listed[str],
         Option(MODEL, "MODEL", DEMO, "files", heading="Plan", harmless="in a plan"),

@@ -1,8 +1,8 @@
 """Locations on this machine: the data folders, the cache, the runs and their reports.
 
 YAML files of boards, targets, shapes, outlines and tasks are looked up in the workspace
-and then in the installation, so a user's own file overrides a shipped one. What becomes code on a
-board or a compiler's input (``deploy``, and the sources in ``toolchains``) comes from the
+and then in the installation, so a user's own file overrides a shipped one, as far as they trust
+it. Scripts for boards and C sources of ours (``deploy``, and those in ``toolchains``) come from the
 installation alone.
 """
 

@@ -80,7 +80,7 @@ def hostile_files() -> Iterator[Hostile]:
     """Yield a file for each key of a board, group, target, source, task and plan that decides."""
     for key, value in _values(Board):
         yield Hostile(kind="boards", key=key, content=_board(key, value))
-    members = {"members": ["this-machine", "virtual"]}
+    members: dict[str, Any] = {"members": ["virtual", "virtual-dayu200"]}
     for key, value in _values(Group):
         assert key == "listen", value
         yield Hostile(kind="boards", key=key, content=members | {"listen": "192.168.0.0/16"})
@@ -96,8 +96,8 @@ def hostile_files() -> Iterator[Hostile]:
             yield Hostile(kind="toolchains", key=f"{key}", content=content)
     prompts = {"plain": {"user": "{{ question }}"}}
     for data in ("/etc/passwd", "../secret.jsonl", "hf:org/repo/data.jsonl", "ms:org/repo/x.csv"):
-        content = WHOLE_TASK | {"prompts": prompts, "data": data}
-        yield Hostile(kind="tasks", key="data", content=content)
+        task = WHOLE_TASK | {"prompts": prompts, "data": data}
+        yield Hostile(kind="tasks", key="data", content=task)
     for key, _ in _values(Options):
         is_list = key in {"engine_args", "board"}
         value = [f"--log-file {MARKER}"] if is_list else MARKER

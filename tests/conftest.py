@@ -18,6 +18,7 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
+from armload.core.trust import VARIABLE
 from tests import outside_data
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -81,6 +82,12 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _trusted_workspaces(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Trust the workspaces that tests make; those of another's folder take this away again."""
+    os.environ[VARIABLE] = f"{tmp_path_factory.getbasetemp()}/*"
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -9,9 +9,17 @@ import select
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
 
 from tests.command_line import BIN
-from tests.person import Person
+
+
+class Typist(Protocol):
+    """Whoever types: where, and with which environment."""
+
+    folder: Path
+    environment: dict[str, str]
 
 
 def words(text: str) -> str:
@@ -54,7 +62,7 @@ class Terminal:
 
 
 @contextmanager
-def at_a_terminal(person: Person, *command: str) -> Iterator[Terminal]:
+def at_a_terminal(person: Typist, *command: str) -> Iterator[Terminal]:
     controller, terminal = pty.openpty()
     process = subprocess.Popen(
         ["setsid", "-c", str(BIN / "armload"), *command],

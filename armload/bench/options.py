@@ -25,6 +25,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from armload.core.cpu_sets import cpu_numbers
+from armload.core.deciding import DESCRIBES
 from armload.core.defaults import DEMO
 from armload.core.files import require_file
 from armload.core.options import Option, OptionGroup, declared_options, without_none
@@ -62,6 +63,7 @@ QUANTISED = Option(
     "TYPE",
     "unchanged",
     heading="Plan",
+    harmless="anywhere",
 )
 QUANTISED_ALL = Option(
     "quantise the models to these file types first, such as Q4_K_M",
@@ -69,6 +71,7 @@ QUANTISED_ALL = Option(
     "unchanged",
     "commas",
     heading="Plan",
+    harmless="anywhere",
 )
 
 T = TypeVar("T")
@@ -117,16 +120,10 @@ class Options(_PlanOptions):
 
     keys_listed_by: ClassVar[str] = "armload bench --help"
 
-    board: Listed[str] = ()
+    board: Annotated[Listed[str], DESCRIBES] = ()
     model: Annotated[
         Listed[str],
-        Option(
-            MODEL,
-            "MODEL",
-            DEMO,
-            "files",
-            heading="Plan",
-        ),
+        Option(MODEL, "MODEL", DEMO, "files", heading="Plan", harmless="in a plan"),
     ] = ()
     type: Annotated[Listed[FileType], QUANTISED_ALL] = ()
     engine_args: Annotated[

@@ -17,7 +17,9 @@ from armload.core.defaults import VIRTUAL
 from armload.core.errors import ArmloadError, BoardError, UsageError
 from armload.core.files import write_whole
 from armload.core.progress import Progress
+from armload.core.trust import trust
 from armload.core.workspace import data_names, workspace
+from armload.core.yamlfile import own_file
 
 ANY_TARGET = "armv8-generic"
 
@@ -155,6 +157,8 @@ def write_board(
     text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, default_flow_style=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, f"{comment}{text}".encode())
+    # What this command wrote is trusted as it was written, whatever lies there by now.
+    trust(own_file("boards", path.parent.parent, path, Board, content))
     return load_board(path.stem)
 
 

@@ -11,6 +11,7 @@ from armload.boards.core_names import core_of_cpu
 from armload.boards.hardware import load_hardware
 from armload.boards.power import PowerMeter
 from armload.boards.specs import CpuCluster, DeclaredSpecs
+from armload.core.deciding import DECIDES, DESCRIBES, Decides, Words
 from armload.core.errors import ForbiddenValueError, UsageError
 from armload.core.values import ByteCount, Value
 from armload.core.workspace import cache_folder, data_file, listing_of
@@ -75,10 +76,10 @@ class SshReach(_Reach):
     usual_folder = PurePosixPath("/var/tmp/armload")  # noqa: S108 - on the board, by its owner's choice
 
     kind: Literal["ssh"] = "ssh"
-    host: str = Field(min_length=1)
-    port: int | None = Field(default=None, ge=1, le=65535)
-    user: str | None = None
-    key: Path | None = None
+    host: Annotated[str, DECIDES] = Field(min_length=1)
+    port: Annotated[int | None, DECIDES] = Field(default=None, ge=1, le=65535)
+    user: Annotated[str | None, DECIDES] = None
+    key: Annotated[Path | None, DECIDES] = None
 
 
 class LocalReach(_Reach):
@@ -92,7 +93,7 @@ class LocalReach(_Reach):
     usual_folder = PurePosixPath("board")
 
     kind: Literal["local"]
-    launcher: tuple[str, ...] = ()
+    launcher: Annotated[tuple[str, ...], DECIDES] = ()
 
     def check_folder(self, folder: PurePosixPath) -> None:
         """Allow any: it may be relative to armload's cache folder."""
@@ -113,8 +114,8 @@ class HdcReach(_Reach):
     usual_folder = _DEVICE_FOLDER
 
     kind: Literal["hdc"]
-    key: str | None = Field(default=None, min_length=1)
-    program: str = Field(default="hdc", min_length=1)
+    key: Annotated[str | None, DECIDES] = Field(default=None, min_length=1)
+    program: Annotated[str, DECIDES] = Field(default="hdc", min_length=1)
 
 
 class AdbReach(_Reach):
@@ -128,8 +129,8 @@ class AdbReach(_Reach):
     usual_folder = _DEVICE_FOLDER
 
     kind: Literal["adb"]
-    serial: str | None = Field(default=None, min_length=1)
-    program: str = Field(default="adb", min_length=1)
+    serial: Annotated[str | None, DECIDES] = Field(default=None, min_length=1)
+    program: Annotated[str, DECIDES] = Field(default="adb", min_length=1)
 
     def check_folder(self, folder: PurePosixPath) -> None:
         """Refuse shared storage as well."""
@@ -139,6 +140,9 @@ class AdbReach(_Reach):
                 f"'{folder}' is shared storage, where Android does not run programs; use a folder "
                 "in /data/local/tmp"
             )
+
+
+_QEMU_CPU = r"^[A-Za-z0-9][A-Za-z0-9._-]*(,[A-Za-z0-9._-]+=[A-Za-z0-9]+)*$"
 
 
 class VirtualReach(_Reach):
@@ -155,7 +159,7 @@ class VirtualReach(_Reach):
     usual_folder = _DEVICE_FOLDER
 
     kind: Literal["virtual"]
-    cpu: str = "cortex-a55"
+    cpu: Annotated[str, DESCRIBES] = Field(default="cortex-a55", pattern=_QEMU_CPU)
     cores: int = Field(default=2, ge=1, le=8)
     memory: ByteCount = Field(default=2 << 30, ge=64 << 20)
     disk: ByteCount = Field(default=8 << 30, ge=64 << 20)
@@ -174,6 +178,16 @@ USUAL_FOLDERS = tuple(
 
 Reach = Annotated[RealReach | VirtualReach, Field(discriminator="kind")]
 
+
+def _is_virtual(reach: object) -> bool:
+    """Say whether what a file says of its board's reach is only of a virtual machine."""
+    return (
+        isinstance(reach, dict)
+        and reach.keys() <= VirtualReach.model_fields.keys()
+        and reach.get("kind", "virtual") == "virtual"
+    )
+
+
 THIS_MACHINE = "this-machine"
 """The name of the board that is this machine, with programs built for its own CPU."""
 
@@ -191,10 +205,10 @@ class BuildHost(Value):
     compiler: Literal["native", "gnu"] = "native"
     jobs: int | None = Field(default=None, ge=1)
     nice: int = Field(default=10, ge=0, le=19)
-    folder: PurePosixPath | None = None
+    folder: Annotated[PurePosixPath | None, DECIDES] = None
 
 
-Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=60)]
+Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=60), DESCRIBES]
 
 
 class Board(Value):
@@ -218,15 +232,17 @@ class Board(Value):
             a file that it extends declares.
     """
 
-    name: str
-    description: str = ""
-    hardware: str = ""
+    name: Words
+    description: Words = ""
+    hardware: Words = ""
     labels: tuple[Label, ...] = ()
-    target: str = Field(default="", validate_default=True)
-    reach: Reach
-    workdir: PurePosixPath = Field(default=PurePosixPath(), validate_default=True)
+    target: Words = Field(default="", validate_default=True)
+    reach: Annotated[Reach, Decides(unless=_is_virtual)]
+    workdir: Annotated[PurePosixPath, DECIDES] = Field(
+        default=PurePosixPath(), validate_default=True
+    )
     build_host: BuildHost = BuildHost()
-    sensors: tuple[str, ...] = ()
+    sensors: tuple[Words, ...] = ()
     power: PowerMeter | None = None
     facts: DeclaredSpecs = Field(default=DeclaredSpecs(), validate_default=True)
 

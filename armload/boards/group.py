@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, field_validator
 
 from armload.boards.board import Board, is_group, load_board
+from armload.core.deciding import DECIDES, Words
 from armload.core.errors import ForbiddenValueError, UsageError
 from armload.core.values import Value
 from armload.core.yamlfile import load_named
@@ -41,10 +42,10 @@ class Group(Value):
             during a run. Without it they listen on loopback, and armload forwards.
     """
 
-    name: str
-    description: str = ""
-    members: tuple[str, ...]
-    listen: Annotated[IPv4Network, AfterValidator(_is_private)] | None = None
+    name: Words
+    description: Words = ""
+    members: tuple[Words, ...]
+    listen: Annotated[Annotated[IPv4Network, AfterValidator(_is_private)] | None, DECIDES] = None
 
     @field_validator("members")
     @classmethod

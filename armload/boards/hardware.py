@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pydantic import Field, model_validator
 
 from armload.boards.specs import CpuCluster, DeclaredSpecs
+from armload.core.deciding import Words
 from armload.core.errors import UsageError
 from armload.core.near_names import available
 from armload.core.values import ByteCount, Value
@@ -31,7 +32,7 @@ class StorageKind(Value):
         read_bytes_per_s: typical rate of reading in order.
     """
 
-    kind: str
+    kind: Words
     read_bytes_per_s: ByteCount = Field(gt=0)
 
 
@@ -44,7 +45,7 @@ class MemoryKind(Value):
         bits: lines together.
     """
 
-    kind: str
+    kind: Words
     transfers_per_s: int = Field(gt=0)
     bits: int = Field(gt=0)
 
@@ -74,11 +75,11 @@ class Hardware(Value):
         sources: of each of these figures, by its key.
     """
 
-    name: str
-    description: str
-    soc: str
-    target: str
-    device_models: tuple[str, ...] = ()
+    name: Words
+    description: Words
+    soc: Words
+    target: Words
+    device_models: tuple[Words, ...] = ()
     clusters: tuple[CpuCluster, ...] = Field(min_length=1)
     memory_sizes: tuple[ByteCount, ...] = ()
     memory_kind: MemoryKind | None = None
@@ -86,7 +87,7 @@ class Hardware(Value):
     memory_core_bytes_per_s: ByteCount | None = Field(default=None, gt=0)
     memory_copy_bytes_per_s: ByteCount | None = Field(default=None, gt=0)
     storage: tuple[StorageKind, ...] = ()
-    sources: dict[str, str]
+    sources: dict[str, Words]
 
     @model_validator(mode="after")
     def _every_figure_has_a_source(self) -> Hardware:

@@ -9,6 +9,7 @@ from armload.boards.board import is_group, load_board
 from armload.boards.group import load_group
 from armload.core.errors import UsageError
 from armload.core.near_names import did_you_mean, nearest_first
+from armload.core.trust import describing
 from armload.core.workspace import data_names
 
 LABEL = "@"
@@ -71,7 +72,8 @@ def _meant(word: str) -> list[str]:
 
 
 def _labelled(label: str) -> list[str]:
-    labels = {name: load_board(name).labels for name in _single_boards()}
+    with describing():  # whichever is chosen is read again
+        labels = {name: load_board(name).labels for name in _single_boards()}
     found = [name for name, its in labels.items() if label in its]
     if not found:
         known = sorted({each for its in labels.values() for each in its})

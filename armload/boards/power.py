@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from armload.boards.host import Host
+from armload.core.deciding import DECIDES, Words
 from armload.core.errors import BoardError
 from armload.core.shell import join, render
 from armload.core.values import Finite, Value
@@ -36,7 +37,7 @@ class HwmonMeter(Value):
     """
 
     kind: Literal["hwmon"]
-    chip: str = Field(min_length=1)
+    chip: Words = Field(min_length=1)
     channel: int = Field(default=1, ge=1)
 
 
@@ -60,7 +61,7 @@ class ShellyMeter(Value):
     """
 
     kind: Literal["shelly"]
-    url: str = Field(pattern="^https?://")
+    url: Annotated[str, DECIDES] = Field(pattern="^https?://")
     switch: int = Field(default=0, ge=0)
 
 
@@ -72,7 +73,7 @@ class TasmotaMeter(Value):
     """
 
     kind: Literal["tasmota"]
-    url: str = Field(pattern="^https?://")
+    url: Annotated[str, DECIDES] = Field(pattern="^https?://")
 
 
 class CommandMeter(Value):
@@ -84,7 +85,7 @@ class CommandMeter(Value):
     """
 
     kind: Literal["command"]
-    command: tuple[str, ...] = Field(min_length=1)
+    command: Annotated[tuple[str, ...], DECIDES] = Field(min_length=1)
     sees: Sees = "wall"
 
 

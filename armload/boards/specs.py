@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from armload.core.deciding import Words
 from armload.core.values import ByteCount, Value
 
 
@@ -11,7 +12,7 @@ class CpuCluster(Value):
     """Equal cores of a board."""
 
     cores: int = Field(ge=1)
-    name: str
+    name: Words
     max_mhz: int | None = Field(default=None, gt=0)
 
 

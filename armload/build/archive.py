@@ -7,7 +7,9 @@ import tarfile
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
+from typing import Annotated
 
+from armload.core.deciding import DECIDES, Words
 from armload.core.errors import BuildError, ConnectError, TransferError
 from armload.core.files import is_refusal, sha256_of
 from armload.core.locks import locked
@@ -34,15 +36,15 @@ class Archive(Value):
             file each, which takes a fraction of the time.
     """
 
-    name: str
-    description: str = ""
-    project: str
-    version: str
-    sha256: str
-    folder: str
-    commit: str = ""
+    name: Words
+    description: Words = ""
+    project: Annotated[str, DECIDES]
+    version: Annotated[str, DECIDES]
+    sha256: Annotated[str, DECIDES]
+    folder: Annotated[str, DECIDES]
+    commit: Words = ""
     build_number: int = 0
-    together: Mapping[str, tuple[tuple[str, ...], ...]] = {}
+    together: Annotated[Mapping[str, tuple[tuple[str, ...], ...]], DECIDES] = {}
 
     @property
     def groups(self) -> tuple[str, ...]:

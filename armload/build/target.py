@@ -7,10 +7,11 @@ import platform
 import re
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
+from armload.core.deciding import Decides, Words
 from armload.core.errors import UsageError
 from armload.core.values import Value
 from armload.core.yamlfile import load_named
@@ -33,6 +34,31 @@ _FEATURES = frozenset((
 _ARCHITECTURES = {"aarch64": "aarch64", "arm64": "aarch64", "x86_64": "x86_64", "amd64": "x86_64"}
 
 
+# What loads, includes, defines or names a file is not among them: a macro can become any code.
+_HARMLESS_FLAG = re.compile(
+    r"-O[0-3sz]|-Ofast|-g[0-3]?|-s|-static|-pipe|-pthread|-flto(=thin|=full|=auto)?"
+    r"|-m(cpu|tune|arch|fpu|float-abi|branch-protection)=[A-Za-z0-9_.+-]+"
+    r"|-m(no-)?(outline-atomics|fix-cortex-a53-835769|avx[0-9a-z]*|fma|f16c|bmi2?|sse[0-9a-z._]*)"
+    r"|-f(no-)?(fast-math|finite-math-only|math-errno|trapping-math|signed-zeros|associative-math"
+    r"|reciprocal-math|unroll-loops|vectorize|slp-vectorize|tree-vectorize|strict-aliasing"
+    r"|omit-frame-pointer|exceptions|rtti|inline|inline-functions|lto|function-sections"
+    r"|data-sections|stack-protector|stack-protector-strong|common|plt|semantic-interposition"
+    r"|asynchronous-unwind-tables|unwind-tables|PIC|PIE|pic|pie)"
+    r"|-ffp-contract=(on|off|fast)|-fvisibility=(default|hidden|protected)"
+    r"|-std=(c|gnu)(\+\+)?[0-9a-z]+|-W(no-)?[a-z][a-z0-9+-]*|-Wl,--(gc-sections|as-needed|no-as-needed)"
+)
+
+
+def _are_harmless(flags: object) -> bool:
+    return isinstance(flags, list) and all(
+        isinstance(each, str) and _HARMLESS_FLAG.fullmatch(each) for each in flags
+    )
+
+
+Flags = Annotated[tuple[str, ...], Decides(unless=_are_harmless)]
+"""Flags for a compiler, which may make it load or include what they name."""
+
+
 class Target(Value):
     """What ``toolchains/<name>.yaml`` says.
 
@@ -48,15 +74,16 @@ class Target(Value):
         ldflags: further flags for linking.
     """
 
-    name: str
-    description: str = ""
+    name: Words
+    description: Words = ""
     architecture: Literal["aarch64", "x86_64", "host"] = "aarch64"
-    cpu: str
-    features: tuple[str, ...] = ()
-    must_use: tuple[str, ...] = ()
-    cflags: tuple[str, ...] = ()
-    cxxflags: tuple[str, ...] = ()
-    ldflags: tuple[str, ...] = ()
+    # A semicolon would begin another flag.
+    cpu: Words = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")
+    features: tuple[Words, ...] = ()
+    must_use: tuple[Words, ...] = ()
+    cflags: Flags = ()
+    cxxflags: Flags = ()
+    ldflags: Flags = ()
 
     @field_validator("features", "must_use")
     @classmethod

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from armload.core.deciding import default_decides
 from armload.core.errors import ArmloadError, DataError, UsageError
 from armload.core.files import unreadable, write_whole
 from armload.core.near_names import did_you_mean
 from armload.core.options import FILTER, Declared, declared_options
+from armload.core.trust import DEFAULTS_FILE, TrustedFile, is_trusted, keys_of, require_trust, trust
 from armload.core.workspace import workspace
 
 if TYPE_CHECKING:
@@ -68,7 +70,7 @@ def user_file() -> Path:
 
 def workspace_file() -> Path:
     """Return where the defaults of everybody who works in the workspace are."""
-    return workspace() / "pyproject.toml"
+    return workspace() / DEFAULTS_FILE
 
 
 def defaults_of(verb: str) -> dict[str, Default]:
@@ -90,6 +92,32 @@ def defaults_of(verb: str) -> dict[str, Default]:
         )
         found = {field: each for field, each in own.items() if field not in excluded} | found
     return found
+
+
+def require_trust_in(defaults: Iterable[Default]) -> None:
+    """Refuse defaults of the workspace that decide what runs, unless the user has agreed to them.
+
+    Raises:
+        UntrustedFileError: as for ``require_trust``.
+        DataError, DiskError: as for ``defaults_of``.
+    """
+    file = workspace_file()
+    if any(each.file == file and default_decides(each.option.info) for each in defaults):
+        require_trust(deciding_defaults(file))
+
+
+def deciding_defaults(file: Path) -> TrustedFile:
+    """Return what of a workspace's defaults decides what runs.
+
+    Raises:
+        DataError, DiskError: as for ``defaults_of``.
+    """
+    found = {
+        f"{_outer(file)}{each.verb}.{each.option.name}": each.word
+        for each in _defaults_in(file)
+        if default_decides(each.option.info)
+    }
+    return TrustedFile(folder=file.parent, path=file, keys=keys_of(file, found))
 
 
 def shown_defaults(verb: str) -> dict[str, str]:
@@ -124,15 +152,16 @@ def all_defaults() -> list[Default]:
     Raises:
         DataError, DiskError: as for ``defaults_of``.
     """
-    found: list[Default] = []
-    for file, tables in ((workspace_file(), ("tool", "armload")), (user_file(), ())):
-        content: Any = _read(file)
-        for name in tables:
-            content = content.get(name, {}) if isinstance(content, dict) else {}
-        if not isinstance(content, dict):
-            raise DataError(f"{file}: [tool.armload] must be a table.", _example(file))
-        found += sorted(_tables(file, "", content), key=lambda each: each.verb == ALL)
-    return found
+    return [*_defaults_in(workspace_file()), *_defaults_in(user_file())]
+
+
+def _defaults_in(file: Path) -> list[Default]:
+    content: Any = _read(file)
+    for name in () if file == user_file() else ("tool", "armload"):
+        content = content.get(name, {}) if isinstance(content, dict) else {}
+    if not isinstance(content, dict):
+        raise DataError(f"{file}: [tool.armload] must be a table.", _example(file))
+    return sorted(_tables(file, "", content), key=lambda each: each.verb == ALL)
 
 
 _TABLE = re.compile(r"^\[tool\.armload\.all\][^\n]*\n", re.MULTILINE)
@@ -140,6 +169,8 @@ _TABLE = re.compile(r"^\[tool\.armload\.all\][^\n]*\n", re.MULTILINE)
 
 def add_workspace_default(name: str, word: str) -> Path | None:
     """Give an option a default for every verb in the workspace's file, and keep all else there.
+
+    It is trusted from now on, unless the file decided something before that is not.
 
     Args:
         name: of the option; it has no default there yet.
@@ -154,6 +185,7 @@ def add_workspace_default(name: str, word: str) -> Path | None:
     import tomllib
 
     file = workspace_file()
+    was_trusted = _is_trusted(file)
     expected = _read(file)
     text = file.read_bytes().decode() if file.is_file() else ""
     if text and not text.endswith("\n"):
@@ -171,7 +203,14 @@ def add_workspace_default(name: str, word: str) -> Path | None:
     if not is_that_alone:
         return None
     write_whole(file.resolve(), text.encode())
+    if was_trusted:
+        trust(deciding_defaults(file))
     return file
+
+
+def _is_trusted(file: Path) -> bool:
+    decides = deciding_defaults(file)
+    return not decides.keys or is_trusted(decides)
 
 
 def typed_with_defaults(

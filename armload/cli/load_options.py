@@ -70,6 +70,7 @@ class RequestOptions(OptionGroup):
         Option(
             "latency limits for each request, such as ttft=2s,tpot=500ms,e2e=30s",
             "LIMITS",
+            harmless="anywhere",
         ),
     ] = ""
     timeout: Annotated[
@@ -96,6 +97,7 @@ class RequestOptions(OptionGroup):
             "TOKENS",
             PROMPT_TOKENS,
             heading="Plan",
+            harmless="anywhere",
         ),
     ] = ""
     n_predict: Annotated[
@@ -106,6 +108,7 @@ class RequestOptions(OptionGroup):
             "N",
             f"{N_PREDICT}; the data's",
             heading="Plan",
+            harmless="anywhere",
         ),
     ] = ""
 
@@ -123,6 +126,7 @@ class UserOptions(OptionGroup):
             "--warmup then count conversations",
             "TURNS",
             "1",
+            harmless="anywhere",
         ),
     ] = ""
     think_time: Annotated[
@@ -132,6 +136,7 @@ class UserOptions(OptionGroup):
             "lognormal:5:0.8",
             "SECONDS",
             "0",
+            harmless="anywhere",
         ),
     ] = ""
     patience: Annotated[
@@ -141,6 +146,7 @@ class UserOptions(OptionGroup):
             "for --think-time",
             "SECONDS",
             "unlimited",
+            harmless="anywhere",
         ),
     ] = ""
     prefix_tokens: Annotated[
@@ -174,7 +180,10 @@ class LoadOptions(
     }
 
     board: Annotated[
-        OneBoard, Option(f"{A_BOARD}; it serves the model", usual=VIRTUAL, heading="Board")
+        OneBoard,
+        Option(
+            f"{A_BOARD}; it serves the model", usual=VIRTUAL, heading="Board", harmless="in a plan"
+        ),
     ] = ""
     model: Annotated[
         str,
@@ -183,6 +192,7 @@ class LoadOptions(
             "MODEL",
             "demo; with --url the first that the service lists",
             heading="Plan",
+            harmless="in a plan",
         ),
     ] = ""
     type: Annotated[FileType | None, QUANTISED] = None
@@ -203,6 +213,7 @@ class LoadOptions(
             "openai, openai-chat, openai-embeddings, llama-server or llm-serving",
             usual="llama-server; with --url openai",
             heading="Service",
+            harmless="anywhere",
         ),
     ] = ""
     rate: Annotated[
@@ -222,6 +233,7 @@ class LoadOptions(
             "STAGE",
             several="commas",
             heading="Arrivals",
+            harmless="anywhere",
         ),
     ] = ()
     replay: Annotated[
@@ -249,6 +261,7 @@ class LoadOptions(
         Option(
             "find the highest rate that meets --slo for nine of ten requests, with 95% confidence",
             heading="Arrivals",
+            harmless="anywhere",
         ),
     ] = False
     max_time: Annotated[
@@ -287,6 +300,7 @@ class LoadOptions(
             "PATTERN",
             "poisson",
             heading="Arrivals",
+            harmless="anywhere",
         ),
     ] = ""
     repeats: Annotated[
@@ -329,7 +343,11 @@ class LoadOptions(
     ] = ""
     stop_at_end: Annotated[
         bool,
-        Option("stop synthetic answers at the model's end-of-text token", heading="Plan"),
+        Option(
+            "stop synthetic answers at the model's end-of-text token",
+            heading="Plan",
+            harmless="anywhere",
+        ),
     ] = False
     percentiles: Annotated[
         tuple[Percentile, ...],

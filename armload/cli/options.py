@@ -45,7 +45,7 @@ class OnBoard(OptionGroup):
 
     heading = "Board"
 
-    board: Annotated[OneBoard, Option(A_BOARD)] = VIRTUAL
+    board: Annotated[OneBoard, Option(A_BOARD, harmless="in a plan")] = VIRTUAL
 
 
 class OnBoards(OptionGroup):
@@ -53,7 +53,7 @@ class OnBoards(OptionGroup):
 
     heading = "Board"
 
-    board: Annotated[Names, Option(BOARDS, several="commas")] = (VIRTUAL,)
+    board: Annotated[Names, Option(BOARDS, several="commas", harmless="in a plan")] = (VIRTUAL,)
 
 
 class OnGateways(OptionGroup):
@@ -75,7 +75,7 @@ class OnNamedBoard(OptionGroup):
 
     heading = "Board"
 
-    board: Annotated[OneBoard, Option(A_BOARD)]
+    board: Annotated[OneBoard, Option(A_BOARD, harmless="in a plan")]
 
 
 class OneModel(OptionGroup):
@@ -83,7 +83,7 @@ class OneModel(OptionGroup):
 
     heading = "Plan"
 
-    model: Annotated[str, Option(MODEL)] = DEMO
+    model: Annotated[str, Option(MODEL, harmless="in a plan")] = DEMO
     type: Annotated[FileType | None, QUANTISED] = None
 
 
@@ -92,7 +92,9 @@ class OutputOptions(OptionGroup):
 
     heading = "Output"
 
-    as_json: Annotated[bool, Option("print one JSON document", name="json")] = False
+    as_json: Annotated[
+        bool, Option("print one JSON document", name="json", harmless="anywhere")
+    ] = False
 
 
 def models_in(request: Request, names: Sequence[str], file_types: Sequence[str]) -> tuple[str, ...]:

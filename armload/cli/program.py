@@ -39,6 +39,7 @@ from armload.cli.verbs import (
     model,
     serve,
     show,
+    trust,
     tune,
     watch,
     worker,
@@ -59,7 +60,10 @@ _GROUPED: Mapping[str, Sequence[Verb | Collection]] = {
         *(show.show, show.report, compare.compare),
         *(exchange.export, exchange.import_results),
     ),
-    "Administration": (config.config, completion.completion, clean.clean, worker.worker),
+    "Administration": (
+        *(config.config, trust.trust, completion.completion),
+        *(clean.clean, worker.worker),
+    ),
 }
 """All verbs, by what a person does with them."""
 
@@ -84,7 +88,7 @@ Exit statuses: 0 success, even if no run is valid, 1 internal error, or a local 
 cannot be read or written, 2 wrong argument, 3 malformed file, 4 missing tool, 5 build failed,
 6 no connection, 7 board error, 8 transfer failed, 9 run failed, 10 board in use, 11 slower than
 compare allows, 12 comparison inconclusive, 13 logits differ, 14 too little memory on this machine,
-130 interrupted.
+15 file not trusted, 130 interrupted.
 """
 
 

@@ -41,9 +41,15 @@ class RunFilter(OptionGroup):
 
     heading = FILTER
 
-    board: Annotated[Names, Option(f"only runs on {BOARDS}", "BOARD", "all", several="commas")] = ()
+    board: Annotated[
+        Names,
+        Option(f"only runs on {BOARDS}", "BOARD", "all", several="commas", harmless="in a plan"),
+    ] = ()
     model: Annotated[
-        str, Option("only runs of models whose name contains this text", "TEXT", "all")
+        str,
+        Option(
+            "only runs of models whose name contains this text", "TEXT", "all", harmless="in a plan"
+        ),
     ] = ""
     since: Annotated[
         Since | None, Option(f"only runs started at or after this time: {_WHEN}", "DATE")

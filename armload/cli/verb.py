@@ -13,13 +13,22 @@ from invoke.exceptions import Exit
 from invoke.parser.argument import Argument
 from invoke.tasks import Task
 
-from armload.cli.configuration import Default, defaults_of, files_named, typed_with_defaults
+from armload.cli.configuration import (
+    Default,
+    defaults_of,
+    files_named,
+    require_trust_in,
+    typed_with_defaults,
+)
 from armload.cli.error_output import failed, internal_error, show_error, system_error
 from armload.cli.positional import read_positional_arguments
 from armload.cli.streams import STANDARD_OUTPUT, discard_output, promise_document
 from armload.core.errors import ArmloadError, ConnectError, InterruptionError, UsageError
 from armload.core.files import require_writable
 from armload.core.options import Declared, OptionGroup, declared_options
+from armload.core.shell import join
+from armload.core.trust import UntrustedFileError, trust
+from armload.core.workspace import foreign_workspace, owner_of
 
 _INTERRUPTED = "Interrupted."
 _KEPT = (
@@ -42,6 +51,8 @@ class Verb(Task[Any]):
         name: as it is typed, where the body is called otherwise.
         keeps: when it is interrupted, what it did so far is kept.
         results: return the folders of the workspace that it keeps results in.
+        asks: whether it asks at a terminal for trust in a file that decides what runs.
+        has_defaults: a person's defaults apply.
     """
 
     def __init__(
@@ -52,11 +63,15 @@ class Verb(Task[Any]):
         *,
         keeps: bool = False,
         results: Sequence[Callable[[], Path]] = (),
+        asks: bool = True,
+        has_defaults: bool = True,
     ) -> None:
         super().__init__(body, name=name or None)
         self.options = options
         self.keeps = keeps
         self.results = results
+        self.asks = asks
+        self.has_defaults = has_defaults
         self.full_name = self.name
 
     def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:
@@ -85,11 +100,12 @@ class Verb(Task[Any]):
         promise_document(wanted=bool(kwargs.get("json")))
         self.times_called += 1
         try:
-            options = self._read(kwargs)
+            _mention_foreign_workspace()
+            options = self._with_trust(lambda: self._read(kwargs))
             for folder in self.results:
                 require_writable(folder())
             with files_named(self.full_name, options.usual):
-                result = with_password(lambda: self.body(options))
+                result = self._with_trust(lambda: with_password(lambda: self.body(options)))
             sys.stdout.flush()
             return result
         except ArmloadError as error:
@@ -106,6 +122,24 @@ class Verb(Task[Any]):
             raise
         except Exception as error:
             raise failed(internal_error(error)) from error
+
+    def _with_trust(self, work: Callable[[], Result]) -> Result:
+        """Do work that reads a person's files; again where they agree to what one of them decides.
+
+        Raises:
+            UntrustedFileError: they do not, or cannot be asked.
+        """
+        while True:
+            try:
+                return work()
+            except UntrustedFileError as error:
+                if not (self.asks and sys.stdin.isatty()):
+                    raise
+                from armload.cli.verbs.trust import is_agreed
+
+                if not is_agreed([error.asked]):
+                    raise
+                trust(error.asked)
 
     def _read(self, words: Mapping[str, Any]) -> OptionGroup:
         """Return the options that were typed.
@@ -124,7 +158,7 @@ class Verb(Task[Any]):
                         f"{each.shown} {text!a}: this is not valid UTF-8.",
                         "If it is the name of a file, rename the file.",
                     )
-        defaults = defaults_of(self.full_name)
+        defaults = defaults_of(self.full_name) if self.has_defaults else {}
         if defaults:
             plan = _planned(given.get("plan") or defaults.get("plan"))
             keys = {each.name.replace("-", "_"): each.field for each in declared}
@@ -133,6 +167,7 @@ class Verb(Task[Any]):
             words = {field: each.word for field, each in defaults.items()}
             gone = before.keys() | self.options.excluded(before, words)
             defaults = {field: each for field, each in defaults.items() if field not in gone}
+            require_trust_in(each for each in defaults.values() if each.word)
         given |= {field: each.word for field, each in defaults.items()}
         missing = [
             each.shown for each in declared if each.info.is_required() and not given[each.field]
@@ -147,15 +182,36 @@ class Verb(Task[Any]):
         return typed_with_defaults(self.options, words, defaults)
 
 
+def _mention_foreign_workspace() -> None:
+    if (folder := foreign_workspace()) is None:
+        return
+    from armload.cli import terminal
+
+    terminal.say(
+        f"Ignoring the workspace {folder}, which belongs to {owner_of(folder)}. To use it: "
+        f"{join(['armload', 'trust', folder])}"
+    )
+
+
 def verb(
     options: type[Options],
     name: str = "",
     *,
     keeps: bool = False,
     results: Sequence[Callable[[], Path]] = (),
+    asks: bool = True,
+    has_defaults: bool = True,
 ) -> Callable[[Callable[[Options], None]], Verb]:
     """Make a verb of the function below, which takes these options."""
-    return lambda body: Verb(body, options, name, keeps=keeps, results=results)
+    return lambda body: Verb(
+        body,
+        options,
+        name,
+        keeps=keeps,
+        results=results,
+        asks=asks,
+        has_defaults=has_defaults,
+    )
 
 
 def _planned(plan: str | Default | None) -> dict[str, Any]:

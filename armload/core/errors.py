@@ -24,6 +24,7 @@ ErrorKind = Literal[
     "inconclusive",
     "different",
     "memory",
+    "untrusted",
     "interrupted",
 ]
 
@@ -165,6 +166,13 @@ class LocalMemoryError(ArmloadError):
 
     kind = "memory"
     exit_status = 14
+
+
+class UntrustedError(ArmloadError):
+    """A file of the workspace would decide what runs, and this user has not agreed to that."""
+
+    kind = "untrusted"
+    exit_status = 15
 
 
 class InterruptionError(ArmloadError):

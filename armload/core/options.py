@@ -84,6 +84,9 @@ class Option:
         heading: in help, where it is not that of the group.
         is_argument: it is given without its name.
         has_own_default: a person's default for every verb does not apply.
+        harmless: where text or a switch that a file of the workspace gives decides nothing that
+            needs the person's trust: in a plan file that they name, or as a default, too. Numbers
+            and fixed words never do.
     """
 
     help: str
@@ -94,6 +97,7 @@ class Option:
     heading: str = ""
     is_argument: bool = False
     has_own_default: bool = False
+    harmless: Literal["", "in a plan", "anywhere"] = ""
 
     def __get_pydantic_json_schema__(
         self, core_schema: CoreSchema, handler: GetJsonSchemaHandler

@@ -1,8 +1,8 @@
 """Locations on this machine: the data folders, the cache, the runs and their reports.
 
 YAML files of boards, targets, shapes, outlines and tasks are looked up in the workspace
-and then in the installation, so a user's own file overrides a shipped one. What becomes code on a
-board or a compiler's input (``deploy``, and the sources in ``toolchains``) comes from the
+and then in the installation, so a user's own file overrides a shipped one, as far as they trust
+it. Scripts for boards and C sources of ours (``deploy``, and those in ``toolchains``) come from the
 installation alone.
 """
 
@@ -41,10 +41,59 @@ def workspace() -> Path:
     """Return the nearest folder upwards with a board's or target's file, else this one.
 
     Many projects have folders called ``boards`` or ``toolchains``; the keys of a file in them tell
-    whether it is armload's.
+    whether it is armload's. A folder above this one that belongs to another user does not count
+    unless it is trusted: anybody can put one into ``/tmp``.
     """
     here = Path.cwd()
-    return next(filter(_is_workspace, (here, *here.parents)), here)
+    found = _nearest(here)
+    return here if found is None or _is_foreign(found, here) else found
+
+
+def foreign_workspace() -> Path | None:
+    """Return the folder that would be the workspace if it did not belong to another user."""
+    here = Path.cwd()
+    found = _nearest(here)
+    return found if found is not None and _is_foreign(found, here) else None
+
+
+def _nearest(here: Path) -> Path | None:
+    return next(filter(_is_workspace, (here, *here.parents)), None)
+
+
+def _is_foreign(folder: Path, here: Path) -> bool:
+    if folder == here or not owner_of(folder):
+        return False
+    from armload.core.trust import is_named, trusted_files
+
+    return not is_named(folder) and all(each.path != folder for each in trusted_files())
+
+
+def owner_of(folder: Path) -> str:
+    """Return which other user owns a workspace or what armload reads in it; empty for none.
+
+    The system's administrator is none, nor is whoever became it by ``sudo``.
+    """
+    own = {0, os.geteuid()}
+    if os.geteuid() == 0 and (caller := os.environ.get("SUDO_UID", "")).isdecimal():
+        own.add(int(caller))
+    for part in ("", *_ONE_OF, "toolchains/sources", "pyproject.toml"):
+        for look in (os.stat, os.lstat):
+            try:
+                owner = look(folder / part).st_uid
+            except OSError:
+                continue
+            if owner not in own:
+                return _user_name(owner)
+    return ""
+
+
+def _user_name(number: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"
 
 
 def _is_workspace(folder: Path) -> bool:

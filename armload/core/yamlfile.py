@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -10,16 +10,25 @@ from typing import Any, NamedTuple, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from armload.core.deciding import deciding
 from armload.core.errors import DataError
 from armload.core.files import unreadable
 from armload.core.near_names import available
+from armload.core.trust import TrustedFile, keys_of, require_trust
 from armload.core.validation_messages import (
     ValidationMessage,
     boolean_for_a_number,
     keys_words,
     mistakes,
 )
-from armload.core.workspace import data_file, data_files, data_names, listing_of, shipped_folders
+from armload.core.workspace import (
+    data_file,
+    data_files,
+    data_names,
+    listing_of,
+    shipped_folders,
+    workspace,
+)
 from armload.core.yaml_syntax import syntax_error
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -30,6 +39,7 @@ class _File(NamedTuple):
 
     path: Path
     root: yaml.Node | None
+    content: dict[str, Any]
 
 
 def load_named(kind: str, name: str, model: type[Model]) -> Model:
@@ -44,11 +54,16 @@ def load_named(kind: str, name: str, model: type[Model]) -> Model:
         DataError: malformed YAML, a wrong key or a wrong value; says which of the files holds it,
             the line, and what is allowed.
         DiskError: a file cannot be read.
+        UntrustedFileError: one of the files is a person's own and decides what runs, and they have
+            not agreed to that.
     """
     path = data_file(kind, name)
     content, files = _read_extended(kind, path, (), model)
     content.setdefault("name", name)
-    return _validated(model, content, files)
+    read = _validated(model, content, files)
+    for file in files:
+        _require_trust_in(kind, file, model)
+    return read
 
 
 def has_key(kind: str, name: str, key: str, model: type[BaseModel]) -> bool:
@@ -61,14 +76,54 @@ def has_key(kind: str, name: str, key: str, model: type[BaseModel]) -> bool:
     return key in content
 
 
-def load_file(path: Path, model: type[Model]) -> Model:
+def load_file(path: Path, model: type[Model], *, is_shipped: bool = False) -> Model:
     """Read a YAML file, wherever it lies, into ``model``.
+
+    Raises:
+        DataError, DiskError, UntrustedFileError: as for ``load_named``.
+    """
+    content, root = _read(path, model)
+    read = _validated(model, content, (_File(path, root, content),))
+    if not is_shipped:
+        require_trust(file_alone(path, model, content))
+    return read
+
+
+def _require_trust_in(kind: str, file: _File, model: type[BaseModel]) -> None:
+    if file.path.parent not in set(shipped_folders(kind)):
+        require_trust(own_file(kind, workspace(), file.path, model, file.content))
+
+
+def own_file(
+    kind: str, folder: Path, path: Path, model: type[BaseModel], content: Mapping[str, Any]
+) -> TrustedFile:
+    """Return what of a workspace's file decides, unless the shipped one of that name says it.
+
+    Args:
+        folder: the workspace.
+    """
+    keys = keys_of(path, deciding(model, content))
+    for shipped in shipped_folders(kind):
+        if keys and (same := shipped / path.name).is_file():
+            of_shipped = keys_of(same, deciding(model, _read(same, model)[0]))
+            keys = {} if keys.items() <= of_shipped.items() else keys
+    return TrustedFile(folder=folder, path=path, keys=keys)
+
+
+def file_alone(path: Path, model: type[BaseModel], content: Mapping[str, Any]) -> TrustedFile:
+    """Return what decides of a file that is named by its path."""
+    folder = path.parent.resolve()
+    keys = keys_of(path, deciding(model, content))
+    return TrustedFile(folder=folder, path=folder / path.name, keys=keys)
+
+
+def read_content(path: Path, model: type[BaseModel]) -> dict[str, Any]:
+    """Return what a YAML file says, unchecked.
 
     Raises:
         DataError, DiskError: as for ``load_named``.
     """
-    content, root = _read(path, model)
-    return _validated(model, content, (_File(path, root),))
+    return _read(path, model)[0]
 
 
 def load_shipped(kind: str, model: type[Model]) -> tuple[Model, ...]:
@@ -82,7 +137,9 @@ def load_shipped(kind: str, model: type[Model]) -> tuple[Model, ...]:
     found = []
     for path in sorted(path for folder in shipped_folders(kind) for path in folder.glob("*.yaml")):
         content, root = _read(path, model)
-        found.append(_validated(model, content | {"name": path.stem}, (_File(path, root),)))
+        found.append(
+            _validated(model, content | {"name": path.stem}, (_File(path, root, content),))
+        )
     return tuple(found)
 
 
@@ -168,7 +225,7 @@ def _read_extended(
 ) -> tuple[dict[str, Any], tuple[_File, ...]]:
     """Read a file and what it extends; return what they say together, and the files in order."""
     content, root = _read(path, model)
-    file = _File(path, root)
+    file = _File(path, root, content)
     base_name = content.pop("extends", None)
     if base_name is None:
         return content, (file,)

@@ -11,6 +11,7 @@ from armload.build.binary import Binary, FeatureUse
 from armload.build.prebuilt import prebuilt_targets
 from armload.build.target import load_target
 from armload.core.errors import ArmloadError, BoardError
+from armload.core.trust import describing
 from armload.core.workspace import data_names
 
 
@@ -59,11 +60,12 @@ def targets_that_suit(board: Board, found: Probe) -> list[str]:
     Those for a CPU that it has come first, then those with most features, and of equal ones
     those for which the release carries programs.
     """
-    suiting = [
-        load_target(name)
-        for name in data_names("toolchains")
-        if not target_mismatch(board.model_copy(update={"target": name}), found)
-    ]
+    with describing():  # only their names are returned
+        suiting = [
+            load_target(name)
+            for name in data_names("toolchains")
+            if not target_mismatch(board.model_copy(update={"target": name}), found)
+        ]
     kinds = {cluster.name.lower() for cluster in found.clusters}
     prebuilt = prebuilt_targets()
     suiting.sort(

@@ -155,6 +155,7 @@ class Computation(OptionGroup):
             "all; on a board with fast and slow cores, the fast ones",
             "repeat",
             heading="Cores",
+            harmless="anywhere",
         ),
     ] = None
     numa: Annotated[
@@ -185,6 +186,7 @@ class Computation(OptionGroup):
             "TYPE",
             "f16",
             "commas",
+            harmless="anywhere",
         ),
     ] = None
     flash_attention: Annotated[
@@ -241,7 +243,14 @@ class Plan(Computation):
 
     prompt: Annotated[
         PromptText,
-        Option("text to continue", "PROMPT", USUAL_PROMPT, "repeat", heading="Plan"),
+        Option(
+            "text to continue",
+            "PROMPT",
+            USUAL_PROMPT,
+            "repeat",
+            heading="Plan",
+            harmless="anywhere",
+        ),
     ] = SEED_PROMPT
     prompt_tokens: Annotated[
         PromptTokens | None,
@@ -250,10 +259,12 @@ class Plan(Computation):
             "TOKENS",
             several="commas",
             heading="Plan",
+            harmless="anywhere",
         ),
     ] = None
     n_predict: Annotated[
-        TokenCount, Option("tokens to generate", "N", several="commas", heading="Plan")
+        TokenCount,
+        Option("tokens to generate", "N", several="commas", heading="Plan", harmless="anywhere"),
     ] = SEED_N_PREDICT
     batch_tokens: Annotated[
         TokenCount | None,
@@ -282,6 +293,7 @@ class Plan(Computation):
             "METHOD",
             "none",
             "commas",
+            harmless="in a plan",
         ),
     ] = None
     split: Annotated[
@@ -306,6 +318,7 @@ class Plan(Computation):
         Option(
             "stop at the model's end-of-text token instead of generating -n tokens",
             heading="Plan",
+            harmless="anywhere",
         ),
     ] = False
     cold: Annotated[
@@ -314,6 +327,7 @@ class Plan(Computation):
             "drop the board's page cache before each run: the model is read from storage",
             several="repeat",
             heading="Conditions",
+            harmless="anywhere",
         ),
     ] = False
     cool_to_celsius: Annotated[
@@ -331,6 +345,7 @@ class Plan(Computation):
             "CPU frequency governor during each run, such as performance",
             several="commas",
             heading="Conditions",
+            harmless="anywhere",
         ),
     ] = None
     time_limit_s: Annotated[

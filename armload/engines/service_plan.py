@@ -70,7 +70,11 @@ class ServiceSettings(Computation):
     ] = MICRO_BATCH_TOKENS
     kv_type: Annotated[
         KvType,
-        Option("type of the KV cache, such as q8_0, or of keys/values: q8_0/q4_0", "TYPE"),
+        Option(
+            "type of the KV cache, such as q8_0, or of keys/values: q8_0/q4_0",
+            "TYPE",
+            harmless="anywhere",
+        ),
     ] = "f16"
     flash_attention: Annotated[
         FlashAttention, Option("flash attention: on, off or auto", "ON|OFF|AUTO")

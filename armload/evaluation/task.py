@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime
 import functools
 from collections.abc import Collection, Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, JsonValue, ValidationInfo, field_validator
 
+from armload.core.deciding import DESCRIBES, Decides, Words
 from armload.core.errors import DataError, UsageError
 from armload.core.files import require_file
 from armload.core.values import Value
@@ -83,8 +84,17 @@ TASKS = "tasks"
 
 TaskKind = Literal["generate", "multiple-choice"]
 Count = Annotated[int, Field(ge=1)]
-Text = Annotated[str, Field(min_length=1)]
+Text = Annotated[str, Field(min_length=1), DESCRIBES]
 Choices = Text | Annotated[tuple[Text, ...], Field(min_length=2)]
+
+
+def _is_beside_the_task(data: object) -> bool:
+    """Say whether data is generated, or a file in the task's folder or below it."""
+    if not isinstance(data, str):
+        return False
+    kind, colon, _ = data.partition(":")
+    path = PurePath(data)
+    return kind == "generated" if colon else not (path.is_absolute() or ".." in path.parts)
 
 
 class Prompt(Value):
@@ -98,9 +108,9 @@ class Prompt(Value):
             (``budget``); empty takes the task's.
     """
 
-    system: str = ""
+    system: Words = ""
     user: Text
-    budget_sentence: str = ""
+    budget_sentence: Words = ""
 
 
 class Conclusion(Value):
@@ -144,23 +154,23 @@ class Task(Value):
         budgets: the default ones, in tokens.
     """
 
-    name: str = ""
-    description: str = ""
+    name: Words = ""
+    description: Words = ""
     kind: TaskKind = "generate"
-    data: str = ""
-    data_source: str = ""
+    data: Annotated[str, Decides(unless=_is_beside_the_task)] = ""
+    data_source: Words = ""
     format: Format = "jsonl"
     fields: Annotated[Mapping[str, Text], Field(min_length=1)]
     choices: Annotated[Choices | None, Field(validate_default=True)] = None
-    delimiter: str = " "
+    delimiter: Words = " "
     expected: Text
-    budget_sentence: str = ""
+    budget_sentence: Words = ""
     prompts: Annotated[Mapping[str, Prompt], Field(min_length=1)]
     conclude: Conclusion | None = None
-    template_arguments: Mapping[str, JsonValue] = {}
+    template_arguments: Annotated[Mapping[str, JsonValue], DESCRIBES] = {}
     date: datetime.date = DEFAULT_DATE
     stop: tuple[Text, ...] = ()
-    grader: str = "exact"
+    grader: Words = "exact"
     budgets: tuple[Count, ...] = ()
 
     @field_validator("choices")

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from armload.core.deciding import Words
 from armload.core.errors import UsageError
 from armload.core.near_names import nearest_first
 from armload.core.values import Value
@@ -30,7 +31,7 @@ LISTED_TYPES = ("Q4_0", "Q4_K_M", "Q8_0")
 
 Count = Annotated[int, Field(ge=1)]
 Dimensions = Annotated[tuple[Count, ...], Field(min_length=1, max_length=4)]
-Key = bool | int | float | str | tuple[bool, ...] | tuple[int, ...]
+Key = bool | int | float | Words | tuple[bool, ...] | tuple[int, ...]
 
 _16_BITS = re.compile(r"laurel|per_layer_model_proj")
 """Matrices that have 16 bits in files of every type but ``F32``."""
@@ -62,11 +63,11 @@ class Outline(Value):
         layers: the others.
     """
 
-    name: str = ""
-    description: str = ""
+    name: Words = ""
+    description: Words = ""
     is_listed: bool = True
-    file_types: tuple[str, ...] = LISTED_TYPES
-    architecture: str
+    file_types: tuple[Words, ...] = LISTED_TYPES
+    architecture: Words
     keys: Mapping[str, Key]
     tensors: Mapping[str, Dimensions]
     layers: tuple[LayerTensors, ...]

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from armload.core.deciding import Words
 from armload.core.errors import UsageError
 from armload.core.values import Value
 
@@ -36,7 +37,7 @@ class Filler(Value):
         kind: ``control`` when they are special tokens, else ``unused``.
     """
 
-    name: str
+    name: Words
     first: TokenId
     kind: Literal["control", "unused"]
 
@@ -56,14 +57,14 @@ class BytePairs(Value):
     """
 
     kind: Literal["byte-pairs"]
-    pre: str
+    pre: Words
     text_tokens: Count
-    special: tuple[str, ...]
-    plain: tuple[str, ...] = ()
+    special: tuple[Words, ...]
+    plain: tuple[Words, ...] = ()
     filler: Filler
-    begin: str
-    end: str
-    padding: str | None = None
+    begin: Words
+    end: Words
+    padding: Words | None = None
     add_begin: bool | None = None
 
 
@@ -110,8 +111,8 @@ class Shape(Value):
         tokenizer: what kind of vocabulary.
     """
 
-    name: str = ""
-    description: str = ""
+    name: Words = ""
+    description: Words = ""
     is_listed: bool = True
     architecture: Literal["llama", "qwen2", "qwen3", "qwen3moe"] = "llama"
     layers: Count

@@ -42,6 +42,11 @@ class InputSchema:
     value: type[BaseModel]
 
     @property
+    def kind(self) -> str:
+        """The folder of a person's own files, in a workspace."""
+        return self.folder.removeprefix("armload/data/")
+
+    @property
     def file_name(self) -> str:
         return f"{self.noun}.schema.json"
 

@@ -21,6 +21,7 @@ from armload.boards.trust import PinnedKey
 from armload.build.binary import Binary
 from armload.build.cached import CachedBuild
 from armload.conversion.checkpoints.converting import Converted
+from armload.core.trust import TrustedFile
 from armload.core.values import ValueList
 from armload.deploy.claims import Claim
 from armload.deploy.clean import Cleaned
@@ -228,6 +229,12 @@ DOCUMENTS = (
     ),
     Schema(name="added-board", value=AddedBoard, title="an added board", verbs=("board.add",)),
     Schema(name="probe", value=ProbedBoard, title="a probed board", verbs=("board.probe",)),
+    Schema(
+        name="trusted-files",
+        value=ValueList[TrustedFile],
+        title="files that are trusted",
+        verbs=("trust",),
+    ),
     Schema(name="pinned-key", value=PinnedKey, title="a pinned host key", verbs=("board.trust",)),
     Schema(name="address", value=SshAddress, title="an SSH address", verbs=("board.up",)),
     Schema(name="stopped", value=StoppedBoard, title="a stopped board", verbs=("board.down",)),

@@ -26,6 +26,7 @@ class Compilation(OptionGroup):
             "zig, gnu (the distribution's cross gcc) or native",
             "COMPILER",
             "zig; native with --on",
+            harmless="anywhere",
         ),
     ] = ""
     on: Annotated[
@@ -82,7 +83,10 @@ class Metering(OptionGroup):
 
     subtract_idle: Annotated[
         bool,
-        Option("subtract the board's idle power, measured beforehand, from energy figures"),
+        Option(
+            "subtract the board's idle power, measured beforehand, from energy figures",
+            harmless="anywhere",
+        ),
     ] = False
 
 
@@ -91,7 +95,9 @@ class Resuming(OptionGroup):
 
     heading = "Plan"
 
-    new: Annotated[bool, Option("start over instead of resuming an interrupted command")] = False
+    new: Annotated[
+        bool, Option("start over instead of resuming an interrupted command", harmless="anywhere")
+    ] = False
 
 
 class Request(Resuming, Metering, Waiting, EngineSource):

@@ -211,7 +211,9 @@ def test_a_home_of_somebody_elses_is_in_the_way_only_where_it_is_needed(tmp_path
         "model.inspect demo": "1",
         "board.up --board virtual": "1",
     }
-    kept = {name: os.environ[name] for name in os.environ if not name.startswith(("XDG_", "ARML"))}
+    kept = {
+        name: os.environ[name] for name in os.environ if not name.startswith(("XDG_", "ARMLOAD_C"))
+    }
     said = _said(statuses, tmp_path, kept | {"HOME": str(tmp_path / "home")})
     for line, words in said.items():
         remedy = f"Correct the permissions of {tmp_path / 'home'}"

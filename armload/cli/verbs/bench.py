@@ -44,7 +44,8 @@ class BenchOptions(Options, OnGateways, Resuming, Metering, Waiting, EngineSourc
     )
 
     board: Annotated[
-        Listed[str], Option(BOARDS, usual=VIRTUAL, several="commas", heading="Board")
+        Listed[str],
+        Option(BOARDS, usual=VIRTUAL, several="commas", heading="Board", harmless="in a plan"),
     ] = ()
     share: Annotated[
         bool,
@@ -95,6 +96,7 @@ class BenchOptions(Options, OnGateways, Resuming, Metering, Waiting, EngineSourc
             "print one JSON document: the run (of repeats, the median one), the sweep, or the "
             "sweep on each of several boards",
             name="json",
+            harmless="anywhere",
         ),
     ] = False
 
@@ -241,6 +243,7 @@ class PullOptions(OnBoards, OnGateways, OutputOptions):
             "print one JSON document: the ids of the fetched runs, and why others failed; for "
             "several boards, a list",
             name="json",
+            harmless="anywhere",
         ),
     ] = False
 
@@ -311,19 +314,29 @@ class DemoOptions(Waiting, OutputOptions):
         Option(
             "a board; virtual-dayu200 has the memory and storage of a real DAYU200",
             has_own_default=True,
+            harmless="in a plan",
         ),
     ] = VIRTUAL
-    model: Annotated[str, Option(MODEL)] = DEMO
+    model: Annotated[str, Option(MODEL, harmless="in a plan")] = DEMO
     prompt: Annotated[
         PromptText,
-        Option("text to continue", usual=f"{_DEMO_PROMPT!r}; for word-problems, a problem"),
+        Option(
+            "text to continue",
+            usual=f"{_DEMO_PROMPT!r}; for word-problems, a problem",
+            harmless="anywhere",
+        ),
     ] = ""
-    n_predict: Annotated[TokenCount, Option("tokens to generate", "N")] = 32
+    n_predict: Annotated[TokenCount, Option("tokens to generate", "N", harmless="anywhere")] = 32
     precision_time: Annotated[
         Seconds, Option("seconds that repeats may take beyond the first run", "SECONDS")
     ] = DEFAULT_PRECISION_TIME_S
     as_json: Annotated[
-        bool, Option("print one JSON document: the median run of the repeats", name="json")
+        bool,
+        Option(
+            "print one JSON document: the median run of the repeats",
+            name="json",
+            harmless="anywhere",
+        ),
     ] = False
 
 

@@ -44,7 +44,11 @@ class BisectOptions(OnBoard, Resuming, Waiting, Compilation, Plan, OutputOptions
         Option("phase whose time per token is compared", "DECODE|PREFILL"),
     ] = "decode"
     text_differs: Annotated[
-        bool, Option("instead, find the first commit whose text differs from that of --good")
+        bool,
+        Option(
+            "instead, find the first commit whose text differs from that of --good",
+            harmless="anywhere",
+        ),
     ] = False
     source: Annotated[
         str,
@@ -55,7 +59,7 @@ class BisectOptions(OnBoard, Resuming, Waiting, Compilation, Plan, OutputOptions
             heading="Build",
         ),
     ] = UPSTREAM
-    model: Annotated[str, Option(MODEL, heading="Plan")] = DEMO
+    model: Annotated[str, Option(MODEL, heading="Plan", harmless="in a plan")] = DEMO
     split: None = None
     engine_args: Annotated[
         str,

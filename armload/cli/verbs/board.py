@@ -41,6 +41,7 @@ def list_boards(options: OutputOptions) -> None:
     from armload.cli.configuration import defaults_of
     from armload.cli.streams import show_document
     from armload.core.errors import ArmloadError
+    from armload.core.trust import describing
     from armload.core.values import ValueList
     from armload.core.workspace import data_file, data_names, shipped_folders
     from armload.report.boards import ListedBoard, boards_table, shipped_note
@@ -52,10 +53,12 @@ def list_boards(options: OutputOptions) -> None:
     for name in data_names("boards"):
         try:
             if is_group(name):
-                members = ", ".join(load_group(name).members)
+                with describing():
+                    members = ", ".join(load_group(name).members)
                 terminal.progress().say(f"{name} is a group: {members}.")
             else:
-                board = load_board(name)
+                with describing():
+                    board = load_board(name)
                 boards.append(
                     ListedBoard(
                         **dict(board),

@@ -28,7 +28,11 @@ class BuildOptions(EngineSource, OutputOptions):
     }
 
     target: Annotated[
-        str, Option("what to build for: the name of a file in toolchains/, such as rk3568")
+        str,
+        Option(
+            "what to build for: the name of a file in toolchains/, such as rk3568",
+            harmless="anywhere",
+        ),
     ] = "rk3568"
     programs: Annotated[
         Names,
@@ -38,6 +42,7 @@ class BuildOptions(EngineSource, OutputOptions):
             "NAMES",
             "llama-completion, which bench runs",
             "commas",
+            harmless="anywhere",
         ),
     ] = ()
     jobs: Annotated[
@@ -58,9 +63,10 @@ class BuildOptions(EngineSource, OutputOptions):
         bool,
         Option("compile again what is built already or came with armload, and compare the SHA-256"),
     ] = False
-    list_: Annotated[bool, Option("list existing builds instead of building", heading="Output")] = (
-        False
-    )
+    list_: Annotated[
+        bool,
+        Option("list existing builds instead of building", heading="Output", harmless="anywhere"),
+    ] = False
 
 
 @verb(BuildOptions, keeps=True)
@@ -133,7 +139,10 @@ class ProgramOptions(OutputOptions):
     file: Annotated[str, Option("a program, such as llama-completion", is_argument=True)]
     target: Annotated[
         str,
-        Option("fail unless it runs on this target: a file in toolchains/, such as rk3568"),
+        Option(
+            "fail unless it runs on this target: a file in toolchains/, such as rk3568",
+            harmless="anywhere",
+        ),
     ] = ""
 
 
@@ -151,10 +160,12 @@ def inspect(options: ProgramOptions) -> None:
     from armload.build.target import load_target
     from armload.cli import terminal
     from armload.cli.streams import show_document
+    from armload.core.trust import describing
     from armload.report.binaries import Inspected, inspection_table
 
     path = Path(options.file).expanduser()
-    targets = [load_target(options.target)] if options.target else _all_targets()
+    with describing():  # nothing is built for them
+        targets = [load_target(options.target)] if options.target else _all_targets()
     found = with_build_record(inspection.inspect(path))
     suits = list(fits(found, targets))
     if options.as_json:

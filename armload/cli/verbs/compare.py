@@ -53,6 +53,7 @@ class CompareOptions(RunFilter, OutputOptions):
             "exit with 11 if B is slower by more than this, such as 3%, with 95% confidence; with "
             "12 if invalid runs make that inconclusive",
             "PERCENT",
+            harmless="anywhere",
         ),
     ] = ""
 

@@ -24,10 +24,15 @@ class DeployOptions(OnBoards, OnGateways, Waiting, EngineSource, OutputOptions):
 
     heading = "Board"
 
-    model: Annotated[str, Option(MODEL)] = DEMO
-    verify: Annotated[bool, Option("read existing files again and replace damaged ones")] = False
+    model: Annotated[str, Option(MODEL, harmless="in a plan")] = DEMO
+    verify: Annotated[
+        bool, Option("read existing files again and replace damaged ones", harmless="anywhere")
+    ] = False
     as_json: Annotated[
-        bool, Option("print one JSON document; for several boards, a list", name="json")
+        bool,
+        Option(
+            "print one JSON document; for several boards, a list", name="json", harmless="anywhere"
+        ),
     ] = False
 
 

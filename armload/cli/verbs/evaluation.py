@@ -39,6 +39,7 @@ class EvalOptions(
             " and ".join(_MODELS),
             "commas",
             heading="Plan",
+            harmless="in a plan",
         ),
     ] = ()
     type: Annotated[FileTypes, QUANTISED_ALL] = ()
@@ -59,7 +60,8 @@ class EvalOptions(
         ),
     ] = ""
     prompt: Annotated[
-        Names, Option("names of the task's prompts", "NAMES", "its first", "commas")
+        Names,
+        Option("names of the task's prompts", "NAMES", "its first", "commas", harmless="anywhere"),
     ] = ()
     budget: Annotated[
         tuple[Budget, ...],
@@ -68,14 +70,19 @@ class EvalOptions(
             "TOKENS",
             "the task's",
             "commas",
+            harmless="anywhere",
         ),
     ] = ()
     tell_budget: Annotated[
         Literal["no", "yes", "both"],
-        Option("whether the prompt states the budget", "NO|YES|BOTH"),
+        Option("whether the prompt states the budget", "NO|YES|BOTH", harmless="anywhere"),
     ] = "no"
     conclude: Annotated[
-        bool, Option("at the end of the budget, append a sentence that makes the model answer")
+        bool,
+        Option(
+            "at the end of the budget, append a sentence that makes the model answer",
+            harmless="anywhere",
+        ),
     ] = False
     template: Annotated[
         Literal["model", "chatml", "none"],
@@ -89,6 +96,7 @@ class EvalOptions(
             "NAME",
             "the task's",
             "commas",
+            harmless="anywhere",
         ),
     ] = ()
     regrade: Annotated[
@@ -115,6 +123,7 @@ class EvalOptions(
             "BOARD",
             several="commas",
             heading="Board",
+            harmless="in a plan",
         ),
     ] = (VIRTUAL,)
     reference: Annotated[
@@ -131,6 +140,7 @@ class EvalOptions(
         Option(
             "for logits: exit with 13 unless all are close to the reference",
             heading="Output",
+            harmless="anywhere",
         ),
     ] = False
 
@@ -228,6 +238,7 @@ class TradeoffOptions(OutputOptions):
             "take the times from these runs of the two models (a,b, in any form that show "
             "accepts) instead of from the answers",
             "RUNS",
+            harmless="anywhere",
         ),
     ] = ()
     deadline: Annotated[

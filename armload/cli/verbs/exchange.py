@@ -44,7 +44,9 @@ class ExportOptions(OutputOptions):
             "commas",
         ),
     ] = ()
-    as_json: Annotated[bool, Option("the same as --format json", name="json")] = False
+    as_json: Annotated[
+        bool, Option("the same as --format json", name="json", harmless="anywhere")
+    ] = False
 
 
 @verb(ExportOptions)

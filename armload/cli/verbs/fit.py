@@ -33,9 +33,12 @@ class FitOptions(OnBoards, OnGateways, Waiting, EngineSource, Computation, Outpu
             "NAME",
             several="commas",
             heading="Board",
+            harmless="anywhere",
         ),
     ] = ()
-    model: Annotated[Names, Option(MODEL, usual="the current models", several="files")] = ()
+    model: Annotated[
+        Names, Option(MODEL, usual="the current models", several="files", harmless="in a plan")
+    ] = ()
     type: Annotated[
         FileTypes,
         Option(
@@ -43,9 +46,12 @@ class FitOptions(OnBoards, OnGateways, Waiting, EngineSource, Computation, Outpu
             "TYPE",
             "unchanged",
             "commas",
+            harmless="anywhere",
         ),
     ] = ()
-    prompt_tokens: Annotated[PromptTokens, Option("length of the prompt", "TOKENS")] = 128
+    prompt_tokens: Annotated[
+        PromptTokens, Option("length of the prompt", "TOKENS", harmless="anywhere")
+    ] = 128
 
 
 @verb(FitOptions, keeps=True)

@@ -43,10 +43,16 @@ class InitOptions(Waiting, NewBoardOptions, OutputOptions):
             usual="the fastest that fits, from a short list; demo if none fits, or for a virtual "
             "board",
             heading="Plan",
+            harmless="in a plan",
         ),
     ] = ""
     as_json: Annotated[
-        bool, Option("print one JSON document: the median run of the repeats", name="json")
+        bool,
+        Option(
+            "print one JSON document: the median run of the repeats",
+            name="json",
+            harmless="anywhere",
+        ),
     ] = False
 
 

@@ -30,12 +30,13 @@ class ConvertOptions(OutputOptions):
             is_argument=True,
         ),
     ]
-    to: Annotated[str, Option("gguf, or mnn", "FORMAT")] = "gguf"
+    to: Annotated[str, Option("gguf, or mnn", "FORMAT", harmless="anywhere")] = "gguf"
     type: Annotated[
         str,
         Option(
             "type of weights: F32, F16, BF16, Q8_0; for mnn 4-bit or 8-bit",
             usual="16 bits; 4-bit",
+            harmless="anywhere",
         ),
     ] = ""
     output: Annotated[
@@ -149,7 +150,7 @@ class SynthOptions(OutputOptions):
     like: Annotated[
         str, Option("shape: the name of a file in shapes/, such as llama-3.1-8b", "SHAPE")
     ] = ""
-    type: Annotated[str, Option("file type, such as Q2_K or Q4_K_M")] = "Q4_0"
+    type: Annotated[str, Option("file type, such as Q2_K or Q4_K_M", harmless="anywhere")] = "Q4_0"
     output: Annotated[
         str, Option("file to write", "FILE", "SHAPE-TYPE-random.gguf in the current folder")
     ] = ""

@@ -23,7 +23,12 @@ class QuantizeOptions(Waiting, SourceRef, OutputOptions):
     ]
     type: Annotated[
         FileTypes,
-        Option("file types of llama-quantize, such as Q4_K_M", several="commas", heading="Plan"),
+        Option(
+            "file types of llama-quantize, such as Q4_K_M",
+            several="commas",
+            heading="Plan",
+            harmless="anywhere",
+        ),
     ]
     calibration: Annotated[
         Path | None,
@@ -37,10 +42,14 @@ class QuantizeOptions(Waiting, SourceRef, OutputOptions):
         Option(
             "compute the KL divergence from the base on this machine",
             usual="if the base is not quantised and smaller than 1 GB",
+            harmless="anywhere",
         ),
     ] = False
     board: Annotated[
-        str, Option("also predict the time per token on this board", heading="Board")
+        str,
+        Option(
+            "also predict the time per token on this board", heading="Board", harmless="in a plan"
+        ),
     ] = ""
     on: Annotated[
         str,

@@ -42,7 +42,9 @@ class ServeOptions(ServingPlan, OneModel, Resuming, Waiting, EngineSource, Outpu
 
     alternatives: ClassVar[Alternatives] = ((("detach",), ("front", "port")),)
 
-    board: Annotated[OneBoard, Option(A_BOARD, usual=VIRTUAL, heading="Board")] = ""
+    board: Annotated[
+        OneBoard, Option(A_BOARD, usual=VIRTUAL, heading="Board", harmless="in a plan")
+    ] = ""
     plan: Annotated[
         Path | None,
         Option(
@@ -74,7 +76,10 @@ class ServeOptions(ServingPlan, OneModel, Resuming, Waiting, EngineSource, Outpu
         bool, Option("keep serving after this command ends, until serve.stop", heading="Board")
     ] = False
     new: Annotated[
-        bool, Option("start a new service even if an identical one is already running")
+        bool,
+        Option(
+            "start a new service even if an identical one is already running", harmless="anywhere"
+        ),
     ] = False
 
     @model_validator(mode="after")

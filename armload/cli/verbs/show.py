@@ -33,13 +33,15 @@ class ShowOptions(RunFilter, OutputOptions):
     yields: ClassVar[Yields] = {"loads": ("run", *RunFilter.model_fields)}
 
     run: Annotated[str, Option(_RUN, usual="a list of runs", is_argument=True)] = ""
-    loads: Annotated[bool, Option("list loads instead of runs")] = False
+    loads: Annotated[bool, Option("list loads instead of runs", harmless="anywhere")] = False
     last: Annotated[
         Annotated[int, Field(ge=0, le=MOST)], Option("length of the list; 0: all", "N")
     ] = 20
     as_json: Annotated[
         bool,
-        Option("print one JSON document; without RUN, the ids of all", name="json"),
+        Option(
+            "print one JSON document; without RUN, the ids of all", name="json", harmless="anywhere"
+        ),
     ] = False
 
 
@@ -167,7 +169,8 @@ class ReportOptions(RunFilter, OutputOptions):
         bool,
         Option(
             "rank published results: RUNS are folders of files that armload export --format json "
-            "wrote"
+            "wrote",
+            harmless="anywhere",
         ),
     ] = False
     output: Annotated[str, Option("folder to write to", "PATH", "a new one in reports/")] = ""

@@ -34,7 +34,7 @@ class TuneOptions(
     heading = "Search"
     alternatives: ClassVar[Alternatives] = ((("prompt",), ("prompt_tokens",)),)
 
-    model: Annotated[str, Option(MODEL, heading="Plan")] = DEMO
+    model: Annotated[str, Option(MODEL, heading="Plan", harmless="in a plan")] = DEMO
     for_: Annotated[
         Literal["decode", "prefill", "ttft", "energy", "total-time", "rate"],
         Option(
@@ -88,6 +88,7 @@ class TuneOptions(
             "constraint: minimum for the lower bound of the accuracy's 95% interval, as SHARE:TASK "
             "or SHARE:TASK:QUESTIONS, such as 0.5:gsm8k:200",
             "SHARE:TASK",
+            harmless="anywhere",
         ),
     ] = ""
     task_data: Annotated[
@@ -100,7 +101,12 @@ class TuneOptions(
     ] = None
     prompt: Annotated[
         PromptText,
-        Option("for decode and energy, the text to continue", usual=USUAL_PROMPT, heading="Plan"),
+        Option(
+            "for decode and energy, the text to continue",
+            usual=USUAL_PROMPT,
+            heading="Plan",
+            harmless="anywhere",
+        ),
     ] = ""
     prompt_tokens: Annotated[
         str,
@@ -109,6 +115,7 @@ class TuneOptions(
             "TOKENS",
             "512 for prefill, else 128",
             heading="Plan",
+            harmless="anywhere",
         ),
     ] = ""
     n_predict: Annotated[
@@ -118,6 +125,7 @@ class TuneOptions(
             "N",
             "64; 192 for energy; 128 for requests",
             heading="Plan",
+            harmless="anywhere",
         ),
     ] = ""
     rate: Annotated[
@@ -132,7 +140,10 @@ class TuneOptions(
         Option("plan file to write", "FILE", "tuned-BOARD-MODEL.yaml", heading="Output"),
     ] = ""
     as_json: Annotated[
-        bool, Option("print one JSON document; for several boards, a list", name="json")
+        bool,
+        Option(
+            "print one JSON document; for several boards, a list", name="json", harmless="anywhere"
+        ),
     ] = False
 
 

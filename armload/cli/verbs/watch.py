@@ -58,11 +58,21 @@ class WatchOptions(OnBoard, Resuming, Metering, Waiting, OutputOptions):
     )
     prompt: Annotated[
         PromptText,
-        Option("with --mnn-python: text to answer", usual=repr(SEED_PROMPT), heading="Plan"),
+        Option(
+            "with --mnn-python: text to answer",
+            usual=repr(SEED_PROMPT),
+            heading="Plan",
+            harmless="anywhere",
+        ),
     ] = SEED_PROMPT
     n_predict: Annotated[
         TokenCount,
-        Option("with --mnn-python: maximum number of tokens to generate", "N", heading="Plan"),
+        Option(
+            "with --mnn-python: maximum number of tokens to generate",
+            "N",
+            heading="Plan",
+            harmless="anywhere",
+        ),
     ] = SEED_N_PREDICT
     time_limit_s: Annotated[
         Seconds,

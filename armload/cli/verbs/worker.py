@@ -19,7 +19,7 @@ class WorkerOptions(OptionGroup):
     boards: Annotated[Names, Option(BOARDS, "BOARD", several="commas")]
 
 
-@verb(WorkerOptions, results=(runs_folder,))
+@verb(WorkerOptions, results=(runs_folder,), asks=False)
 def worker(options: WorkerOptions) -> None:
     """Offer the boards of this machine to the commands that use a Dask scheduler.
 

@@ -54,7 +54,8 @@ def pinned_packages() -> Packages:
     Raises:
         DataError: the installation's file is malformed.
     """
-    return load_file(data_path("toolchains", "converters", "checkpoints.yaml"), Packages)
+    path = data_path("toolchains", "converters", "checkpoints.yaml")
+    return load_file(path, Packages, is_shipped=True)
 
 
 _LINES_KEPT = 40

@@ -123,7 +123,7 @@ def _make(
 
 def _make_empty(place: Path, pip: str, lock: int) -> None:
     made = subprocess.run(
-        [sys.executable, "-m", "venv", str(place)],
+        [sys.executable, "-P", "-m", "venv", str(place)],
         capture_output=True,
         text=True,
         check=False,

@@ -77,7 +77,7 @@ class Worker:
                 f"Install it: {pip_install(_EXTRA)}",
             )
         process = subprocess.Popen(
-            [sys.executable, "-m", "armload.evaluation.grading.math_verify_process"],
+            [sys.executable, "-P", "-m", "armload.evaluation.grading.math_verify_process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -58,7 +58,7 @@ def logits_by_binding(
 def _computed(
     model: Model, prompts: Sequence[str], settings: ScorerSettings, folder: Path, progress: Progress
 ) -> dict[str, tuple[int, ...]]:
-    words = [sys.executable, "-m", "armload.evaluation.logits.binding_process"]
+    words = [sys.executable, "-P", "-m", "armload.evaluation.logits.binding_process"]
     from gguf import GGMLQuantizationType
 
     # Unless it is told, llama.cpp uses flash attention on a CPU.

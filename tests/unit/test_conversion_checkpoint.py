@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from runpy import run_path
+from types import SimpleNamespace
 
 import pytest
 from gguf import GGUFReader
@@ -534,10 +535,10 @@ TWO_RESULTS = DifferentText(text="a b", checkpoint=(1, 5, 6), file=(1, 7))
             ),
             "found no weights for lm_head.weight. transformers ignores model.layers.0.self_attn",
         ),
-        (Findings(window=4096, window_reached=False), "drops 'sliding_window': 4096"),
+        (Findings(window=128, window_reached=False), "drops 'sliding_window': 128"),
         (
-            Findings(window=512, logits=ComparedLogits(relative=0.03, **LOGITS)),
-            "drops 'sliding_window': 512",
+            Findings(window=64, logits=ComparedLogits(relative=0.03, **LOGITS)),
+            "drops 'sliding_window': 64",
         ),
     ],
 )
@@ -634,6 +635,41 @@ def test_a_phi_3_is_known_by_its_special_tokens(checkpoint: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("settings", "window"),
+    [
+        ({"sliding_window": 512}, 512),
+        ({"sliding_window": 512, "layer_types": ["full_attention", "sliding_attention"]}, 512),
+        ({"sliding_window": 512, "layer_types": ["full_attention"]}, 0),
+        ({"sliding_window": 512, "use_sliding_window": False}, 0),
+        ({"sliding_window": None}, 0),
+        ({}, 0),
+    ],
+)
+@pytest.mark.parametrize("written", [True, False])
+def test_a_context_ends_with_a_window_that_the_file_lacks(
+    settings: dict[str, object], window: int, *, written: bool
+) -> None:
+    wrapper = run_path(str(data_path("toolchains", "converters", "convert_gguf.py")))
+    assert wrapper["window_of"](settings) == window
+    context, other = SimpleNamespace(value=4096), SimpleNamespace(value=7)
+    values = {"llama.context_length": context, "llama.block_count": other}
+    if written:
+        values["llama.attention.sliding_window"] = other
+
+    class Model:
+        hparams = settings
+        gguf_writer = SimpleNamespace(kv_data=[values])
+
+        def prepare_metadata(self, *, vocab_only: bool) -> None:
+            assert vocab_only
+
+    wrapper["end_with_window"](Model)
+    Model().prepare_metadata(vocab_only=True)
+    assert context.value == (window if window and not written else 4096)
+    assert other.value == 7
+
+
+@pytest.mark.parametrize(
     ("code", "gating"),
     [
         ("scores = router_logits.sigmoid()", "sigmoid"),
@@ -670,6 +706,12 @@ def test_how_experts_are_chosen_is_read_from_the_code_of_transformers(
         assert found.get("scoring_func", "") == expected
     config = {"model_type": "sums_moe"}
     assert Base.load_hparams(tmp_path, is_mistral_format=False) == config
+
+
+def test_a_window_is_not_missed_where_the_context_is_no_longer(checkpoint: Path) -> None:
+    header = read_header(word_problems_model("word-problems:Q8_0"))
+    found = Findings(window=1 << 20, window_reached=False)
+    judge(read_checkpoint(checkpoint), found, header, "F16")
 
 
 def test_a_type_allows_for_its_own_rounding(checkpoint: Path) -> None:

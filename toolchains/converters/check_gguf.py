@@ -1,8 +1,10 @@
-"""Compares a GGUF file with its checkpoint: check_gguf.py CHECKPOINT FILE SCORER RESULT [--tokens].
+"""Compares a GGUF file with its checkpoint.
+
+    check_gguf.py CHECKPOINT FILE SCORER RESULT CONTEXT [--tokens]
 
 Runs in the converters' environment, where armload is not installed. transformers reads the
 checkpoint, armload-score the file: both give the tokens of fixed texts and, without ``--tokens``,
-the logits of a prompt. RESULT is written after each of the two.
+the logits of a prompt, of CONTEXT tokens at most. RESULT is written after each of the two.
 """
 
 import inspect
@@ -68,7 +70,7 @@ class EngineError(Exception):
 
 def main() -> None:
     """Write what was found as JSON."""
-    checkpoint, file, program, result, *rest = sys.argv[1:]
+    checkpoint, file, program, result, context, *rest = sys.argv[1:]
     scorer = Scorer(program, file, Path(result).parent)
     found: dict[str, Any] = {"transformers": import_module("transformers").__version__}
     found |= {"different": [], "unread": [], "unchecked": []}
@@ -80,7 +82,7 @@ def main() -> None:
         if "--tokens" not in rest and not found["different"]:
             signal.signal(signal.SIGALRM, give_up)
             signal.alarm(LIMIT_S)
-            found |= compared_logits(checkpoint, tokenizer, scorer)
+            found |= compared_logits(checkpoint, tokenizer, scorer, int(context))
             signal.alarm(0)
     except EngineError as error:
         found["engine"] = str(error)
@@ -273,7 +275,9 @@ def compared_template(tokenizer: Any, scorer: Scorer) -> str:
     return f"llama.cpp makes other tokens of a message: {bare} instead of {own}"
 
 
-def compared_logits(checkpoint: str, tokenizer: Any, scorer: Scorer) -> dict[str, Any]:
+def compared_logits(
+    checkpoint: str, tokenizer: Any, scorer: Scorer, context: int
+) -> dict[str, Any]:
     """Return how far the logits of a prompt differ."""
     torch, numpy = import_module("torch"), import_module("numpy")
     if tokenizer is None:
@@ -285,7 +289,8 @@ def compared_logits(checkpoint: str, tokenizer: Any, scorer: Scorer) -> dict[str
     }
     window = getattr(model.config.get_text_config(), "sliding_window", None) or 0
     is_reached = window <= LONGEST_WINDOW
-    prompt = prompt_of(tokenizer, PROMPT_TOKENS + (window if is_reached else 0))
+    wanted = min(context, PROMPT_TOKENS + (window if is_reached else 0))
+    prompt = prompt_of(tokenizer, wanted)
     count = len(tokenizer(prompt)["input_ids"])
     positions = sorted({*range(min(FIRST, count)), *range(max(0, count - LAST), count)})
     ids, file = scorer.logits(prompt, positions)

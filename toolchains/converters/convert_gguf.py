@@ -19,6 +19,10 @@ transformers leaves out where its class does nothing else. Then the class's code
 llama.cpp takes a model whose name has ``phi-3`` or ``phi3`` in it for one whose special tokens drop
 the spaces after them. The name in the file is made to say what the tokenizer does.
 
+For some architectures the converter drops a sliding window, as llama.cpp has none for them. Then
+the file's context ends where the window does, so that the model is the same for every text that
+fits.
+
 The file's metadata say that nothing was checked, until the comparison has.
 """
 
@@ -87,6 +91,7 @@ def main() -> None:
     model.get_vocab_base_pre = get_vocab_base_pre
     change_names(Path(arguments[0]))
     complete_settings(import_module("conversion.base").ModelBase)
+    end_with_window(model)
     if not predicts_ahead(Path(arguments[0])):
         import_module("conversion.qwen")._QwenMtpMixin.no_mtp = True  # noqa: SLF001
     sys.argv = [script, *arguments]
@@ -137,6 +142,30 @@ def complete_settings(base: Any) -> None:
         return found
 
     base.load_hparams = staticmethod(load_hparams)
+
+
+def end_with_window(model: Any) -> None:
+    """Let a context be no longer than a sliding window that the file lacks."""
+    published = model.prepare_metadata
+
+    def prepare_metadata(self: Any, *words: Any, **named: Any) -> None:
+        published(self, *words, **named)
+        (values,) = self.gguf_writer.kv_data
+        window = window_of(self.hparams)
+        has_window = any(key.endswith(".attention.sliding_window") for key in values)
+        for key, entry in values.items():
+            if window and not has_window and key.endswith(".context_length"):
+                entry.value = min(entry.value, window)
+
+    model.prepare_metadata = prepare_metadata
+
+
+def window_of(settings: dict[str, Any]) -> int:
+    """Return the tokens of a sliding window; 0 if no layer has one."""
+    window = settings.get("sliding_window")
+    layers = settings.get("layer_types") or ["sliding_attention"]
+    is_used = settings.get("use_sliding_window", True) and "sliding_attention" in layers
+    return window if is_used and isinstance(window, int) else 0
 
 
 def gating_of(model_type: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from armload.build.builder import build
@@ -25,6 +25,7 @@ differences at a position, as a share of the logits' standard deviation there, i
 positions. At some, rounding alone makes a mixture of experts choose another expert."""
 
 _HOST = "host"
+_CONTEXT = ".context_length"
 _WINDOW = ".attention.sliding_window"
 _PYTHON_BYTES = 1_500_000_000
 _FLOAT_BYTES = 4
@@ -171,10 +172,12 @@ def check_gguf(
         )
     hindrance = _hindrance(checkpoint, type_name)
     with progress.step(f"Comparing {checkpoint.name} with its file"):
-        words = [str(file.absolute()), str(scorer.path)]
-        found = _compared(checkpoint, held, words, is_new=True, with_logits=not hindrance)
+        words, context = [str(file.absolute()), str(scorer.path)], _context(header)
+        found = _compared(checkpoint, held, words, context, is_new=True, with_logits=not hindrance)
         if found.unread and not checkpoint.is_new:
-            older = _compared(checkpoint, held, words, is_new=False, with_logits=not hindrance)
+            older = _compared(
+                checkpoint, held, words, context, is_new=False, with_logits=not hindrance
+            )
             found = found if older.unread else older
     judge(checkpoint, found, header, type_name)
     if found.unread and not unchecked:
@@ -184,21 +187,11 @@ def check_gguf(
             "Converters drop settings without a word, so the file may be another model. To get it "
             "nevertheless: --unchecked",
         )
-    why = [*found.unread, *found.unchecked, *([hindrance] if hindrance else [])]
-    if found.spaced:
-        why.append(
-            f"spaces in {counted(found.spaced, 'text')}: before a text and after special tokens, "
-            "llama.cpp has a rule of its own"
+    if _drops_window(found, header):
+        progress.say(
+            f"llama.cpp has no sliding window for {checkpoint.architecture}, so the file's context "
+            f"is as long as the window: {found.window} tokens."
         )
-    if found.taken:
-        why.append(
-            f"{' and '.join(found.taken)} in a text: llama.cpp makes one special token of it, the "
-            "checkpoint several of text"
-        )
-    if found.template:
-        why.append(f"the chat template: {found.template}")
-    if not found.window_reached:
-        why.append(f"logits beyond the sliding window of {found.window} tokens: it is long")
     if found.texts:
         _flag(file, header, _TEXTS_FLAG)
     if found.logits:
@@ -206,15 +199,35 @@ def check_gguf(
     return ConversionCheck(
         texts=found.texts,
         logits=found.logits,
-        unchecked=tuple(why),
+        unchecked=(*found.unread, *([hindrance] if hindrance else []), *_doubts(found, header)),
         reference=f"transformers {found.transformers}",
     )
+
+
+def _doubts(found: Findings, header: Header) -> Iterator[str]:
+    """Yield what was not compared, or differs and is accepted."""
+    yield from found.unchecked
+    if found.spaced:
+        yield (
+            f"spaces in {counted(found.spaced, 'text')}: before a text and beside special tokens, "
+            "llama.cpp has a rule of its own"
+        )
+    if found.taken:
+        yield (
+            f"{' and '.join(found.taken)} in a text: llama.cpp makes one special token of it, the "
+            "checkpoint several of text"
+        )
+    if found.template:
+        yield f"the chat template: {found.template}"
+    if not found.window_reached and not _drops_window(found, header):
+        yield f"logits beyond the sliding window of {found.window} tokens: it is long"
 
 
 def _compared(
     checkpoint: Checkpoint,
     held: Environment,
     words: Sequence[str],
+    context: int,
     *,
     is_new: bool,
     with_logits: bool,
@@ -227,7 +240,7 @@ def _compared(
     ):
         result = Path(name) / "result.json"
         line = ["-s", str(script), str(stage), *words, str(result)]
-        line += [] if with_logits else ["--tokens"]
+        line += [str(context), *([] if with_logits else ["--tokens"])]
         variables = {**OFFLINE, **({"PYTHONPATH": str(held.comparing)} if is_new else {})}
         stopped = ""
         try:
@@ -240,6 +253,17 @@ def _compared(
     if not stopped:
         return found
     return found.model_copy(update={"unread": (*found.unread, f"logits: {stopped}")})
+
+
+def _context(header: Header) -> int:
+    """Return the tokens of a file's context."""
+    found = (value for key, value in header.metadata.items() if key.endswith(_CONTEXT))
+    return next((value for value in found if isinstance(value, int)), 0)
+
+
+def _drops_window(found: Findings, header: Header) -> bool:
+    windows = (value for key, value in header.metadata.items() if key.endswith(_WINDOW))
+    return found.window > 0 and not any(windows)
 
 
 def _flag(file: Path, header: Header, key: bytes) -> None:
@@ -316,10 +340,8 @@ def judge(checkpoint: Checkpoint, found: Findings, header: Header, type_name: st
             ),
         )
     differ = bool(found.logits and not found.logits.relative <= TOLERANCES[type_name])
-    is_dropped = found.window > 0 and not any(
-        value for key, value in header.metadata.items() if key.endswith(_WINDOW)
-    )
-    if is_dropped and (differ or not found.window_reached):
+    is_dropped = _drops_window(found, header)
+    if is_dropped and _context(header) > found.window and (differ or not found.window_reached):
         raise DataError(
             f"{where}: the conversion drops 'sliding_window': {found.window} from config.json, so "
             "the model continues longer texts differently.",

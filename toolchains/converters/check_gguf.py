@@ -270,7 +270,9 @@ def compared_template(tokenizer: Any, scorer: Scorer) -> str:
     own = tokenizer(text, add_special_tokens=False)["input_ids"]
     first = [tokenizer.bos_token_id]
     own, bare = ((ids[1:] if ids[:1] == first else ids) for ids in (own, file))
-    if own == bare or SpaceRules(tokenizer, scorer.taken).explain(text, file):
+    rules = SpaceRules(tokenizer, scorer.taken)
+    begun = text.removeprefix(tokenizer.bos_token or "")  # llama.cpp may add it itself
+    if own == bare or any(rules.explain(each, file) for each in (text, begun)):
         return ""
     return f"llama.cpp makes other tokens of a message: {bare} instead of {own}"
 

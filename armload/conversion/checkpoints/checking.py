@@ -184,8 +184,8 @@ def check_gguf(
         raise DataError(
             f"{checkpoint.folder}: the converted file cannot be checked: "
             f"{'; '.join(found.unread)}.",
-            "Converters drop settings without a word, so the file may be another model. To get it "
-            "nevertheless: --unchecked",
+            "Converters drop settings without a word, so the file may be another model. Repeat the "
+            "command with --unchecked to get it nevertheless.",
         )
     if _drops_window(found, header):
         progress.say(

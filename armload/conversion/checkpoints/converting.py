@@ -202,7 +202,12 @@ def _to_gguf(
         try:
             _, header = read_outline(beside)
         except DataError as error:
-            raise DataError(error.message.replace(str(beside), str(path)), error.remedy) from error
+            raise DataError(
+                f"{checkpoint.folder}: the file that the converter made of it contradicts itself. "
+                f"{error.message.replace(str(beside), str(path))}",
+                "config.json does not belong to these weights: use both of one version of the "
+                "model.",
+            ) from error
         return check_gguf(
             checkpoint, beside, header, type_name, held, progress, unchecked=unchecked
         )

@@ -535,6 +535,10 @@ TWO_RESULTS = DifferentText(text="a b", checkpoint=(1, 5, 6), file=(1, 7))
             ),
             "found no weights for lm_head.weight. transformers ignores model.layers.0.self_attn",
         ),
+        (
+            Findings(mismatched=("model.norm.weight torch.Size([2]) torch.Size([4])",)),
+            "weights have another shape than config.json says: model.norm.weight",
+        ),
         (Findings(window=128, window_reached=False), "drops 'sliding_window': 128"),
         (
             Findings(window=64, logits=ComparedLogits(relative=0.03, **LOGITS)),

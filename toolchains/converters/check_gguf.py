@@ -289,6 +289,9 @@ def compared_logits(
         key: sorted(map(str, loading.get(f"{key}_keys") or ()))[:MOST_NAMES]
         for key in ("missing", "unexpected")
     }
+    if loading.get("mismatched_keys"):
+        shapes = sorted(" ".join(map(str, each)) for each in loading["mismatched_keys"])
+        return {"mismatched": shapes[:MOST_NAMES]}
     window = getattr(model.config.get_text_config(), "sliding_window", None) or 0
     is_reached = window <= LONGEST_WINDOW
     wanted = min(context, PROMPT_TOKENS + (window if is_reached else 0))
@@ -325,6 +328,7 @@ def read_model(checkpoint: str) -> tuple[Any, dict[str, Any]]:
     torch, transformers = import_module("torch"), import_module("transformers")
     config = transformers.AutoConfig.from_pretrained(checkpoint)
     settings: dict[str, Any] = {"dtype": torch.float32, "attn_implementation": "eager"}
+    settings["ignore_mismatched_sizes"] = True  # they are told
     packed = getattr(config, "quantization_config", None) or {}
     packed = packed if isinstance(packed, dict) else packed.to_dict()
     if dequantizing := DEQUANTIZING.get(str(packed.get("quant_method"))):

@@ -120,6 +120,7 @@ class Findings(Value):
         not_finite: how many logits are not finite numbers, of the checkpoint and of the file.
         missing: weights that transformers looked for in vain.
         unexpected: weights that transformers ignores.
+        mismatched: weights of another shape than the configuration says, with both shapes.
         window: tokens of a sliding window; 0 without one.
         window_reached: whether the prompt is longer.
     """
@@ -137,6 +138,7 @@ class Findings(Value):
     not_finite: tuple[Count, Count] = (0, 0)
     missing: tuple[str, ...] = ()
     unexpected: tuple[str, ...] = ()
+    mismatched: tuple[str, ...] = ()
     window: Count = 0
     window_reached: bool = True
 
@@ -324,6 +326,12 @@ def judge(checkpoint: Checkpoint, found: Findings, header: Header, type_name: st
             f"checkpoint and {_ids(first.file, at)} in the file.",
             "Compare tokenizer.json, tokenizer.model and tokenizer_config.json with those of the "
             "model's publisher: they may be of two models.",
+        )
+    if found.mismatched:
+        raise DataError(
+            f"{where}: weights have another shape than config.json says: "
+            f"{'; '.join(found.mismatched)}.",
+            "config.json does not belong to these weights: use both of one version of the model.",
         )
     own, file = found.not_finite
     if own or file:

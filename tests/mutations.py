@@ -212,6 +212,41 @@ def _whole_words(content: dict[str, Any]) -> None:
     content["model"]["ignore_merges"] = not content["model"]["ignore_merges"]
 
 
+def _in_eight_bits(folder: Path) -> None:
+    """Pack the matrices as DeepSeek-V3 does: 8-bit floats, and a factor for each 128 by 128."""
+    random = np.random.default_rng(0)
+    content = (folder / "model.safetensors").read_bytes()
+    begin = _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "little")
+    header: dict[str, Any] = json.loads(content[_LENGTH_BYTES:begin])
+    header.pop("__metadata__", None)
+    made: dict[str, Any] = {}
+    parts: list[bytes] = []
+    end = 0
+
+    def add(name: str, dtype: str, shape: list[int], data: bytes) -> None:
+        nonlocal end
+        made[name] = {"dtype": dtype, "shape": shape, "data_offsets": [end, end + len(data)]}
+        parts.append(data)
+        end += len(data)
+
+    for name, about in header.items():
+        first, last = about["data_offsets"]
+        shape = about["shape"]
+        if len(shape) == 1 or "embed" in name:
+            add(name, "F32", shape, content[begin + first : begin + last])
+            continue
+        codes = random.integers(0x20, 0x40, shape) | random.choice([0, 0x80], shape)
+        add(name, "F8_E4M3", shape, codes.astype(np.uint8).tobytes())
+        blocks = [-(-each // 128) for each in shape]
+        scales = random.uniform(0.1, 0.2, blocks).astype(np.float32)
+        add(f"{name}_scale_inv", "F32", blocks, scales.tobytes())
+    text = json.dumps({"__metadata__": {"format": "pt"}, **made}).encode()
+    whole = len(text).to_bytes(_LENGTH_BYTES, "little") + text + b"".join(parts)
+    (folder / "model.safetensors").write_bytes(whole)
+    packing = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+    set_config(folder, quantization_config=packing | {"activation_scheme": "dynamic"})
+
+
 _DYNAMIC = {"rope_type": "dynamic", "factor": 2.0}
 _LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 
@@ -265,6 +300,7 @@ CHANGES: dict[str, Callable[[Path], None]] = {
     "a context of one": _settings(max_position_embeddings=1),
     "a context of text": _settings(max_position_embeddings="many"),
     "an unknown packing": _settings(quantization_config={"quant_method": "rot13"}),
+    "packed in 8 bits": _in_eight_bits,
     "packed by gptq": _settings(quantization_config={"quant_method": "gptq", "bits": 4}),
     "compressed tensors": _settings(quantization_config={"quant_method": "compressed-tensors"}),
     "reversed merges": _tokenizer(_reversed_merges),

@@ -47,7 +47,7 @@ def _templates(folder: Path) -> Iterator[tuple[str, str]]:
             if isinstance(text, str):
                 named = f", {each.get('name')!r}" if isinstance(each, dict) else ""
                 yield f"{path}{named}", text
-            elif text is not None:
+            elif each is not None:
                 yield str(path), "{{"  # neither a text nor a list of them
 
 

@@ -1,7 +1,7 @@
 """Writes small checkpoints with random weights: architectures.py FOLDER [NAME …].
 
-Runs in the converters' environment, with -P: this folder has modules with names of packages. The
-tokenizers come from elsewhere.
+Runs in the converters' environment with today's transformers, and with -P: this folder has modules
+with names of packages. The tokenizers come from elsewhere.
 """
 
 from __future__ import annotations

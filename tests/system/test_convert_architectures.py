@@ -7,6 +7,7 @@ prints the rows of its table.
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import pytest
 import yaml
 from gguf import GGUFReader
 
+from armload.conversion.checkpoints.environment import COMPARING
 from armload.conversion.checkpoints.installing import KIND
 from armload.core.workspace import cache_folder
 from armload.models.packaged import word_problems_model
@@ -60,8 +62,9 @@ def with_checkpoints(folder: Path) -> Person:
     checkpoint_of(model, folder / "first")
     person.types("model.convert", "first", "--yes")  # makes the converters' environment
     (python,) = (cache_folder() / KIND).glob("*/bin/python")
-    words = [str(python), "-P", str(SCRIPT), str(folder / "of")]
-    subprocess.run(words, check=True, capture_output=True)
+    words = [str(python), "-s", "-P", str(SCRIPT), str(folder / "of")]
+    today = os.environ | {"PYTHONPATH": str(python.parents[1] / COMPARING)}
+    subprocess.run(words, check=True, capture_output=True, env=today)
     fields = {name: field.contents() for name, field in GGUFReader(model).fields.items()}
     for name in NAMES:
         write_tokenizer(folder / "of" / name, fields, DESCRIBED["architectures"][name]["tokenizer"])
@@ -108,10 +111,12 @@ def measured(person: Person, name: str) -> tuple[str, float]:
     process = person.start(*words, "--yes", "--json")
     found = json.loads(process.communicate()[0])
     if process.returncode == 0:
-        made.unlink()
         check = found["check"]
+        assert check["reference"].startswith("transformers 5")
+        assert flags(made) == [True, True]
         but = ["spaces" for each in check["unchecked"] if each.startswith("spaces in ")]
-        assert len(check["unchecked"]) == len(but)
+        assert len(check["unchecked"]) == len(but), check
+        made.unlink()
         said = "equal but for spaces" if but else "equal"
         return f"{said}, of {check['texts']} texts", check["logits"]["difference"]
     assert process.returncode == 3
@@ -120,6 +125,12 @@ def measured(person: Person, name: str) -> tuple[str, float]:
     (said,) = (each for part, each in REFUSALS.items() if part in message)
     apart = re.search(r"differ by up to ([\d.e+-]+),", message)
     return said, float(apart[1]) if apart else 0.0
+
+
+def flags(made: Path) -> list[bool]:
+    """Return what a file's metadata say of its tokens and its logits."""
+    fields = GGUFReader(made).fields
+    return [fields[f"armload.checked.{each}"].contents() for each in ("tokens", "logits")]
 
 
 def row(name: str, said: str, difference: float) -> str:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from runpy import run_path
+from types import SimpleNamespace
 
 import pytest
 from gguf import GGUFReader
@@ -336,7 +337,15 @@ def test_too_little_space_or_memory_is_told_before_anything_is_installed(
     found = read_checkpoint(checkpoint).model_copy(update={lacking: 10**15})
     path = checkpoint.parent / "model"
     with pytest.raises(ArmloadError, match=part):
-        convert(found, path, form="mnn", type_name="4-bit", agree=agree, progress=Silent())
+        convert(
+            found,
+            path,
+            form="mnn",
+            type_name="4-bit",
+            unchecked=False,
+            agree=agree,
+            progress=Silent(),
+        )
     assert not path.exists()
 
 
@@ -450,7 +459,7 @@ def test_a_converter_s_libraries_are_told_to_ask_no_network(
 
 def test_versions_are_pinned_and_name_the_environment() -> None:
     packages = pinned_packages()
-    assert all("==" in each for each in (*packages.packages, *packages.alone))
+    assert all("==" in each for each in (*packages.packages, *packages.alone, *packages.comparing))
     newer = packages.model_copy(update={"alone": ("llmexport==0.0.6",)})
     assert newer.environment_id != packages.environment_id
 
@@ -459,8 +468,7 @@ def test_versions_are_pinned_and_name_the_environment() -> None:
     ("config", "shown"),
     [
         ({"model_type": "cohere2"}, {"rotary_pct": 1.0}),
-        ({"model_type": "deepseek_v3"}, {"scoring_func": "sigmoid"}),
-        ({"model_type": "deepseek_v3", "scoring_func": "softmax"}, {}),
+        ({"model_type": "cohere2", "rotary_pct": 0.5}, {}),
         ({"model_type": "gpt2", "n_positions": 1024}, {"n_ctx": 1024}),
         (
             {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}},
@@ -514,10 +522,27 @@ TWO_RESULTS = DifferentText(text="a b", checkpoint=(1, 5, 6), file=(1, 7))
             Findings(texts=19, logits=ComparedLogits(relative=0.03, **LOGITS)),
             "up to 0.4, in the median of the positions by 3.0% of their spread (at most 2% is",
         ),
-        (Findings(window=4096, window_reached=False), "drops 'sliding_window': 4096"),
         (
-            Findings(window=512, logits=ComparedLogits(relative=0.03, **LOGITS)),
-            "drops 'sliding_window': 512",
+            Findings(not_finite=(0, 1)),
+            "1 logit of a prompt is no finite number after the conversion to F16",
+        ),
+        (Findings(not_finite=(64 * 600, 64 * 600)), "38,400 logits of a prompt are no finite"),
+        (
+            Findings(
+                logits=ComparedLogits(relative=0.03, **LOGITS),
+                missing=("lm_head.weight",),
+                unexpected=("model.layers.0.self_attn.q_proj.bias",),
+            ),
+            "found no weights for lm_head.weight. transformers ignores model.layers.0.self_attn",
+        ),
+        (
+            Findings(mismatched=("model.norm.weight torch.Size([2]) torch.Size([4])",)),
+            "weights have another shape than config.json says: model.norm.weight",
+        ),
+        (Findings(window=128, window_reached=False), "drops 'sliding_window': 128"),
+        (
+            Findings(window=64, logits=ComparedLogits(relative=0.03, **LOGITS)),
+            "drops 'sliding_window': 64",
         ),
     ],
 )
@@ -530,6 +555,167 @@ def test_a_file_that_is_not_the_checkpoint_s_model_is_refused_with_both_results(
     assert said in caught.value.message
     assert str(checkpoint) in caught.value.message
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("name", ["difference", "relative", "same_top"])
+def test_a_comparison_is_of_finite_numbers(name: str, wrong: float) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        ComparedLogits(**{**LOGITS, "relative": 0.01, name: wrong})
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ("missing tensor 'blk.2.attn_q.weight'", "lacks this tensor"),
+        ("tensor 'blk.0.ffn_up.weight' has invalid data", "--type BF16"),
+        ("unknown model architecture: 'x'", "config.json"),
+    ],
+)
+def test_the_remedy_suits_what_llama_cpp_says(checkpoint: Path, said: str, remedy: str) -> None:
+    header = read_header(word_problems_model("word-problems:Q8_0"))
+    with pytest.raises(DataError) as caught:
+        judge(read_checkpoint(checkpoint), Findings(engine=said), header, "F16")
+    assert said in caught.value.message
+    assert remedy in str(caught.value.remedy)
+    assert ("config.json" in str(caught.value.remedy)) == (remedy == "config.json")
+
+
+@pytest.mark.parametrize(
+    ("version", "is_new"),
+    [("5.24.0", True), ("10.0", True), ("4.57.6", False), ("", False), ("x.y", False)],
+)
+def test_the_version_that_saved_a_checkpoint_is_read(
+    checkpoint: Path, version: str, *, is_new: bool
+) -> None:
+    config = json.loads((checkpoint / "config.json").read_text())
+    (checkpoint / "config.json").write_text(json.dumps(config | {"transformers_version": version}))
+    assert read_checkpoint(checkpoint).is_new == is_new
+
+
+def test_the_comparison_sees_a_checkpoint_as_it_is(checkpoint: Path) -> None:
+    path = checkpoint / "tokenizer_config.json"
+    path.write_text(json.dumps({"tokenizer_class": "TokenizersBackend"}))
+    found = read_checkpoint(checkpoint)
+    with staged(found, for_converters=False) as stage:
+        for name in ("config.json", path.name):
+            assert (stage / name).read_bytes() == (checkpoint / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "strips", "written"),
+    [
+        ("Phi3", False, "Phi 3"),
+        ("my phi-3 of sums", False, "my Phi 3 of sums"),
+        ("P3", True, "P3 (Phi-3)"),
+        ("Phi 3 Mini 4k", True, "Phi 3 Mini 4k (Phi-3)"),
+        ("Phi-3 Mini", True, "Phi-3 Mini"),
+        ("Llama", False, "Llama"),
+    ],
+)
+def test_a_name_says_to_llama_cpp_what_the_tokenizer_does(
+    name: str, written: str, *, strips: bool
+) -> None:
+    wrapper = run_path(str(data_path("toolchains", "converters", "convert_gguf.py")))
+    assert wrapper["name_for"](name, strips=strips) == written
+
+
+def test_a_phi_3_is_known_by_its_special_tokens(checkpoint: Path) -> None:
+    wrapper = run_path(str(data_path("toolchains", "converters", "convert_gguf.py")))
+    texts = ("<unk>", "<s>", "</s>", "<|user|>")
+    added = [{"content": each, "special": True, "rstrip": False} for each in texts]
+    path = checkpoint / "tokenizer.json"
+
+    def strips(*stripping: str) -> bool:
+        stated = [each | {"rstrip": each["content"] in stripping} for each in added]
+        path.write_text(json.dumps({"added_tokens": stated}))
+        return bool(wrapper["strips_spaces"](checkpoint))
+
+    assert strips("</s>", "<|user|>")
+    assert not strips("<|user|>")
+    assert not strips()
+    path.unlink()
+    assert not wrapper["strips_spaces"](checkpoint)
+
+
+@pytest.mark.parametrize(
+    ("settings", "window"),
+    [
+        ({"sliding_window": 512}, 512),
+        ({"sliding_window": 512, "layer_types": ["full_attention", "sliding_attention"]}, 512),
+        ({"sliding_window": 512, "layer_types": ["full_attention"]}, 0),
+        ({"sliding_window": 512, "use_sliding_window": False}, 0),
+        ({"sliding_window": None}, 0),
+        ({}, 0),
+    ],
+)
+@pytest.mark.parametrize("written", [True, False])
+def test_a_context_ends_with_a_window_that_the_file_lacks(
+    settings: dict[str, object], window: int, *, written: bool
+) -> None:
+    wrapper = run_path(str(data_path("toolchains", "converters", "convert_gguf.py")))
+    assert wrapper["window_of"](settings) == window
+    context, other = SimpleNamespace(value=4096), SimpleNamespace(value=7)
+    values = {"llama.context_length": context, "llama.block_count": other}
+    if written:
+        values["llama.attention.sliding_window"] = other
+
+    class Model:
+        hparams = settings
+        gguf_writer = SimpleNamespace(kv_data=[values])
+
+        def prepare_metadata(self, *, vocab_only: bool) -> None:
+            assert vocab_only
+
+    wrapper["end_with_window"](Model)
+    Model().prepare_metadata(vocab_only=True)
+    assert context.value == (window if window and not written else 4096)
+    assert other.value == 7
+
+
+@pytest.mark.parametrize(
+    ("code", "gating"),
+    [
+        ("scores = router_logits.sigmoid()", "sigmoid"),
+        ("w = nn.functional.sigmoid(router_logits.float())", "sigmoid"),
+        ("w = F.softmax(router_logits, dim=1, dtype=torch.float)", "softmax"),
+        ("w = gate_logits.float().softmax(-1)\na = scores.sigmoid()", "softmax"),
+        ("a = torch.softmax(attention, -1)", ""),
+        ("a = router_logits.sigmoid(); b = router_logits.softmax(-1)", ""),
+    ],
+)
+def test_how_experts_are_chosen_is_read_from_the_code_of_transformers(
+    code: str, gating: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrapper = run_path(str(data_path("toolchains", "converters", "convert_gguf.py")))
+    folder = tmp_path / "comparing" / "transformers" / "models" / "sums_moe"
+    folder.mkdir(parents=True)
+    (folder / "modeling_sums_moe.py").write_text(code)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert wrapper["gating_of"]("sums-moe") == gating
+    assert wrapper["gating_of"]("../sums_moe") == wrapper["gating_of"]("other") == ""
+
+    class Base:
+        @staticmethod
+        def load_hparams(folder: Path, *, is_mistral_format: bool) -> dict[str, object]:
+            assert folder == tmp_path
+            assert not is_mistral_format
+            return dict(config)
+
+    config: dict[str, object] = {"model_type": "sums_moe", "num_experts": 4}
+    wrapper["complete_settings"](Base)
+    for stated, expected in (({}, gating), ({"scoring_func": "own"}, "own")):
+        config |= stated
+        found = Base.load_hparams(tmp_path, is_mistral_format=False)
+        assert found.get("scoring_func", "") == expected
+    config = {"model_type": "sums_moe"}
+    assert Base.load_hparams(tmp_path, is_mistral_format=False) == config
+
+
+def test_a_window_is_not_missed_where_the_context_is_no_longer(checkpoint: Path) -> None:
+    header = read_header(word_problems_model("word-problems:Q8_0"))
+    found = Findings(window=1 << 20, window_reached=False)
+    judge(read_checkpoint(checkpoint), found, header, "F16")
 
 
 def test_a_type_allows_for_its_own_rounding(checkpoint: Path) -> None:

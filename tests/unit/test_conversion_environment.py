@@ -32,6 +32,7 @@ PACKAGES = Packages(
     pip=ensurepip.version(),
     packages=("outer==1.0",),
     alone=("lonely==2.0",),
+    comparing=("outer==1.1",),
     mnn_types=(),
     pieces_alone=(),
 )

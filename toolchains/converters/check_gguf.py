@@ -1,8 +1,10 @@
-"""Compares a GGUF file with its checkpoint: check_gguf.py CHECKPOINT FILE SCORER RESULT [--tokens].
+"""Compares a GGUF file with its checkpoint.
+
+    check_gguf.py CHECKPOINT FILE SCORER RESULT CONTEXT [--tokens]
 
 Runs in the converters' environment, where armload is not installed. transformers reads the
 checkpoint, armload-score the file: both give the tokens of fixed texts and, without ``--tokens``,
-the logits of a prompt. RESULT is written after each of the two.
+the logits of a prompt, of CONTEXT tokens at most. RESULT is written after each of the two.
 """
 
 import inspect
@@ -47,6 +49,18 @@ FIRST, LAST = 24, 40
 """Positions whose logits are compared. Most of them are beyond a sliding window."""
 
 LIMIT_S = 900
+LETTERS = re.compile(r"[A-Za-z]{2,}")
+MOST_WORDS, TEXT_WORDS = 512, 32
+"""Words of the vocabulary that are compared, and those in a text."""
+
+MOST_NAMES = 5
+SMALLEST = 1e-30
+"""What the spread of logits that are all the same counts for."""
+
+DEQUANTIZING = {"fp8": "FineGrainedFP8Config", "mxfp4": "Mxfp4Config"}
+"""What tells transformers to unpack weights, which it computes with on graphics cards alone."""
+
+TAKEN = re.compile(r"control-looking token: +(\d+) '(.*)' was not control-type")
 ENGINE_ERROR = re.compile(r"error|ASSERT|what\(\)", re.IGNORECASE)
 
 
@@ -56,25 +70,32 @@ class EngineError(Exception):
 
 def main() -> None:
     """Write what was found as JSON."""
-    checkpoint, file, program, result, *rest = sys.argv[1:]
+    checkpoint, file, program, result, context, *rest = sys.argv[1:]
     scorer = Scorer(program, file, Path(result).parent)
-    found: dict[str, Any] = {"texts": 0, "different": [], "unchecked": []}
+    found: dict[str, Any] = {"transformers": import_module("transformers").__version__}
+    found |= {"different": [], "unread": [], "unchecked": []}
     try:
         tokenizer = read_tokenizer(checkpoint, found)
         found |= compared_tokens(tokenizer, scorer)
-        Path(result).write_text(json.dumps(found), encoding="utf-8")
+        found["template"] = compared_template(tokenizer, scorer)
+        write(result, found)
         if "--tokens" not in rest and not found["different"]:
             signal.signal(signal.SIGALRM, give_up)
             signal.alarm(LIMIT_S)
-            found |= compared_logits(checkpoint, tokenizer, scorer)
+            found |= compared_logits(checkpoint, tokenizer, scorer, int(context))
             signal.alarm(0)
     except EngineError as error:
         found["engine"] = str(error)
     except TimeoutError:
         found["unchecked"].append(f"logits: they take more than {LIMIT_S // 60} min here")
     except Exception as error:  # noqa: BLE001 - transformers raises any; it is told
-        found["unchecked"].append(f"logits: transformers cannot compute them ({said(error)})")
-    Path(result).write_text(json.dumps(found), encoding="utf-8")
+        found["unread"].append(f"logits: transformers cannot compute them ({said(error)})")
+    write(result, found)
+
+
+def write(result: str, found: dict[str, Any]) -> None:
+    """Leave what was found so far, without a number that JSON has not."""
+    Path(result).write_text(json.dumps(found, allow_nan=False), encoding="utf-8")
 
 
 def read_tokenizer(checkpoint: str, found: dict[str, Any]) -> Any:
@@ -82,7 +103,7 @@ def read_tokenizer(checkpoint: str, found: dict[str, Any]) -> Any:
     try:
         return import_module("transformers").AutoTokenizer.from_pretrained(checkpoint)
     except Exception as error:  # noqa: BLE001
-        found["unchecked"].append(f"tokens: transformers cannot read the tokenizer ({said(error)})")
+        found["unread"].append(f"tokens: transformers cannot read the tokenizer ({said(error)})")
         return None
 
 
@@ -93,11 +114,15 @@ class Scorer:
         program: its path.
         file: the model's.
         folder: for items and logits.
+
+    Attributes:
+        taken: what llama.cpp takes for special tokens, with their ids, whatever the file says.
     """
 
     def __init__(self, program: str, file: str, folder: Path) -> None:
         self._words = [program, "-m", file, "--no-repack"]
         self._folder = folder
+        self.taken: dict[str, int] = {}
 
     def answers(self, items: list[dict[str, Any]], *words: str) -> dict[str, dict[str, Any]]:
         """Return the answer to each item by its id."""
@@ -105,10 +130,11 @@ class Scorer:
         path.write_text("".join(json.dumps(each) + "\n" for each in items), encoding="utf-8")
         command = [*self._words, "--items", str(path), *words]
         done = subprocess.run(command, capture_output=True, check=False)
+        lines = done.stderr.decode("utf-8", "replace").splitlines()
+        self.taken |= {each[2]: int(each[1]) for line in lines if (each := TAKEN.search(line))}
         answers = [json.loads(line) for line in done.stdout.splitlines()]
         failed = [each["error"] for each in answers if "error" in each]
         if done.returncode != 0 or failed:
-            lines = done.stderr.decode("utf-8", "replace").splitlines()
             errors = failed or [line for line in lines if ENGINE_ERROR.search(line)] or lines
             raise EngineError(
                 " ".join(errors[0].split()) if errors else f"status {done.returncode}"
@@ -132,8 +158,9 @@ def compared_tokens(tokenizer: Any, scorer: Scorer) -> dict[str, Any]:
     ids = tokenizer.get_added_vocab() if tokenizer else {}
     added = sorted(ids, key=ids.__getitem__)[:MOST_ADDED]
     texts = [*TEXTS, *(f"one {text} two{text}three" for text in added)]
+    texts += texts_of_words(tokenizer) if tokenizer else []
     items = [{"id": str(n), "kind": "tokenize", "text": text} for n, text in enumerate(texts)]
-    answers = scorer.answers(items, "-c", "256")
+    answers = scorer.answers(items, "--check-tensors", "-c", "256")
     if tokenizer is None:
         return {}
     compared = [
@@ -144,37 +171,131 @@ def compared_tokens(tokenizer: Any, scorer: Scorer) -> dict[str, Any]:
         }
         for n, text in enumerate(texts)
     ]
-    different = [each for each in compared if each["checkpoint"] != each["file"]]
-    if all(has_same_text(tokenizer, each) for each in different):
-        return {"texts": len(texts), "spaced": len(different)}
-    return {"texts": len(texts), "different": different}
+    others = [each for each in compared if each["checkpoint"] != each["file"]]
+    rules = SpaceRules(tokenizer, scorer.taken)
+    different = [each for each in others if not rules.explain(each["text"], each["file"])]
+    taken = [text for text in scorer.taken if any(text in each["text"] for each in others)]
+    spaced = sum(not any(text in each["text"] for text in taken) for each in others)
+    if different:
+        return {"texts": len(texts), "different": different}
+    return {"texts": len(texts), "spaced": spaced, "taken": taken}
 
 
-def has_same_text(tokenizer: Any, one: dict[str, Any]) -> bool:
-    """Say whether only the spaces before a text or after a special token differ.
+def texts_of_words(tokenizer: Any) -> list[str]:
+    """Return texts of words that the vocabulary has a token for, from all of it."""
+    pieces = (text.lstrip(SPACE + "\u0120") for text in tokenizer.get_vocab())
+    words = sorted({text for text in pieces if LETTERS.fullmatch(text)})
+    words = words[:: -(-len(words) // MOST_WORDS) or 1]
+    return [" ".join(words[at : at + TEXT_WORDS]) for at in range(0, len(words), TEXT_WORDS)]
 
-    There llama.cpp has a rule of its own for sentence pieces.
+
+class SpaceRules:
+    """Whether other tokens than the checkpoint's follow from rules that llama.cpp has of its own.
+
+    It puts a space before a text and after special tokens, or leaves the spaces beside them, where
+    the checkpoint's tokenizer does not; and takes some words, such as ``</s>``, for special tokens
+    whatever the vocabulary says. Between special tokens, the tokens must be those that the
+    checkpoint's own tokenizer makes of the same text, with or without such a space.
+
+    Args:
+        tokenizer: the checkpoint's.
+        taken: what llama.cpp takes for special tokens, with their ids.
     """
-    if one["text"] in TEXTS[:-1] and not one["text"].startswith(" "):
-        return False
-    own, file = (
-        "".join(tokenizer.convert_ids_to_tokens(one[side])).replace(SPACE, "")
-        for side in ("checkpoint", "file")
-    )
-    return bool(own == file)
+
+    def __init__(self, tokenizer: Any, taken: dict[str, int]) -> None:
+        self._tokenizer = tokenizer
+        self._special = {**tokenizer.get_added_vocab(), **taken}
+        self._pieces = any(text.startswith(SPACE) for text in tokenizer.get_vocab())
+        names = sorted(self._special, key=len, reverse=True)
+        self._split = re.compile("(" + "|".join(map(re.escape, names)) + ")") if names else None
+        begun = tokenizer("a")["input_ids"]
+        plain = tokenizer("a", add_special_tokens=False)["input_ids"]
+        at = next((n for n in range(len(begun)) if begun[n : n + len(plain)] == plain), 0)
+        self._begin, self._end = begun[:at], begun[at + len(plain) :]
+
+    def explain(self, text: str, ids: list[int]) -> bool:
+        """Say whether the rules explain these tokens of a text."""
+        parts = self._split.split(text) if self._split else [text]
+        if ids[: len(self._begin)] != self._begin:
+            return False
+        places = {len(self._begin)}
+        for number, part in enumerate(parts):
+            ways = (
+                [[self._special[part]]]
+                if number % 2
+                else self._ways(part, is_first=number == 0, is_last=number == len(parts) - 1)
+            )
+            places = {p + len(way) for p in places for way in ways if ids[p : p + len(way)] == way}
+        return any(ids[place:] in ([], self._end) for place in places)
+
+    def _ways(self, part: str, *, is_first: bool, is_last: bool) -> list[list[int]]:
+        texts = {part}
+        if not is_first:
+            texts |= {part.lstrip(" ")}
+        elif self._pieces and part.startswith(" "):
+            texts |= {part[1:]}
+        if self._pieces and (not is_first or part.startswith(" ")):
+            texts |= {f" {text}" for text in texts}
+        if not is_last:
+            texts |= {text.rstrip(" ") for text in texts}
+        return [way for text in sorted(texts) for way in self._readings(text, is_first=is_first)]
+
+    def _readings(self, text: str, *, is_first: bool) -> list[list[int]]:
+        """Return a text's tokens at the beginning, and after a special token."""
+        if not text:
+            return [[]]
+        ways = [self._tokenizer(text, add_special_tokens=False)["input_ids"]]
+        for name, number in [] if is_first else self._special.items():
+            ids = self._tokenizer(name + text, add_special_tokens=False)["input_ids"]
+            if ids[:1] == [number]:
+                ways.append(ids[1:])
+                break
+        return ways
 
 
-def compared_logits(checkpoint: str, tokenizer: Any, scorer: Scorer) -> dict[str, Any]:
+def compared_template(tokenizer: Any, scorer: Scorer) -> str:
+    """Return why a message is another prompt for llama.cpp; nothing if it is the same."""
+    if not getattr(tokenizer, "chat_template", None):
+        return ""
+    messages = [{"role": "user", "content": "Why is the sky blue?"}]
+    try:
+        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    except Exception as error:  # noqa: BLE001 - a template raises whatever its filters do
+        return f"transformers cannot apply it to a message of a user ({said(error)})"
+    item = {"id": "1", "kind": "logits", "messages": messages, "positions": [0], "top_k": 1}
+    try:
+        file = scorer.answers([item], "-c", "4096")["1"]["tokens"]
+    except EngineError as error:
+        return f"llama.cpp cannot apply it ({error})"
+    own = tokenizer(text, add_special_tokens=False)["input_ids"]
+    first = [tokenizer.bos_token_id]
+    own, bare = ((ids[1:] if ids[:1] == first else ids) for ids in (own, file))
+    rules = SpaceRules(tokenizer, scorer.taken)
+    begun = text.removeprefix(tokenizer.bos_token or "")  # llama.cpp may add it itself
+    if own == bare or any(rules.explain(each, file) for each in (text, begun)):
+        return ""
+    return f"llama.cpp makes other tokens of a message: {bare} instead of {own}"
+
+
+def compared_logits(
+    checkpoint: str, tokenizer: Any, scorer: Scorer, context: int
+) -> dict[str, Any]:
     """Return how far the logits of a prompt differ."""
-    torch, transformers = import_module("torch"), import_module("transformers")
+    torch, numpy = import_module("torch"), import_module("numpy")
     if tokenizer is None:
         return {}
-    model = transformers.AutoModelForCausalLM.from_pretrained(
-        checkpoint, dtype=torch.float32, attn_implementation="eager"
-    ).eval()
+    model, loading = read_model(checkpoint)
+    weights = {
+        key: sorted(map(str, loading.get(f"{key}_keys") or ()))[:MOST_NAMES]
+        for key in ("missing", "unexpected")
+    }
+    if loading.get("mismatched_keys"):
+        shapes = sorted(" ".join(map(str, each)) for each in loading["mismatched_keys"])
+        return {"mismatched": shapes[:MOST_NAMES]}
     window = getattr(model.config.get_text_config(), "sliding_window", None) or 0
     is_reached = window <= LONGEST_WINDOW
-    prompt = prompt_of(tokenizer, PROMPT_TOKENS + (window if is_reached else 0))
+    wanted = min(context, PROMPT_TOKENS + (window if is_reached else 0))
+    prompt = prompt_of(tokenizer, wanted)
     count = len(tokenizer(prompt)["input_ids"])
     positions = sorted({*range(min(FIRST, count)), *range(max(0, count - LAST), count)})
     ids, file = scorer.logits(prompt, positions)
@@ -185,20 +306,39 @@ def compared_logits(checkpoint: str, tokenizer: Any, scorer: Scorer) -> dict[str
     own = (own if keeps else own[positions]).double().numpy()
     columns = min(own.shape[1], file.shape[1])  # either may be padded
     own, file = own[:, :columns], file[:, :columns].astype("f8")
+    found = {"window": window, "window_reached": is_reached, **weights}
+    nowhere = [int((~numpy.isfinite(each)).sum()) for each in (own, file)]
+    if any(nowhere):
+        return {**found, "not_finite": nowhere}
     spread = ((own - own.mean(1, keepdims=True)) ** 2).mean(1) ** 0.5
     apart = ((file - own) ** 2).mean(1) ** 0.5
-    relative = sorted(float(each) for each in apart / spread)
-    return {
-        "logits": {
-            "tokens": len(ids),
-            "positions": len(positions),
-            "difference": float(abs(file - own).max()),
-            "relative": relative[len(relative) // 2],
-            "same_top": float((own.argmax(1) == file.argmax(1)).mean()),
-        },
-        "window": window,
-        "window_reached": is_reached,
+    relative = sorted(float(each) for each in apart / numpy.maximum(spread, SMALLEST))
+    found["logits"] = {
+        "tokens": len(ids),
+        "positions": len(positions),
+        "difference": float(abs(file - own).max()),
+        "relative": relative[len(relative) // 2],
+        "same_top": float((own.argmax(1) == file.argmax(1)).mean()),
     }
+    return found
+
+
+def read_model(checkpoint: str) -> tuple[Any, dict[str, Any]]:
+    """Return the checkpoint's model, with what transformers says of its weights."""
+    torch, transformers = import_module("torch"), import_module("transformers")
+    config = transformers.AutoConfig.from_pretrained(checkpoint)
+    settings: dict[str, Any] = {"dtype": torch.float32, "attn_implementation": "eager"}
+    settings["ignore_mismatched_sizes"] = True  # they are told
+    packed = getattr(config, "quantization_config", None) or {}
+    packed = packed if isinstance(packed, dict) else packed.to_dict()
+    if dequantizing := DEQUANTIZING.get(str(packed.get("quant_method"))):
+        others = {key: value for key, value in packed.items() if key != "quant_method"}
+        make = getattr(transformers, dequantizing)
+        settings["quantization_config"] = make(**{**others, "dequantize": True})
+    text = type(config) in transformers.AutoModelForCausalLM._model_mapping  # noqa: SLF001
+    kind = transformers.AutoModelForCausalLM if text else transformers.AutoModelForImageTextToText
+    model, loading = kind.from_pretrained(checkpoint, output_loading_info=True, **settings)
+    return model.eval().float(), loading
 
 
 def prompt_of(tokenizer: Any, count: int) -> str:

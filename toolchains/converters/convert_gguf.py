@@ -12,6 +12,18 @@ made of that.
 
 Qwen3-Next has layers that predict further tokens. The converter insists on them unless it is told
 otherwise; transformers does not save them.
+
+How a mixture of experts turns scores into weights is a setting of published models that
+transformers leaves out where its class does nothing else. Then the class's code tells it.
+
+llama.cpp takes a model whose name has ``phi-3`` or ``phi3`` in it for one whose special tokens drop
+the spaces after them. The name in the file is made to say what the tokenizer does.
+
+For some architectures the converter drops a sliding window, as llama.cpp has none for them. Then
+the file's context ends where the window does, so that the model is the same for every text that
+fits.
+
+The file's metadata say that nothing was checked, until the comparison has.
 """
 
 import json
@@ -32,6 +44,25 @@ KNOWN = {
 }
 """What llama-vocab.cpp calls a rule: the expression that splits text, none for ByteLevel's own;
 and whether a word of the vocabulary is taken whole, whatever the merges."""
+
+GATES = {"score_function", "scoring_func", "score_func", "moe_router_activation"}
+GATES |= {"moe_router_activation_func", "expert_selection_fn"}
+"""What published models call the setting, as the converter knows them."""
+
+EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
+LOGITS = r"(?:router|routing|gate)\w*_logits"
+GATING = {
+    name: re.compile(rf"{LOGITS}\S*?\.{name}\(|\b{name}\(\s*{LOGITS}")
+    for name in ("sigmoid", "softmax")
+}
+COMPARING = "comparing"
+"""The folder beside this environment's own packages that has today's transformers."""
+
+PHI3 = re.compile("phi-?3", re.IGNORECASE)
+PLAIN = {"<unk>", "<s>", "<|endoftext|>"}
+"""Special tokens after which llama.cpp leaves the spaces of a Phi-3, too."""
+
+FLAGS = ("armload.checked.tokens", "armload.checked.logits")
 
 SPACE = "\u2581"
 BYTES = re.compile(r"<0x[0-9A-F]{2}>")
@@ -58,10 +89,95 @@ def main() -> None:
             return name
 
     model.get_vocab_base_pre = get_vocab_base_pre
+    change_names(Path(arguments[0]))
+    complete_settings(import_module("conversion.base").ModelBase)
+    end_with_window(model)
     if not predicts_ahead(Path(arguments[0])):
         import_module("conversion.qwen")._QwenMtpMixin.no_mtp = True  # noqa: SLF001
     sys.argv = [script, *arguments]
     runpy.run_path(script, run_name="__main__")
+
+
+def change_names(checkpoint: Path) -> None:
+    """Write the name that llama.cpp needs, and the flags."""
+    writer = import_module("gguf").GGUFWriter
+    published = writer.add_name
+    strips = strips_spaces(checkpoint)
+
+    def add_name(self: Any, name: str) -> None:
+        published(self, name_for(name, strips=strips))
+        for flag in FLAGS:
+            self.add_bool(flag, False)  # noqa: FBT003 - the library's way
+
+    writer.add_name = add_name
+
+
+def name_for(name: str, *, strips: bool) -> str:
+    """Return a model's name by which llama.cpp strips spaces after special tokens, or does not."""
+    if strips == bool(PHI3.search(name)):
+        return name
+    return f"{name} (Phi-3)" if strips else PHI3.sub("Phi 3", name)
+
+
+def strips_spaces(checkpoint: Path) -> bool:
+    """Say whether the special tokens drop the spaces after them, as those of Phi-3 do."""
+    path = checkpoint / "tokenizer.json"
+    added = json.loads(path.read_text(encoding="utf-8"))["added_tokens"] if path.is_file() else []
+    others = [each for each in added if each["special"] and each["content"] not in PLAIN]
+    is_phi = any(each["content"] == "</s>" for each in added)  # without it, llama.cpp ends
+    return is_phi and bool(others) and all(each["rstrip"] for each in others)
+
+
+def complete_settings(base: Any) -> None:
+    """Add to a configuration how its experts are chosen, if it does not say."""
+    published = base.load_hparams
+
+    def load_hparams(*words: Any, **named: Any) -> dict[str, Any]:
+        found: dict[str, Any] = published(*words, **named)
+        inner = found.get("text_config")
+        text = inner if isinstance(inner, dict) else found
+        gating = gating_of(str(text.get("model_type")))
+        if gating and any(text.get(each) for each in EXPERTS) and not GATES & {*found, *text}:
+            text["scoring_func"] = gating
+        return found
+
+    base.load_hparams = staticmethod(load_hparams)
+
+
+def end_with_window(model: Any) -> None:
+    """Let a context be no longer than a sliding window that the file lacks."""
+    published = model.prepare_metadata
+
+    def prepare_metadata(self: Any, *words: Any, **named: Any) -> None:
+        published(self, *words, **named)
+        (values,) = self.gguf_writer.kv_data
+        window = window_of(self.hparams)
+        has_window = any(key.endswith(".attention.sliding_window") for key in values)
+        for key, entry in values.items():
+            if window and not has_window and key.endswith(".context_length"):
+                entry.value = min(entry.value, window)
+
+    model.prepare_metadata = prepare_metadata
+
+
+def window_of(settings: dict[str, Any]) -> int:
+    """Return the tokens of a sliding window; 0 if no layer has one."""
+    window = settings.get("sliding_window")
+    layers = settings.get("layer_types") or ["sliding_attention"]
+    is_used = settings.get("use_sliding_window", True) and "sliding_attention" in layers
+    return window if is_used and isinstance(window, int) else 0
+
+
+def gating_of(model_type: str) -> str:
+    """Return ``sigmoid`` or ``softmax``, as the code of transformers says; else nothing."""
+    name = model_type.replace("-", "_")
+    models = Path(sys.prefix, COMPARING, "transformers", "models")
+    path = models / name / f"modeling_{name}.py"
+    if not name.isidentifier() or not path.is_file():
+        return ""
+    code = path.read_text(encoding="utf-8")
+    used = [gating for gating, pattern in GATING.items() if pattern.search(code)]
+    return used[0] if len(used) == 1 else ""
 
 
 def predicts_ahead(checkpoint: Path) -> bool:

@@ -47,6 +47,9 @@ class ConvertOptions(OutputOptions):
             "NAME-TYPE.gguf or NAME-mnn-TYPE in the current folder",
         ),
     ] = ""
+    unchecked: Annotated[
+        bool, Option("keep a GGUF file that cannot be compared with its checkpoint")
+    ] = False
     yes: Annotated[bool, Option("install the converters without asking")] = False
 
 
@@ -75,6 +78,7 @@ def convert(options: ConvertOptions) -> None:
         output_file(options.output or usual) if is_file else output_folder(options.output or usual),
         form=form,
         type_name=type_name,
+        unchecked=options.unchecked,
         agree=lambda proposal: _is_meant(proposal, yes=options.yes),
         progress=progress,
     )

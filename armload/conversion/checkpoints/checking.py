@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from armload.build.builder import build
@@ -14,7 +15,7 @@ from armload.conversion.checkpoints.program import OFFLINE
 from armload.conversion.checkpoints.staging import staged
 from armload.core.errors import BuildError, DataError, MissingToolError, UsageError
 from armload.core.progress import Progress
-from armload.core.values import Count, Value, counted, format_bytes
+from armload.core.values import Count, Finite, Value, counted, format_bytes
 from armload.core.workspace import data_path
 from armload.models.header import Header
 
@@ -24,6 +25,7 @@ differences at a position, as a share of the logits' standard deviation there, i
 positions. At some, rounding alone makes a mixture of experts choose another expert."""
 
 _HOST = "host"
+_CONTEXT = ".context_length"
 _WINDOW = ".attention.sliding_window"
 _PYTHON_BYTES = 1_500_000_000
 _FLOAT_BYTES = 4
@@ -34,6 +36,16 @@ _UNSUPPORTED = (
     "out. If they agree, the pinned llama.cpp does not support this variant of {}: use a GGUF file "
     "that the publisher offers."
 )
+_ABSENT = (
+    "The checkpoint lacks this tensor: download its weights again, or save the model again from "
+    "where it was trained. If the publisher's checkpoint lacks it, too, the pinned llama.cpp does "
+    "not support this variant of {}."
+)
+_TOO_LARGE = "Weights are too large for {}: use --type BF16, or F32."
+
+_TEXTS_FLAG, _LOGITS_FLAG = b"armload.checked.tokens", b"armload.checked.logits"
+_FLAG = b"%s\x07\x00\x00\x00"
+"""A key of GGUF metadata, and the number of the type bool. Its value is the next byte."""
 
 
 class ComparedLogits(Value):
@@ -49,9 +61,9 @@ class ComparedLogits(Value):
 
     tokens: Count
     positions: Count
-    difference: float
-    relative: float
-    same_top: float
+    difference: Finite
+    relative: Finite
+    same_top: Finite
 
 
 class ConversionCheck(Value):
@@ -61,11 +73,13 @@ class ConversionCheck(Value):
         texts: whose tokens are the same; 0 if none were compared.
         logits: how far they differ; none if they were not compared.
         unchecked: what was not compared, and why.
+        reference: what read the checkpoint, with its version; empty if nothing did.
     """
 
     texts: Count = 0
     logits: ComparedLogits | None = None
     unchecked: tuple[str, ...] = ()
+    reference: str = ""
 
     @property
     def lines(self) -> list[str]:
@@ -76,7 +90,8 @@ class ConversionCheck(Value):
                 f"the logits differ by {self.logits.difference:.2g} at most "
                 f"({self.logits.relative:.1e} of their spread)"
             )
-        checked = [f"Checked against the checkpoint: {'; '.join(agree)}."] if agree else []
+        against = f"Checked against {self.reference}: "
+        checked = [f"{against}{'; '.join(agree)}."] if agree else []
         return checked + [f"Not checked: {each}." for each in self.unchecked]
 
 
@@ -92,22 +107,38 @@ class Findings(Value):
     """What the script in the converters' environment found.
 
     Attributes:
+        transformers: the version that read the checkpoint.
         texts: that were compared.
         different: those of them with other tokens.
         spaced: those of them that differ in nothing but spaces.
+        taken: words that llama.cpp takes for special tokens, and the checkpoint for text.
+        template: why a message is another prompt for llama.cpp; empty if it is not.
+        unread: what transformers cannot read of the checkpoint, and why.
         unchecked: as in ``ConversionCheck``.
         engine: why llama.cpp could not load the file; empty if it could.
         logits: as in ``ConversionCheck``.
+        not_finite: how many logits are not finite numbers, of the checkpoint and of the file.
+        missing: weights that transformers looked for in vain.
+        unexpected: weights that transformers ignores.
+        mismatched: weights of another shape than the configuration says, with both shapes.
         window: tokens of a sliding window; 0 without one.
         window_reached: whether the prompt is longer.
     """
 
+    transformers: str = ""
     texts: Count = 0
     different: tuple[DifferentText, ...] = ()
     spaced: Count = 0
+    taken: tuple[str, ...] = ()
+    template: str = ""
+    unread: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = ()
     engine: str = ""
     logits: ComparedLogits | None = None
+    not_finite: tuple[Count, Count] = (0, 0)
+    missing: tuple[str, ...] = ()
+    unexpected: tuple[str, ...] = ()
+    mismatched: tuple[str, ...] = ()
     window: Count = 0
     window_reached: bool = True
 
@@ -119,15 +150,21 @@ def check_gguf(
     type_name: str,
     held: Environment,
     progress: Progress,
+    *,
+    unchecked: bool,
 ) -> ConversionCheck:
     """Compare a converted file with its checkpoint, as far as this machine can.
+
+    The file's metadata says afterwards what was compared.
 
     Args:
         header: the file's.
         type_name: of its weights.
+        unchecked: accept what no transformers at hand can read.
 
     Raises:
-        DataError: they differ, or llama.cpp cannot load the file.
+        DataError: they differ, llama.cpp cannot load the file, or transformers cannot read the
+            checkpoint.
     """
     try:
         (scorer,) = build(load_target(_HOST), programs=[SCORER], progress=progress)
@@ -136,33 +173,109 @@ def check_gguf(
             unchecked=(f"tokens and logits, because {SCORER} is unavailable: {error.message}",)
         )
     hindrance = _hindrance(checkpoint, type_name)
-    with (
-        staged(checkpoint) as stage,
-        tempfile.TemporaryDirectory(prefix="armload-") as name,
-        progress.step(f"Comparing {checkpoint.name} with its file"),
-    ):
-        result = Path(name) / "result.json"
-        script = data_path("toolchains", "converters", "check_gguf.py")
-        words = [str(script), str(stage), str(file.absolute()), str(scorer.path), str(result)]
-        words += ["--tokens"] if hindrance else []
-        stopped = ""
-        try:
-            held.run(["-s", *words], folder=stage.parent, variables=OFFLINE, watch=lambda _: None)
-        except FailedProgramError as error:
-            stopped = f"logits: the comparison ended with status {error.status}"
-        found = _read(result)
-    if found is None:
-        return ConversionCheck(unchecked=(f"tokens and {stopped}",))
+    with progress.step(f"Comparing {checkpoint.name} with its file"):
+        words, context = [str(file.absolute()), str(scorer.path)], _context(header)
+        found = _compared(checkpoint, held, words, context, is_new=True, with_logits=not hindrance)
+        if found.unread and not checkpoint.is_new:
+            older = _compared(
+                checkpoint, held, words, context, is_new=False, with_logits=not hindrance
+            )
+            found = found if older.unread else older
     judge(checkpoint, found, header, type_name)
-    why = [*found.unchecked, *(each for each in (hindrance, stopped) if each)]
+    if found.unread and not unchecked:
+        raise DataError(
+            f"{checkpoint.folder}: the converted file cannot be checked: "
+            f"{'; '.join(found.unread)}.",
+            "Converters drop settings without a word, so the file may be another model. Repeat the "
+            "command with --unchecked to get it nevertheless.",
+        )
+    if _drops_window(found, header):
+        progress.say(
+            f"llama.cpp has no sliding window for {checkpoint.architecture}, so the file's context "
+            f"is as long as the window: {found.window} tokens."
+        )
+    if found.texts:
+        _flag(file, header, _TEXTS_FLAG)
+    if found.logits:
+        _flag(file, header, _LOGITS_FLAG)
+    return ConversionCheck(
+        texts=found.texts,
+        logits=found.logits,
+        unchecked=(*found.unread, *([hindrance] if hindrance else []), *_doubts(found, header)),
+        reference=f"transformers {found.transformers}",
+    )
+
+
+def _doubts(found: Findings, header: Header) -> Iterator[str]:
+    """Yield what was not compared, or differs and is accepted."""
+    yield from found.unchecked
     if found.spaced:
-        why.append(
-            f"spaces in {counted(found.spaced, 'text')}: before a text and after special tokens, "
+        yield (
+            f"spaces in {counted(found.spaced, 'text')}: before a text and beside special tokens, "
             "llama.cpp has a rule of its own"
         )
-    if not found.window_reached:
-        why.append(f"logits beyond the sliding window of {found.window} tokens: it is long")
-    return ConversionCheck(texts=found.texts, logits=found.logits, unchecked=tuple(why))
+    if found.taken:
+        yield (
+            f"{' and '.join(found.taken)} in a text: llama.cpp makes one special token of it, the "
+            "checkpoint several of text"
+        )
+    if found.template:
+        yield f"the chat template: {found.template}"
+    if not found.window_reached and not _drops_window(found, header):
+        yield f"logits beyond the sliding window of {found.window} tokens: it is long"
+
+
+def _compared(
+    checkpoint: Checkpoint,
+    held: Environment,
+    words: Sequence[str],
+    context: int,
+    *,
+    is_new: bool,
+    with_logits: bool,
+) -> Findings:
+    """Run the comparison with today's transformers, or with the one of the converters."""
+    script = data_path("toolchains", "converters", "check_gguf.py")
+    with (
+        staged(checkpoint, for_converters=not is_new) as stage,
+        tempfile.TemporaryDirectory(prefix="armload-") as name,
+    ):
+        result = Path(name) / "result.json"
+        line = ["-s", str(script), str(stage), *words, str(result)]
+        line += [str(context), *([] if with_logits else ["--tokens"])]
+        variables = {**OFFLINE, **({"PYTHONPATH": str(held.comparing)} if is_new else {})}
+        stopped = ""
+        try:
+            held.run(line, folder=stage.parent, variables=variables, watch=lambda _: None)
+        except FailedProgramError as error:
+            stopped = f"the comparison ended with status {error.status}"
+        if not result.exists():
+            return Findings(unread=(f"tokens and logits: {stopped or 'it found nothing'}",))
+        found = Findings.model_validate_json(result.read_bytes())
+    if not stopped:
+        return found
+    return found.model_copy(update={"unread": (*found.unread, f"logits: {stopped}")})
+
+
+def _context(header: Header) -> int:
+    """Return the tokens of a file's context."""
+    found = (value for key, value in header.metadata.items() if key.endswith(_CONTEXT))
+    return next((value for value in found if isinstance(value, int)), 0)
+
+
+def _drops_window(found: Findings, header: Header) -> bool:
+    windows = (value for key, value in header.metadata.items() if key.endswith(_WINDOW))
+    return found.window > 0 and not any(windows)
+
+
+def _flag(file: Path, header: Header, key: bytes) -> None:
+    """Set one of the converter's flags in a file's metadata, which says false until then."""
+    entry = _FLAG % key
+    with file.open("rb+") as content:
+        at = content.read(header.metadata_bytes).find(entry)
+        if at >= 0:
+            content.seek(at + len(entry))
+            content.write(b"\x01")
 
 
 def _hindrance(checkpoint: Checkpoint, type_name: str) -> str:
@@ -182,10 +295,6 @@ def _hindrance(checkpoint: Checkpoint, type_name: str) -> str:
     )
 
 
-def _read(path: Path) -> Findings | None:
-    return Findings.model_validate_json(path.read_bytes()) if path.exists() else None
-
-
 def judge(checkpoint: Checkpoint, found: Findings, header: Header, type_name: str) -> None:
     """Refuse a file that is not the checkpoint's model.
 
@@ -194,6 +303,10 @@ def judge(checkpoint: Checkpoint, found: Findings, header: Header, type_name: st
     """
     where, remedy = checkpoint.folder, _UNSUPPORTED.format(checkpoint.architecture)
     if found.engine:
+        if "missing tensor" in found.engine:
+            remedy = _ABSENT.format(checkpoint.architecture)
+        elif "invalid data" in found.engine:
+            remedy = _TOO_LARGE.format(type_name)
         raise DataError(
             f"{where}: llama.cpp cannot load the converted file: {found.engine}.", remedy
         )
@@ -214,11 +327,29 @@ def judge(checkpoint: Checkpoint, found: Findings, header: Header, type_name: st
             "Compare tokenizer.json, tokenizer.model and tokenizer_config.json with those of the "
             "model's publisher: they may be of two models.",
         )
-    differ = found.logits is not None and found.logits.relative > TOLERANCES[type_name]
-    is_dropped = found.window > 0 and not any(
-        value for key, value in header.metadata.items() if key.endswith(_WINDOW)
-    )
-    if is_dropped and (differ or not found.window_reached):
+    if found.mismatched:
+        raise DataError(
+            f"{where}: weights have another shape than config.json says: "
+            f"{'; '.join(found.mismatched)}.",
+            "config.json does not belong to these weights: use both of one version of the model.",
+        )
+    own, file = found.not_finite
+    if own or file:
+        whose = "The checkpoint itself" if own else "llama.cpp"
+        raise DataError(
+            f"{where}: {counted(own or file, 'logit')} of a prompt "
+            f"{'is' if (own or file) == 1 else 'are'} no finite number"
+            f"{'' if own else f' after the conversion to {type_name}'}.",
+            f"{whose} computes NaN or infinity: "
+            + (
+                "the weights are damaged, or the training diverged. Use another checkpoint."
+                if own
+                else "use --type BF16, or F32."
+            ),
+        )
+    differ = bool(found.logits and not found.logits.relative <= TOLERANCES[type_name])
+    is_dropped = _drops_window(found, header)
+    if is_dropped and _context(header) > found.window and (differ or not found.window_reached):
         raise DataError(
             f"{where}: the conversion drops 'sliding_window': {found.window} from config.json, so "
             "the model continues longer texts differently.",
@@ -230,9 +361,20 @@ def judge(checkpoint: Checkpoint, found: Findings, header: Header, type_name: st
             f"{where}: the model computes different logits after the conversion to {type_name}: "
             f"they differ by up to {found.logits.difference:.2g}, in the median of the positions "
             f"by {found.logits.relative:.1%} of their spread (at most {TOLERANCES[type_name]:.0%} "
-            f"is allowed), and {found.logits.same_top:.0%} of the most likely tokens are the same.",
+            f"is allowed), and {found.logits.same_top:.0%} of the most likely tokens are the same."
+            + _about_weights(found),
             remedy,
         )
+
+
+def _about_weights(found: Findings) -> str:
+    """Say which weights transformers handled otherwise than the converter may have."""
+    said = ""
+    if found.missing:
+        said += f" transformers found no weights for {', '.join(found.missing)}."
+    if found.unexpected:
+        said += f" transformers ignores {', '.join(found.unexpected)}."
+    return said
 
 
 def _ids(tokens: tuple[int, ...], at: int) -> str:

@@ -24,6 +24,10 @@ NEEDED_PATTERNS = (
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "tekken.json")
 _PART = re.compile(r"model-(\d{5})-of-(\d{5})\.safetensors", re.ASCII)
 _NAMES_SHOWN = 5
+_NEW_MAJOR = 5
+_VERSION_LENGTH = 20
+_LAYERS = ("num_hidden_layers", "n_layers", "n_layer", "num_layers")
+_OF_LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?)\.(\d{1,6})\.", re.ASCII)
 
 
 class Checkpoint(Value):
@@ -40,6 +44,8 @@ class Checkpoint(Value):
         largest_tensor: the number of weights in its largest tensor.
         tied: whether the token embedding is also the output matrix.
         brings_code: whether it wants Python code of its own to be run.
+        transformers: the version of the library that saved it; empty if it does not say.
+        layers: that its configuration states; 0 if it does not say.
     """
 
     folder: Path
@@ -52,6 +58,14 @@ class Checkpoint(Value):
     largest_tensor: int
     tied: bool
     brings_code: bool
+    transformers: str
+    layers: int
+
+    @property
+    def is_new(self) -> bool:
+        """Whether transformers 5 or a later version saved it, which older ones misread."""
+        major = self.transformers.partition(".")[0]
+        return major.isdecimal() and int(major) >= _NEW_MAJOR
 
 
 class CheckpointOutline(Value):
@@ -62,12 +76,16 @@ class CheckpointOutline(Value):
         model_type: as for ``Checkpoint``.
         tied: as for ``Checkpoint``.
         brings_code: as for ``Checkpoint``.
+        transformers: as for ``Checkpoint``.
+        layers: as for ``Checkpoint``.
     """
 
     architecture: str
     model_type: str
     tied: bool
     brings_code: bool
+    transformers: str
+    layers: int
 
 
 def read_checkpoint(folder: Path, name: str = "") -> Checkpoint:
@@ -83,7 +101,7 @@ def read_checkpoint(folder: Path, name: str = "") -> Checkpoint:
         DiskError: a file cannot be read.
     """
     outline = read_checkpoint_outline(folder)
-    files = _weight_files(folder)
+    files = weight_files(folder)
     tensors = _tensors(folder, files)
     if not any((folder / each).is_file() for each in _TOKENIZERS) and not list(
         folder.glob("*.tiktoken")
@@ -91,6 +109,14 @@ def read_checkpoint(folder: Path, name: str = "") -> Checkpoint:
         raise DataError(
             f"{folder}: this checkpoint has no tokenizer (none of {', '.join(_TOKENIZERS)}).",
             "Copy the tokenizer's files of the same model into the folder.",
+        )
+    numbers = [int(match[1]) for name in tensors if (match := _OF_LAYER.search(name))]
+    if numbers and outline.layers > max(numbers) + 1:
+        raise DataError(
+            f"{folder}: config.json says {outline.layers} layers, but there are weights of "
+            f"{max(numbers) + 1} only.",
+            "Correct the number of layers in config.json, or use the one that belongs to these "
+            "weights. If layers were cut off the weights, copy all of their files again.",
         )
     weights_of: Counter[str] = Counter()
     for each in tensors.values():
@@ -147,6 +173,8 @@ def read_checkpoint_outline(folder: Path) -> CheckpointOutline:
         model_type=str(config.get("model_type", "")),
         tied=bool(config.get("tie_word_embeddings", text.get("tie_word_embeddings", False))),
         brings_code="auto_map" in config,
+        transformers=str(config.get("transformers_version") or "")[:_VERSION_LENGTH],
+        layers=next((n for n in map((text or config).get, _LAYERS) if type(n) is int), 0),
     )
 
 
@@ -196,7 +224,13 @@ def shards(folder: Path) -> Mapping[str, str]:
     return content
 
 
-def _weight_files(folder: Path) -> list[str]:
+def weight_files(folder: Path) -> list[str]:
+    """Return the names of the files that hold a checkpoint's weights.
+
+    Raises:
+        DataError: one is missing, or the index is malformed.
+        DiskError: the index cannot be read.
+    """
     files = sorted(set(shards(folder).values())) or _without_index(folder)
     missing = [file for file in files if not (folder / file).is_file()]
     if missing:

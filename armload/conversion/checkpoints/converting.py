@@ -32,6 +32,8 @@ from armload.conversion.checkpoints.installing import environment
 from armload.conversion.checkpoints.program import run_converter
 from armload.conversion.checkpoints.proposal import Proposal
 from armload.conversion.checkpoints.staging import staged
+from armload.conversion.checkpoints.templates import check_templates
+from armload.conversion.checkpoints.weights import check_weights
 from armload.core.errors import DataError, LocalMemoryError
 from armload.core.files import require_room, written_whole
 from armload.core.progress import Progress
@@ -89,6 +91,7 @@ def check_convertible(folder: Path, form: Form, progress: Progress) -> None:
         BuildError: llama.cpp's source, whose converter is asked, cannot be fetched.
     """
     outline = read_checkpoint_outline(folder)
+    check_templates(folder)
     if form == "gguf":
         check_known_to_gguf(outline, gguf_architectures(pinned_source().provide(progress)))
         check_vocabulary(folder, outline, pinned_packages().pieces_alone)
@@ -102,6 +105,7 @@ def convert(
     *,
     form: Form,
     type_name: str,
+    unchecked: bool,
     agree: Callable[[Proposal], bool],
     progress: Progress,
 ) -> Converted:
@@ -112,13 +116,15 @@ def convert(
         path: where the model goes; nothing is there, or an empty folder.
         form: what it becomes.
         type_name: of its weights; one of the form's.
+        unchecked: accept what no transformers at hand can read.
         agree: is asked before the converters are installed.
         progress: shows how far the conversion is.
 
     Raises:
         UsageError: the converters are not installed, and ``agree`` did not say so.
         DiskError: there is not enough space.
-        DataError: the converter refused the checkpoint, or made another model of it.
+        DataError: weights are not finite, the converter refused the checkpoint, or made another
+            model of it, or that cannot be known.
         LocalMemoryError: there is not enough memory.
         MissingToolError, ConnectError: as for ``environment``.
     """
@@ -128,10 +134,15 @@ def convert(
         "Free disk space, give --output on another disk, or choose a smaller --type.",
     )
     _check_memory(checkpoint, form)
+    check_weights(checkpoint, progress)
     packages = pinned_packages()
     with environment(packages, agree, progress) as held, staged(checkpoint) as stage:
-        to_form = _to_gguf if form == "gguf" else _to_mnn
-        check = to_form(checkpoint, stage, path, type_name, held, progress)
+        if form == "gguf":
+            check = _to_gguf(
+                checkpoint, stage, path, type_name, held, progress, unchecked=unchecked
+            )
+        else:
+            check = _to_mnn(checkpoint, stage, path, type_name, held, progress)
     files = [path] if path.is_file() else path.iterdir()
     return Converted(
         path=path,
@@ -155,6 +166,8 @@ def _to_gguf(
     type_name: str,
     held: Environment,
     progress: Progress,
+    *,
+    unchecked: bool,
 ) -> ConversionCheck:
     """Write a checkpoint's GGUF file, whole and as the checkpoint is, or not at all.
 
@@ -165,6 +178,7 @@ def _to_gguf(
         type_name: of its weights.
         held: the converters' environment.
         progress: shows how many bytes are written.
+        unchecked: as for ``convert``.
 
     Raises:
         DataError: the converter refused the checkpoint, or made another model of it.
@@ -188,8 +202,15 @@ def _to_gguf(
         try:
             _, header = read_outline(beside)
         except DataError as error:
-            raise DataError(error.message.replace(str(beside), str(path)), error.remedy) from error
-        return check_gguf(checkpoint, beside, header, type_name, held, progress)
+            raise DataError(
+                f"{checkpoint.folder}: the file that the converter made of it contradicts itself. "
+                f"{error.message.replace(str(beside), str(path))}",
+                "config.json does not belong to these weights: use both of one version of the "
+                "model.",
+            ) from error
+        return check_gguf(
+            checkpoint, beside, header, type_name, held, progress, unchecked=unchecked
+        )
 
 
 def _to_mnn(

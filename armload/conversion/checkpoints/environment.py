@@ -24,6 +24,8 @@ class Packages(Value):
         pip: the version of pip that installs them.
         packages: requirements, as pip writes them; their own requirements come along.
         alone: requirements whose own requirements do not.
+        comparing: requirements of the comparison, in a folder that only it sees; nothing comes
+            along with them.
         mnn_types: the ``model_type`` of each checkpoint that can become an MNN model.
         pieces_alone: architectures whose vocabulary must consist of sentence pieces.
     """
@@ -32,6 +34,7 @@ class Packages(Value):
     pip: str
     packages: tuple[str, ...]
     alone: tuple[str, ...]
+    comparing: tuple[str, ...]
     mnn_types: tuple[str, ...]
     pieces_alone: tuple[str, ...]
 
@@ -39,11 +42,13 @@ class Packages(Value):
     def environment_id(self) -> str:
         """Names an environment by what is in it and whose Python it needs."""
         python = (sys.implementation.cache_tag, sys.platform, platform.machine(), sys.base_prefix)
-        content = "\0".join((*python, self.pip, *self.packages, "", *self.alone))
+        content = "\0".join(
+            (*python, self.pip, *self.packages, "", *self.alone, "", *self.comparing)
+        )
         return hashlib.sha256(content.encode()).hexdigest()[:12]
 
     def version_of(self, name: str) -> str:
-        """Return the pinned version of a package."""
+        """Return the pinned version of a package of the converters."""
         pins = dict(each.split("==") for each in (*self.packages, *self.alone))
         return pins[name]
 
@@ -59,6 +64,7 @@ def pinned_packages() -> Packages:
 
 
 _LINES_KEPT = 40
+COMPARING = "comparing"
 
 
 class FailedProgramError(Exception):
@@ -90,6 +96,11 @@ class Environment(Value):
 
     python: Path
     lock: int
+
+    @property
+    def comparing(self) -> Path:
+        """The folder of what only the comparison sees."""
+        return self.python.parents[1] / COMPARING
 
     def run(
         self,

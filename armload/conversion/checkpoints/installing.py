@@ -13,7 +13,12 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
 
-from armload.conversion.checkpoints.environment import Environment, FailedProgramError, Packages
+from armload.conversion.checkpoints.environment import (
+    COMPARING,
+    Environment,
+    FailedProgramError,
+    Packages,
+)
 from armload.conversion.checkpoints.proposal import Download, Proposal, read_report
 from armload.core.cache import CacheItem, CacheKind, disk_usage, entries, is_left_over, left_over
 from armload.core.errors import ArmloadError, ConnectError, DiskError, MissingToolError, UsageError
@@ -147,10 +152,15 @@ def _resolved(packages: Packages, place: Path, lock: int) -> tuple[Download, ...
         *("--report", str(report)),
     ]
     found: list[Download] = []
-    for words in (packages.packages, ("--no-deps", *packages.alone)):
+    for words, comparing in (
+        (packages.packages, False),
+        (("--no-deps", *packages.alone), False),
+        (("--no-deps", *packages.comparing), True),
+    ):
         _pip(place, [*look, *words], lock)
         try:
-            found += read_report(json.loads(report.read_text(encoding="utf-8")))
+            each = read_report(json.loads(report.read_text(encoding="utf-8")))
+            found += [one.model_copy(update={"comparing": comparing}) for one in each]
         except OSError as error:
             raise ConnectError(
                 f"The package index does not say how large a file is: {without_login(str(error))}.",
@@ -167,8 +177,6 @@ def _check_room(proposal: Proposal) -> None:
 
 
 def _install(downloads: Sequence[Download], place: Path, lock: int, progress: Progress) -> None:
-    wanted = place / "requirements.txt"
-    wanted.write_text("".join(f"{each.requirement}\n" for each in downloads), encoding="utf-8")
     total = sum(each.size_bytes for each in downloads)
     sizes = {unquote(each.url.rpartition("/")[2]): each.size_bytes for each in downloads}
     begun: list[str] = []
@@ -182,7 +190,13 @@ def _install(downloads: Sequence[Download], place: Path, lock: int, progress: Pr
                 step.update(sum(sizes[name] for name in begun))
                 begun.extend(name for name in sizes if name in unquote(line))
 
-        _pip(place, ["install", "--no-deps", "--no-compile", "-r", str(wanted)], lock, watch)
+        for comparing, target in ((False, []), (True, ["--target", str(place / COMPARING)])):
+            wanted = place / "requirements.txt"
+            lines = [each.requirement for each in downloads if each.comparing == comparing]
+            wanted.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            words = ["install", "--no-deps", "--no-compile", *target, "-r", str(wanted)]
+            if lines:
+                _pip(place, words, lock, watch)
 
 
 def _pip(

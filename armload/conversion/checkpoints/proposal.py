@@ -35,6 +35,7 @@ class Download(Value):
         sha256: of the file; empty if the index does not say.
         size_bytes: of the file.
         unpacked_bytes: of what is in it.
+        comparing: whether it goes into the folder that only the comparison sees.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Download(Value):
     sha256: str
     size_bytes: int
     unpacked_bytes: int
+    comparing: bool = False
 
     @property
     def requirement(self) -> str:

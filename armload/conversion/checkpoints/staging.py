@@ -18,19 +18,22 @@ _CLASSES = {"TokenizersBackend": "PreTrainedTokenizerFast"}
 
 _FIXED: dict[str, dict[str, object]] = {
     "cohere2": {"rotary_pct": 1.0},
-    "deepseek_v3": {"scoring_func": "sigmoid"},
 }
 """What the converters read from ``config.json``, and transformers leaves out of it, as its class
 does nothing else."""
 
 
 @contextmanager
-def staged(checkpoint: Checkpoint) -> Iterator[Path]:
+def staged(checkpoint: Checkpoint, *, for_converters: bool = True) -> Iterator[Path]:
     """Yield a temporary folder, named like the checkpoint, of links to its files.
 
     The converters' libraries run Python that lies beside a checkpoint's weights. It is not
-    linked, so it is not found. What transformers 5 writes otherwise than the version that the
-    converters need is put into that version's words.
+    linked, so it is not found.
+
+    Args:
+        checkpoint: whose files are shown.
+        for_converters: put what transformers 5 writes otherwise than the version that the
+            converters need into that version's words.
 
     Raises:
         DataError: ``tokenizer_config.json`` is malformed.
@@ -42,7 +45,8 @@ def staged(checkpoint: Checkpoint) -> Iterator[Path]:
         for path in sorted(checkpoint.folder.iterdir()):
             if path.is_file() and any(fnmatchcase(path.name, each) for each in NEEDED_PATTERNS):
                 (folder / path.name).symlink_to(path.resolve())
-        for file, translate in ((_TOKENIZER, _in_older_words), (_CONFIG, _whole_config)):
+        translations = ((_TOKENIZER, _in_older_words), (_CONFIG, _whole_config))
+        for file, translate in translations if for_converters else ():
             shown = folder / file
             content = read_object(shown) if shown.is_file() else {}
             if (translated := translate(content)) != content:

@@ -134,7 +134,7 @@ def _answered(session: Session, wanted: Remote, progress: Progress, start: int) 
     for attempt in range(1, _ATTEMPTS + 1):
         pause_s = _FIRST_PAUSE_S * 2 ** (attempt - 1)
         try:
-            # The timeouts start anew with each byte of an answer's headers, and at each redirection.
+            # The timeouts start anew with each byte of the headers, and at each redirection.
             answer = within(
                 _BEGIN_WITHIN_S,
                 lambda: session.get(

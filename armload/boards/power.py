@@ -177,7 +177,8 @@ def try_read_power(meter: PowerMeter, host: Host) -> PowerAnswer:
     except ConnectError:
         raise
     except BoardError as error:
-        return PowerAnswer(reading=None, problem=f"{error.message} {error.remedy}".strip())
+        # One line, whatever a meter wrote.
+        return PowerAnswer(reading=None, problem=" ".join(str(error).split()))
 
 
 def read_power(meter: PowerMeter, host: Host) -> PowerReading:
@@ -305,7 +306,7 @@ def _channel(
     return numbers[0] if numbers else None
 
 
-_RAIL = re.compile(r"(\w+)_([AV]) (?:current|volt)\(\d+\)=(\d{1,9}\.\d{1,12})[AV]\b")
+_RAIL = re.compile(r"\b(\w{1,40})_([AV]) (?:current|volt)\(\d+\)=(\d{1,9}\.\d{1,12})[AV]\b")
 
 
 def _of_pmic(meter: PmicMeter, host: Host, complaint: str) -> float:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from armload.core.values import Count, Finite, Value
+from armload.core.values import Count, Finite, Value, whole_number
 
 LeftOut = Literal["no answer", "implausible", "constant", "no temperature", "not chosen"]
 """Why a zone does not count: some drivers return an error, some a value that no board survives,
@@ -51,15 +51,16 @@ def read_sensors(lines: Sequence[str], chosen: Sequence[str] = ()) -> tuple[Sens
     found = []
     for line in lines:
         words = line.strip().split(" ", 2)
-        if len(words) < 2 or not words[0].isdecimal():
+        zone = whole_number(words[0])
+        if len(words) < 2 or zone is None:
             continue
         name = words[2] if len(words) == 3 else f"thermal_zone{words[0]}"
-        is_number = re.fullmatch(r"-?\d+(\.\d+)?", words[1])
+        is_number = re.fullmatch(r"-?[0-9]{1,12}(\.[0-9]+)?", words[1])
         raw = float(words[1]) if is_number else None
         celsius = None if raw is None else _celsius(raw)
         found.append(
             Sensor(
-                zone=int(words[0]),
+                zone=zone,
                 name=name,
                 celsius=celsius,
                 left_out=_why_left_out(name, raw, celsius, chosen),

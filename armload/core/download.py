@@ -30,6 +30,8 @@ SLOWEST_BYTES_PER_S = 1000
 MOST_UNKNOWN_BYTES = 4 << 30
 """Of a file whose length nobody says."""
 _BEGIN_WITHIN_S = 20.0
+_BODY_WITHIN_S = 60.0
+"""Of what is no file, such as a list of them."""
 _PROGRESS_BYTES = 1 << 20
 _PIECE_BYTES = 1 << 16
 _ATTEMPTS = 4
@@ -330,9 +332,14 @@ def whole_body(wanted: Remote, answer: Response, most_bytes: int) -> bytes:
     from requests import RequestException
 
     content = bytearray()
+    deadline = time.monotonic() + _BODY_WITHIN_S
     try:
         for chunk in arriving(answer):
             content += chunk
+            if time.monotonic() > deadline:
+                raise _unreachable(
+                    wanted, TimeoutError(f"the answer did not end within {_BODY_WITHIN_S:g} s")
+                )
             if len(content) > most_bytes:
                 raise ConnectError(
                     f"{wanted.label}: the answer of {wanted.host} is larger than "

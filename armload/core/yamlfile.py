@@ -109,9 +109,21 @@ def _read(path: Path, model: type[BaseModel]) -> tuple[dict[str, Any], yaml.Node
     raise DataError(f"{path}, line 1: {what}.", keys_words(model))
 
 
+_MOST_LEVELS = 50
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses deep nesting before its scanner takes a time that grows with the depth's square."""
+
+    def fetch_more_tokens(self) -> None:
+        if self.flow_level + len(self.indents) > _MOST_LEVELS:
+            raise RecursionError
+        super().fetch_more_tokens()
+
+
 def _parsed(path: Path, text: str) -> tuple[yaml.Node | None, object]:
     try:
-        loader = yaml.SafeLoader(text)
+        loader = _Loader(text)
         root = loader.get_single_node()
         if root is None:
             return None, None
@@ -132,7 +144,9 @@ def _parsed(path: Path, text: str) -> tuple[yaml.Node | None, object]:
             "Quote text that looks like a date or a number.",
         ) from error
     except RecursionError as error:
-        raise DataError(f"{path}: the values are nested too deeply.") from error
+        raise DataError(
+            f"{path}: the values are nested too deeply: {_MOST_LEVELS} levels are the limit."
+        ) from error
 
 
 _MOST_BYTES = 1 << 18

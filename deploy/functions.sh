@@ -4,11 +4,16 @@
 # Sleeps for a part of a second, or for a whole one where the tool takes no less.
 nap() { sleep "$1" 2>/dev/null || sleep 1; }
 
+# Lifts the limit that a command has while it is waited for: for what goes on after it, or has
+# several threads.
+lift_time() { ulimit -S -t "$(ulimit -H -t)" 2>/dev/null; }
+
 # Begins a part of an answer.
 tell_part() { echo "#armload $1"; }
 
-# Reads the first line of a file into $seen, without starting a program.
-look() { seen=; [ -r "$1" ] && { read -r seen <"$1"; } 2>/dev/null; }
+# Reads the first line of a file into $seen, without starting a program; of a line that no kernel
+# writes, nothing: some shells take a time that grows with its square to take it apart.
+look() { seen=; [ -r "$1" ] && { read -r seen <"$1"; } 2>/dev/null; [ "${#seen}" -le 4096 ] || seen=; }
 
 # Reads this boot, and whole seconds since it began: no battery is needed to keep them.
 seconds_up() {
@@ -62,7 +67,7 @@ our_sum() { "$helper" "$@"; }
 # Prints the SHA-256 of standard input, or "none" where no tool was found.
 sum_of() {
   [ "$tool" ] || { echo none; return; }
-  line=$($tool "$@") && echo "${line%%[ *]*}"
+  line=$($tool "$@") && [ "${#line}" -le 4096 ] && echo "${line%%[ *]*}"
 }
 # The sum of a file's first bytes.
 sum_of_first() {
@@ -243,7 +248,7 @@ tell_leases() {
     told= renamed=
     for claim in *.*.*; do
       [ "$claim" = '*.*.*' ] && break
-      lines=$(cat "$claim" 2>/dev/null) || [ -e "$claim" ] || renamed=yes
+      lines=$(head -c 4096 "$claim" 2>/dev/null) || [ -e "$claim" ] || renamed=yes
       told="$told#claim $claim
 $lines
 "
@@ -277,7 +282,7 @@ each_policy() {
     [ -d "$policy" ] || continue
     core=${policy%/cpufreq}
     case $policy in
-      */cpufreq) look "$policy/affected_cpus" && [ "${seen%% *}" != "${core##*/cpu}" ] && continue ;;
+      */cpufreq) look "$policy/affected_cpus"; [ -n "$seen" ] && [ "${seen%% *}" != "${core##*/cpu}" ] && continue ;;
     esac
     "$visit"
   done
@@ -431,7 +436,7 @@ note_throttles() {
   found=
   for file in $throttles; do
     case $file in
-      vcgencmd) seen=$(vcgencmd get_throttled 2>/dev/null) ;;
+      vcgencmd) seen=$(vcgencmd get_throttled 2>/dev/null | head -c 200) ;;
       *) look "$file" ;;
     esac
     seen=${seen#*=}

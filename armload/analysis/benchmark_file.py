@@ -10,8 +10,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from armload.core.bounds import read_bounded
 from armload.core.errors import DataError
-from armload.core.files import unreadable
 from armload.core.validation_messages import explain_mistake
 from armload.core.values import load_json
 from armload.engines.measurement import Measurement, Method, Work
@@ -113,14 +113,7 @@ def read_benchmark_file(path: Path) -> list[Measurement]:
         DataError: it is none of them, or is truncated.
         DiskError: it cannot be read.
     """
-    try:
-        if path.stat().st_size > LARGEST_BYTES:
-            raise DataError(
-                f"{path}: this file is too large for a benchmark's output.", "Check the file name."
-            )
-        text = path.read_bytes().decode("utf-8", "replace")
-    except OSError as error:
-        raise unreadable(path, error) from error
+    text = read_bounded(path, LARGEST_BYTES, "Check the file name.").decode("utf-8", "replace")
     content = _json(path, text)
     if content is None:
         found = llm_demo_figures(path, text)

@@ -41,7 +41,7 @@ class AdbTool(DeviceTool):
 
     def receive(self, remote: PurePosixPath, local: Path, size: int) -> None:
         """See ``DeviceTool``."""
-        answer = self._transfer(("pull", str(remote), str(local)), time_to_grow(local))
+        answer = self._transfer(("pull", str(remote), str(local)), time_to_grow(local, size))
         if any(map(self.is_failure, self.lines(answer))):
             raise self._not_copied(answer, remote)
         self._check_whole(local, remote, size)

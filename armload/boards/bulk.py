@@ -19,49 +19,81 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, Literal, cast
 
-from armload.boards.framing import after_mark, reason
+from armload.boards.framing import UnmarkedError, after_mark, reason
 from armload.boards.host import OutputChunk
+from armload.core.bounds import size_words
 from armload.core.children import known
 from armload.core.errors import BoardError, ConnectError
 from armload.core.files import CHUNK_BYTES
 
 READ_BYTES = 1 << 18
 
-_OutputChunks = queue.SimpleQueue[OutputChunk | None]
+MOST_OUTPUT_BYTES = 64 << 20
+"""Of a command that is read to its end."""
+MOST_STREAM_BYTES = 4 << 30
+"""Of one whose output is passed on as it comes."""
+_MOST_ERRORS_BYTES = 1 << 20
+_MOST_WAITING = 64
+
+_OutputChunks = queue.Queue[OutputChunk | None]
+
+
+def too_much(board_name: str, most_bytes: int) -> BoardError:
+    """Return the error of a command that does not stop writing."""
+    return BoardError(
+        f"{board_name}: a command wrote more than {size_words(most_bytes)}; it was ended.",
+        "Check the board's tools: one of them prints without end.",
+    )
 
 
 def output_chunks(
+    board_name: str,
     stdout: Iterable[bytes],
     stderr: Iterable[bytes],
     left_s: Callable[[], float],
     complaint: str,
+    *,
+    most_bytes: int = MOST_STREAM_BYTES,
 ) -> Iterator[OutputChunk]:
     """Read both streams to their ends, side by side.
 
     Raises:
         ConnectError: nothing came for as long as ``left_s`` says each time; the complaint.
+        BoardError: there is more than so much.
     """
-    found: _OutputChunks = queue.SimpleQueue()
+    # Whoever writes faster than is read waits.
+    found: _OutputChunks = queue.Queue(_MOST_WAITING)
+    given_up = threading.Event()
     streams: tuple[tuple[Literal["stdout", "stderr"], Iterable[bytes]], ...] = (
         ("stdout", stdout),
         ("stderr", stderr),
     )
     for name, blocks in streams:
-        threading.Thread(target=_put, args=(name, blocks, found), daemon=True).start()
-    open_streams = 2
-    while open_streams:
-        try:
-            chunk = found.get(timeout=max(left_s(), 0.001))
-        except queue.Empty as error:
-            raise ConnectError(complaint) from error
-        if chunk is None:
-            open_streams -= 1
-        else:
+        threading.Thread(target=_put, args=(name, blocks, found, given_up), daemon=True).start()
+    open_streams, left_bytes = 2, most_bytes
+    try:
+        while open_streams:
+            try:
+                chunk = found.get(timeout=max(left_s(), 0.001))
+            except queue.Empty as error:
+                raise ConnectError(complaint) from error
+            if chunk is None:
+                open_streams -= 1
+                continue
+            left_bytes -= len(chunk[1])
+            if left_bytes < 0:
+                raise too_much(board_name, most_bytes)
             yield chunk
+    finally:
+        given_up.set()
 
 
 def whole_output(
-    stdout: Iterable[bytes], stderr: Iterable[bytes], deadline: float, complaint: str
+    board_name: str,
+    stdout: Iterable[bytes],
+    stderr: Iterable[bytes],
+    deadline: float,
+    complaint: str,
 ) -> tuple[bytes, bytes]:
     """Read both streams to their ends, and return what they held.
 
@@ -70,20 +102,41 @@ def whole_output(
 
     Raises:
         ConnectError: they have not ended by then; the complaint.
+        BoardError: they hold too much.
     """
     output = {"stdout": bytearray(), "stderr": bytearray()}
-    chunks = output_chunks(stdout, stderr, lambda: deadline - time.monotonic(), complaint)
-    for stream, data in chunks:
+
+    def left_s() -> float:
+        return deadline - time.monotonic()
+
+    for stream, data in output_chunks(
+        board_name, stdout, stderr, left_s, complaint, most_bytes=MOST_OUTPUT_BYTES
+    ):
         output[stream] += data
+        if left_s() <= 0:
+            raise ConnectError(complaint)
     return bytes(output["stdout"]), bytes(output["stderr"])
 
 
-def _put(name: Literal["stdout", "stderr"], blocks: Iterable[bytes], found: _OutputChunks) -> None:
+def _put(
+    name: Literal["stdout", "stderr"],
+    blocks: Iterable[bytes],
+    found: _OutputChunks,
+    given_up: threading.Event,
+) -> None:
+    def give(chunk: OutputChunk | None) -> None:
+        while not given_up.is_set():
+            with contextlib.suppress(queue.Full):
+                found.put(chunk, timeout=_LOOK_EVERY_S)
+                return
+
     with contextlib.suppress(OSError, EOFError, ValueError):
         for data in blocks:
+            if given_up.is_set():
+                return
             if data:
-                found.put((name, data))
-    found.put(None)
+                give((name, data))
+    give(None)
 
 
 TELL_EVERY_S = 0.2
@@ -187,6 +240,7 @@ class StreamProcess:
             with self.started(file.fileno()) as running:
                 moved_at = time.monotonic()
                 while not running.ends_within(_LOOK_EVERY_S):
+                    running.check_errors(self._name)
                     former, position = position, os.lseek(file.fileno(), 0, os.SEEK_CUR)
                     if position != former:
                         sent(position)
@@ -205,6 +259,7 @@ class StreamProcess:
                 selector.register(sink, selectors.EVENT_WRITE)
                 with contextlib.suppress(BrokenPipeError):
                     for chunk in chunks:
+                        running.check_errors(self._name)
                         self._put(sink.fileno(), memoryview(chunk), selector)
             sink.close()
             if not running.ends_within(TRANSFER_SILENCE_S):
@@ -216,7 +271,9 @@ class StreamProcess:
         with self.started(subprocess.DEVNULL) as running:
             yield b""
             try:
-                yield from running.output(TRANSFER_SILENCE_S)
+                for block in running.output(TRANSFER_SILENCE_S):
+                    running.check_errors(self._name)
+                    yield block
             except TimeoutError as error:
                 raise self._silent() from error
             if not running.ends_within(TRANSFER_SILENCE_S):
@@ -259,6 +316,8 @@ class _Running:
             next(self._blocks)
         except TimeoutError:
             raise NotStartedError(f"no answer within {within_s:g} s") from None
+        except UnmarkedError as error:
+            raise NotStartedError(str(error)) from None
         except StopIteration:
             self.ends_within(within_s)
             words = self.stderr().decode("utf-8", "replace").strip().splitlines()
@@ -283,7 +342,12 @@ class _Running:
 
     def stderr(self) -> bytes:
         self._stderr.seek(0)
-        return self._stderr.read()
+        return self._stderr.read(_MOST_ERRORS_BYTES)
+
+    def check_errors(self, board_name: str) -> None:
+        """End what fills this machine's disk with complaints; raises ``BoardError``."""
+        if os.fstat(self._stderr.fileno()).st_size > _MOST_ERRORS_BYTES:
+            raise too_much(board_name, _MOST_ERRORS_BYTES)
 
     def end(self) -> None:
         if self.process.poll() is None:

@@ -125,14 +125,21 @@ _NAMES = {
 
 _LITTLE = (
     *("Cortex-A34", "Cortex-A35", "Cortex-A53", "Cortex-A55", "Cortex-A320"),
-    *("Cortex-A510", "Cortex-A520", "Icestorm", "Blizzard"),
+    *("Cortex-A510", "Cortex-A520", "Icestorm", "Blizzard", "FTC310"),
 )
 """What the names of cores begin with that others are added to where speed is wanted."""
+
+_UNNAMED = "implementer "
 
 
 def is_little(name: str) -> bool:
     """Tell whether a core is one that saves energy, beside others that are fast."""
-    return name.startswith(_LITTLE)
+    return name.startswith(_LITTLE) or name.endswith("-Silver")
+
+
+def is_unnamed(name: str) -> bool:
+    """Tell whether a core's name is the kernel's numbers, which say nothing of its speed."""
+    return name.startswith(_UNNAMED)
 
 
 def core_of_cpu(cpu: str) -> str:
@@ -151,4 +158,4 @@ def core_name(core: Mapping[str, str]) -> str:
     implementer = int(core.get("CPU implementer", "0"), 0)
     part = int(core.get("CPU part", "0"), 0)
     named = _NAMES.get(implementer, {}).get(part)
-    return named or f"implementer {implementer:#04x} part {part:#05x}"
+    return named or f"{_UNNAMED}{implementer:#04x} part {part:#05x}"

@@ -16,22 +16,24 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
-from armload.boards.bulk import TRANSFER_SILENCE_S, reporting_chunks
+from armload.boards.bulk import MOST_OUTPUT_BYTES, TRANSFER_SILENCE_S, reporting_chunks, too_much
 from armload.boards.device_forward import DeviceForward
 from armload.boards.device_tool import DeviceTool
 from armload.boards.failures import SlowCommandError
 from armload.boards.forward import Proxy, proxied
-from armload.boards.framing import reason, receiving
+from armload.boards.framing import bounded, reason, receiving
 from armload.boards.host import Completed, OutputChunk, TransportChoice
 from armload.core.errors import ArmloadError, BoardError, ConnectError, LostConnectionError
 from armload.core.files import CHUNK_BYTES
 from armload.core.shell import quote, render
+from armload.core.values import whole_number
 
 
 class Frame:
     """Reads what the framing script says, chunk by chunk."""
 
-    def __init__(self) -> None:
+    def __init__(self, board_name: str) -> None:
+        self._name = board_name
         self.begun = False
         self.in_files = False
         self.status: int | None = None
@@ -46,19 +48,25 @@ class Frame:
         return self._before + self._rest
 
     def fed(self, data: bytes) -> Iterator[OutputChunk]:
-        """Take the next output, and yield the content of its frames."""
+        """Take the next output, and yield the content of its frames.
+
+        Raises:
+            BoardError: it is none of that script's.
+        """
         *lines, self._rest = (self._rest + data).split(b"\n")
+        if max(len(self._rest), len(self._before)) > _LONGEST_LINE_BYTES:
+            raise too_much(self._name, _LONGEST_LINE_BYTES)
         for raw in lines:
             line = raw.strip()
             if not self.begun:
                 self.begun = line == b"#begin"
                 self._before += raw + b"\n"
             elif line.startswith(b"#exit ") and not self._broken:
-                self.status = int(line.split()[1])
+                self.status = whole_number(line.split()[1].decode("ascii", "replace"))
             elif line == b"#files":
                 self.in_files = True
             elif line.startswith(b"#"):
-                self._stream = line.decode()
+                self._stream = line.decode("utf-8", "replace")
             elif line and not self._broken:
                 try:
                     decoded = _decoded(raw.rstrip(b"\r"))
@@ -67,6 +75,10 @@ class Frame:
                     self._broken = True
                 else:
                     yield ("stdout" if self._stream == "#out" else "stderr", decoded)
+
+
+_LONGEST_LINE_BYTES = 1 << 20
+"""The encoders break their lines after some 80 characters; no greeting is longer, either."""
 
 
 def _decoded(line: bytes) -> bytes:
@@ -137,13 +149,15 @@ class DeviceHost:
         output: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
         late = f"{self._name}: no answer within {timeout_s:g} s."
         with self._renewed():
-            number, line = self._prepared("run", command, stdin)
+            number, line = self._prepared("run", bounded(command, timeout_s), stdin)
             deadline = time.monotonic() + timeout_s
-            frame = Frame()
+            frame = Frame(self._name)
             try:
-                for block in self._tool.shell(line, lambda _: deadline - time.monotonic(), late):
+                for block in self._tool.shell(line, lambda now: deadline - now, late):
                     for stream, data in frame.fed(block):
                         output[stream] += data
+                        if sum(map(len, output.values())) > MOST_OUTPUT_BYTES:
+                            raise too_much(self._name, MOST_OUTPUT_BYTES)
             except ConnectError as error:
                 if time.monotonic() >= deadline and self._answers():
                     raise SlowCommandError(self._name, timeout_s) from error
@@ -152,7 +166,8 @@ class DeviceHost:
             if frame.in_files:
                 folder = self._folder()
                 for stream, ending in (("stdout", "out"), ("stderr", "err")):
-                    for block in self._fetched(folder / f"{number}.{ending}"):
+                    file = folder / f"{number}.{ending}"
+                    for block in self._fetched(file, most_bytes=MOST_OUTPUT_BYTES):
                         output[stream] += block
                 self._tool.run_lines(f"rm -f {folder}/{number}.*")
         return Completed(
@@ -164,7 +179,7 @@ class DeviceHost:
         late = f"{self._name}: no data for {silence_s:g} s."
         with self._renewed():
             _, line = self._prepared("stream", command, b"")
-            frame = Frame()
+            frame = Frame(self._name)
             heard_at = time.monotonic()
             blocks = self._tool.shell(line, lambda now: heard_at + silence_s - now, late)
             for block in blocks:
@@ -258,6 +273,10 @@ class DeviceHost:
                 f'[ -n "$x" ] && {{ echo "#encoder $e"; break; }}; done; echo "#end"'
             )
             found = dict(line[1:].split(" ", 1) for line in lines if re.match("#[a-z]+ ", line))
+            if found.get("folder", "") not in {f"{each}/{self._folder_name}" for each in _FOLDERS}:
+                found.pop("folder", None)
+            if found.get("encoder") not in _ENCODERS:
+                found.pop("encoder", None)
             if "folder" not in found or "encoder" not in found:
                 what = "base64 or od" if "folder" in found else f"a folder of {_FOLDERS}"
                 raise BoardError(
@@ -288,16 +307,18 @@ class DeviceHost:
             local.write_bytes(data)
             self._tool.send(local, remote)
 
-    def _fetched(self, remote: PurePosixPath) -> Iterator[bytes]:
+    def _fetched(self, remote: PurePosixPath, *, most_bytes: int | None = None) -> Iterator[bytes]:
         with tempfile.TemporaryDirectory(prefix="armload-device-") as name:
             local = Path(name, "file")
             answer = self._tool.run_lines(f"wc -c <{remote}")
             size = answer[0].strip() if len(answer) == 1 else ""
-            if not size.isdecimal():
+            if whole_number(size) is None:
                 said = " ".join(answer) or "no answer"
                 raise BoardError(f"{self._name}: {remote} is no longer on the board: {said}.")
             if int(size) == 0:
                 return
+            if most_bytes is not None and int(size) > most_bytes:
+                raise too_much(self._name, most_bytes)
             self._tool.receive(remote, local, int(size))
             with local.open("rb") as file:
                 yield from iter(lambda: file.read(CHUNK_BYTES), b"")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import subprocess
 import tempfile
 import time
@@ -10,13 +12,21 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, ClassVar, Protocol
 
-from armload.boards.bulk import TRANSFER_SILENCE_S
+from armload.boards.bulk import (
+    MOST_OUTPUT_BYTES,
+    MOST_STREAM_BYTES,
+    READ_BYTES,
+    TRANSFER_SILENCE_S,
+    too_much,
+)
+from armload.core.bounds import size_words
 from armload.core.children import known
 from armload.core.errors import ArmloadError, ConnectError, MissingToolError
 
 _LOOK_EVERY_S = 0.02
 _CALL_TIMEOUT_S = 60.0
 _WORST_BYTES_PER_S = 50_000
+_MOST_ANSWER_BYTES = 1 << 20
 
 
 def time_to_send(size: int) -> Callable[[], float]:
@@ -26,13 +36,15 @@ def time_to_send(size: int) -> Callable[[], float]:
     return lambda: deadline - time.monotonic()
 
 
-def time_to_grow(local: Path) -> Callable[[], float]:
-    """Return how long may be waited for a file that is being fetched to grow."""
+def time_to_grow(local: Path, size: int) -> Callable[[], float]:
+    """Return how long may be waited for a file that is being fetched to grow, to that size."""
     seen, moved_at = -1, 0.0
 
     def left_s() -> float:
         nonlocal seen, moved_at
         now = local.stat().st_size if local.exists() else 0
+        if now > size:
+            return 0.0
         if now != seen:
             seen, moved_at = now, time.monotonic()
         return moved_at + TRANSFER_SILENCE_S - time.monotonic()
@@ -117,17 +129,21 @@ class DeviceTool(Protocol):
         Raises:
             ConnectError: the complaint.
         """
+        left_bytes = MOST_STREAM_BYTES
         with self._started("shell", line) as (process, output):
             while True:
                 ended = process.poll() is not None
-                if data := output.read():
+                if data := output.read(READ_BYTES):
                     yield data
+                    left_bytes -= len(data)
                 elif ended:
                     return
-                elif left_s(time.monotonic()) <= 0:
-                    raise ConnectError(complaint)
                 else:
                     time.sleep(_LOOK_EVERY_S)
+                if left_s(time.monotonic()) <= 0:
+                    raise ConnectError(complaint)
+                if left_bytes < 0 or self._unread(output) > MOST_OUTPUT_BYTES:
+                    raise too_much(self._name, MOST_STREAM_BYTES)
 
     def run_lines(self, line: str) -> list[str]:
         """Run a short line in the device's shell and return its lines.
@@ -137,10 +153,14 @@ class DeviceTool(Protocol):
         """
         deadline = time.monotonic() + _CALL_TIMEOUT_S
         late = f"{self._name}: {self.name} did not answer within {_CALL_TIMEOUT_S:g} s."
-        answer = b"".join(self.shell(line, lambda now: deadline - now, late))
-        lines = self.lines(answer)
+        answer = bytearray()
+        for data in self.shell(line, lambda now: deadline - now, late):
+            answer += data
+            if len(answer) > _MOST_ANSWER_BYTES:
+                raise too_much(self._name, _MOST_ANSWER_BYTES)
+        lines = self.lines(bytes(answer))
         if any(self.is_failure(each) for each in lines):
-            raise self.failure(answer)
+            raise self.failure(bytes(answer))
         return lines
 
     def _complaint(self, answer: bytes) -> str:
@@ -157,16 +177,33 @@ class DeviceTool(Protocol):
         """Run the tool to its end and return its answer; raises ``ConnectError`` when it hangs."""
         with self._started(*words) as (process, output):
             while process.poll() is None:
+                self._check_little(output)
                 if left_s() <= 0:
                     raise ConnectError(f"{self._name}: the board stopped responding.")
                 time.sleep(_LOOK_EVERY_S)
+            self._check_little(output)
             return output.read()
 
     def _answer(self, *words: str, any_device: bool = False) -> bytes:
+        deadline = time.monotonic() + _CALL_TIMEOUT_S
         with self._started(*words, any_device=any_device) as (process, output):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_CALL_TIMEOUT_S)
+            while process.poll() is None and time.monotonic() < deadline:
+                self._check_little(output)
+                time.sleep(_LOOK_EVERY_S)
+            self._check_little(output)
             return output.read()
+
+    @staticmethod
+    def _unread(output: IO[bytes]) -> int:
+        return os.fstat(output.fileno()).st_size - output.tell()
+
+    def _check_little(self, output: IO[bytes]) -> None:
+        if self._unread(output) > _MOST_ANSWER_BYTES:
+            raise ConnectError(
+                f"{self._name}: {self.name} wrote more than {size_words(_MOST_ANSWER_BYTES)}; it "
+                "was ended.",
+                f"Check the program {self._program}: it prints without end.",
+            )
 
     @contextlib.contextmanager
     def _started(
@@ -194,5 +231,8 @@ class DeviceTool(Protocol):
                     yield process, reader
                 finally:
                     if process.poll() is None:
-                        process.kill()
+                        # What it started itself, too; a server of its own, which may be among
+                        # that, is started again by the next call.
+                        with contextlib.suppress(ProcessLookupError):
+                            os.killpg(process.pid, signal.SIGKILL)
                     process.wait()

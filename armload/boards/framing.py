@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
@@ -9,6 +10,8 @@ from armload.core.shell import quote
 
 # The start file of a person's shell may say something first; a command's own output follows this.
 _MARK = b"armload-output-begins\n"
+
+_MOST_BEFORE_BYTES = 1 << 18
 
 _END_OF_SCRIPT = "armload-script-ends"
 
@@ -19,6 +22,18 @@ READING = (
 
 ``read`` takes no byte beyond its line. A shell that is given a script as its input may read ahead.
 """
+
+
+_SPARE_S = 5
+
+
+def bounded(command: str, limit_s: float) -> str:
+    """Return the script that ends by itself once nobody waits for it any more.
+
+    A shell that is waited for so long cannot take more time of a CPU. Nothing tells it when the
+    connection has gone; what it starts, the limit holds for, too, unless ``lift_time`` is called.
+    """
+    return f"ulimit -S -t {math.ceil(limit_s) + _SPARE_S} 2>/dev/null\n{command}"
 
 
 def marked(command: str) -> str:
@@ -37,13 +52,23 @@ def shell_line(script: str) -> str:
     return f"exec sh -c {quote(script)}"
 
 
+class UnmarkedError(ValueError):
+    """The login shell writes more than a greeting, and does not run the command."""
+
+
 def after_mark(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield what the command itself writes; first an empty block when that begins."""
+    """Yield what the command itself writes; first an empty block when that begins.
+
+    Raises:
+        UnmarkedError: it does not begin.
+    """
     before: bytes | None = b""
     for block in blocks:
         if before is None:
             yield block
             continue
+        if len(before) > _MOST_BEFORE_BYTES:
+            raise UnmarkedError(f"the login shell wrote more than {_MOST_BEFORE_BYTES >> 10} KiB")
         before, mark, rest = (before + block).partition(_MARK)
         if mark:
             before = None

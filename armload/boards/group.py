@@ -14,9 +14,12 @@ from armload.core.values import Value
 from armload.core.yamlfile import load_named
 
 PRIVATE = tuple(
-    map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16"))
+    map(
+        IPv4Network,
+        ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "100.64.0.0/10"),
+    )
 )
-"""RFC 1918, and RFC 3927, which a USB cable between two boards has."""
+"""RFC 1918; RFC 3927, which a USB cable between two boards has; RFC 6598, which Tailscale takes."""
 
 
 def _is_private(network: IPv4Network) -> IPv4Network:

@@ -44,7 +44,7 @@ class HdcTool(DeviceTool):
     def receive(self, remote: PurePosixPath, local: Path, size: int) -> None:
         """See ``DeviceTool``."""
         words = ("file", "recv", str(remote), str(local))
-        self._check_copied(self._transfer(words, time_to_grow(local)), words, size)
+        self._check_copied(self._transfer(words, time_to_grow(local, size)), words, size)
         self._check_whole(local, remote, size)
 
     def forward(self, local_port: int, port: int) -> bool:

@@ -22,7 +22,7 @@ from armload.boards.bulk import (
 )
 from armload.boards.failures import SlowCommandError
 from armload.boards.forward import LocalTunnel, proxied
-from armload.boards.framing import READING, after_mark, marked, receiving, to_be_read
+from armload.boards.framing import READING, after_mark, bounded, marked, receiving, to_be_read
 from armload.boards.host import Completed, Forward, OutputChunk, TransportChoice
 from armload.core.children import known
 from armload.core.errors import BoardError, ConnectError
@@ -76,9 +76,9 @@ class LocalHost:
         """Run a shell command to its end, whatever its status is."""
         deadline = time.monotonic() + timeout_s
         late = f"{self._name}: no answer within {timeout_s:g} s."
-        with self._started(command, stdin) as process:
+        with self._started(bounded(command, timeout_s), stdin) as process:
             try:
-                stdout, stderr = whole_output(*_streams(process), deadline, late)
+                stdout, stderr = whole_output(self._name, *_streams(process), deadline, late)
                 status = self._status(process, max(deadline - time.monotonic(), 1.0), late)
             except ConnectError as error:
                 raise SlowCommandError(self._name, timeout_s) from error
@@ -88,7 +88,7 @@ class LocalHost:
         """Run a shell command and yield its output as it comes, to its end."""
         late = f"{self._name}: no data for {silence_s:g} s."
         with self._started(command, b"") as process:
-            yield from output_chunks(*_streams(process), lambda: silence_s, late)
+            yield from output_chunks(self._name, *_streams(process), lambda: silence_s, late)
             self._status(process, silence_s, late)
 
     def read(self, path: PurePosixPath) -> Iterator[bytes]:

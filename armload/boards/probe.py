@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from armload.boards.board import Board
 from armload.boards.conditions import Conditions, read_conditions, workdir_mount
-from armload.boards.core_names import core_name, is_little
+from armload.boards.core_names import core_name, is_little, is_unnamed
 from armload.boards.folder import TRIAL_BYTES, WriteError, read_obstacle
 from armload.boards.framing import parts_of, reason
 from armload.boards.host import Host, TransportChoice
@@ -17,7 +18,7 @@ from armload.core.cpu_sets import cpu_numbers
 from armload.core.errors import BoardError
 from armload.core.progress import Progress, Silent
 from armload.core.shell import join, render
-from armload.core.values import Count, Value
+from armload.core.values import Count, Value, whole_number
 
 
 def cores_of(lines: Iterable[str]) -> list[dict[str, str]]:
@@ -139,11 +140,14 @@ class FoundCluster(Value):
         cores: how many.
         numbers: which.
         name: such as ``Cortex-A55``, or the kernel's numbers where the name is unknown.
+        is_little: they save energy, beside others that are fast: by their name, or where that is
+            unknown, by their capacity or frequency.
     """
 
     cores: int
     numbers: tuple[Count, ...] = ()
     name: str
+    is_little: bool = False
 
 
 class NumaNode(Value):
@@ -192,7 +196,7 @@ class Probe(Value):
     @property
     def fast_clusters(self) -> tuple[FoundCluster, ...]:
         """The clusters without little cores, of a board that has both; empty for one kind."""
-        fast = tuple(each for each in self.clusters if not is_little(each.name))
+        fast = tuple(each for each in self.clusters if not each.is_little)
         return fast if len(fast) < len(self.clusters) else ()
 
 
@@ -252,6 +256,9 @@ def probe_script(board: Board) -> str:
     return render("board/probe.sh.j2", values)
 
 
+_DENIED = re.compile(rb"(/proc/(?:uptime|loadavg|meminfo|cpuinfo)): Permission denied")
+
+
 def parse_probe(
     output: bytes, board_name: str, errors: bytes = b"", *, sensors: Sequence[str] = ()
 ) -> Probe:
@@ -272,6 +279,13 @@ def parse_probe(
     try:
         return _probe(parts, sensors)
     except (KeyError, ValueError, IndexError) as error:
+        if denied := _DENIED.search(errors):
+            raise BoardError(
+                f"{board_name}: this user may not read {denied[1].decode()}, which tells the state "
+                "of the board.",
+                "Android keeps it from apps, and so from Termux: reach the device by adb instead "
+                "(reach: {kind: adb}), or log in as root.",
+            ) from error
         raise BoardError(
             f"{board_name}: /proc does not look like Linux: {error}.",
             "armload needs a board that runs Linux or OpenHarmony's Linux kernel.",
@@ -310,7 +324,7 @@ def _probe(parts: Mapping[str, list[str]], sensors: Sequence[str]) -> Probe:
         machine=machine,
         cpu_features=common_features(cores),
         cores=len(cores),
-        clusters=_clusters(cores),
+        clusters=_clusters(cores, _capacities(parts.get("capacities", ())), highest),
         nodes=_nodes(parts.get("nodes", ())),
         max_khz=tuple(highest[number] for number in sorted(highest)),
         tools=tuple(parts["tools"]),
@@ -341,11 +355,44 @@ def _obstacle(parts: Mapping[str, list[str]]) -> WriteError | None:
     return found
 
 
-def _clusters(cores: list[dict[str, str]]) -> tuple[FoundCluster, ...]:
+def _capacities(lines: Sequence[str]) -> dict[int, int]:
+    """Read lines ``CORE CAPACITY``: the kernel's word of what a core achieves, of 1024."""
+    found = {}
+    for line in lines:
+        core, _, capacity = line.partition(" ")
+        number, of_1024 = whole_number(core), whole_number(capacity)
+        if number is not None and of_1024:
+            found[number] = of_1024
+    return found
+
+
+_LITTLE_CAPACITY, _LITTLE_CLOCK = 0.6, 0.8
+"""Of the fastest cores' on a board: a Cortex-A55 beside a Cortex-A76 has some 0.4 and 0.78."""
+
+
+def _clusters(
+    cores: list[dict[str, str]], capacities: Mapping[int, int], highest_khz: Mapping[int, int]
+) -> tuple[FoundCluster, ...]:
     kinds: dict[str, list[int]] = {}
     for core in cores:
         kinds.setdefault(core_name(core), []).append(int(core["processor"]))
+    speeds, share = capacities, _LITTLE_CAPACITY
+    # Without capacities, and beside little cores that are known, slower ones may be middle ones.
+    if not all(n in capacities for numbers in kinds.values() for n in numbers):
+        speeds = {} if any(map(is_little, kinds)) else highest_khz
+        share = _LITTLE_CLOCK
+    fastest = max(speeds.values(), default=0)
+
+    def is_slow(numbers: Sequence[int]) -> bool:
+        own = [speeds[each] for each in numbers if each in speeds]
+        return bool(own) and max(own) < share * fastest
+
     return tuple(
-        FoundCluster(cores=len(numbers), numbers=tuple(numbers), name=name)
+        FoundCluster(
+            cores=len(numbers),
+            numbers=tuple(numbers),
+            name=name,
+            is_little=is_slow(numbers) if is_unnamed(name) else is_little(name),
+        )
         for name, numbers in kinds.items()
     )

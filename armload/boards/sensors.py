@@ -6,17 +6,24 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from armload.core.values import Count, Finite, Value
+from armload.core.values import Count, Finite, Value, whole_number
 
-LeftOut = Literal["no answer", "implausible", "constant", "not chosen"]
+LeftOut = Literal["no answer", "implausible", "constant", "no temperature", "not chosen"]
 """Why a zone does not count: some drivers return an error, some a value that no board survives,
-some always the same one; and the board's file may name those that count."""
+some always the same one, some a battery's; and the board's file may name those that count."""
 
 COLDEST_CELSIUS, HOTTEST_CELSIUS = -40.0, 150.0
 """No zone that works reaches these; as in ``toolchains/native/armload_sensors.h``."""
 
 _CONSTANTS = {"PMIC-Die": 100.0, "PMIC-die": 100.0}
 """Zones that a vendor's driver fills in: those of NVIDIA's Jetson boards."""
+
+
+_ELECTRIC = re.compile(r"(?i)(^|[-_])([vi]b?att?|vph|bcl)([-_]|$)")
+"""Zones of Qualcomm's drivers that limit the current: volts and amperes of a battery."""
+_CHARGE = "soc"
+"""Another of theirs, with the charge in percent; other makers call a temperature so, in thousandths
+of a degree."""
 
 
 class Sensor(Value):
@@ -44,29 +51,35 @@ def read_sensors(lines: Sequence[str], chosen: Sequence[str] = ()) -> tuple[Sens
     found = []
     for line in lines:
         words = line.strip().split(" ", 2)
-        if len(words) < 2 or not words[0].isdecimal():
+        zone = whole_number(words[0])
+        if len(words) < 2 or zone is None:
             continue
         name = words[2] if len(words) == 3 else f"thermal_zone{words[0]}"
-        is_number = re.fullmatch(r"-?\d+(\.\d+)?", words[1])
-        celsius = _celsius(float(words[1])) if is_number else None
+        is_number = re.fullmatch(r"-?[0-9]{1,12}(\.[0-9]+)?", words[1])
+        raw = float(words[1]) if is_number else None
+        celsius = None if raw is None else _celsius(raw)
         found.append(
             Sensor(
-                zone=int(words[0]),
+                zone=zone,
                 name=name,
                 celsius=celsius,
-                left_out=_why_left_out(name, celsius, chosen),
+                left_out=_why_left_out(name, raw, celsius, chosen),
             )
         )
     return tuple(found)
 
 
-def _why_left_out(name: str, celsius: float | None, chosen: Sequence[str]) -> LeftOut | None:
-    if celsius is None:
+def _why_left_out(
+    name: str, raw: float | None, celsius: float | None, chosen: Sequence[str]
+) -> LeftOut | None:
+    if raw is None or celsius is None:
         return "no answer"
     if chosen:
         return None if name in chosen else "not chosen"
     if celsius == 0 or not COLDEST_CELSIUS < celsius < HOTTEST_CELSIUS:
         return "implausible"
+    if _ELECTRIC.search(name) or (name == _CHARGE and abs(raw) <= 100):
+        return "no temperature"
     return "constant" if celsius == _CONSTANTS.get(name) else None
 
 

@@ -14,6 +14,7 @@ from armload.boards.failures import PoweredOffError, SlowCommandError, translate
 from armload.boards.framing import (
     READING,
     after_mark,
+    bounded,
     marked,
     own_output,
     reason,
@@ -115,11 +116,11 @@ class SshCommands:
     def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:
         """Run a shell command to its end, whatever its status is."""
         deadline = time.monotonic() + timeout_s
-        with self._started(command, stdin) as channel:
+        with self._started(bounded(command, timeout_s), stdin) as channel:
             late = f"{self._name}: no answer within {timeout_s:g} s."
             try:
                 stdout, stderr = whole_output(
-                    blocks_of(channel), errors_of(channel), deadline, late
+                    self._name, blocks_of(channel), errors_of(channel), deadline, late
                 )
                 status = self._status(channel, max(deadline - time.monotonic(), 1.0))
             except ConnectError as error:
@@ -140,7 +141,7 @@ class SshCommands:
         with self._started(command, b"") as channel:
             late = f"{self._name}: no data for {silence_s:g} s."
             yield from output_chunks(
-                output_of(channel), errors_of(channel), lambda: silence_s, late
+                self._name, output_of(channel), errors_of(channel), lambda: silence_s, late
             )
             self._status(channel, silence_s)
 

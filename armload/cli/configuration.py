@@ -312,6 +312,8 @@ def _read(file: Path) -> dict[str, Any]:
         return {}
     except UnicodeDecodeError as error:
         raise DataError(f"{file}: this is not UTF-8 text.", "Save it as UTF-8.") from error
+    except RecursionError as error:
+        raise DataError(f"{file}: the values are nested too deeply.", _example(file)) from error
     except tomllib.TOMLDecodeError as error:
         raise DataError(f"{file}: this is not TOML: {error}.", _example(file)) from error
     except OSError as error:

@@ -219,13 +219,12 @@ def _planned(plan: str | Default | None) -> dict[str, Any]:
     path = plan.word if isinstance(plan, Default) else plan
     if not isinstance(path, str):
         return {}
-    import yaml
+    from armload.core.yamlfile import read_content
 
     try:
-        content = yaml.safe_load(Path(path).expanduser().read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):  # whoever reads it then says so
+        return read_content(Path(path).expanduser())
+    except (ArmloadError, RuntimeError):  # whoever reads it then says so
         return {}
-    return content if isinstance(content, dict) else {}
 
 
 def _argument(declared: Declared) -> Argument:

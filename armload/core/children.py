@@ -1,10 +1,12 @@
 """Programs that were started and lead sessions of their own, so that an interruption can end them.
 
 A terminal's Ctrl-C does not reach them, and a thread that waits for one hears of no interruption.
+Where this process is killed, a shell that outlives it ends them.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import subprocess
@@ -30,6 +32,56 @@ _living: dict[int, _Child] = {}
 _ended = threading.Event()
 _lock = threading.Lock()
 
+# PR_SET_PDEATHSIG would follow the thread that starts a program, and macOS lacks it.
+_GUARD = r"""
+living=' '
+while read -r change pid; do
+  case $change in
+    +) living="$living$pid " ;;
+    -) living="${living%% $pid *} ${living#* $pid }" ;;
+  esac
+done
+for signal in TERM KILL; do
+  for pid in $living; do kill "-$signal" "-$pid" && left=1; done 2>/dev/null
+  [ -n "$left" ] || exit 0
+  sleep 2
+done
+"""
+
+
+class _Guard:
+    """A shell that reads which programs live until the pipe from this process closes."""
+
+    def __init__(self) -> None:
+        self._shell: subprocess.Popen[bytes] | None = None
+
+    def tell(self, change: str, pid: int) -> None:
+        """Note that a program has started, ``+``, or ended, ``-``."""
+        if self._shell is None:
+            with suppress(OSError):  # without a shell there is no guard, and nothing else is lost
+                self._shell = subprocess.Popen(
+                    ["sh", "-c", _GUARD],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    bufsize=0,
+                    start_new_session=True,
+                )
+                atexit.register(self._end, self._shell)
+        if self._shell is not None and self._shell.stdin is not None:
+            with suppress(OSError):
+                self._shell.stdin.write(f"{change} {pid}\n".encode())
+
+    @staticmethod
+    def _end(shell: subprocess.Popen[bytes]) -> None:
+        if shell.stdin is not None:
+            shell.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            shell.wait(END_PATIENCE_S)
+
+
+_guard = _Guard()
+
 
 @contextmanager
 def known(process: subprocess.Popen[Any], *, is_kept: bool = False) -> Iterator[None]:
@@ -40,6 +92,7 @@ def known(process: subprocess.Popen[Any], *, is_kept: bool = False) -> Iterator[
     """
     with _lock:
         _living[process.pid] = _Child(is_kept=is_kept, thread=threading.get_ident())
+        _guard.tell("+", process.pid)
         if _ended.is_set():
             _end(process.pid)
     try:
@@ -47,6 +100,7 @@ def known(process: subprocess.Popen[Any], *, is_kept: bool = False) -> Iterator[
     finally:
         with _lock:
             _living.pop(process.pid, None)
+            _guard.tell("-", process.pid)
 
 
 def run_watched(

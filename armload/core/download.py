@@ -14,17 +14,26 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from armload.core.bounds import size_words, within
 from armload.core.errors import ArmloadError, ConnectError, TransferError
 from armload.core.files import sha256_of, sync_folder
 from armload.core.progress import Progress, ProgressStep
-from armload.core.values import Value
+from armload.core.values import Value, whole_number
 
 if TYPE_CHECKING:
     from requests import PreparedRequest, Response, Session
 
-CONNECT_TIMEOUT_S, ANSWER_TIMEOUT_S = 10, 30
+CONNECT_TIMEOUT_S, ANSWER_TIMEOUT_S = 10, 15
 LONGEST_WAIT_S = 60.0
-_PIECE_BYTES = 1 << 16  # of one that a dropped connection cuts short, nothing is kept
+SLOWEST_BYTES_PER_S = 1000
+"""What a server sends less of, over the time in which an answer must begin, has stalled."""
+MOST_UNKNOWN_BYTES = 4 << 30
+"""Of a file whose length nobody says."""
+_BEGIN_WITHIN_S = 20.0
+_BODY_WITHIN_S = 60.0
+"""Of what is no file, such as a list of them."""
+_PROGRESS_BYTES = 1 << 20
+_PIECE_BYTES = 1 << 16
 _ATTEMPTS = 4
 _FIRST_PAUSE_S = 0.5
 _BUSY = (
@@ -127,14 +136,20 @@ def _answered(session: Session, wanted: Remote, progress: Progress, start: int) 
     for attempt in range(1, _ATTEMPTS + 1):
         pause_s = _FIRST_PAUSE_S * 2 ** (attempt - 1)
         try:
-            answer = session.get(
-                wanted.url,
-                headers=headers,
-                auth=login if wanted.login else None,
-                verify=wanted.certificates or None,
-                stream=True,
-                timeout=(CONNECT_TIMEOUT_S, ANSWER_TIMEOUT_S),
+            # The timeouts start anew with each byte of the headers, and at each redirection.
+            answer = within(
+                _BEGIN_WITHIN_S,
+                lambda: session.get(
+                    wanted.url,
+                    headers=headers,
+                    auth=login if wanted.login else None,
+                    verify=wanted.certificates or None,
+                    stream=True,
+                    timeout=(CONNECT_TIMEOUT_S, ANSWER_TIMEOUT_S),
+                ),
             )
+        except TimeoutError as error:
+            raise _unreachable(wanted, error) from error
         except ValueError as error:  # also the base of what requests raises then
             raise ConnectError(
                 f"{wanted.label}: the server's address is malformed: {wanted.host}.",
@@ -168,9 +183,9 @@ def _is_final(error: Exception) -> bool:
 
 def _retry_after_s(answer: Response, default_s: float) -> float:
     said = answer.headers.get("Retry-After", "").strip()
-    if said.isdecimal():
-        return float(said)
-    with suppress(ValueError, TypeError):
+    if (seconds := whole_number(said)) is not None:
+        return float(seconds)
+    with suppress(ValueError, TypeError, OverflowError):
         return max(0.0, (parsedate_to_datetime(said) - datetime.now(UTC)).total_seconds())
     return default_s
 
@@ -233,13 +248,14 @@ def _complete(
                 _write(wanted, answer, begun, step)
             return
         except RequestException as error:
-            failures = 1 if _bytes_of(begun) > furthest else failures + 1
+            failures = 1 if _bytes_of(begun) > furthest + _PROGRESS_BYTES else failures + 1
             if failures == _ATTEMPTS:
                 raise ConnectError(
                     f"{wanted.label}: the connection to {wanted.host} dropped after "
                     f"{_bytes_of(begun)} bytes: {_reason(error)}.",
                     "Repeat the command: the download continues where it stopped.",
                 ) from error
+            progress.say(f"{wanted.host}: {_reason(error)}. Trying again.")
             time.sleep(_FIRST_PAUSE_S * 2 ** (failures - 1))
 
 
@@ -253,7 +269,8 @@ def _continues(answer: Response, have: int) -> bool:
 def _write(wanted: Remote, answer: Response, begun: Path, step: ProgressStep) -> None:
     have = _bytes_of(begun) if answer.status_code == HTTPStatus.PARTIAL_CONTENT else 0
     length = answer.headers.get("Content-Length", "")
-    total = have + int(length) if length.isdecimal() else None
+    rest = whole_number(length)
+    total = have + rest if rest is not None else None
     if None not in (total, wanted.size_bytes) and total != wanted.size_bytes:
         begun.unlink(missing_ok=True)
         raise TransferError(
@@ -262,12 +279,76 @@ def _write(wanted: Remote, answer: Response, begun: Path, step: ProgressStep) ->
             "Repeat the command later; if a mirror or proxy is in use, try without it.",
         )
     with begun.open("ab" if have else "wb") as file:
-        for chunk in answer.iter_content(_PIECE_BYTES):
+        for chunk in arriving(answer):
             file.write(chunk)
             have += len(chunk)
+            if have > (wanted.size_bytes or total or MOST_UNKNOWN_BYTES):
+                break  # the check that follows says so
             step.update(have, total=wanted.size_bytes or total)
         file.flush()
         os.fsync(file.fileno())
+    if wanted.size_bytes is None and total is None and have > MOST_UNKNOWN_BYTES:
+        begun.unlink()
+        raise TransferError(
+            f"{wanted.label}: {wanted.host} sent more than {size_words(MOST_UNKNOWN_BYTES)} "
+            "without saying how much it is.",
+            "The file has been deleted. Download it elsewhere and give its path.",
+        )
+
+
+def arriving(answer: Response) -> Iterator[bytes]:
+    """Yield the body of an answer as it comes.
+
+    Raises:
+        requests.RequestException: the connection drops or stalls.
+    """
+    from requests import ConnectionError as Dropped
+    from urllib3.exceptions import HTTPError
+
+    waited_s, got = 0.0, 0
+    while True:
+        began_s = time.monotonic()
+        try:
+            # As much as has come: to wait for more would hide that it hardly comes at all.
+            chunk = answer.raw.read1(_PIECE_BYTES, decode_content=True)
+        except (HTTPError, OSError) as error:
+            raise Dropped(error) from error
+        if not chunk:
+            return
+        waited_s, got = waited_s + time.monotonic() - began_s, got + len(chunk)
+        yield chunk
+        if waited_s > ANSWER_TIMEOUT_S:
+            if got < waited_s * SLOWEST_BYTES_PER_S:
+                raise Dropped(TimeoutError(f"only {got} bytes arrived in {waited_s:.0f} s"))
+            waited_s, got = 0.0, 0
+
+
+def whole_body(wanted: Remote, answer: Response, most_bytes: int) -> bytes:
+    """Return the body of an answer that is no file.
+
+    Raises:
+        ConnectError: it is larger, or the connection drops or stalls.
+    """
+    from requests import RequestException
+
+    content = bytearray()
+    deadline = time.monotonic() + _BODY_WITHIN_S
+    try:
+        for chunk in arriving(answer):
+            content += chunk
+            if time.monotonic() > deadline:
+                raise _unreachable(
+                    wanted, TimeoutError(f"the answer did not end within {_BODY_WITHIN_S:g} s")
+                )
+            if len(content) > most_bytes:
+                raise ConnectError(
+                    f"{wanted.label}: the answer of {wanted.host} is larger than "
+                    f"{size_words(most_bytes)}.",
+                    "Check the address of the server or mirror.",
+                )
+    except RequestException as error:
+        raise _unreachable(wanted, error) from error
+    return bytes(content)
 
 
 def _bytes_of(path: Path) -> int:

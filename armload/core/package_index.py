@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import os
 import re
-import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from armload.core.bounds import TooMuchError, run_bounded, size_words, within
 from armload.core.download import Refusal, Remote, download
 from armload.core.errors import ConnectError
 from armload.core.progress import Progress
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from requests import Response
 
 PIP_TIMEOUT_S = 30
-ANSWER_TIMEOUT_S = 30
+ANSWER_TIMEOUT_S = 15
+_PAGE_WITHIN_S = 20.0
+_MOST_PAGE_BYTES = 32 << 20
+_MOST_SETTINGS_BYTES = 1 << 20
 _SECTIONS = (":env:", "download", "install", "global")
 """Where pip keeps its settings; the first that has one counts."""
 
@@ -72,7 +75,11 @@ def fetch(wanted: IndexFile, path: Path, progress: Progress, *, instead: str) ->
     try:
         with PyPISimple(index) if index else PyPISimple() as client:
             client.s.verify = certificates or True
-            page = client.get_project_page(wanted.project, timeout=ANSWER_TIMEOUT_S)
+            client.s.hooks["response"].append(_bounded)
+            page = within(
+                _PAGE_WITHIN_S,
+                lambda: client.get_project_page(wanted.project, timeout=ANSWER_TIMEOUT_S),
+            )
             found = [
                 package
                 for package in page.packages
@@ -101,11 +108,34 @@ def fetch(wanted: IndexFile, path: Path, progress: Progress, *, instead: str) ->
             "The package index's address is malformed.",
             "Check pip's index-url; in a user name or password, write %2F for / and %40 for @.",
         ) from error
-    except (RequestException, UnsupportedRepoVersionError, ValueError) as error:
+    except (RequestException, UnsupportedRepoVersionError, TimeoutError, ValueError) as error:
         raise ConnectError(
             f"Cannot fetch {wanted.label} from the package index: {without_login(str(error))}.",
             "Check the network and pip's index-url and cert, then repeat the command.",
         ) from error
+
+
+class _BoundedBody:
+    """The body of an answer, of which no more than a page of the index is read."""
+
+    def __init__(self, body: Any) -> None:
+        self._body = body
+
+    def stream(self, amount: int, **options: Any) -> Iterator[bytes]:
+        """Yield it; raises ``ValueError`` where there is more."""
+        left = _MOST_PAGE_BYTES
+        for chunk in self._body.stream(amount, **options):
+            left -= len(chunk)
+            if left < 0:
+                raise ValueError(f"its page is larger than {size_words(_MOST_PAGE_BYTES)}")
+            yield chunk
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._body, name)
+
+
+def _bounded(answer: Response, **_options: object) -> None:
+    answer.raw = _BoundedBody(answer.raw)
 
 
 def _refused(wanted: IndexFile) -> Refusal:
@@ -147,17 +177,15 @@ def without_login(text: str) -> str:
 def _pip_settings() -> Mapping[str, str]:
     """Return pip's settings as pip merges them; none of them where it does not answer."""
     try:
-        asked = subprocess.run(
+        asked = run_bounded(
             [sys.executable, "-P", "-m", "pip", "config", "list"],
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            timeout=PIP_TIMEOUT_S,
-            check=False,
+            most_bytes=_MOST_SETTINGS_BYTES,
+            limit_s=PIP_TIMEOUT_S,
         )
-    except subprocess.TimeoutExpired:
+    except (TimeoutError, TooMuchError):
         return {}
+    lines = asked.stdout.decode("utf-8", "replace")
     return {
         name: str(ast.literal_eval(value))
-        for name, value in re.findall(r"^(\S+)=('.*'|\".*\")$", asked.stdout, re.MULTILINE)
+        for name, value in re.findall(r"^(\S+)=('.*'|\".*\")$", lines, re.MULTILINE)
     }

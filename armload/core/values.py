@@ -73,28 +73,44 @@ def whole_number(text: str) -> int | None:
     return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
 
 
+_MOST_VALUES = 5_000_000
+"""Of a document: they take some half a gigabyte of memory, however short each is written."""
+
+
 def load_json(text: str | bytes) -> Any:
     """Parse a document that a person has supplied.
 
     Raises:
-        ValueError: it is no JSON, or is nested too deep.
+        ValueError: it is no JSON, is nested too deep, or has too many values.
     """
+    _check_values(text, _MOST_VALUES)
     try:
         return json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
 
 
-def parse_json(text: str | bytes) -> Any:
+def parse_json(text: str | bytes, *, most_values: int = _MOST_VALUES) -> Any:
     """Parse a document that a board, or a program on it, may have written.
 
     Raises:
-        ValueError: it is no JSON, is nested too deep, or holds a number of more than 64 bits.
+        ValueError: it is no JSON, is nested too deep, has too many values, or holds a number of
+            more than 64 bits.
     """
+    _check_values(text, most_values)
     try:
         return json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_finite)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
+
+
+def _check_values(text: str | bytes, most: int) -> None:
+    if isinstance(text, bytes):
+        count = text.count(b",") + text.count(b"[") + text.count(b"{")
+    else:
+        count = text.count(",") + text.count("[") + text.count("{")
+    if count > most:
+        raise ValueError(f"it has more than {most:,} values")
 
 
 def _whole(text: str) -> int:

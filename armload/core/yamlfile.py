@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from armload.core.bounds import read_bounded
 from armload.core.deciding import deciding
 from armload.core.errors import DataError
-from armload.core.files import unreadable
 from armload.core.near_names import available
 from armload.core.trust import TrustedFile, keys_of, require_trust
 from armload.core.validation_messages import (
@@ -117,7 +117,7 @@ def file_alone(path: Path, model: type[BaseModel], content: Mapping[str, Any]) -
     return TrustedFile(folder=folder, path=folder / path.name, keys=keys)
 
 
-def read_content(path: Path, model: type[BaseModel]) -> dict[str, Any]:
+def read_content(path: Path, model: type[BaseModel] = BaseModel) -> dict[str, Any]:
     """Return what a YAML file says, unchecked.
 
     Raises:
@@ -144,25 +144,37 @@ def load_shipped(kind: str, model: type[Model]) -> tuple[Model, ...]:
 
 
 def _read(path: Path, model: type[BaseModel]) -> tuple[dict[str, Any], yaml.Node | None]:
+    content = read_bounded(path, _MOST_BYTES, "Give a file that a person could have written.")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: this is not UTF-8 text.", "Save it as UTF-8.") from error
-    except OSError as error:
-        raise unreadable(path, error) from error
-    root, content = _parsed(path, text)
-    if isinstance(content, dict):
-        return content, root
-    what = "this file is empty" if content is None else "expected 'key: value' lines"
+    root, said = _parsed(path, text)
+    if isinstance(said, dict):
+        return said, root
+    what = "this file is empty" if said is None else "expected 'key: value' lines"
     raise DataError(f"{path}, line 1: {what}.", keys_words(model))
+
+
+_MOST_LEVELS = 50
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses deep nesting before its scanner takes a time that grows with the depth's square."""
+
+    def fetch_more_tokens(self) -> None:
+        if self.flow_level + len(self.indents) > _MOST_LEVELS:
+            raise RecursionError
+        super().fetch_more_tokens()
 
 
 def _parsed(path: Path, text: str) -> tuple[yaml.Node | None, object]:
     try:
-        loader = yaml.SafeLoader(text)
+        loader = _Loader(text)
         root = loader.get_single_node()
         if root is None:
             return None, None
+        _check_values(path, root)
         _refuse_wrong_keys(path, root)
         return root, loader.construct_document(root)
     except yaml.MarkedYAMLError as error:
@@ -179,7 +191,35 @@ def _parsed(path: Path, text: str) -> tuple[yaml.Node | None, object]:
             "Quote text that looks like a date or a number.",
         ) from error
     except RecursionError as error:
-        raise DataError(f"{path}: the values are nested too deeply.") from error
+        raise DataError(
+            f"{path}: the values are nested too deeply: {_MOST_LEVELS} levels are the limit."
+        ) from error
+
+
+_MOST_BYTES = 1 << 18
+_MOST_VALUES = 100_000
+
+
+def _check_values(path: Path, root: yaml.Node) -> None:
+    """Refuse aliases that make much of little, such as a list of ten lists of ten lists."""
+    counts: dict[int, int] = {}
+
+    def count(node: yaml.Node) -> int:
+        if id(node) not in counts:
+            counts[id(node)] = _MOST_VALUES + 1  # of one that holds itself
+            children: list[yaml.Node] = []
+            if isinstance(node, yaml.SequenceNode):
+                children = node.value
+            elif isinstance(node, yaml.MappingNode):
+                children = [each for pair in node.value for each in pair]
+            counts[id(node)] = 1 + sum(map(count, children))
+        return counts[id(node)]
+
+    if count(root) > _MOST_VALUES:
+        raise DataError(
+            f"{path}: with its aliases it holds more than {_MOST_VALUES:,} values.",
+            "Write the values out, or remove aliases (*NAME).",
+        )
 
 
 _KEY_TAGS = frozenset({"tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"})

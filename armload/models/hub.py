@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
-from armload.core.download import download, opened
+from armload.core.download import arriving, download, opened
 from armload.core.errors import ConnectError, DataError, DiskError, UsageError
 from armload.core.files import is_refusal, refusal_remedy, require_room, write_whole, written_whole
 from armload.core.locks import locked
@@ -34,7 +34,6 @@ from armload.models.model import check_generates
 
 _FIRST_BYTES = 1 << 20
 _MOST_BYTES = 1 << 28
-_CHUNK_BYTES = 1 << 18
 
 _Choice = TypeVar("_Choice")
 
@@ -239,7 +238,7 @@ def _read_header(
             progress.step(f"Header of {remote.label}", unit="B") as step,
             opened(remote, progress, refused) as answer,
         ):
-            for chunk in answer.iter_content(_CHUNK_BYTES):
+            for chunk in arriving(answer):
                 out.write(chunk)
                 step.update(out.tell())
                 if out.tell() >= wanted:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,10 +12,10 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal, Protocol
 from urllib.parse import quote
 
-from armload.core.download import Refusal, Remote, opened
+from armload.core.download import Refusal, Remote, opened, whole_body
 from armload.core.errors import ArmloadError, ConnectError, DataError, UsageError
 from armload.core.progress import Progress
-from armload.core.values import Value
+from armload.core.values import Value, parse_json
 from armload.models.hub_cache import (
     expanded,
     hugging_face_cache,
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
 HubKind = Literal["model", "dataset"]
 """Of a repository, as the hub calls it."""
 
+_MOST_LIST_BYTES = 16 << 20
+"""Of a list of files: some 60,000 names, with sizes and checksums."""
 _TOKEN = re.compile(r"[!-:<-~]+")
 _DIGEST = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
@@ -289,12 +290,11 @@ def listed(site: HubSite, repo: str, kind: HubKind, revision: str, progress: Pro
     """
     where = site.listing(repo, kind, revision)
     progress.say(f"Looking up {repo} on {site.name}")
-    from requests import RequestException
-
     with opened(where, progress, refusal(site, repo, revision)) as answer:
+        content = whole_body(where, answer, _MOST_LIST_BYTES)
         try:
-            listing = site.read_listing(json.loads(answer.content))
-        except (LookupError, TypeError, ValueError, AttributeError, RequestException) as error:
+            listing = site.read_listing(parse_json(content))
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise ConnectError(
                 f"{where.host} did not answer with a list of the files of {repo}.",
                 "Check the address of the hub or mirror, and try again later.",
@@ -330,7 +330,9 @@ def _entries(value: object) -> Iterator[Mapping[str, object]]:
 
 
 def _size(value: object) -> int | None:
-    return value if isinstance(value, int) and value >= 0 else None
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if value >= 0 else None
 
 
 def _digest(value: object) -> str:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from armload.boards.host import Host
 from armload.core.files import write_whole
-from armload.core.shell import join
+from armload.core.shell import call, join
 from armload.core.values import Value
 from armload.core.workspace import cache_folder
 from armload.deploy.retry import with_retries
@@ -36,7 +36,8 @@ def answer_of(
         ConnectError: the board does not answer, or not in that time.
     """
     size = f"{header.file_bytes},{asked.batch_tokens}"
-    command = f"{FOOTPRINT_VARIABLE}={size} {also} {join(asked.command)}"
+    # Its threads together take more time of the CPUs than it is waited for.
+    command = f"{call('lift_time')}{FOOTPRINT_VARIABLE}={size} {also} {join(asked.command)}"
     return with_retries(lambda: host.run(command, stdin=header.content, timeout_s=timeout_s)).text
 
 

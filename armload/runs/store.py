@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import os
 import secrets
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -59,7 +60,7 @@ def load(folder: Path) -> Run:
     """
     path = folder / RUN_FILE
     try:
-        content = parse_json(path.read_bytes())
+        content = parse_json(path.read_bytes(), most_values=sys.maxsize)
     except FileNotFoundError:
         raise UsageError(
             f"{folder} contains no {RUN_FILE}.",

@@ -67,6 +67,7 @@ def test_a_file_with_members_is_a_group_even_if_another_file_lists_them(boards: 
         ("members: [a, nobody]\n", "there is no board named 'nobody'"),
         ("members: [a, other]\n", "a and other differ in target: rk3568 / rk3588"),
         ("members: [a, b]\nlisten: 8.8.8.0/24\n", "8.8.8.0/24 is not private"),
+        ("members: [a, b]\nlisten: 100.128.0.1\n", "100.128.0.1/32 is not private"),
         ("members: [a, b]\nlisten: 10.0.0.0/7\n", "10.0.0.0/7 is not private"),
         ("members: [a, b]\nlisten: 127.0.0.1\n", "127.0.0.1/32 is not private"),
         ("members: [a, b]\nlisten: 10.0.4.2/24\n", "not a valid IPv4 network"),
@@ -84,6 +85,12 @@ def test_what_is_wrong_in_a_group_is_named_with_its_line(
     line = len(text.splitlines())
     assert f"{name}.yaml, line {line}: " in caught.value.message
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("listen", ["100.101.102.103", "100.64.0.0/10", "169.254.1.0/24"])
+def test_a_tailnet_and_a_cable_are_private(boards: Path, listen: str) -> None:
+    (boards / "near.yaml").write_text(f"members: [a, b]\nlisten: {listen}\n")
+    assert load_group("near").listen == IPv4Network(listen)
 
 
 def test_commands_for_single_boards_refuse_a_group() -> None:

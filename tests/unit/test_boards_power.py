@@ -15,6 +15,7 @@ from armload.boards.local import LocalHost
 from armload.boards.power import PowerMeter, PowerReading, read_power, try_read_power
 from armload.boards.virtual.process import free_port
 from armload.core.errors import BoardError, DataError
+from tests.hostile.servers import sends, serving
 from tests.power_plugs import plug, shelly, silent_plug, tasmota
 
 SHELLY = "/rpc/Switch.GetStatus?id=1"
@@ -102,8 +103,11 @@ def test_a_program_may_tell_the_watts() -> None:
     [
         ("print('4 watts')", "it printed '4 watts', not a number of watts"),
         ("raise SystemExit(3)", "status 3, not a number of watts"),
-        ("print('nan')", "nan W is not a plausible"),
-        ("print('inf')", "inf W is not a plausible"),
+        ("print('nan')", "it printed 'nan', not a number of watts"),
+        ("print(True)", "it printed 'True', not a number of watts"),
+        ("print('5_0')", "it printed '5_0', not a number of watts"),
+        ("print('1e300')", "1e+300 W is not a plausible"),
+        ("print('x' * (1 << 20))", "it wrote more than 64 KiB, not a number of watts"),
     ],
 )
 def test_a_program_that_tells_none_is_named(code: str, said: str) -> None:
@@ -119,6 +123,12 @@ def test_a_program_that_tells_none_is_named(code: str, said: str) -> None:
         (b"[]", "has no apower"),
         (shelly(None), "has no apower"),
         (shelly("off"), "has no apower"),
+        (shelly(watts=True), "has no apower"),
+        (shelly("12"), "has no apower"),
+        (shelly(1e300), "1e+300 W is not a plausible"),
+        (b" " * (1 << 17), "its answer is larger than 64 KiB"),
+        (b'{"apower": ' + b"9" * 400 + b"}", "has no apower"),
+        (b"[" * 60_000, "has no apower"),
         (shelly(-3.5), "-3.5 W is not a plausible"),
         (b"\xff\xfe", "has no apower"),
     ],
@@ -126,6 +136,29 @@ def test_a_program_that_tells_none_is_named(code: str, said: str) -> None:
 def test_a_plug_that_answers_nonsense_is_named(answer: bytes, said: str) -> None:
     with plug(SHELLY, answer) as url:
         assert said in complaint(kind="shelly", url=url, switch=1)
+
+
+def test_a_plug_with_several_outlets_is_asked_for_the_one_that_the_file_names() -> None:
+    with plug(TASMOTA, tasmota([7, 0.5, 20])) as url:
+        said = complaint(kind="tasmota", url=url)
+        assert said.endswith("the plug has 3 outlets or phases: 7 W, 0.5 W, 20 W.")
+        for channel, watts in ((1, 7), (3, 20), ("sum", 27.5)):
+            found = read_power(meter(kind="tasmota", url=url, channel=channel), HOST)
+            assert found.watts == watts
+        assert "3 outlets" in complaint(kind="tasmota", url=url, channel=4)
+    with plug(TASMOTA, tasmota([7])) as url:
+        assert read_power(meter(kind="tasmota", url=url), HOST).watts == 7
+
+
+def test_a_plug_that_refers_to_another_address_is_not_followed() -> None:
+    answer = b"HTTP/1.1 301 Moved Permanently\r\nLocation: https://plug.lan/\r\n\r\n"
+    with serving(sends(answer)) as url:
+        found = try_read_power(meter(kind="shelly", url=url), HOST)
+    assert found.reading is None
+    assert found.problem.endswith(
+        "it answered 301 Moved Permanently. It refers to https://plug.lan/: correct 'url' under "
+        "'power'."
+    )
 
 
 @pytest.mark.parametrize("part", [b"", b" "])

@@ -135,6 +135,57 @@ def test_cores_of_every_implementer_have_their_names(
     assert cluster == FoundCluster(cores=1, numbers=(0,), name=name)
 
 
+def unnamed(number: int, part: str) -> str:
+    return core(number, part=part).replace("implementer\t: 0x41", "implementer\t: 0x51")
+
+
+@pytest.mark.parametrize(
+    ("changed", "fast"),
+    [
+        # Of three kinds only the slow one is left alone.
+        ({"capacities": "0 380\n1 870\n2 1024\n"}, (1, 2)),
+        ({"policies": "0;x;1;1800000;1\n1;x;1;2420000;1\n2;x;1;2840000;1\n"}, (1, 2)),
+        # The capacity says more than the clock.
+        (
+            {
+                "capacities": "0 1024\n1 900\n2 900\n",
+                "policies": "0;x;1;1800000;1\n1 2;x;1;2840000;1\n",
+            },
+            (),
+        ),
+        ({"capacities": "0 380\n1 870\n", "policies": ""}, ()),
+        ({"policies": ""}, ()),
+    ],
+)
+def test_cores_without_a_name_are_judged_by_their_speed(
+    changed: dict[str, str], fast: tuple[int, ...]
+) -> None:
+    cpuinfo = unnamed(0, "0xa01") + unnamed(1, "0xa02") + unnamed(2, "0xa03")
+    found = parse_probe(output(cpuinfo, **changed), "b")
+    assert tuple(n for each in found.fast_clusters for n in each.numbers) == fast
+
+
+def test_names_that_say_something_are_believed() -> None:
+    kryo = unnamed(0, "0x805") + unnamed(1, "0x804")
+    found = parse_probe(output(kryo, policies="0 1;x;1;2000000;1\n"), "b")
+    assert [each.name for each in found.fast_clusters] == ["Kryo-4XX-Gold"]
+    # A middle core is slower than the fastest, but none of the slow ones.
+    cpuinfo = core(0) + unnamed(1, "0xa02") + core(2, part="0xd82")
+    policies = "0;x;1;1800000;1\n1;x;1;2000000;1\n2;x;1;3300000;1\n"
+    found = parse_probe(output(cpuinfo, policies=policies), "b")
+    assert [each.numbers for each in found.fast_clusters] == [(1,), (2,)]
+
+
+def test_what_android_keeps_from_apps_is_said_with_what_else_to_do() -> None:
+    errors = b"cat: /proc/uptime: Permission denied\ncat: /proc/loadavg: Permission denied\n"
+    closed = output(core(0), proc="0d5e7a0c\nMemTotal: 1 kB\n")
+    with pytest.raises(BoardError, match="may not read /proc/uptime") as caught:
+        parse_probe(closed, "b", errors)
+    assert "by adb instead" in caught.value.remedy
+    with pytest.raises(BoardError, match="does not look like Linux"):
+        parse_probe(closed, "b")
+
+
 def test_what_a_board_lacks_is_left_out() -> None:
     found = parse_probe(
         output(core(0) + core(1), policies="", temperatures="", workdir="", df="", place=""), "b"

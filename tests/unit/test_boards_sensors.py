@@ -36,6 +36,40 @@ def test_what_no_board_survives_does_not_count(value: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "0 87 soc",
+        "0 4210 vbat",
+        "0 310 ibat",
+        "0 4199 pm8150b-vbat-lvl0",
+        "0 1200 pmi632-ibat-lvl1",
+    ],
+)
+def test_what_a_battery_shows_is_no_temperature(line: str) -> None:
+    (sensor,) = read_sensors([line])
+    assert sensor.left_out == "no temperature"
+    assert chosen_zones([sensor, Sensor(zone=1, name="cpu", celsius=40)]) == (1,)
+    (chosen,) = read_sensors([line], [sensor.name])
+    assert chosen.left_out is None
+
+
+@pytest.mark.parametrize("line", ["0 41000 soc", "0 41000 soc-thermal", "0 87 battery"])
+def test_what_is_one_counts_whatever_its_name_resembles(line: str) -> None:
+    (sensor,) = read_sensors([line])
+    assert sensor.left_out is None
+
+
+@pytest.mark.parametrize("line", ["9" * 30 + " 41000 soc", "٤ 41000 soc", "0", "", "x 1 y"])
+def test_a_line_that_names_no_zone_is_none(line: str) -> None:
+    assert read_sensors([line]) == ()
+
+
+def test_a_number_that_no_kernel_writes_is_no_answer() -> None:
+    (sensor,) = read_sensors(["0 " + "9" * 400 + " soc"])
+    assert sensor.left_out == "no answer"
+
+
+@pytest.mark.parametrize(
     ("value", "celsius"), [("-39900", -39.9), ("149000", 149), ("99500", 99.5)]
 )
 def test_what_a_board_can_have_counts(value: str, celsius: float) -> None:

@@ -287,8 +287,22 @@ def test_a_mistake_that_only_follows_from_another_is_not_told(boards: Path, text
         (b"target: \xff\xfe\n", "this is not UTF-8 text"),
         (b"description: 2026-13-45\n", "month must be in 1..12[\\s\\S]*Quote text"),
         (b"[" * 5000, "nested too deeply"),
+        (b"{" * 20_000, "nested too deeply"),
+        (b"- " * 20_000, "nested too deeply"),
+        (b"x: 1\n" * 100_000, "larger than 256 KiB, the limit"),
+        (
+            b"a: &a ["
+            + b"x," * 99
+            + b"]\nb: &b ["
+            + b"*a," * 99
+            + b"]\nc: ["
+            + b"*b," * 99
+            + b"]\n",
+            "with its aliases it holds more than 100,000 values",
+        ),
+        (b"labels: &a [*a]\n", "with its aliases it holds more than 100,000 values"),
     ],
-    ids=["encoding", "date", "depth"],
+    ids=["encoding", "date", "depth", "mappings", "sequences", "length", "aliases", "itself"],
 )
 def test_what_yaml_cannot_read_is_no_fault(boards: Path, content: bytes, said: str) -> None:
     (boards / "broken.yaml").write_bytes(content)

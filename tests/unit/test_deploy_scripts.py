@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path, PurePosixPath
 
 import pytest
 
+from armload.boards import framing
 from armload.core.shell import call, render
 from armload.core.workspace import data_path
 from armload.deploy.exit_record import read_peaks
+from tests.sysfs import write_tree
+from tests.waiting import wait_until
 
 LIBRARY = data_path("deploy", "functions.sh").read_text()
 FUNCTIONS = re.findall(r"(?m)^(\w+)\(\)", LIBRARY)
@@ -102,3 +107,81 @@ def test_the_totals_of_a_program_that_is_stopped_are_those_at_its_end(
     first, last = (tmp_path / "samples").read_text().splitlines()
     assert first == "1.00 2"
     assert int(last.split()[1]) > 2
+
+
+LONG = "a" * 30_000
+
+
+def told(shell: list[str], script: str, folder: Path) -> str:
+    """Run a script whose board's programs and files are below a folder."""
+    if shutil.which(shell[0]) is None:
+        pytest.skip(f"{shell[0]} is not installed")
+    path = f"PATH={folder}/bin:$PATH\n"
+    shown = script.replace("/sys/", f"{folder}/sys/")
+    done = subprocess.run([*shell, "-c", path + shown], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done
+    return done.stdout
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
+@pytest.mark.parametrize("line", [LONG, f"{LONG}={LONG}", f"throttled=0x0 {LONG}"])
+def test_a_line_that_no_kernel_writes_is_not_taken_apart(
+    shell: list[str], line: str, tmp_path: Path
+) -> None:
+    zone = "sys/class/thermal/thermal_zone0"
+    write_tree(tmp_path, {f"{zone}/temp": line, f"{zone}/type": line, "long": line})
+    write_tree(tmp_path, {"bin/vcgencmd": f"#!/bin/sh\ncat {tmp_path}/long"})
+    (tmp_path / "bin" / "vcgencmd").chmod(0o755)
+    assert told(shell, call("tell_temperatures"), tmp_path) == "0 - thermal_zone0\n"
+    functions = call("note_throttles").rpartition("note_throttles\n")[0]
+    script = functions + call("find_throttles") + "note_throttles\n"
+    (source, note) = told(shell, script, tmp_path).splitlines()
+    assert source == "source firmware vcgencmd get_throttled"
+    assert note.startswith("at ")
+    assert len(note) < 300
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
+def test_a_tool_that_prints_without_end_is_cut_short(shell: list[str], tmp_path: Path) -> None:
+    write_tree(tmp_path, {"bin/vcgencmd": "#!/bin/sh\nexec yes"})
+    (tmp_path / "bin" / "vcgencmd").chmod(0o755)
+    functions = call("note_throttles").rpartition("note_throttles\n")[0]
+    script = functions + call("find_throttles") + "note_throttles\n"
+    assert len(told(shell, script, tmp_path)) < 500
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
+def test_a_script_that_nobody_waits_for_ends_by_itself(
+    shell: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which(shell[0]) is None:
+        pytest.skip(f"{shell[0]} is not installed")
+    monkeypatch.setattr(framing, "_SPARE_S", 0)
+    words = [*shell, "-c", framing.bounded("while :; do :; done", 0.5)]
+    assert subprocess.run(words, check=False).returncode == -signal.SIGXCPU
+    lifted = framing.bounded(f"ulimit -t; {call('lift_time')}\nulimit -t", 0.5)
+    shown = subprocess.run([*shell, "-c", lifted], capture_output=True, text=True, check=False)
+    assert shown.stdout.split() == ["1", "unlimited"]
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
+def test_following_a_run_ends_with_its_reader(shell: list[str], tmp_path: Path) -> None:
+    if shutil.which(shell[0]) is None:
+        pytest.skip(f"{shell[0]} is not installed")
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+    with subprocess.Popen(["sleep", "600"]) as run:
+        files = {"boot_id": boot.strip(), "pid": run.pid, "wrapper": run.pid, "stdout": "x"}
+        write_tree(tmp_path, files)
+        os.mkfifo(tmp_path / "ended")
+        held = os.open(tmp_path / "ended", os.O_RDWR)
+        script = render("run/follow.sh.j2", {"folder": tmp_path})
+        with subprocess.Popen(
+            [*shell, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as following:
+            assert following.stdout is not None
+            assert following.stdout.read(1) == b"#"
+            following.stdout.close()
+            wait_until(lambda: following.poll() is not None)
+        assert run.poll() is None
+        os.close(held)
+        run.kill()

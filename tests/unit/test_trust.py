@@ -36,7 +36,7 @@ from armload.core.trust import TrustedFile, UntrustedFileError, describing, trus
 from armload.core.workspace import foreign_workspace, shipped_folders, workspace
 from armload.report.input_schema import SCHEMAS
 from tests.command_line import BIN, typed
-from tests.hostile import MARKER, Hostile, hostile_defaults, hostile_files
+from tests.hostile_folders import MARKER, Hostile, hostile_defaults, hostile_files
 from tests.terminal import at_a_terminal
 
 LAUNCHER = "target: host\nreach: {kind: local, launcher: [touch, marker]}\n"

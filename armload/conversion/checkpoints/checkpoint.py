@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from armload.core.bounds import read_bounded
 from armload.core.errors import DataError, UsageError
 from armload.core.files import unreadable
 from armload.core.values import Value, load_json
@@ -178,6 +179,10 @@ def read_checkpoint_outline(folder: Path) -> CheckpointOutline:
     )
 
 
+_MOST_BYTES = 256 << 20
+"""Of an index of tensors, or a tokenizer's file."""
+
+
 def read_object(path: Path) -> dict[str, Any]:
     """Read a JSON file that holds an object.
 
@@ -185,14 +190,13 @@ def read_object(path: Path) -> dict[str, Any]:
         DataError: it is malformed, or holds something else.
         DiskError: it cannot be read.
     """
+    text = read_bounded(path, _MOST_BYTES, "Download it again.")
     try:
-        content = load_json(path.read_text(encoding="utf-8"))
+        content = load_json(text.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: this is not UTF-8 text.", "Download it again.") from error
     except ValueError as error:
         raise DataError(f"{path}: {error}.", "Download or save the file again.") from error
-    except OSError as error:
-        raise unreadable(path, error) from error
     if not isinstance(content, dict):
         raise DataError(f"{path}: expected a JSON object.", "Download or save the file again.")
     return content

@@ -13,8 +13,8 @@ from armload.analysis.run import FORMAT as RUN_FORMAT
 from armload.analysis.run import Run, Verdict
 from armload.analysis.verdict import judge
 from armload.analysis.wording import findings
+from armload.core.bounds import read_bounded
 from armload.core.errors import DataError, NewerFormatError, UsageError
-from armload.core.files import unreadable
 from armload.core.validation_messages import explain_mistake
 from armload.core.values import Value, parse_json
 from armload.engines.output import Output
@@ -79,12 +79,9 @@ def read_results(path: Path) -> tuple[Run, ...]:
 
 
 def _content(path: Path) -> dict[str, Any]:
+    text = read_bounded(path, LARGEST_BYTES, _AGAIN)
     try:
-        if path.stat().st_size > LARGEST_BYTES:
-            raise DataError(f"{path}: larger than {LARGEST_BYTES >> 20} MiB, the limit.", _AGAIN)
-        content = parse_json(path.read_bytes())
-    except OSError as error:
-        raise unreadable(path, error) from error
+        content = parse_json(text)
     except ValueError as error:
         raise DataError(f"{path}: not JSON, or cut off: {error}.", _AGAIN) from error
     if not isinstance(content, dict) or content.get("kind") != "armload results":

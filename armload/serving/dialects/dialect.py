@@ -40,7 +40,8 @@ class ChatMessage(Value):
         for key in _MUST_HAVE.get(self.role, ("content",)):
             if getattr(self, key) is None:
                 raise ValueError(f"a message of role {self.role} must have {key}")
-        if all(getattr(self, key) is None for key in _OF_AN_ASSISTANT):
+        is_empty = all(getattr(self, key) is None for key in _OF_AN_ASSISTANT)
+        if self.role == "assistant" and is_empty:
             raise ValueError(f"a message must have {' or '.join(_OF_AN_ASSISTANT)}")
         if not isinstance(self.content, str):
             for part in self.content or ():

@@ -154,8 +154,12 @@ class _Pieces:
             found = [self._head()]
         for part in parts:
             cut = self._draw.randrange(len(part)) if self._habit == "split" else 0
-            found += [*([part[:cut], 0.005] if cut else []), part[cut:], gap_s]
-        return [*found, *([6.0] if self._habit == "late done" else [])]
+            if cut:
+                found += [part[:cut], 0.005]
+            found += [part[cut:], gap_s]
+        if self._habit == "late done":
+            found.append(6.0)
+        return found
 
     def _empty(self) -> list[Piece]:
         return self._stream([self._chunk("", "stop"), self._usage(0)])
@@ -272,7 +276,18 @@ class _Pieces:
         return [self._head(), *[self._draw.randbytes(self._draw.randrange(1, 500))] * 5]
 
     def _other_json(self) -> list[Piece]:
-        values = (None, 5, "x", [], {}, [None], [5], [{}], {"choices": [{"delta": [[]]}]}, True)
+        values: tuple[Any, ...] = (
+            None,
+            5,
+            "x",
+            [],
+            {},
+            [None],
+            [5],
+            [{}],
+            {"choices": [{"delta": [[]]}]},
+            True,
+        )
         keys = ("choices", "usage", "error", "timings", "object", "data")
         found = [
             {each: self._draw.choice(values) for each in self._draw.sample(keys, 3)}

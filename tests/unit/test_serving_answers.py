@@ -66,7 +66,7 @@ def kinds(record: RequestRecord, objectives: Objectives = EASY) -> set[str]:
     assert found.goodput is not None
     assert found.goodput.good == (severity(record, objectives) <= 1)
     assert found.valid == (not found.findings)
-    return {each.figures.kind for each in found.findings} - {"client late"}
+    return {str(each.figures.kind) for each in found.findings} - {"client late"}
 
 
 def test_an_answer_of_a_token_each_is_observed_and_good() -> None:
@@ -349,9 +349,9 @@ def test_what_is_no_http_fails_its_request_alone(pieces: list[Piece]) -> None:
 
 @pytest.mark.parametrize("piece", [b"HTTP/1.1 100 Continue\r\n\r\n", b": wait\n\n"])
 def test_what_never_ends_times_out(piece: bytes) -> None:
-    pieces = [piece] if piece.startswith(b"HTTP") else [HEAD, piece]
-    with raw_service(*pieces, 0.05, repeats=False) as service:
-        service.pieces = [*pieces, *[0.05, piece] * 100]
+    begin: list[Piece] = [] if piece.startswith(b"HTTP") else [HEAD]
+    trickle: list[Piece] = [piece, 0.05]
+    with raw_service(*begin, *trickle * 100) as service:
         record = sent(service, timeout_s=0.5)
     assert record.outcome == "timeout"
 

@@ -256,9 +256,8 @@ class RequestRecord(Value):
 
     @property
     def has_uncounted_chunks(self) -> bool:
-        """Whether it has chunks, and the server counts the tokens of the answer but not theirs."""
-        is_counted = self.generated_tokens is not None
-        return is_counted and bool(self.chunks) and self.chunks[-1][1] is None
+        """Whether it came in chunks, and the server counts all its tokens but not theirs."""
+        return bool(self.later_tokens) and self.chunks[-1][1] is None
 
     @property
     def has_refused_counts(self) -> bool:

@@ -95,10 +95,10 @@ def _about_answers(found: AnswersCutOff | LinesIgnored | AnswersShort | PromptsC
             )
         case PromptsCut():
             return (
-                f"The prompts of {found.cut:,} of {counted(found.answers, 'answer')} seem to be cut: "
-                f"the service counts fewer tokens than they have words, at most "
-                f"{found.most_tokens:,}. These answers count as outside the SLO. Give the service a "
-                "larger context, or use shorter prompts."
+                f"The prompts of {found.cut:,} of {counted(found.answers, 'answer')} seem to be "
+                f"cut: the service counts fewer tokens than they have words, at most "
+                f"{found.most_tokens:,}. These answers count as outside the SLO. Give the service "
+                "a larger context, or use shorter prompts."
             )
 
 

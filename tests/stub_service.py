@@ -185,8 +185,13 @@ class StubService:
                 if how.notices:
                     self.left += 1
                     return response
-        await response.write(end(how, count))
+        await response.write(end(how, count, _prompt_tokens(body)))
         return response
+
+
+def _prompt_tokens(body: dict[str, Any]) -> int:
+    texts = [body.get("prompt", ""), *(each["content"] for each in body.get("messages", ()))]
+    return max(7, sum(len(text.split()) for text in texts))
 
 
 def _indented(content: object) -> str:
@@ -213,14 +218,14 @@ def _llama(how: Behaviour, number: int) -> bytes:
     return _line({"content": _piece(how, number), "stop": False, "tokens_predicted": number})
 
 
-def _llama_end(how: Behaviour, count: int) -> bytes:
+def _llama_end(how: Behaviour, count: int, prompt: int) -> bytes:
     timings = {"prompt_n": 5, "cache_n": 2, "prompt_ms": 1.5, "predicted_n": count}
     last = {"content": "", "stop": True, "stop_type": "limit", "tokens_predicted": count}
-    return _line({**last, "tokens_evaluated": 7, "timings": {**timings, "predicted_ms": 2.5}})
+    return _line({**last, "tokens_evaluated": prompt, "timings": {**timings, "predicted_ms": 2.5}})
 
 
-def _usage(how: Behaviour, count: int) -> bytes:
-    usage: dict[str, Any] = {"prompt_tokens": 7, "completion_tokens": count}
+def _usage(how: Behaviour, count: int, prompt: int) -> bytes:
+    usage: dict[str, Any] = {"prompt_tokens": prompt, "completion_tokens": count}
     if how.cached is not None:
         usage["prompt_tokens_details"] = {"cached_tokens": how.cached}
     return _line({"choices": [], "usage": usage}) + b"data: [DONE]\n\n"
@@ -230,8 +235,10 @@ def _openai(how: Behaviour, number: int) -> bytes:
     return _line({"choices": [{"text": _piece(how, number), "finish_reason": None}]})
 
 
-def _openai_end(how: Behaviour, count: int) -> bytes:
-    reason = _line({"choices": [{"text": "", "finish_reason": "length"}]}) + _usage(how, count)
+def _openai_end(how: Behaviour, count: int, prompt: int) -> bytes:
+    reason = _line({"choices": [{"text": "", "finish_reason": "length"}]}) + _usage(
+        how, count, prompt
+    )
     return reason if how.ends == "reason" else b"data: [DONE]\n\n"
 
 
@@ -245,8 +252,10 @@ def _chat(how: Behaviour, number: int) -> bytes:
     return (begin if number == 1 else b"") + _line({"choices": [{"delta": delta}]})
 
 
-def _chat_end(how: Behaviour, count: int) -> bytes:
-    reason = _line({"choices": [{"delta": {}, "finish_reason": "length"}]}) + _usage(how, count)
+def _chat_end(how: Behaviour, count: int, prompt: int) -> bytes:
+    reason = _line({"choices": [{"delta": {}, "finish_reason": "length"}]}) + _usage(
+        how, count, prompt
+    )
     return reason if how.ends == "reason" else b"data: [DONE]\n\n"
 
 
@@ -262,7 +271,7 @@ def _serving(how: Behaviour, number: int) -> bytes:
     return _serving_line(how, item)
 
 
-def _serving_end(how: Behaviour, count: int) -> bytes:
+def _serving_end(how: Behaviour, count: int, _prompt: int) -> bytes:
     item = {"generated_text": answer_of(count), "finish_reason": "length", "tokens": []}
     return _serving_line(how, {**item, "generated_tokens": count})
 

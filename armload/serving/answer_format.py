@@ -55,6 +55,8 @@ def check_tools(where: str, tools: Sequence[dict[str, Any]]) -> None:
         match tool:
             case {"type": "function", "function": {"name": str(name), **about}} if name:
                 check_schema(f"{where}: tool {name}", about.get("parameters", {}))
+            case {"type": "custom", "custom": {"name": str(name)}} if name:
+                pass  # its input is a text
             case _:
                 raise DataError(
                     f"{where}: a tool must be a function with a name.",
@@ -79,12 +81,14 @@ def mismatch(
 
 
 def _wrong_calls(request: CompletionRequest, calls: Sequence[ToolCall]) -> Mismatch | None:
-    schemas = {
-        tool["function"]["name"]: tool["function"].get("parameters") for tool in request.tools
-    }
-    if not calls and request.tool_choice not in _MAY_CALL:
+    described = [tool["function"] for tool in request.tools if "function" in tool]
+    schemas = {each["name"]: each.get("parameters") for each in described}
+    custom = {tool["custom"]["name"] for tool in request.tools if "custom" in tool}
+    if not calls and _must_call(request.tool_choice):
         return "schema-mismatch", "no tool was called"
     for call in calls:
+        if call.name in custom:
+            continue
         if call.name not in schemas:
             return "schema-mismatch", f"there is no tool {call.name[:_LONGEST]!a}"
         found = _unfit(f"the call of {call.name}", call.arguments or "{}", schemas[call.name] or {})
@@ -93,9 +97,15 @@ def _wrong_calls(request: CompletionRequest, calls: Sequence[ToolCall]) -> Misma
     return None
 
 
+def _must_call(choice: str | dict[str, Any] | None) -> bool:
+    match choice:
+        case {"allowed_tools": {"mode": str(mode)}}:
+            return mode not in _MAY_CALL
+    return choice not in _MAY_CALL
+
+
 def _unfit(what: str, text: str, schema: dict[str, Any]) -> Mismatch | None:
     from jsonschema.exceptions import best_match
-    from referencing.exceptions import Unresolvable
 
     try:
         content = json.loads(text, parse_constant=_no_number)
@@ -103,7 +113,7 @@ def _unfit(what: str, text: str, schema: dict[str, Any]) -> Mismatch | None:
         return "not-json", f"{what} is not JSON: {error}"[:_LONGEST]
     try:
         found = best_match(_validator(json.dumps(schema)).iter_errors(content))
-    except (Unresolvable, RecursionError) as error:
+    except Exception as error:  # noqa: BLE001 - a pattern or number of another world's
         return "schema-mismatch", f"the schema cannot be followed: {error}"[:_LONGEST]
     if found is None:
         return None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import SimpleNamespace
 
     from _typeshed import ReadableBuffer, WriteableBuffer
-    from aiohttp import AddrInfoType, ClientSession, TraceRequestHeadersSentParams
+    from aiohttp import AddrInfoType, ClientResponse, ClientSession, TraceRequestHeadersSentParams
 
 _MOST_FILES, _FILES_FOR_OTHERS = 65_536, 16
 
@@ -155,15 +155,29 @@ async def connected(api_key: str) -> AsyncIterator[ClientSession]:
         context.trace_request_ctx.is_written = True
 
     trace.on_request_headers_sent.append(note_written)
-    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    # Compressed, chunks would arrive late, and a small answer could be a large one.
+    headers = {"Accept-Encoding": "identity"}
+    if api_key:
+        headers["Authorization"] = f"Bearer {api_key}"
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, force_close=True, socket_factory=opened_socket),
         cookie_jar=aiohttp.DummyCookieJar(),
         headers=headers,
+        auto_decompress=False,
         timeout=aiohttp.ClientTimeout(total=None),
         trace_configs=[trace],
     ) as session:
         yield session
+
+
+async def beginning_of(response: ClientResponse, most_bytes: int) -> tuple[bytes, bool]:
+    """Return the body of an answer, or the beginning of a longer one, and whether it is whole."""
+    content = bytearray()
+    async for piece in response.content.iter_any():
+        content += piece
+        if len(content) > most_bytes:
+            return bytes(content[:most_bytes]), False
+    return bytes(content), True
 
 
 def _allow_open_files() -> None:

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from statistics import fmean
 
+from armload.analysis.load.latency import tpot_s
 from armload.core.progress import Progress
 from armload.core.values import Value, format_duration, two_figures
 from armload.serving.arrivals import Arrivals
@@ -112,12 +113,13 @@ def measure_alone(
         return AloneRequest(prompt_s=answer_s, prompt_characters=_characters(request), token_s=0.0)
     if not record.chunks:
         return None
-    (first_s, first_tokens), (last_s, _) = record.chunks[0], record.chunks[-1]
-    further = (record.generated_tokens or len(record.chunks)) - (first_tokens or 1)
+    token_s = tpot_s(record)
+    first_s = record.chunks[0][0] - record.sent_s
+    if record.received_tokens > 1 and token_s is None:
+        # It came at once: how its time is divided is not known, and it grows with the tokens.
+        first_s = token_s = (record.end_s - record.sent_s) / record.received_tokens
     return AloneRequest(
-        prompt_s=first_s - record.sent_s,
-        prompt_characters=_characters(request),
-        token_s=(last_s - first_s) / further if further > 0 else 0.0,
+        prompt_s=first_s, prompt_characters=_characters(request), token_s=token_s or 0.0
     )
 
 
@@ -265,4 +267,4 @@ def _means_s(alone: AloneRequest, workload: Workload, users: Users | None) -> tu
 
 
 def _characters(request: CompletionRequest) -> int:
-    return sum(len(message.content) for message in request.chat) or 1
+    return sum(len(message.text) for message in request.chat) or 1

@@ -110,7 +110,7 @@ def _seed(records: Sequence[RequestRecord]) -> list[dict[str, Any]]:
             "input": record.prompt,
             "resp_text": record.text,
             "res_time": record.end_s - record.sent_s,
-            "first_token_time": latency.first_token_s(record) - record.sent_s,
+            "first_token_time": _ttft_from_sent(record),
         }
         for record in ended
         if record.outcome == "ok" and record.sent_s is not None and not record.is_warmup
@@ -122,7 +122,8 @@ def _vllm(
 ) -> dict[str, Any]:
     # Latencies are counted from the send time, as vLLM counts them.
     measured = [record for record in records if not record.is_warmup]
-    prompt_tokens, output_tokens = metrics.prompt_tokens or 0, metrics.output_tokens or 0
+    prompt_tokens, output_tokens = metrics.prompt_tokens, metrics.output_tokens
+    is_counted = None not in (prompt_tokens, output_tokens)
     duration_s = metrics.duration_s
     load = kept.load
     return {
@@ -144,9 +145,11 @@ def _vllm(
         "request_throughput": metrics.requests_per_s,
         "request_goodput": metrics.goodput.requests_per_s if metrics.goodput else None,
         "output_throughput": metrics.output_tokens_per_s,
-        "total_token_throughput": (prompt_tokens + output_tokens) / duration_s if duration_s else 0,
-        "input_lens": [record.prompt_tokens or 0 for record in measured],
-        "output_lens": [record.generated_tokens or 0 for record in measured],
+        "total_token_throughput": ((prompt_tokens or 0) + (output_tokens or 0)) / duration_s
+        if is_counted and duration_s
+        else None,
+        "input_lens": [_length(record, record.prompt_tokens) for record in measured],
+        "output_lens": [_length(record, record.generated_tokens) for record in measured],
         "ttfts": [_ttft_from_sent(record) for record in measured],
         "itls": [_gaps(record) for record in measured],
         "generated_texts": [record.text for record in measured],
@@ -158,6 +161,11 @@ def _vllm(
     }
 
 
+def _length(record: RequestRecord, tokens: int | None) -> int | None:
+    """Return a length; vLLM writes 0 for a request that failed."""
+    return tokens if record.outcome == "ok" else tokens or 0
+
+
 def _burstiness(arrivals: str) -> float:
     kind, _, shape = arrivals.partition(":")
     return float(shape) if kind == "gamma" else 1.0
@@ -166,7 +174,8 @@ def _burstiness(arrivals: str) -> float:
 def _ttft_from_sent(record: RequestRecord) -> float:
     if record.outcome != "ok" or record.sent_s is None:
         return 0.0  # as vLLM writes it
-    return latency.first_token_s(record) - record.sent_s
+    first_s = record.end_s if record.first_chunk_s is None else record.first_chunk_s
+    return first_s - record.sent_s
 
 
 def _gaps(record: RequestRecord) -> list[float]:

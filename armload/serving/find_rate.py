@@ -10,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from armload.analysis.load.evidence import Evidence, evidence_of, saturated
-from armload.analysis.load.findings import ClientLate, ClientLimited
+from armload.analysis.load.findings import (
+    AnswersAtOnce,
+    AnswersCutOff,
+    AnswersShort,
+    ClientLate,
+    ClientLimited,
+    PromptsCut,
+    TokensUncounted,
+)
 from armload.analysis.load.metrics import Metrics, metrics_of
 from armload.analysis.load.queue_model import SaturatedRun
 from armload.analysis.load.rate_search import (
@@ -57,6 +65,7 @@ def find_rate(
             no time for a rate.
     """
     loop, spent_s, budget_s = _probe(probing, objectives, stop, slots, max_time_s, progress)
+    _check_judged(probing, objectives)
     loading.most_per_s = loop.per_s
     # It may have said that there are no metrics.
     loading.observation.scraper = probing.observation.scraper
@@ -96,6 +105,28 @@ def find_rate(
             f"{loop.service_s:.2g} s is usual.",
         )
     return loading.kept
+
+
+def _check_judged(probed: LoadRunner, objectives: Objectives) -> None:
+    """Refuse a search in which no request could be found to be within the objectives.
+
+    Raises:
+        RunError: of no answer was observed what they limit.
+    """
+    if (kept := probed.kept) is None:
+        return
+    number = len(kept.load.points) - 1
+    found = metrics_of(kept.load.points[number], kept.columns(number), objectives)
+    if found.ok and found.goodput is not None and not found.goodput.good:
+        for each in found.findings:
+            if isinstance(each.figures, _UNJUDGED):
+                raise RunError(
+                    f"No answer of the closed loop can be within the SLO. {each.sentence}",
+                    "Change the requests or --slo, or use --rate to measure the rest.",
+                )
+
+
+_UNJUDGED = AnswersAtOnce | AnswersShort | AnswersCutOff | PromptsCut | TokensUncounted
 
 
 def _spoilt_by_the_client(found: Metrics) -> str:

@@ -32,6 +32,7 @@ from armload.core.values import counted
 from armload.serving.arrivals import Arrivals, repeat_seed
 from armload.serving.conversation import Conversation
 from armload.serving.dialects.dialect import CompletionRequest
+from armload.serving.hints import Refusals, remedy_for
 from armload.serving.loads import LoadFolder
 from armload.serving.observation import Observation
 from armload.serving.point_runner import LiveView, PointRunner, TooManyFailedError
@@ -184,8 +185,11 @@ class LoadRunner:
             known = point.model_copy(update={"began_client_s": began_s})
             kept.update(known, self._sha.hexdigest())
 
+        refusals = Refusals()
+
         def keep(record: RequestRecord) -> None:
             kept.add(record)
+            refusals.add(record)
             if judge is not None:
                 judge.note(record)
 
@@ -208,6 +212,7 @@ class LoadRunner:
                 "verdict": judge.verdict if judge is not None else None,
                 "began_client_s": sending.began_s,
                 "is_under_way": False,
+                "refusal": refusals.most_frequent,
             }
             kept.update(point.model_copy(update=known), self._sha.hexdigest())
             number = len(kept.load.points) - 1
@@ -254,11 +259,13 @@ class LoadRunner:
         )
 
         last_end_s: defaultdict[int, float] = defaultdict(float)
+        refusals: defaultdict[int, Refusals] = defaultdict(Refusals)
         cut: set[int] = set()
 
         def keep(record: RequestRecord) -> None:
             number = stage_at(record.scheduled_s)
             kept.add(record, number)
+            refusals[number].add(record)
             last_end_s[number] = max(last_end_s[number], record.end_s)
             if record.outcome == "cancelled":
                 cut.add(number)
@@ -285,7 +292,12 @@ class LoadRunner:
             raise
         finally:
             points = tuple(
-                point.model_copy(update={"service_ended": ended if number in cut else ""})
+                point.model_copy(
+                    update={
+                        "service_ended": ended if number in cut else "",
+                        "refusal": refusals[number].most_frequent,
+                    }
+                )
                 for number, point in enumerate(points)
             )
             all_with({"began_client_s": sending.began_s, "is_under_way": False})
@@ -376,9 +388,10 @@ def _nothing_succeeded(
     records = chain.from_iterable(map(kept.each_request, points))
     errors = Counter(each.error for each in records if each.error and not each.is_warmup)
     counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
-    why = f" Most often: {errors.most_common(1)[0][0]}." if errors else ""
+    most_often = errors.most_common(1)[0][0] if errors else ""
+    why = f" Most often: {most_often.rstrip('.')}." if errors else ""
     return AllFailedError(
         f"{target.url}: no request succeeded at {level} ({counts}).{why}",
-        "See the service's log. The records of the requests are kept.",
+        f"{remedy_for(most_often)} The records of the requests are kept.",
         outcomes,
     )

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from armload.analysis.load.records import RequestRecord
 from armload.core.errors import ArmloadError, ConnectError, RunError, UsageError
+from armload.serving.answer import REDIRECTED
 from armload.serving.client import Client
 from armload.serving.connections import connected
 from armload.serving.dialects.dialect import CompletionRequest
@@ -94,6 +95,12 @@ def _fault(target: LoadTarget, record: RequestRecord) -> ArmloadError | None:
         return ConnectError(
             f"{target.url}: nothing answers there: {record.error}.",
             "Check the address, or start a service: armload serve --board BOARD --model MODEL",
+        )
+    if record.error.startswith(REDIRECTED):
+        place = record.error.removeprefix(REDIRECTED).strip("'").removesuffix(dialect.path)
+        return UsageError(
+            f"{target.url}: {record.error}.",
+            f"If that is the service that you mean, give its address: --url {place}",
         )
     if record.status in (_UNAUTHORISED, _FORBIDDEN):
         return UsageError(

@@ -49,6 +49,7 @@ class _Line(Value):
     prompt: str = ""
     messages: tuple[ChatMessage, ...] = ()
     max_tokens: int | None = None
+    max_completion_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
@@ -215,7 +216,8 @@ def _request(
         raise DataError(f"{where}: {explain_mistake(error, _Line)}.", _FORMS) from error
     if bool(line.prompt) == bool(line.messages):
         raise DataError(f"{where}: must have either prompt or messages.", _FORMS)
-    limit = draw() if draw else DEFAULT_LIMIT if line.max_tokens is None else line.max_tokens
+    given = line.max_completion_tokens if line.max_tokens is None else line.max_tokens
+    limit = draw() if draw else DEFAULT_LIMIT if given is None else given
     if not 1 <= limit <= LONGEST:
         raise DataError(f"{where}: max_tokens must be from 1 to {LONGEST:,}.", _FORMS)
     check_tools(where, line.tools)

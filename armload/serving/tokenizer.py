@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Any
 
-import requests
+import aiohttp
+from pydantic_core import from_json
+
+from armload.serving.connections import OPENED_FOR, WireTimes, beginning_of, connected
 
 _WAIT_S = 30.0
+_MOST_BYTES = 1 << 24
 _CHATML_BEGIN = "<|im_start|>"
 _FALLBACK = f"{{%- for message in messages -%}}\n  {{{{- '{_CHATML_BEGIN}' + message.role"
 """What llama.cpp's own template begins with (CHATML_TEMPLATE_SRC in common/chat.cpp)."""
@@ -24,10 +30,7 @@ class ServiceApi:
 
     def __init__(self, url: str, api_key: str) -> None:
         self._url = url
-        self._session = requests.Session()
-        self._session.trust_env = False  # a proxy would read the key
-        if api_key:
-            self._session.headers["Authorization"] = f"Bearer {api_key}"
+        self._api_key = api_key
 
     def model(self) -> str:
         """Return the name of the first model that it offers; empty where it does not say."""
@@ -69,7 +72,24 @@ class ServiceApi:
 
     def _answer(self, method: str, path: str, body: dict[str, Any] | None) -> object:
         try:
-            answer = self._session.request(method, self._url + path, json=body, timeout=_WAIT_S)
-            return answer.json() if answer.ok else None
-        except (requests.RequestException, ValueError):
+            content = asyncio.run(self._content(method, path, body))
+            return None if content is None else from_json(content)
+        except (aiohttp.ClientError, OSError, ValueError):
             return None
+
+    async def _content(self, method: str, path: str, body: dict[str, Any] | None) -> bytes | None:
+        OPENED_FOR.set(times := WireTimes())
+        async with (
+            asyncio.timeout(_WAIT_S),
+            connected(self._api_key) as session,
+            session.request(
+                *(method, self._url + path),
+                json=body,
+                allow_redirects=False,
+                trace_request_ctx=times,
+            ) as response,
+        ):
+            if response.status != HTTPStatus.OK:
+                return None
+            content, is_whole = await beginning_of(response, _MOST_BYTES)
+            return content if is_whole else None

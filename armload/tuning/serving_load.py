@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from armload.analysis.load.findings import AnswersShort, PromptsCut
 from armload.analysis.load.metrics import Metrics, metrics_of
 from armload.analysis.load.records import Load, RequestRecord
 from armload.analysis.sanity import doubts_about_text
@@ -211,9 +212,10 @@ def _cost(found: Metrics, times: float, *, is_rate: bool) -> tuple[float | None,
 
 
 def _cut_off(found: Metrics) -> str:
-    if not found.cut_off:
-        return ""
-    return f"{found.cut_off} of {counted(found.ok, 'answer')} ended before their limit"
+    if found.cut_off:
+        return f"{found.cut_off} of {counted(found.ok, 'answer')} ended before their limit"
+    less = [each for each in found.findings if isinstance(each.figures, AnswersShort | PromptsCut)]
+    return less[0].sentence if less else ""
 
 
 def _garbage(records: Sequence[RequestRecord], *, of_words: bool) -> str:

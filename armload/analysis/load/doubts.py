@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from armload.analysis.load.findings import (
+    AnswersAtOnce,
     AnswersCutOff,
+    AnswersShort,
     Cancelled,
     ClientLate,
     ClientLimited,
+    CountsRefused,
     Incomplete,
     LinesIgnored,
     LoadFigures,
     NoneSucceeded,
+    PromptsCut,
     ServiceEnded,
     TokensUncounted,
 )
@@ -78,7 +82,16 @@ def about_answers(
         doubts.append(AnswersCutOff(cut_off=len(cut_off), filled=filled, answers=len(ok)))
     if ignored := [record.ignored_lines for record in ok if record.ignored_lines]:
         doubts.append(LinesIgnored(lines=sum(ignored), answers=len(ignored)))
-    uncounted = sum(record.generated_tokens is None for record in ok)
-    if objectives is not None and objectives.tpot_s is not None and uncounted:
-        doubts.append(TokensUncounted(uncounted=uncounted, answers=len(ok)))
+    if short := [record.received_tokens for record in ok if record.is_short]:
+        doubts.append(AnswersShort(short=len(short), fewest=min(short), answers=len(ok)))
+    if cut := [record.prompt_tokens or 0 for record in ok if record.is_prompt_cut]:
+        doubts.append(PromptsCut(cut=len(cut), most_tokens=max(cut), answers=len(ok)))
+    if refused := sum(record.has_refused_counts for record in ok):
+        doubts.append(CountsRefused(refused=refused, answers=len(ok)))
+    if objectives is not None and objectives.tpot_s is not None:
+        texts = [record for record in ok if record.dimensions is None]
+        if uncounted := sum(record.generated_tokens is None for record in texts):
+            doubts.append(TokensUncounted(uncounted=uncounted, answers=len(ok)))
+        if at_once := sum(record.is_at_once for record in texts):
+            doubts.append(AnswersAtOnce(at_once=at_once, answers=len(ok)))
     return doubts

@@ -79,6 +79,40 @@ class TokensUncounted(Value):
     answers: int
 
 
+class AnswersShort(Value):
+    """Answers have fewer tokens than were demanded (``ignore_eos``); ``fewest`` of them."""
+
+    kind: Literal["answers short"] = "answers short"
+    short: int
+    fewest: int
+    answers: int
+
+
+class PromptsCut(Value):
+    """The service counts fewer tokens of prompts than they have words; at most ``most_tokens``."""
+
+    kind: Literal["prompts cut"] = "prompts cut"
+    cut: int
+    most_tokens: int
+    answers: int
+
+
+class CountsRefused(Value):
+    """The service reported token counts that are impossible."""
+
+    kind: Literal["counts refused"] = "counts refused"
+    refused: int
+    answers: int
+
+
+class AnswersAtOnce(Value):
+    """Answers arrived so that they have no time per output token, which has an objective."""
+
+    kind: Literal["answers at once"] = "answers at once"
+    at_once: int
+    answers: int
+
+
 LoadFigures = Annotated[
     NoneSucceeded
     | ClientLate
@@ -88,7 +122,11 @@ LoadFigures = Annotated[
     | ServiceEnded
     | AnswersCutOff
     | LinesIgnored
-    | TokensUncounted,
+    | TokensUncounted
+    | AnswersShort
+    | PromptsCut
+    | CountsRefused
+    | AnswersAtOnce,
     Field(discriminator="kind"),
 ]
 

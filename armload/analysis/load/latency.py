@@ -7,14 +7,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from armload.analysis.load.records import Objective, Objectives
-from armload.analysis.load.request_columns import EndedRequest
-
-FEWEST_TOKENS_FOR_TPOT = 2
-
-
-def first_token_s(record: EndedRequest) -> float:
-    """Return when the first text arrived; the end of an answer that has none."""
-    return record.end_s if record.first_chunk_s is None else record.first_chunk_s
+from armload.analysis.load.request_columns import EndedRequest, did_less
 
 
 def e2e_s(record: EndedRequest) -> float:
@@ -23,19 +16,20 @@ def e2e_s(record: EndedRequest) -> float:
 
 
 def ttft_s(record: EndedRequest) -> float | None:
-    """Return the time to the first token from the scheduled time; none of an embedding."""
-    return None if record.dimensions else first_token_s(record) - record.scheduled_s
+    """Return the time to the first text from the scheduled time; none where there is none."""
+    first_s = record.first_chunk_s
+    return None if first_s is None else first_s - record.scheduled_s
 
 
 def tpot_s(record: EndedRequest) -> float | None:
-    """Return the time per output token after the first; none of fewer than two tokens.
+    """Return the time per output token after the first text; none where none was observed.
 
-    By vLLM's definition: (end-to-end latency - time to first token) / (tokens - 1).
+    By vLLM's definition: (end-to-end latency - time to first token) / (tokens - 1). Where more
+    than one token came with the first text, those are not counted either.
     """
-    tokens = record.generated_tokens
-    if tokens is None or tokens < FEWEST_TOKENS_FOR_TPOT:
+    if not record.later_tokens or record.first_chunk_s is None:
         return None
-    return (record.end_s - first_token_s(record)) / (tokens - 1)
+    return (record.end_s - record.first_chunk_s) / record.later_tokens
 
 
 def queue_s(record: EndedRequest) -> float | None:
@@ -70,28 +64,43 @@ def missed_objective(record: EndedRequest, objectives: Objectives) -> Objective 
 
 
 def severity(record: EndedRequest, objectives: Objectives) -> float:
-    """Return how much of its objectives a request takes; above 1 it misses one."""
-    if record.outcome != "ok" or (objectives.tpot_s and record.generated_tokens is None):
+    """Return how much of its objectives a request takes; above 1 it misses one.
+
+    An objective on a figure that was not observed is missed, and so is every one of an answer for
+    which the service did less than it was asked to.
+    """
+    if record.outcome != "ok" or did_less(record):
         return math.inf
-    shares = (
-        (ttft_s(record), objectives.ttft_s),
-        (tpot_s(record), objectives.tpot_s),
-        (e2e_s(record), objectives.e2e_s),
-    )
-    known = [each for each in shares if None not in each]
-    return max((value / limit for value, limit in known if value and limit), default=0.0)
+    limits = ((ttft_s(record), objectives.ttft_s), (e2e_s(record), objectives.e2e_s))
+    return max(_pace(record, objectives), *(_share(value, limit) for value, limit in limits))
+
+
+def _pace(record: EndedRequest, objectives: Objectives) -> float:
+    # A single token has no time per token.
+    return _share(0.0 if record.later_tokens == 0 else tpot_s(record), objectives.tpot_s)
+
+
+def _share(value_s: float | None, limit_s: float | None) -> float:
+    if limit_s is None:
+        return 0.0
+    return math.inf if value_s is None else value_s / limit_s
 
 
 def margin_s(record: EndedRequest, objectives: Objectives | None) -> float:
     """Return how much longer a request could have waited; minus infinity if it is not good."""
     if objectives is None:
         return math.inf
-    tpot = tpot_s(record)
-    if record.outcome != "ok" or (objectives.tpot_s and (tpot or 0.0) > objectives.tpot_s):
+    if record.outcome != "ok" or did_less(record) or _pace(record, objectives) > 1:
         return -math.inf
     limits = ((ttft_s(record), objectives.ttft_s), (e2e_s(record), objectives.e2e_s))
-    known = [(value, limit) for value, limit in limits if value is not None and limit is not None]
-    return min((limit - value for value, limit in known), default=math.inf)
+    return min(
+        (
+            -math.inf if value is None else limit - value
+            for value, limit in limits
+            if limit is not None
+        ),
+        default=math.inf,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

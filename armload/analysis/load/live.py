@@ -93,9 +93,8 @@ class SlidingWindow:
             before_first += not chunks
             if chunks and chunks[0][0] >= from_s:
                 ttfts.append(chunks[0][0] - scheduled_s)
-            if len(chunks) > 1:
-                (first_s, first), (last_s, last) = chunks[0], chunks[-1]
-                tpots.append((last_s - first_s) / max(1, (last or len(chunks)) - (first or 1)))
+            if (token_s := token_s_of(chunks)) is not None:
+                tpots.append(token_s)
         window_s = max(now_s - from_s, 1e-3)
         server = self._server
         return LiveFigures(
@@ -121,6 +120,16 @@ class SlidingWindow:
         if len(recent) == _MOST:
             return recent[1:], recent[0].end_s
         return recent, from_s
+
+
+def token_s_of(chunks: Chunks) -> float | None:
+    """Return the time per token after the first text so far; none while all came at once."""
+    if not chunks or chunks[-1][0] == chunks[0][0]:
+        return None
+    (first_s, _), (last_s, last) = chunks[0], chunks[-1]
+    at_first = [tokens for at_s, tokens in chunks if at_s == first_s]
+    further = (last or len(chunks)) - (at_first[-1] or len(at_first))
+    return (last_s - first_s) / further if further > 0 else None
 
 
 def _middle_and_slow(seconds: list[float]) -> MedianAndP95 | None:

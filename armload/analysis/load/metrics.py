@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 
 from armload.analysis.load import latency
 from armload.analysis.load.doubts import about_answers, about_client, about_requests
-from armload.analysis.load.findings import Cancelled, Incomplete, LoadFinding
+from armload.analysis.load.findings import Cancelled, Incomplete, LoadFigures, LoadFinding
 from armload.analysis.load.quantiles import Distribution, QueueWaits, distribution, share_interval
-from armload.analysis.load.records import LoadPoint, Objectives, RateVerdict
+from armload.analysis.load.records import LoadPoint, Objectives, RateVerdict, Refusal
 from armload.analysis.load.request_columns import EndedRequest, failure
 from armload.analysis.load.steady import SteadyState, judged, steady_state, waits_in
 from armload.analysis.load.users import (
@@ -29,6 +29,9 @@ from armload.analysis.load.users import (
 from armload.analysis.statistics import Interval
 from armload.analysis.wording.loads import doubt
 from armload.core.values import Value
+
+_MORE_TOKENS_THAN_CHUNKS = 1.2
+"""Some tokens have no text of their own: the first ones of a character, or special ones."""
 
 
 class Latencies(Value):
@@ -68,8 +71,13 @@ class Metrics(Value):
         ok: of those, the successful ones; times and tokens are theirs.
         failed: how many of the others ended in which way; ``unknown`` where the client itself was
             killed.
+        refusal: the most frequent one of the service; none where it refused nothing.
         cut_off: how many successful answers are shorter than asked for, and were not ended by the
             model.
+        at_once: how many successful answers have no time per token, since most or all of their
+            tokens arrived together.
+        tokens_per_chunk: on average, where that is more than one and the server does not say how
+            many each has; else none.
         duration_s: from the first request's scheduled time to the last end.
         total_s: from the first request's begin to the last end, warm-up included: the total time
             of the llm-serving test client.
@@ -104,7 +112,10 @@ class Metrics(Value):
     requests: int
     ok: int
     failed: dict[str, int]
+    refusal: Refusal | None = None
     cut_off: int = 0
+    at_once: int = 0
+    tokens_per_chunk: float | None = None
     duration_s: float
     total_s: float
     offered_per_s: float | None
@@ -188,11 +199,11 @@ def metrics_of(
     texts = [record for record in ok if record.dimensions is None]
     ttft_from_sent = summary(
         [record for record in begun if record.dimensions is None],
-        lambda record: _since_sent(record, latency.first_token_s(record)),
+        lambda record: _since_sent(record, record.first_chunk_s),
         sent_s,
     )
     e2e_from_sent = summary(ok, lambda record: _since_sent(record, record.end_s), sent_s)
-    doubts = [
+    doubts: list[LoadFigures] = [
         *about_client(lateness, (ttft_from_sent or e2e_from_sent) if ok else None),
         *about_requests(point, records, measured),
         *about_answers(ok, context_tokens, objectives),
@@ -207,7 +218,10 @@ def metrics_of(
         requests=len(measured),
         ok=len(ok),
         failed={**failed, **({"unknown": unknown} if unknown else {})},
+        refusal=point.refusal,
         cut_off=sum(record.is_cut_off for record in ok),
+        at_once=sum(record.is_at_once for record in ok),
+        tokens_per_chunk=_tokens_per_chunk(ok),
         duration_s=duration_s,
         total_s=_span(records, lambda record: record.begun_s),
         offered_per_s=_offered(point, measured) if held is None else None,
@@ -331,8 +345,8 @@ def _offered(point: LoadPoint, measured: Sequence[EndedRequest]) -> float | None
     return (len(measured) - 1) / span_s if span_s > 0 else None
 
 
-def _since_sent(record: EndedRequest, time_s: float) -> float | None:
-    return None if record.sent_s is None else time_s - record.sent_s
+def _since_sent(record: EndedRequest, time_s: float | None) -> float | None:
+    return None if record.sent_s is None or time_s is None else time_s - record.sent_s
 
 
 def _span(records: Sequence[EndedRequest], begin: Callable[[EndedRequest], float | None]) -> float:
@@ -343,6 +357,13 @@ def _span(records: Sequence[EndedRequest], begin: Callable[[EndedRequest], float
 
 def _per_s(count: float, duration_s: float) -> float:
     return count / duration_s if duration_s > 0 else 0.0
+
+
+def _tokens_per_chunk(ok: Sequence[EndedRequest]) -> float | None:
+    counted = [record for record in ok if record.has_uncounted_chunks]
+    tokens = sum(record.generated_tokens or 0 for record in counted)
+    chunks = sum(record.chunk_count for record in counted)
+    return tokens / chunks if chunks and tokens > _MORE_TOKENS_THAN_CHUNKS * chunks else None
 
 
 def _sum(

@@ -5,10 +5,14 @@ All times are seconds on the client's monotonic clock since its load began.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import groupby, pairwise, takewhile
+from operator import itemgetter
 from typing import Any, Literal
+
+from pydantic import Field
 
 from armload.analysis.statistics import Interval
 from armload.core.errors import UsageError
@@ -74,6 +78,7 @@ Outcome = Literal[
     "dropped",
     "timeout",
     "malformed",
+    "empty",
     "not-json",
     "schema-mismatch",
     "abandoned",
@@ -85,7 +90,8 @@ Outcome = Literal[
 ``client-limit``: this machine had no file or port left for a connection; ``refused``: no
 connection to the service; ``http``: it answered with a status of 400 to 499; ``server-error``: with
 500 or more, or with an error in the stream; ``dropped``: the connection ended before the answer;
-``timeout``: the client's limit; ``malformed``: the answer was not of its dialect; ``not-json``:
+``timeout``: the client's limit; ``malformed``: the answer was not of its dialect; ``empty``: it had
+neither text nor a tool call; ``not-json``:
 the answer to a request for JSON, or the arguments of a tool call, cannot be parsed;
 ``schema-mismatch``: they do not fit the schema, or a call does not fit the tools; ``abandoned``:
 the user had no patience left; ``context-full``: the conversation has become longer than the
@@ -96,9 +102,12 @@ ENDED_BY_THE_USER = frozenset(("abandoned", "context-full", "cancelled"))
 """Outcomes that are no faults of the service."""
 
 
-_AT_A_LIMIT = frozenset(("length", "limit"))
-"""Finish reasons of an answer that a number of tokens has ended, as OpenAI and llama-server name
-it."""
+_AT_A_LIMIT = frozenset(("length", "limit", "max_tokens", "model_length"))
+"""Finish reasons of an answer that a number of tokens has ended, as OpenAI, llama-server, Anthropic
+and Mistral name it."""
+
+_LEAST_TOKENS_PER_WORD = 0.8
+"""Of a prompt. A word has one or more, unless the vocabulary has tokens of several words."""
 
 
 class ServerTimings(Value):
@@ -147,6 +156,9 @@ class RequestRecord(Value):
         prompt_tokens, generated_tokens: by the server's own count.
         cached_tokens: those of the prompt that it had in its cache, likewise.
         limit_tokens: the most that it was asked to generate.
+        is_fixed: it was to generate exactly as many.
+        sent_words: of the prompt, with the turns before it.
+        refused_counts: by their names, counts of the server that are impossible, as it wrote them.
         finish_reason: in the dialect's word, such as ``stop`` or ``length``; ``unknown`` of an
             answer whose stream was ended properly and gave none.
         is_truncated: the server says that the slot's context was full.
@@ -178,6 +190,9 @@ class RequestRecord(Value):
     generated_tokens: int | None = None
     cached_tokens: int | None = None
     limit_tokens: int | None = None
+    is_fixed: bool = False
+    sent_words: int = 0
+    refused_counts: dict[str, str] = Field(default_factory=dict)
     finish_reason: str = ""
     is_truncated: bool = False
     ignored_lines: int = 0
@@ -194,19 +209,74 @@ class RequestRecord(Value):
         return self.text if self.content is None else self.content
 
     @property
+    def chunk_count(self) -> int:
+        return len(self.chunks)
+
+    @property
     def first_chunk_s(self) -> float | None:
         """When the first text arrived; none of an answer that has none."""
         return self.chunks[0][0] if self.chunks else None
 
     def gaps_s(self) -> Iterator[float]:
-        """Yield the inter-token latencies: the time from each chunk of text to the next.
+        """Yield the inter-token latencies: the time from each arrival of text to the next.
 
-        A chunk with several tokens gives several, of equal length, where the server says how many.
+        Several tokens that arrive together give several, of equal length; a chunk counts as one
+        token where the server does not say how many.
         """
-        for (before_s, before), (after_s, after) in pairwise(self.chunks):
-            tokens = 1 if before is None or after is None else max(1, after - before)
+        arrivals = [(at_s, tuple(each)) for at_s, each in groupby(self.chunks, itemgetter(0))]
+        for (before_s, before), (after_s, after) in pairwise(arrivals):
+            first, last = before[-1][1], after[-1][1]
+            tokens = len(after) if first is None or last is None else max(1, last - first)
             for _ in range(tokens):
                 yield (after_s - before_s) / tokens
+
+    @property
+    def later_tokens(self) -> int | None:
+        """Tokens that arrived after the first text; none if that is unknown, or most came with it.
+
+        Where the server does not say how many tokens came first, they are as many as those chunks
+        are of all. What arrives at once has no time per token.
+        """
+        tokens = self.generated_tokens
+        if not tokens or not self.chunks:
+            return None
+        first_s = self.chunks[0][0]
+        at_first = sum(1 for _ in takewhile(lambda each: each[0] <= first_s, self.chunks))
+        known = self.chunks[at_first - 1][1]
+        share = at_first / len(self.chunks)
+        first = max(1, round(tokens * share)) if known is None else known
+        if tokens == 1:
+            return 0 if share == 1 else None
+        return tokens - first if 2 * first <= tokens else None
+
+    @property
+    def is_at_once(self) -> bool:
+        """Whether its tokens are counted, and arrived so that there is no time per token."""
+        return (self.generated_tokens or 0) > 1 and self.later_tokens is None
+
+    @property
+    def has_uncounted_chunks(self) -> bool:
+        """Whether it came in chunks, and the server counts all its tokens but not theirs."""
+        return bool(self.later_tokens) and self.chunks[-1][1] is None
+
+    @property
+    def has_refused_counts(self) -> bool:
+        return bool(self.refused_counts)
+
+    @property
+    def is_short(self) -> bool:
+        """The answer was to have exactly ``limit_tokens``, and has fewer, or nobody knows."""
+        return (
+            self.is_fixed
+            and not self.is_cut_off
+            and self.received_tokens < (self.limit_tokens or 0)
+        )
+
+    @property
+    def is_prompt_cut(self) -> bool:
+        """The server counts fewer tokens of the prompt than the prompt has words."""
+        least = _LEAST_TOKENS_PER_WORD * self.sent_words
+        return self.prompt_tokens is not None and self.prompt_tokens < math.floor(least)
 
     @property
     def is_timed(self) -> bool:
@@ -232,7 +302,7 @@ class RequestRecord(Value):
     def is_cut_off(self) -> bool:
         """The server ended the answer before its limit for want of room, not at its end."""
         return (
-            self.finish_reason in _AT_A_LIMIT
+            self.finish_reason.lower() in _AT_A_LIMIT
             and None not in (self.generated_tokens, self.limit_tokens)
             and (self.generated_tokens or 0) < (self.limit_tokens or 0)
         )
@@ -293,6 +363,22 @@ class Stage(Value):
         return "trace" if self.is_replay else f"{self.start_s:g} to {self.end_s:g} s"
 
 
+class Refusal(Value):
+    """With what a service refused requests.
+
+    Attributes:
+        status: of HTTP, below 500.
+        message: its own.
+        requests: that were refused so.
+        remedy: what to do.
+    """
+
+    status: int
+    message: str
+    requests: int
+    remedy: str
+
+
 class LoadPoint(Value):
     """One step of a sweep, or a stage of a load whose rate varies.
 
@@ -307,6 +393,7 @@ class LoadPoint(Value):
         seed: of its schedule; none for the load's own.
         verdict: of a search for the highest rate.
         service_ended: what ended the service, or its connection, within the point; else empty.
+        refusal: the most frequent one; none where no request was refused.
         freed_s: where users gave up: how long after the last request the service had none left;
             none where it does not tell.
         left_busy: requests that it had then still not let go of.
@@ -325,6 +412,7 @@ class LoadPoint(Value):
     seed: int | None = None
     verdict: RateVerdict | None = None
     service_ended: str = ""
+    refusal: Refusal | None = None
     freed_s: float | None = None
     left_busy: int = 0
     is_under_way: bool = False

@@ -27,8 +27,12 @@ _SECONDS = ("scheduled_s", "begun_s", "held_s", "sent_s", "header_s", "first_chu
 _COUNTS = (
     *("number", "conversation", "turn", "turns", "status", "dimensions", "ignored_lines"),
     *("prompt_tokens", "generated_tokens", "cached_tokens", "new_prompt_tokens", "received_tokens"),
+    *("later_tokens", "chunk_count"),
 )
-_FLAGS = ("is_warmup", "is_timed", "is_cut_off", "is_truncated")
+_FLAGS = (
+    *("is_warmup", "is_timed", "is_cut_off", "is_truncated"),
+    *("is_at_once", "is_short", "is_prompt_cut", "has_refused_counts", "has_uncounted_chunks"),
+)
 
 
 class EndedRequest(Protocol):
@@ -73,6 +77,10 @@ class EndedRequest(Protocol):
     @property
     def received_tokens(self) -> int: ...
     @property
+    def later_tokens(self) -> int | None: ...
+    @property
+    def chunk_count(self) -> int: ...
+    @property
     def dimensions(self) -> int | None: ...
     @property
     def ignored_lines(self) -> int: ...
@@ -82,6 +90,16 @@ class EndedRequest(Protocol):
     def is_cut_off(self) -> bool: ...
     @property
     def is_truncated(self) -> bool: ...
+    @property
+    def is_at_once(self) -> bool: ...
+    @property
+    def is_short(self) -> bool: ...
+    @property
+    def is_prompt_cut(self) -> bool: ...
+    @property
+    def has_refused_counts(self) -> bool: ...
+    @property
+    def has_uncounted_chunks(self) -> bool: ...
 
     def gaps_s(self) -> Iterable[float]: ...
 
@@ -91,6 +109,11 @@ def failure(request: EndedRequest) -> str:
     if request.outcome in ("http", "server-error") and (request.status or 0) >= _FIRST_ERROR:
         return f"{request.outcome} {request.status}"
     return request.outcome
+
+
+def did_less(request: EndedRequest) -> bool:
+    """Return whether a service did less for an answer than it was asked to."""
+    return request.is_short or request.is_cut_off or request.is_prompt_cut
 
 
 def has_filled(request: EndedRequest, context_tokens: int | None) -> bool:
@@ -111,7 +134,7 @@ class RequestColumns(Sequence[EndedRequest]):
     def __init__(self, records: Iterable[RequestRecord] = ()) -> None:
         self.seconds = {name: array("d") for name in _SECONDS}
         self.counts = {name: array("q") for name in _COUNTS}
-        self.outcomes, self.flags = array("B"), array("B")
+        self.outcomes, self.flags = array("B"), array("H")
         self.gaps_s = array("d")
         self.gaps_from, self.gap_counts = array("q"), array("q")
         self._every = 1
@@ -217,7 +240,10 @@ class _Row:
     prompt_tokens, generated_tokens = _Count[int | None](), _Count[int | None]()
     cached_tokens, new_prompt_tokens = _Count[int | None](), _Count[int | None]()
     received_tokens, ignored_lines = _Count[int](), _Count[int]()
+    later_tokens, chunk_count = _Count[int | None](), _Count[int]()
     is_warmup, is_timed, is_cut_off, is_truncated = _Flag(), _Flag(), _Flag(), _Flag()
+    is_at_once, is_short, is_prompt_cut = _Flag(), _Flag(), _Flag()
+    has_refused_counts, has_uncounted_chunks = _Flag(), _Flag()
 
     @property
     def outcome(self) -> Outcome:

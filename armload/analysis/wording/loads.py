@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from armload.analysis.load.findings import (
+    AnswersAtOnce,
     AnswersCutOff,
+    AnswersShort,
     Cancelled,
     ClientLate,
     ClientLimited,
+    CountsRefused,
     Incomplete,
     LinesIgnored,
     LoadFigures,
     NoneSucceeded,
+    PromptsCut,
     ServiceEnded,
     TokensUncounted,
 )
@@ -54,11 +58,13 @@ def doubt(found: LoadFigures) -> str:
             )
         case ServiceEnded():
             return f"The service ended before the load did. {found.reason}"
-        case AnswersCutOff() | LinesIgnored() | TokensUncounted():
+        case AnswersCutOff() | LinesIgnored() | AnswersShort() | PromptsCut():
             return _about_answers(found)
+        case TokensUncounted() | CountsRefused() | AnswersAtOnce():
+            return _about_figures(found)
 
 
-def _about_answers(found: AnswersCutOff | LinesIgnored | TokensUncounted) -> str:
+def _about_answers(found: AnswersCutOff | LinesIgnored | AnswersShort | PromptsCut) -> str:
     match found:
         case AnswersCutOff():
             ended = (
@@ -79,6 +85,38 @@ def _about_answers(found: AnswersCutOff | LinesIgnored | TokensUncounted) -> str
             return (
                 f"Ignored {lines} in the streams of {answers} that are not events. Text may be "
                 "missing: check the service, and any proxy in front of it."
+            )
+        case AnswersShort():
+            return (
+                f"{found.short:,} of {counted(found.answers, 'answer')} have fewer tokens than "
+                f"demanded, down to {found.fewest:,}, and count as outside the SLO. The service "
+                "seems not to know ignore_eos (llama-server, vLLM and SGLang do). Let answers end "
+                "where the model does: --stop-at-end."
+            )
+        case PromptsCut():
+            return (
+                f"The prompts of {found.cut:,} of {counted(found.answers, 'answer')} seem to be "
+                f"cut: the service counts fewer tokens than they have words, at most "
+                f"{found.most_tokens:,}. These answers count as outside the SLO. Give the service "
+                "a larger context, or use shorter prompts."
+            )
+
+
+def _about_figures(found: TokensUncounted | CountsRefused | AnswersAtOnce) -> str:
+    match found:
+        case CountsRefused():
+            return (
+                f"The service's token counts of {found.refused:,} of "
+                f"{counted(found.answers, 'answer')} are not used: they are impossible, such as "
+                "negative, no whole numbers, more than the request allows, or fewer than the parts "
+                "in which the text arrived. The records have them as refused_counts."
+            )
+        case AnswersAtOnce():
+            return (
+                f"{found.at_once:,} of {counted(found.answers, 'answer')} arrived in one piece, or "
+                "most of their tokens with the first one. Their time per output token was not "
+                "observed, and they count as outside the SLO: the service does not stream, or a "
+                "proxy in front of it collects what it sends. Remove tpot from --slo."
             )
         case TokensUncounted():
             return (
@@ -179,6 +217,34 @@ def held_back(metrics: Metrics) -> str:
         f"--max-concurrency, up to {format_seconds(metrics.held.max_s)}. Latencies count from the "
         "scheduled time, and include that wait."
     )
+
+
+def refused(metrics: Metrics) -> str:
+    """Say with what a service refused requests, and what to do; nothing where it refused none."""
+    found = metrics.refusal
+    if found is None:
+        return ""
+    message = found.message.rstrip(".")
+    return (
+        f"{counted(found.requests, 'request')} refused with status {found.status}: {message}. "
+        f"{found.remedy}"
+    )
+
+
+def about_chunks(metrics: Metrics) -> list[str]:
+    """Say where the times of chunks are not those of tokens."""
+    said = []
+    if metrics.at_once and not any(isinstance(f.figures, AnswersAtOnce) for f in metrics.findings):
+        said.append(
+            f"{metrics.at_once:,} of {counted(metrics.ok, 'answer')} arrived in one piece, or most "
+            "of their tokens with the first one: these have no time per output token."
+        )
+    if metrics.tokens_per_chunk is not None:
+        said.append(
+            f"a chunk has {metrics.tokens_per_chunk:.1f} tokens on average, as with speculative "
+            "decoding: inter-token latencies are those between chunks."
+        )
+    return said
 
 
 def why_slow(point: AssessedPoint) -> str:

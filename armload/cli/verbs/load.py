@@ -42,6 +42,7 @@ def load(options: LoadOptions) -> None:
     from armload.serving.expected import measure_alone
     from armload.serving.exports import read_formats
     from armload.serving.find_rate import find_rate as search
+    from armload.serving.hints import hints_about
     from armload.serving.load_runner import LoadRunner
     from armload.serving.planning import serving_plan
     from armload.serving.readiness import check_service
@@ -106,6 +107,8 @@ def load(options: LoadOptions) -> None:
             )
         )
         work = WithDefaults(work=requests, defaults=defaults)
+        for hint in hints_about(work.request(each) for each in range(min(most or 64, 64))):
+            progress.say(hint)
         loading = LoadRunner(
             *(target, work, None if trace else gaps, number, progress, objectives),
             finds_rate=options.find_rate,

@@ -10,7 +10,7 @@ from armload.analysis.load.capacity import FAILED_BY_THE_CLIENT, Capacity, capac
 from armload.analysis.load.parts import Accounting
 from armload.analysis.load.records import ENDED_BY_THE_USER, Load, Objectives
 from armload.analysis.load.telemetry import ObservedPoint
-from armload.analysis.wording.loads import held_back
+from armload.analysis.wording.loads import about_chunks, held_back, refused
 from armload.core.values import Value, counted
 from armload.engines.job import Job
 from armload.serving.loads import LoadFolder, observed_points
@@ -139,8 +139,11 @@ def doubts_about(point: AssessedPoint, where: str) -> list[str]:
     said = [f"{where}, not valid: {each.sentence}" for each in metrics.findings]
     if failed := _failures(metrics.failed):
         said.append(f"{where}: {failed}.")
+    if why := refused(metrics):
+        said.append(f"{where}: {why}")
     if held := held_back(metrics):
         said.append(f"{where}: {held}")
+    said += [f"{where}: {each}" for each in about_chunks(metrics)]
     return said
 
 

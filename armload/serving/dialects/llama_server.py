@@ -12,6 +12,7 @@ from armload.serving.dialects.dialect import (
     length_words,
     llama_timings,
     prompt_alone,
+    text_of,
 )
 
 
@@ -42,7 +43,7 @@ class LlamaServer:
         is_last = bool(content["stop"])
         tokens = content.get("tokens_predicted")
         return Event(
-            text=content["content"],
+            text=text_of(content["content"]),
             tokens=tokens,
             prompt_tokens=content.get("tokens_evaluated") if is_last else None,
             generated_tokens=tokens if is_last else None,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from armload.serving.dialects.dialect import CompletionRequest, Event, text_alone
+from armload.serving.dialects.dialect import CompletionRequest, Event, text_alone, text_of
 from armload.serving.front.llm_serving import FAILURES
 
 
@@ -36,11 +36,11 @@ class LlmServing:
         data = content["data"]
         (item,) = data if isinstance(data, list) else [data]
         if "generated_tokens" not in item:
-            return Event(text=item["generated_text"])
+            return Event(text=text_of(item["generated_text"]))
         if item.get("finish_reason") in FAILURES:  # with status 200, and the reason as the text
             return Event(error=f"{item['finish_reason']}: {item['generated_text']}")
         return Event(
-            text=item["generated_text"],
+            text=text_of(item["generated_text"]),
             is_whole=True,
             generated_tokens=item["generated_tokens"],
             finish_reason=str(item.get("finish_reason") or ""),

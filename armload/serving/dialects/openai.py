@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -10,11 +13,13 @@ from armload.serving.dialects.dialect import (
     Event,
     ToolCallPart,
     cached_tokens,
+    count_of,
     error_in,
     length_words,
     llama_timings,
     prompt_alone,
     text_alone,
+    text_of,
 )
 
 
@@ -32,7 +37,7 @@ class OpenAi:
 
     def event(self, content: dict[str, Any]) -> Event:
         choice = first_choice(content)
-        return event_of(content, choice, str(choice.get("text") or ""))
+        return event_of(content, choice, text_of(choice.get("text")))
 
 
 def common_body(request: CompletionRequest, model: str) -> dict[str, Any]:
@@ -51,29 +56,42 @@ def common_body(request: CompletionRequest, model: str) -> dict[str, Any]:
     }
 
 
+_BROKEN_OFF = frozenset(("error", "abort", "aborted"))
+"""Finish reasons of vLLM, SGLang and OpenRouter that say that the service gave up."""
+
+
 def first_choice(content: dict[str, Any]) -> dict[str, Any]:
     """Return the answer's part of an event; empty where it reports usage, or an error, alone.
 
     Raises:
-        KeyError: it is no event.
+        KeyError, TypeError: it is no event.
     """
-    if "error" in content:
+    if error_in(content):
         return {}
-    choices = content["choices"]
-    return dict(choices[0]) if choices else {}
+    choices = content.get("choices") if "usage" in content else content["choices"]
+    if not choices:
+        return {}
+    if not (isinstance(choices, list) and isinstance(choices[0], dict)):
+        raise TypeError(f"choices {str(choices)[:60]!a}")
+    return choices[0]
 
 
 def event_of(content: dict[str, Any], choice: dict[str, Any], text: str) -> Event:
     """Describe an event."""
-    usage = content.get("usage") or {}
+    usage = content.get("usage")
+    if not isinstance(usage, dict):
+        usage = {}
+    reason = choice.get("finish_reason")
+    finished = str(reason.get("type") if isinstance(reason, dict) else reason or "")
+    broken = f"the service gave up (finish_reason {finished})" if finished in _BROKEN_OFF else ""
     return Event(
         text=text,
         prompt_tokens=usage.get("prompt_tokens"),
         generated_tokens=usage.get("completion_tokens"),
         cached_tokens=cached_tokens(content),
-        finish_reason=str(choice.get("finish_reason") or ""),
+        finish_reason=finished,
         timings=llama_timings(content),
-        error=error_in(content),
+        error=error_in(content) or error_in(choice) or broken,
     )
 
 
@@ -85,7 +103,7 @@ class OpenAiChat:
     is_streamed = True
 
     def body(self, request: CompletionRequest, model: str) -> dict[str, Any]:
-        messages = [message.model_dump(exclude_defaults=True) for message in request.chat]
+        messages = [message.model_dump(exclude_unset=True) for message in request.chat]
         tools = {"tools": request.tools, "tool_choice": request.tool_choice or "auto"}
         return {
             "messages": messages,
@@ -94,22 +112,39 @@ class OpenAiChat:
         }
 
     def event(self, content: dict[str, Any]) -> Event:
-        """Read one event; the first has a role and no text."""
+        """Read one event; the first has a role and no text.
+
+        Where a service does not stream, ``message`` holds the whole answer.
+        """
         choice = first_choice(content)
-        delta = choice.get("delta") or {}
-        thought = delta.get("reasoning_content") or delta.get("reasoning") or ""
-        said = str(delta.get("content") or "")
-        calls = tuple(_call(part) for part in delta.get("tool_calls") or ())
+        delta = choice.get("delta") or choice.get("message") or {}
+        if not isinstance(delta, dict):
+            raise TypeError(f"delta {str(delta)[:60]!a}")
+        thought = text_of(delta.get("reasoning_content")) or text_of(delta.get("reasoning"))
+        said = text_of(delta.get("content")) or text_of(delta.get("refusal"))
+        calls = tuple(_calls(delta, is_whole="message" in choice))
         text = f"{thought}{said}{''.join(call.name + call.arguments for call in calls)}"
         return replace(event_of(content, choice, text), content=said, tool_calls=calls)
 
 
-def _call(part: dict[str, Any]) -> ToolCallPart:
-    function = part.get("function") or {}
+def _calls(delta: dict[str, Any], *, is_whole: bool) -> Iterator[ToolCallPart]:
+    parts = delta.get("tool_calls")
+    for number, part in enumerate(parts if isinstance(parts, list) else ()):
+        # Calls of a whole answer have no index, and neither have Gemini's.
+        index = number if is_whole else count_of(part.get("index"))
+        yield _call(index, part.get("function") or part.get("custom"))
+    if isinstance(function := delta.get("function_call"), dict):
+        yield _call(0, function)
+
+
+def _call(index: int | None, function: object) -> ToolCallPart:
+    if not isinstance(function, dict):
+        return ToolCallPart(index=index)
+    arguments = function.get("arguments", function.get("input"))
     return ToolCallPart(
-        index=int(part["index"]),
-        name=str(function.get("name") or ""),
-        arguments=str(function.get("arguments") or ""),
+        index=index,
+        name=text_of(function.get("name")),
+        arguments=json.dumps(arguments) if isinstance(arguments, dict) else text_of(arguments),
     )
 
 
@@ -128,7 +163,13 @@ class OpenAiEmbeddings:
         if error := error_in(content):
             return Event(error=error)
         (item,) = content["data"]
-        if not (isinstance(item["embedding"], list) and item["embedding"]):
+        numbers = item["embedding"]
+        if not (isinstance(numbers, list) and numbers and all(map(_is_number, numbers))):
             raise ValueError("an embedding is not a list of numbers")
-        usage = content.get("usage") or {}
-        return Event(dimensions=len(item["embedding"]), prompt_tokens=usage.get("prompt_tokens"))
+        usage = content.get("usage")
+        tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
+        return Event(dimensions=len(numbers), prompt_tokens=tokens)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

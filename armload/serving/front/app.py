@@ -32,7 +32,7 @@ from armload.serving.front.llm_serving import (
     sse,
     state,
 )
-from armload.serving.stream import event_in
+from armload.serving.stream import EventStream
 
 if TYPE_CHECKING:
     from typing import Any
@@ -164,8 +164,8 @@ class Front:
             for line in lines:
                 yield line
             if response.status == HTTPStatus.OK:
-                async for raw in response.content:
-                    for line in _answered(answer, event_in(raw)):
+                async for event in _events(response):
+                    for line in _answered(answer, event):
                         yield line
         for line in answer.last():
             yield line
@@ -204,9 +204,14 @@ class Front:
             return {name: int(count) for name, count in _GAUGE.findall(await response.text())}
 
 
-def _answered(answer: FrontAnswer, event: dict[str, Any] | None) -> list[bytes]:
-    if event is None:
-        return []
+async def _events(response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
+    stream = EventStream()
+    async for piece in response.content.iter_any():
+        for event in stream.feed(piece):
+            yield event
+
+
+def _answered(answer: FrontAnswer, event: dict[str, Any]) -> list[bytes]:
     if "error" in event:
         return list(answer.fail(PREDICT_FAILED, str(event["error"])))
     return list(answer.take(event))

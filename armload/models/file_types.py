@@ -37,6 +37,7 @@ TENSOR_TYPES: Mapping[str, str] = {
     "IQ3_XXS": "IQ3_XXS",
     "Q2_K": "Q2_K",
     "Q2_K_S": "Q2_K",
+    "Q2_0": "Q2_0",
     "TQ2_0": "TQ2_0",
     "IQ2_M": "IQ2_S",
     "IQ2_S": "IQ2_XS",
@@ -45,6 +46,7 @@ TENSOR_TYPES: Mapping[str, str] = {
     "TQ1_0": "TQ1_0",
     "IQ1_M": "IQ1_M",
     "IQ1_S": "IQ1_S",
+    "Q1_0": "Q1_0",
 }
 """File types, each with the tensor type of most matrices."""
 

@@ -9,6 +9,7 @@ from armload.core.values import Value
 from armload.models.gguf_values import Array, Scalar
 from armload.models.header import MAGIC, Header
 from armload.models.model import read_headers
+from armload.models.tensor_types import TYPE_NUMBERS
 
 _COUNTS = struct.Struct("<IQQ")
 _SPLIT_COUNT = struct.pack("<Q", len("split.count")) + b"split.count"
@@ -96,8 +97,6 @@ def _as_one_part(keys: bytes) -> bytes:
 
 def _entries(header: Header) -> tuple[bytes, int]:
     """Return the tensors' entries, each right behind the one before, and the end of the last."""
-    from gguf.constants import GGMLQuantizationType
-
     end = 0
     entries = []
     for tensor in header.tensors:
@@ -106,7 +105,7 @@ def _entries(header: Header) -> tuple[bytes, int]:
             struct.pack("<Q", len(name)),
             name,
             struct.pack(f"<I{len(tensor.shape)}Q", len(tensor.shape), *tensor.shape),
-            struct.pack("<IQ", GGMLQuantizationType[tensor.type_name].value, end),
+            struct.pack("<IQ", TYPE_NUMBERS[tensor.type_name], end),
         ]
         end += tensor.size_bytes + -tensor.size_bytes % header.alignment_bytes
     return b"".join(entries), end

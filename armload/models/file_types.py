@@ -67,14 +67,24 @@ def file_type(name: str) -> str:
     Raises:
         ValueError: there is no such type; the nearest names are offered.
     """
-    usual = name.strip().upper()
-    usual = _ALIASES.get(usual, usual)
+    usual = usual_type(name)
     if usual in TENSOR_TYPES:
         return usual
     raise ValueError(
         f"llama-quantize has no type {name.strip()!a}. "
         f"{available(usual, TENSOR_TYPES, 'armload model.quantize --help')}"
     )
+
+
+def usual_type(name: str) -> str:
+    """Return a file type, which need not exist, in the usual spelling."""
+    usual = name.strip().upper()
+    return _ALIASES.get(usual, usual)
+
+
+def needs_importance(file_type: str) -> bool:
+    """Say whether llama-quantize makes a type with an importance matrix only."""
+    return file_type in _NEED_IMPORTANCE
 
 
 def distinct_file_types(names: Sequence[str]) -> tuple[str, ...]:

@@ -64,6 +64,7 @@ class Header:
         metadata_bytes: at the beginning of the file, before the first tensor's entry.
         alignment_bytes: of each tensor's data.
         end_bytes: where a file with all these tensors, padded, ends.
+        weights_at: where the weights begin in the file; 0 where it was not read from one.
     """
 
     version: int
@@ -73,6 +74,7 @@ class Header:
     metadata_bytes: int
     alignment_bytes: int
     end_bytes: int
+    weights_at: int = 0
 
     @property
     def whole_bytes(self) -> int:
@@ -154,6 +156,7 @@ class _Parser:
             tensors=tensors,
             file_bytes=self._size_bytes,
             end_bytes=-(-max(ends, default=read.at) // alignment) * alignment,
+            weights_at=-(-read.at // alignment) * alignment,
         )
 
     def _opening(self) -> int:

@@ -32,7 +32,7 @@ class WholeHeader(Value):
 
 
 def whole_header(path: Path, planned: Header | None = None) -> WholeHeader:
-    """Return the header of a model; of one in several parts, that of the file they would be.
+    """Return the header of a model as it is; of one in several parts, that of the whole.
 
     Args:
         planned: the same model's, with tensors of other types.
@@ -43,6 +43,11 @@ def whole_header(path: Path, planned: Header | None = None) -> WholeHeader:
     """
     header, parts = read_headers(path, need_weights=False)
     with path.open("rb") as file:
+        if not parts and planned is None:
+            content = file.read(header.weights_at).ljust(header.weights_at, b"\0")
+            return WholeHeader(
+                content=content, file_bytes=max(header.file_bytes, header.whole_bytes)
+            )
         beginning = file.read(header.metadata_bytes)
     _, _, key_count = _COUNTS.unpack_from(beginning, len(MAGIC))
     keys = beginning[len(MAGIC) + _COUNTS.size :]

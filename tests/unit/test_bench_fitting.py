@@ -171,9 +171,10 @@ def test_a_shape_of_one_s_own_is_listed_and_types_can_be_chosen() -> None:
     assert all(name.endswith(":Q6_K") for name in names)
 
 
-def test_a_type_that_takes_an_importance_matrix_is_refused_for_the_list() -> None:
-    with pytest.raises(UsageError, match="IQ2_XXS"):
-        fit(Request(board="away"), (), Plan(), Silent(), file_types=("IQ2_XXS",))
+def test_a_type_that_only_others_make_is_listed_without_a_command() -> None:
+    found = fit(Request(board="away"), (), Plan(), Silent(), file_types=("IQ2_XXS",))
+    assert len(found.models) > 10
+    assert not any(each.command or each.has_file for each in found.models)
 
 
 @pytest.mark.parametrize("reference", ["like:qwen2.5-0.5b:Q4_K_M", "like:llama-3.2-1b:Q8_0"])

@@ -272,7 +272,7 @@ def memory_source(models: Sequence[FittedModel]) -> str:
     if not known:
         return "The memory of the board is unknown."
     if len(exact) == len(known):
-        return "KV cache and program: llama.cpp's own figures, from a simulation on the board."
+        return "KV cache and program: llama.cpp's own figures, from a simulation."
     estimated = "estimated from the model's header, and llama.cpp may need more"
     if exact:
         names = ", ".join(

@@ -65,19 +65,23 @@ LIKE = "like:"
 """What the name of a model begins with that is made in the likeness of a published one."""
 
 
-def model_called(reference: str, progress: Progress) -> Model:
+def model_called(reference: str, progress: Progress, *, or_embeds: bool = False) -> Model:
     """Return a model's facts; make or download it when it is missing.
+
+    Args:
+        or_embeds: as for ``check_generates``.
 
     Raises:
         UsageError, ConnectError, TransferError, DiskError: as for ``resolve``.
         DataError: it is no whole GGUF file, or does not generate text.
     """
-    path = resolve(reference, progress)
-    check_generates(read_outline(path)[0])  # before a checksum of gigabytes is taken
+    path = resolve(reference, progress, or_embeds=or_embeds)
+    # Before a checksum of gigabytes is taken.
+    check_generates(read_outline(path)[0], or_embeds=or_embeds)
     return read_model(path, progress)
 
 
-def resolve(reference: str, progress: Progress) -> Path:
+def resolve(reference: str, progress: Progress, *, or_embeds: bool = False) -> Path:
     """Return the file of a model.
 
     It is named by a path, ``hf:ORG/REPO`` or ``ms:ORG/REPO`` (with ``:TYPE`` or ``/FILE.gguf``),
@@ -105,7 +109,7 @@ def resolve(reference: str, progress: Progress) -> Path:
         return SMOLLM2_MODEL.provide(progress)
     if is_reference(reference):
         with _offering_others(reference):
-            return hub.fetch(reference, progress)
+            return hub.fetch(reference, progress, or_embeds=or_embeds)
     if reference.startswith(LIKE):
         return model_like(reference, progress)
     if reference.startswith(WORD_PROBLEMS):
@@ -191,7 +195,7 @@ def published(reference: str) -> str:
     Raises:
         UsageError: armload knows no file of it.
     """
-    name, file_type = _split(reference)
+    name, file_type = _split(spelled(reference))
     if there := published_as(name, usual_type(file_type)):
         return there
     types = ", ".join(published_types(name))

@@ -61,6 +61,9 @@ _ENCODERS = frozenset(
         "t5encoder",
     }
 )
+EMBEDS = "computes embeddings"
+"""How the purpose of a model ends whose embeddings can be served."""
+
 _DIFFUSION = frozenset({"dream", "llada", "llada-moe", "rnd1"})
 _DRAFTS = frozenset({"dflash", "eagle3"})
 _RANKING = 4
@@ -282,9 +285,9 @@ class Metadata:
     def purpose(self) -> str:
         """What the model does instead of generating text; empty where it generates."""
         if self.architecture in _ENCODERS:
-            return "is an encoder, which computes embeddings"
+            return f"is an encoder, which {EMBEDS}"
         if self._metadata.get(f"{self.architecture}.pooling_type") in {1, 2, 3}:
-            return "computes embeddings"
+            return EMBEDS
         if self._metadata.get(f"{self.architecture}.pooling_type") == _RANKING:
             return "ranks texts"
         if self.architecture in _DIFFUSION:

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from armload.models.gguf_values import Array
 from armload.models.header import Header
 
-ODD_NUMBERS = (0, 1, 2, 3, 7, 31, 33, 255, 2**16, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**63 - 1)
-ODD_NUMBERS += (2**63, 2**64 - 1, 2**62, 2**48)
+ODD_NUMBERS = (
+    *(0, 1, 2, 3, 7, 31, 33, 255, 2**16, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**48, 2**62),
+    *(2**63 - 1, 2**63, 2**64 - 1),
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,7 +47,14 @@ _MANY_EXPERTS = 4
 _VALUES = ("attn_qkv.weight", "attn_kv_b.weight", "attn_v.weight")
 
 _Role = Literal[
-    *("output", "embedding", "values", "keys", "queries", "attention output", "down", "up"),
+    "output",
+    "embedding",
+    "values",
+    "keys",
+    "queries",
+    "attention output",
+    "down",
+    "up",
     "other",
 ]
 

@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from armload.deploy.payload import Payload
 from armload.engines.engine import Simulation
 from armload.engines.footprint import EngineRefusal, read_refusal
 from armload.models.header import read_header
@@ -68,8 +69,11 @@ def test_a_reason_is_one_short_line_that_can_be_shown() -> None:
 
 
 def test_the_words_behind_the_program_are_taken() -> None:
-    asked = Simulation.model_construct(
-        command=("nice", "-n", "1", "/work/bin/llama-completion", "-m", "x"), model=Path("x")
+    asked = Simulation(
+        program=Payload.of_file(Path(__file__), sha256="0" * 64, executable=True),
+        command=("nice", "-n", "1", "/work/bin/llama-completion", "-m", "x"),
+        model=Path("x"),
+        batch_tokens=1,
     )
     assert words_of(asked, ("nice", "-n", "1")) == ("-m", "x")
     assert PurePosixPath(asked.command[3]).name == "llama-completion"

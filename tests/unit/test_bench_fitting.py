@@ -175,6 +175,8 @@ def test_a_type_that_only_others_make_is_listed_without_a_command() -> None:
     found = fit(Request(board="away"), (), Plan(), Silent(), file_types=("IQ2_XXS",))
     assert len(found.models) > 10
     assert not any(each.command or each.has_file for each in found.models)
+    assert "armload knows no file of it" in found.recommendation
+    assert "hf:ORG/REPO:IQ2_XXS" in found.recommendation
 
 
 @pytest.mark.parametrize("reference", ["like:qwen2.5-0.5b:Q4_K_M", "like:llama-3.2-1b:Q8_0"])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
-from pathlib import PurePosixPath
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
 
 from armload.build.binary import Binary
 from armload.build.builder import build
@@ -14,7 +15,7 @@ from armload.build.record import runner
 from armload.build.source import pinned_source
 from armload.build.target import load_target, machine_architecture
 from armload.core.errors import ArmloadError
-from armload.core.progress import Progress, Silent
+from armload.core.workspace import cache_folder
 from armload.engines.completion import PROGRAM
 from armload.engines.engine import Simulation
 from armload.engines.footprint import FOOTPRINT_VARIABLE, Footprint, read_footprint
@@ -64,18 +65,23 @@ def words_of(asked: Simulation, launcher: Sequence[str]) -> tuple[str, ...]:
     return asked.command[len(launcher) + 1 :]
 
 
-def program_here(progress: Progress) -> Binary | None:
+@lru_cache(maxsize=4)
+def program_here(cache: Path) -> Binary | None:
     """Return a build of the pinned llama.cpp that this machine can run, without compiling one.
 
     It is one of the cache, a native one if there is, or came with the release; none where there is
     neither.
+
+    Args:
+        cache: armload's, for which the answer is remembered.
     """
     source = pinned_source().label
     found = [
         program
         for each in cached_builds()
         for program in each.programs
-        if program.program == PROGRAM
+        if program.path.is_relative_to(cache)
+        and program.program == PROGRAM
         and program.source == source
         and runner(program.architecture) is not None
         and offers(program.path, FOOTPRINT_VARIABLE)
@@ -86,7 +92,7 @@ def program_here(progress: Progress) -> Binary | None:
         target = load_target(name)
         if runner(target.architecture) is not None:
             try:
-                (carried,) = build(target, programs=[PROGRAM], progress=progress)
+                (carried,) = build(target, programs=[PROGRAM])
             except ArmloadError:
                 continue
             return carried
@@ -102,7 +108,7 @@ def footprint_here(model: Model, header: WholeHeader, plan: Plan) -> Footprint |
     Returns:
         None where no program of the pinned source can run here, or it does not answer.
     """
-    binary = program_here(Silent())
+    binary = program_here(cache_folder())
     if binary is None:
         return None
     context = context_tokens(plan, model)

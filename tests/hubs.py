@@ -12,7 +12,7 @@ from typing import cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-TOKEN = "hf_of_somebody"
+TOKEN, EXPIRED = "hf_of_somebody", "hf_of_last_year"
 SMALL_BYTES = 20_000
 """What is no larger lies in git, and is sent by the hub itself."""
 
@@ -38,6 +38,16 @@ class _Handler(BaseHTTPRequestHandler):
         if hub.busy:
             self._send(hub.busy.pop(0), b"", {"Retry-After": hub.retry_after})
             return
+        if hub.filtered:
+            filtered = {"Server": "squid/6.6", "Content-Type": "text/html"}
+            self._send(hub.filtered, b"<html>Blocked by policy</html>", filtered)
+            return
+        if any(EXPIRED in (self.headers[name] or "") for name in ("Authorization", "Cookie")):
+            error = {"Code": 10010101002, "Message": "invalid token", "Success": False}
+            said = {"X-Error-Message": "Invalid credentials in Authorization header"}
+            said |= {"Content-Type": "application/json"}
+            self._send(401, json.dumps(error).encode(), said)
+            return
         path, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)
         if path.startswith("/api/v1/models/"):
             self._answer_as_modelscope(hub, path.removeprefix("/api/v1/models/"), query)
@@ -57,6 +67,9 @@ class _Handler(BaseHTTPRequestHandler):
         files = hub.repositories.get(repo)
         if files is None:
             self._send(404 if allowed else 401, b"", {"X-Error-Code": "RepoNotFound"})
+        elif repo in hub.disabled:
+            told = {"X-Error-Code": "DisabledRepo", "X-Error-Message": "Disabled by its owner."}
+            self._send(403, b"", told)
         elif revision not in {"main", "v2", COMMIT}:
             self._send(404, b"", {"X-Error-Code": "RevisionNotFound"})
         elif lists:
@@ -192,6 +205,8 @@ class HubStandIn(_Server):
     Attributes:
         repositories: files by path, by ``ORG/REPO``.
         gated: repositories that want ``TOKEN``.
+        disabled: repositories of which the hub says that they are.
+        filtered: the status that a proxy on the way answers with instead; 0 without one.
         busy: statuses of the next answers; and for how long they say to wait.
         listing: instead of the list of files.
         faults: of the next deliveries: ``html``, ``short``, ``damaged``, ``cut``, or ``whole``,
@@ -204,6 +219,8 @@ class HubStandIn(_Server):
         super().__init__()
         self.repositories: dict[str, dict[str, bytes]] = {}
         self.gated: set[str] = set()
+        self.disabled: set[str] = set()
+        self.filtered = 0
         self.busy: list[int] = []
         self.retry_after = "0"
         self.listing = b""

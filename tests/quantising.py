@@ -6,9 +6,13 @@ import re
 import subprocess
 from pathlib import Path
 
+from armload.models.file_types import TENSOR_TYPES
 from armload.models.gguf import read_outline
 from armload.models.metadata import Metadata
 from armload.models.quant_mix import types_of
+
+PREDICTED_TYPES = tuple(each for each in TENSOR_TYPES if each != "IQ3_XXS")
+"""All but one, to which a dry run gives other types than the real one, which needs a matrix."""
 
 _LINE = re.compile(
     r"^\[ *\d+/ *\d+\] (?P<name>\S+) +- \[.*type = +(?P<before>\w+), size = .*?"

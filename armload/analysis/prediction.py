@@ -85,7 +85,7 @@ def predict(
     )
     base = base.model_copy(update={"memory": parts})
     if parts.least_bytes > parts.available_bytes and not need.kv_is_exact:
-        return base.model_copy(update={"notes": (*base.notes, note("lower bound"))})
+        return base
     if parts.least_bytes > parts.available_bytes:
         count = need.sequences.count
         kv_room = max(0, parts.available_bytes - (parts.least_bytes - parts.kv_bytes))
@@ -179,6 +179,8 @@ def _mapped(
 
 def _notes(need: MemoryNeed, compute: Compute | None) -> tuple[PredictionNote, ...]:
     notes = tuple(map(note, compute.notes)) if compute else ()
+    if not need.kv_is_exact:
+        notes = (*notes, note("lower bound"))
     if not need.row_table_bytes:
         return notes
     return (

@@ -22,7 +22,6 @@ from armload.engines.completion import PROGRAM, settings_of
 from armload.engines.llama_cpp import check_architecture, likely_prompt_tokens
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
-from armload.models.model import Model
 from armload.runs.forecast_members import DeclaredMember
 from armload.runs.group_forecast import GroupForecaster
 from armload.runs.predicting import (
@@ -120,7 +119,7 @@ def fit(
     except ConnectError as error:
         unreachable = _said_unreachable(error, [board.name for board in boards], progress)
         models = [
-            each.on_board(request.board, _predicted_from_facts(group, boards, each.model, plan))
+            each.on_board(request.board, _predicted_from_facts(group, boards, each, plan))
             for each in outlined
         ]
     if not model_names:
@@ -145,7 +144,7 @@ def _said_unreachable(error: ConnectError, boards: Sequence[str], progress: Prog
 
 
 def _predicted_from_facts(
-    group: Group | None, boards: Sequence[Board], model: Model, plan: Plan
+    group: Group | None, boards: Sequence[Board], outlined: OutlinedModel, plan: Plan
 ) -> Prediction:
     """Predict from the files of boards that do not answer.
 
@@ -153,9 +152,10 @@ def _predicted_from_facts(
         BoardError: a member's file does not say how much memory it has.
     """
     if group is None:
-        return predict_from_facts(boards[0].facts, boards[0].target, model, plan)
+        facts, target = boards[0].facts, boards[0].target
+        return predict_from_facts(facts, target, outlined.model, plan, outlined.header)
     declared = [DeclaredMember(board=board) for board in boards]
-    return GroupForecaster(group, model, plan, declared, ()).predict_division()
+    return GroupForecaster(group, outlined.model, plan, declared, ()).predict_division()
 
 
 def fit_hardware(
@@ -230,7 +230,7 @@ def _fit_one(
     models = tuple(
         fitted(
             *(each.name, chosen.name, each.model),
-            predict_from_facts(chosen.specs, chosen.hardware.target, each.model, plan),
+            predict_from_facts(chosen.specs, chosen.hardware.target, each.model, plan, each.header),
             family=each.family,
             has_file=each.has_file,
         )

@@ -165,7 +165,7 @@ def with_build_record(inspection: Inspection) -> Inspection:
 
 def reported_version(program: Path, architecture: str) -> str | None:
     """Return a program's line on its version, if it has one; none where it cannot be run here."""
-    command = _runner(architecture)
+    command = runner(architecture)
     if command is None:
         return None
     try:
@@ -188,7 +188,7 @@ def reported_version(program: Path, architecture: str) -> str | None:
     return lines[0] if lines and answer.returncode == 0 else ""
 
 
-def _runner(architecture: str) -> list[str] | None:
+def runner(architecture: str) -> list[str] | None:
     """Return the words before a program that make this machine run it; none where it cannot."""
     if sys.platform.startswith("linux") and machine_architecture() == architecture:
         return []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from armload.cli.verbs.evaluation import EvalOptions
+from armload.engines.contradictions import check_consistent
+from armload.engines.service_plan import ScorerOptions
 from armload.evaluation.harness.evaluating import PREFIX
 from armload.evaluation.record import EvaluationFolder
 from armload.evaluation.task import load_task
@@ -24,6 +26,7 @@ def check_combination(options: EvalOptions) -> EvalOptions:
     """
     if options.regrade:
         return _check_regrading(options)
+    check_consistent(options.part(ScorerOptions))
     if len(options.grader) > 1:
         options = options.refuse_without(
             ("grader",), "--regrade to compare several graders", "Name one."

@@ -5,6 +5,9 @@ The answer is exact for every architecture that the program knows, and for the C
 
 from __future__ import annotations
 
+import re
+from typing import Literal
+
 from pydantic import ValidationError
 
 from armload.core.values import Value
@@ -74,6 +77,50 @@ class Footprint(Value):
         """What is touched beside the model's file and the context."""
         buffers_bytes = self.touched_compute_bytes + self.work_bytes + self.output_bytes
         return self.own_bytes + RUNNING_BYTES + buffers_bytes + self.repacked_bytes
+
+
+class EngineRefusal(Value):
+    """Why llama.cpp would not load a file, or not run it.
+
+    Attributes:
+        kind: what it refuses: the file, or the options.
+        reason: in its own words.
+    """
+
+    kind: Literal["file", "options"]
+    reason: str
+
+
+_OF_HEADER = re.compile(r"\bgguf_\w+: (?!failed)(.+)")
+_OF_FILE = re.compile(r"error loading model: (?:error loading model \w+: )?(.+)")
+_ASSERTED = re.compile(r"(GGML_ASSERT\(.+\) failed)")
+_OF_OPTIONS = re.compile(
+    r"llama_init_from_model: (?:failed to initialize the context: )?"
+    r"(.*(?:requires|require|divide|support|different).*)"
+)
+_OF_THIS_MACHINE = re.compile(r"/proc/self/fd|alloc", re.IGNORECASE)
+_LONGEST_REASON = 300
+
+
+def read_refusal(output: str) -> EngineRefusal | None:
+    """Find in what a program has written why it would not take a file; none where it does not say.
+
+    What lies with the machine that it ran on, such as too little memory, is no refusal.
+    """
+    for kind, pattern in (
+        ("file", _OF_HEADER),
+        ("file", _OF_FILE),
+        ("file", _ASSERTED),
+        ("options", _OF_OPTIONS),
+    ):
+        for line in output.splitlines():
+            match = pattern.search(line)
+            if match and not _OF_THIS_MACHINE.search(match[1]):
+                reason = "".join(each if each.isprintable() else "?" for each in match[1])
+                return EngineRefusal.model_validate(
+                    {"kind": kind, "reason": reason.strip().rstrip(".")[:_LONGEST_REASON]}
+                )
+    return None
 
 
 def read_footprint(output: str) -> Footprint | None:

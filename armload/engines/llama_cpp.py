@@ -12,8 +12,9 @@ from armload.build.binary import Binary
 from armload.build.source import engine_of
 from armload.core.cpu_sets import cpu_numbers
 from armload.core.errors import UsageError
+from armload.engines.contradictions import Choices, check_consistent
 from armload.engines.output import EngineTimes
-from armload.engines.plan import MICRO_BATCH_TOKENS, FlashAttention, Numa, Plan
+from armload.engines.plan import MICRO_BATCH_TOKENS, FlashAttention, Plan
 from armload.engines.repacking import repacks
 from armload.models.metadata import FLOAT_BYTES
 from armload.models.model import Model
@@ -30,32 +31,12 @@ _RESERVED_AT_MOST = 0.75
 It counts zram as swap there: it is memory that is not, but no page of such a buffer is touched."""
 
 
-class EngineSettings(Protocol):
+class EngineSettings(Choices, Protocol):
     """How an engine computes, as a plan says it."""
 
     @property
     def threads(self) -> int | None:
         """Worker threads; none lets the engine choose."""
-
-    @property
-    def cpus(self) -> str | None:
-        """The cores that it may run on; none for all."""
-
-    @property
-    def numa(self) -> Numa | None:
-        """How threads are placed on several NUMA nodes."""
-
-    @property
-    def micro_batch_tokens(self) -> int | None:
-        """Tokens that go through the model at a time."""
-
-    @property
-    def kv_types(self) -> tuple[str, str] | None:
-        """Types of keys and of values in the cache."""
-
-    @property
-    def flash_attention(self) -> FlashAttention | None:
-        """The fused attention kernel."""
 
 
 WHOLE_LAYERS_ONLY = frozenset(
@@ -148,21 +129,11 @@ def check_options(program: Path, plan: EngineSettings) -> None:
     """Check that a llama.cpp program has what a plan asks for.
 
     Raises:
-        UsageError: it does not.
+        UsageError: it does not, or the plan contradicts itself.
     """
+    check_consistent(plan)
     if plan.flash_attention is not None:
         _flash_attention(program, plan.flash_attention)
-    if moves_threads(plan):
-        raise UsageError(
-            f"--numa {plan.numa} cannot be combined with --cpus: llama.cpp would move its threads "
-            "to other cores.",
-            "Remove one of them, or use --numa numactl.",
-        )
-
-
-def moves_threads(plan: EngineSettings) -> bool:
-    """Tell whether llama.cpp would move its threads away from the cores that they are kept to."""
-    return plan.cpus is not None and plan.numa not in (None, "numactl")
 
 
 def whole_plan(plan: Plan, model: Model) -> Plan:

@@ -214,6 +214,11 @@ class Computation(OptionGroup):
         ),
     ] = None
 
+    @property
+    def kv_types(self) -> tuple[str, str] | None:
+        """Types of keys and of values; none for the engine's usual one."""
+        return None if self.kv_type is None else kv_halves(self.kv_type)
+
 
 class Plan(Computation):
     """One run of the engine: plain continuation of a prompt.
@@ -370,11 +375,6 @@ class Plan(Computation):
         """The same without speculation; the time limit, which changes nothing, is the usual one."""
         changed = {"speculate": None, "time_limit_s": DEFAULT_TIME_LIMIT_S}
         return self.model_copy(update=changed)
-
-    @property
-    def kv_types(self) -> tuple[str, str] | None:
-        """Types of keys and of values; none for the engine's usual one."""
-        return None if self.kv_type is None else kv_halves(self.kv_type)
 
     @property
     def kv_shares(self) -> tuple[float, float]:

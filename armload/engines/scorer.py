@@ -34,7 +34,6 @@ from armload.engines.plan import (
     Plan,
     Seconds,
     TokenCount,
-    kv_halves,
     kv_shares,
 )
 from armload.engines.prediction import Sequences
@@ -80,11 +79,6 @@ class ScoringPlan(ScorerOptions):
             weights=self.weights,
             resident_bytes=self.resident_bytes,
         )
-
-    @property
-    def kv_types(self) -> tuple[str, str] | None:
-        """Types of keys and of values; none for the engine's usual one."""
-        return None if self.kv_type is None else kv_halves(self.kv_type)
 
 
 def look_at_items(path: Path) -> tuple[str, int]:

@@ -54,7 +54,12 @@ def plan_for(model: Model, plan: ServingPlan | None = None) -> ServingPlan:
             f"Use --context {model.context_length} or less; each slot has that much.",
         )
     rounded = -(-wanted // KV_ROUNDING_TOKENS) * KV_ROUNDING_TOKENS
-    return plan.model_copy(update={"context_tokens": rounded})
+    sizes = {"context_tokens": rounded}
+    if plan.embeddings is not None and "micro_batch_tokens" not in plan.model_fields_set:
+        # The server embeds a text in one pass, or not at all.
+        sizes["micro_batch_tokens"] = rounded
+        sizes["batch_tokens"] = max(rounded, plan.batch_tokens)
+    return plan.model_copy(update=sizes)
 
 
 def serving_need(plan: ServingPlan, model: Model) -> MemoryNeed:

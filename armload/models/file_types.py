@@ -37,6 +37,7 @@ TENSOR_TYPES: Mapping[str, str] = {
     "IQ3_XXS": "IQ3_XXS",
     "Q2_K": "Q2_K",
     "Q2_K_S": "Q2_K",
+    "Q2_0": "Q2_0",
     "TQ2_0": "TQ2_0",
     "IQ2_M": "IQ2_S",
     "IQ2_S": "IQ2_XS",
@@ -45,6 +46,7 @@ TENSOR_TYPES: Mapping[str, str] = {
     "TQ1_0": "TQ1_0",
     "IQ1_M": "IQ1_M",
     "IQ1_S": "IQ1_S",
+    "Q1_0": "Q1_0",
 }
 """File types, each with the tensor type of most matrices."""
 
@@ -65,14 +67,24 @@ def file_type(name: str) -> str:
     Raises:
         ValueError: there is no such type; the nearest names are offered.
     """
-    usual = name.strip().upper()
-    usual = _ALIASES.get(usual, usual)
+    usual = usual_type(name)
     if usual in TENSOR_TYPES:
         return usual
     raise ValueError(
         f"llama-quantize has no type {name.strip()!a}. "
         f"{available(usual, TENSOR_TYPES, 'armload model.quantize --help')}"
     )
+
+
+def usual_type(name: str) -> str:
+    """Return a file type, which need not exist, in the usual spelling."""
+    usual = name.strip().upper()
+    return _ALIASES.get(usual, usual)
+
+
+def needs_importance(file_type: str) -> bool:
+    """Say whether llama-quantize makes a type with an importance matrix only."""
+    return file_type in _NEED_IMPORTANCE
 
 
 def distinct_file_types(names: Sequence[str]) -> tuple[str, ...]:

@@ -25,16 +25,17 @@ from armload.core.progress import Progress
 from armload.core.values import format_bytes
 from armload.core.workspace import cache_folder, data_names, listing_of
 from armload.models import hub
-from armload.models.file_types import TENSOR_TYPES, type_meant
+from armload.models.file_types import TENSOR_TYPES, type_meant, usual_type
 from armload.models.gguf import read_model, read_outline
 from armload.models.hub_cache import kept_models
 from armload.models.hub_reference import is_reference
+from armload.models.hub_sites import SITES
 from armload.models.model import Model, check_generates
 from armload.models.outline import (
     LISTED_TYPES,
     OUTLINES,
     is_outlined,
-    load_outline,
+    outline_called,
     outlined,
 )
 from armload.models.packaged import (
@@ -64,19 +65,23 @@ LIKE = "like:"
 """What the name of a model begins with that is made in the likeness of a published one."""
 
 
-def model_called(reference: str, progress: Progress) -> Model:
+def model_called(reference: str, progress: Progress, *, or_embeds: bool = False) -> Model:
     """Return a model's facts; make or download it when it is missing.
+
+    Args:
+        or_embeds: as for ``check_generates``.
 
     Raises:
         UsageError, ConnectError, TransferError, DiskError: as for ``resolve``.
         DataError: it is no whole GGUF file, or does not generate text.
     """
-    path = resolve(reference, progress)
-    check_generates(read_outline(path)[0])  # before a checksum of gigabytes is taken
+    path = resolve(reference, progress, or_embeds=or_embeds)
+    # Before a checksum of gigabytes is taken.
+    check_generates(read_outline(path)[0], or_embeds=or_embeds)
     return read_model(path, progress)
 
 
-def resolve(reference: str, progress: Progress) -> Path:
+def resolve(reference: str, progress: Progress, *, or_embeds: bool = False) -> Path:
     """Return the file of a model.
 
     It is named by a path, ``hf:ORG/REPO`` or ``ms:ORG/REPO`` (with ``:TYPE`` or ``/FILE.gguf``),
@@ -95,6 +100,7 @@ def resolve(reference: str, progress: Progress) -> Path:
             another file than the expected one.
         DiskError: the file cannot be looked at, or the cache cannot be written.
     """
+    reference = spelled(reference)
     if reference == DEMO:
         return demo_model(progress)
     if reference == RANDOM:
@@ -103,7 +109,7 @@ def resolve(reference: str, progress: Progress) -> Path:
         return SMOLLM2_MODEL.provide(progress)
     if is_reference(reference):
         with _offering_others(reference):
-            return hub.fetch(reference, progress)
+            return hub.fetch(reference, progress, or_embeds=or_embeds)
     if reference.startswith(LIKE):
         return model_like(reference, progress)
     if reference.startswith(WORD_PROBLEMS):
@@ -121,23 +127,45 @@ def resolve(reference: str, progress: Progress) -> Path:
     return path
 
 
+def spelled(reference: str) -> str:
+    """Return what a model is called, with the case of known names as armload writes them.
+
+    A file of that very name comes first, and names on hubs stay as they are.
+    """
+    prefixes = (*(site.prefix for site in SITES), LIKE, WORD_PROBLEMS)
+    lower = reference.casefold()
+    prefix = next((each for each in prefixes if lower.startswith(each)), "")
+    name, colon, file_type = reference[len(prefix) :].partition(":")
+    alone = {each: each for each in (DEMO, RANDOM, SMOLLM2)}
+    known = {each.casefold(): each for each in _known_names()}
+    if is_there(Path(reference)):
+        return reference
+    if prefix and prefix not in (LIKE, WORD_PROBLEMS):
+        return prefix + reference[len(prefix) :]
+    if not colon and not prefix:
+        return alone.get(lower, reference)
+    return f"{prefix}{known.get(name.casefold(), name)}{colon}{file_type}"
+
+
 def is_listed(reference: str) -> bool:
     """Say whether a model is called as ``fit`` lists it, ``NAME:TYPE``, and is no file."""
-    name, colon, _ = reference.partition(":")
+    name, colon, _ = spelled(reference).partition(":")
     is_known = bool(colon) and name in _known_names()
     return is_known and not is_there(Path(reference))
 
 
 def is_published(reference: str) -> bool:
     """Say whether armload knows a file of a model that is called as ``fit`` lists it."""
-    name, _, file_type = reference.partition(":")
-    return is_listed(reference) and bool(published_as(name, file_type))
+    name, _, file_type = spelled(reference).partition(":")
+    return is_listed(reference) and bool(published_as(name, usual_type(file_type)))
 
 
 def is_runnable(reference: str) -> bool:
     """Say whether a model whose header can be had has weights that can be had, too."""
+    reference = spelled(reference)
     if reference.startswith(LIKE):
-        return not is_outlined(_split(reference)[0])
+        name, file_type = _split(reference)
+        return not is_outlined(name) and usual_type(file_type) in MIXTURES
     return not is_listed(reference) or is_published(reference)
 
 
@@ -158,7 +186,7 @@ def _offering_others(reference: str) -> Iterator[None]:
 def _can_be_made(reference: str) -> bool:
     """Say whether random weights can be made for ``NAME:TYPE``."""
     name, _, file_type = reference.partition(":")
-    return name in data_names(SHAPES) and file_type.upper() in MIXTURES
+    return name in data_names(SHAPES) and usual_type(file_type) in MIXTURES
 
 
 def published(reference: str) -> str:
@@ -167,11 +195,11 @@ def published(reference: str) -> str:
     Raises:
         UsageError: armload knows no file of it.
     """
-    name, file_type = _split(reference)
-    if there := published_as(name, file_type):
+    name, file_type = _split(spelled(reference))
+    if there := published_as(name, usual_type(file_type)):
         return there
     types = ", ".join(published_types(name))
-    if file_type.upper() not in TENSOR_TYPES:
+    if usual_type(file_type) not in TENSOR_TYPES:
         raise UsageError(
             f"{reference}: there is no file type {file_type!r}.",
             type_meant(file_type, TENSOR_TYPES)
@@ -271,12 +299,13 @@ def header_of(reference: str, progress: Progress) -> Path:
     The arguments and errors are those of ``resolve``, but nothing large is made or downloaded
     (``smollm2`` is 93 MB).
     """
+    reference = spelled(reference)
     if is_reference(reference):
         return hub.fetch_header(reference, progress)
     if not reference.startswith(LIKE) and not is_listed(reference):
         return resolve(reference, progress)
     name, file_type = _split(reference)
-    if is_outlined(name):
+    if is_outlined(name) or usual_type(file_type) not in MIXTURES:
         return _outline(name, file_type, progress)
     shape, file_type, path = _likeness(reference)
     if path.is_file():
@@ -289,10 +318,10 @@ def header_of(reference: str, progress: Progress) -> Path:
 
 
 def _outline(name: str, file_type: str, progress: Progress) -> Path:
-    _, header = outlined(load_outline(name), file_type)
+    _, header = outlined(outline_called(name), file_type)
     content = encoded(header).content
     digest = hashlib.sha256(content).hexdigest()[:8]
-    path = made_file(f"outline-{name}-{file_type.upper()}-{digest}.header.gguf")
+    path = made_file(f"outline-{name}-{usual_type(file_type)}-{digest}.header.gguf")
     if not path.is_file():
         with progress.step(f"Making the header of {name}:{file_type}"):
             write_whole(path, content)
@@ -304,7 +333,7 @@ def _split(reference: str) -> tuple[str, str]:
     known = _known_names()
     if name not in known:
         raise UsageError(
-            f"There is no shape named {name!r}.",
+            f"There is no model named {name!r}.",
             available(name, known, listing_of(OUTLINES, SHAPES)),
         )
     if not separator:

@@ -13,23 +13,12 @@ from pathlib import Path
 
 from armload.core.errors import DataError
 from armload.core.files import beginning
-from armload.core.shell import pip_install
 from armload.core.values import format_bytes
 from armload.models.gguf_values import Array, Scalar, ValueReader
+from armload.models.tensor_types import KNOWN_TYPES, TYPE_NUMBERS, foreign_type
 
 MAGIC = b"GGUF"
 
-_REMOVED_TYPES = {
-    31: "Q4_0_4_4",
-    32: "Q4_0_4_8",
-    33: "Q4_0_8_8",
-    37: "IQ4_NL_4_8",
-    38: "IQ4_NL_8_8",
-}
-"""``ggml.h`` keeps their numbers. It has 36 for IQ4_NL_4_4, of which no files are known."""
-
-_BITNET_TYPE = 36
-_FIRST_IK_TYPE, _LAST_IK_TYPE = 137, 999
 SUPPORTED_VERSIONS = (2, 3)
 
 MOST_DIMENSIONS = 4
@@ -75,6 +64,7 @@ class Header:
         metadata_bytes: at the beginning of the file, before the first tensor's entry.
         alignment_bytes: of each tensor's data.
         end_bytes: where a file with all these tensors, padded, ends.
+        weights_at: where the weights begin in the file; 0 where it was not read from one.
     """
 
     version: int
@@ -84,6 +74,7 @@ class Header:
     metadata_bytes: int
     alignment_bytes: int
     end_bytes: int
+    weights_at: int = 0
 
     @property
     def whole_bytes(self) -> int:
@@ -94,9 +85,8 @@ class Header:
 
 def block_of(type_name: str) -> tuple[int, int]:
     """Return the weights in a block of a tensor type, and the bytes that it takes."""
-    from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
-
-    return GGML_QUANT_SIZES[GGMLQuantizationType[type_name]]
+    found = KNOWN_TYPES[TYPE_NUMBERS[type_name]]
+    return found.block_elements, found.block_bytes
 
 
 def tensor_bytes(type_name: str, shape: Sequence[int]) -> int:
@@ -166,6 +156,7 @@ class _Parser:
             tensors=tensors,
             file_bytes=self._size_bytes,
             end_bytes=-(-max(ends, default=read.at) // alignment) * alignment,
+            weights_at=-(-read.at // alignment) * alignment,
         )
 
     def _opening(self) -> int:
@@ -236,40 +227,15 @@ class _Parser:
         return shape
 
     def _type(self, name: str, shape: tuple[int, ...]) -> tuple[str, int]:
-        from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
-
         number = self._values.number("<I")
-        try:
-            tensor_type = GGMLQuantizationType(number)
-        except ValueError:
-            raise self._unknown_type(name, number) from None
-        block_elements, block_bytes = GGML_QUANT_SIZES[tensor_type]
+        found = KNOWN_TYPES.get(number)
+        if found is None:
+            whose, remedy = foreign_type(number)
+            raise DataError(f"{self._path}: tensor {name!a} has type {number}, {whose}.", remedy)
         row = shape[0] if shape else 1
-        if row % block_elements:
+        if row % found.block_elements:
             raise self._values.bad(
                 f"tensor {name!r} has rows of {row} elements, which is not a multiple of "
-                f"{tensor_type.name}'s {block_elements}"
+                f"{found.name}'s {found.block_elements}"
             )
-        return tensor_type.name, math.prod(shape) // block_elements * block_bytes
-
-    def _unknown_type(self, name: str, number: int) -> DataError:
-        whose, remedy = (
-            "which this version of armload does not know",
-            f"The file is damaged, or newer: try {pip_install('--upgrade', 'gguf')}",
-        )
-        if number in _REMOVED_TYPES:
-            whose = f"{_REMOVED_TYPES[number]}, which was made for an older llama.cpp"
-            remedy = (
-                "Use the Q4_0 file of the same model: llama.cpp now rearranges its weights when "
-                "it loads them."
-            )
-        elif number == _BITNET_TYPE:
-            whose = "which only bitnet.cpp, a fork of llama.cpp, has"
-            remedy = (
-                "Use a file that llama.cpp runs: TQ1_0 or TQ2_0 of a ternary model, or build the "
-                "fork with --source."
-            )
-        elif _FIRST_IK_TYPE <= number <= _LAST_IK_TYPE:
-            whose = "which only ik_llama.cpp, a fork of llama.cpp, has"
-            remedy = "Use a file in one of llama.cpp's own types, such as Q4_K_M or IQ4_XS."
-        return DataError(f"{self._path}: tensor {name!a} has type {number}, {whose}.", remedy)
+        return found.name, math.prod(shape) // found.block_elements * found.block_bytes

@@ -38,10 +38,13 @@ _MOST_BYTES = 1 << 28
 _Choice = TypeVar("_Choice")
 
 
-def fetch(reference: str, progress: Progress) -> Path:
+def fetch(reference: str, progress: Progress, *, or_embeds: bool = False) -> Path:
     """Download a model unless it was downloaded before, and return its first file.
 
     Its header arrives first, and what llama.cpp cannot run is refused without the rest.
+
+    Args:
+        or_embeds: as for ``check_generates``.
 
     Raises:
         UsageError: the reference is malformed, or there is no such model or permission.
@@ -56,7 +59,7 @@ def fetch(reference: str, progress: Progress) -> Path:
     if not all(_is_kept(named, listing.commit, file) for file in model.files):
         header = _header(named, listing, model, progress)
         with _naming(header, f"{named.label}/{model.path}"):
-            check_generates(read_outline(header)[0])
+            check_generates(read_outline(header)[0], or_embeds=or_embeds)
     first, *_ = _provide(named, listing, model.files, progress)
     return first
 

@@ -128,8 +128,9 @@ def repository_named(
     site = next(site for site in SITES if reference.startswith(site.prefix))
     match = _REFERENCE.fullmatch(reference.removeprefix(site.prefix))
     file, kind = (match["file"] or "" if match else ""), (match["type"] or "" if match else "")
+    is_gguf = reference.casefold().endswith(".gguf")
     fits = {
-        "model": file.endswith(".gguf") or not (file or reference.endswith(".gguf")),
+        "model": (bool(file) and is_gguf) or not (file or is_gguf),
         "dataset": bool(file),
         "checkpoint": not (file or kind),
     }[what]
@@ -197,9 +198,10 @@ def choose_model(named: HubRepository, files: Sequence[HubFile]) -> HubModel:
     models = models_in(files)
     if named.file:
         others = [HubModel(files=(each,)) for each in files if not is_split(each.path)]
-        for model in (*models, *others):
-            if model.path == named.file:
-                return model
+        by_path = {model.path: model for model in (*others, *models)}
+        alike = [each for each in by_path if each.casefold() == named.file.casefold()]
+        if named.file in by_path or len(alike) == 1:
+            return by_path.get(named.file) or by_path[alike[0]]
         raise _missing(named, f"no file {named.file}", models, files)
     for each in (named.type,) if named.type else DEFAULT_TYPES:
         pattern = re.compile(rf"(?<![a-z0-9]){re.escape(each)}[.-]", re.IGNORECASE)

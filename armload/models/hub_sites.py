@@ -22,6 +22,14 @@ from armload.models.hub_cache import (
     hugging_face_home,
     model_scope_cache,
 )
+from armload.models.hub_refusals import (
+    RefusedTokenError,
+    Token,
+    from_elsewhere,
+    said,
+    set_aside,
+    usable,
+)
 
 if TYPE_CHECKING:
     from requests import Response
@@ -145,17 +153,25 @@ class HuggingFace:
 
     def refused(self, answer: Response, repo: str, revision: str, path: str) -> ArmloadError:
         """Read ``X-Error-Code``; without a login, 401 also answers for what does not exist."""
-        code = answer.headers.get("X-Error-Code", "")
-        login = (
-            "replace the token: `hf auth login`, or HF_TOKEN"
-            if self._token()
-            else "log in with `hf auth login`, or set HF_TOKEN"
-        )
+        code, message = said(answer, "X-Error-Code"), said(answer, "X-Error-Message")
+        token = self._token()
+        renew = "`hf auth login`, or HF_TOKEN"
+        login = f"replace the token: {renew}" if token.text else f"log in with {renew}"
         page = f"{self._endpoint()}/{repo}"
-        if code == "GatedRepo" or answer.status_code == HTTPStatus.FORBIDDEN:
+        if code == "GatedRepo":
             return UsageError(
                 f"Access to {repo} on {self.name} is restricted.",
                 f"Accept its conditions at {page}, then {login}.",
+            )
+        if answer.status_code == HTTPStatus.UNAUTHORIZED and token.text:
+            return RefusedTokenError(token, self.name, renew)
+        if not (code or message) and (error := from_elsewhere(answer, self.name, repo)):
+            return error
+        if answer.status_code == HTTPStatus.FORBIDDEN or code == "DisabledRepo":
+            return UsageError(
+                f"{self.name[0].upper()}{self.name[1:]} refuses access to {repo}: "
+                f"{(message or code).rstrip('.')}.",
+                f"See {page}. If the token lacks a permission, {login}.",
             )
         if code == "RevisionNotFound":
             return UsageError(
@@ -180,7 +196,7 @@ class HuggingFace:
             label=label,
             size_bytes=file.size_bytes if file else None,
             digest=file.digest if file else "",
-            login=_login("Authorization", "Bearer ", token),
+            login=_login("Authorization", "Bearer ", token.text),
         )
 
     @staticmethod
@@ -188,15 +204,15 @@ class HuggingFace:
         return _address(os.environ.get("HF_ENDPOINT") or "huggingface.co")
 
     @staticmethod
-    def _token() -> str:
+    def _token() -> Token:
         for variable in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
             if token := os.environ.get(variable, "").strip():
-                return token
+                return usable(Token(token, variable))
         chosen = os.environ.get("HF_TOKEN_PATH")
         path = expanded(chosen) if chosen else hugging_face_home() / "token"
         with suppress(OSError, UnicodeDecodeError):
-            return path.read_text(encoding="utf-8").strip()
-        return ""
+            return usable(Token(path.read_text(encoding="utf-8").strip(), str(path)))
+        return Token()
 
 
 class ModelScope:
@@ -248,6 +264,12 @@ class ModelScope:
     def refused(self, answer: Response, repo: str, revision: str, path: str) -> ArmloadError:
         """Read the status: the hub has no codes for what is missing."""
         page = f"{self._endpoint()}/models/{repo}"
+        is_own = "json" in answer.headers.get("Content-Type", "json")
+        if not is_own and (error := from_elsewhere(answer, self.name, repo)):
+            return error
+        token = self._token()
+        if answer.status_code == HTTPStatus.UNAUTHORIZED and token.text:
+            return RefusedTokenError(token, self.name, token.origin)
         if answer.status_code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
             return UsageError(
                 f"Access to {repo} on {self.name} is restricted.",
@@ -262,14 +284,18 @@ class ModelScope:
         return _unexpected(answer, self.name, repo)
 
     def _remote(self, path: str, label: str, file: HubFile | None = None) -> Remote:
-        token = os.environ.get("MODELSCOPE_API_TOKEN", "").strip()
         return Remote(
             url=f"{self._endpoint()}/api/v1/models/{path}",
             label=label,
             size_bytes=file.size_bytes if file else None,
             digest=file.digest if file else "",
-            login=_login("Cookie", "m_session_id=", token),
+            login=_login("Cookie", "m_session_id=", self._token().text),
         )
+
+    @staticmethod
+    def _token() -> Token:
+        variable = "MODELSCOPE_API_TOKEN"
+        return usable(Token(os.environ.get(variable, "").strip(), variable))
 
     @staticmethod
     def _endpoint() -> str:
@@ -281,15 +307,27 @@ SITES: tuple[HubSite, ...] = (HuggingFace(), ModelScope())
 
 
 def listed(site: HubSite, repo: str, kind: HubKind, revision: str, progress: Progress) -> Listing:
-    """Ask a hub what a repository holds.
+    """Ask a hub what a repository holds; without the token where the hub does not accept it.
 
     Raises:
         UsageError: there is no such repository or revision, or no permission.
         ConnectError: the hub cannot be reached, or answers with something else.
         DataError: it lists a file whose name leads out of the repository.
     """
-    where = site.listing(repo, kind, revision)
     progress.say(f"Looking up {repo} on {site.name}")
+    try:
+        return _listed(site, repo, kind, revision, progress)
+    except RefusedTokenError as error:
+        progress.say(f"{error.message} Asking without it.")
+        set_aside(error.token)
+        try:
+            return _listed(site, repo, kind, revision, progress)
+        except UsageError as without:
+            raise UsageError(without.message, f"{error.message} {error.remedy}") from without
+
+
+def _listed(site: HubSite, repo: str, kind: HubKind, revision: str, progress: Progress) -> Listing:
+    where = site.listing(repo, kind, revision)
     with opened(where, progress, refusal(site, repo, revision)) as answer:
         content = whole_body(where, answer, _MOST_LIST_BYTES)
         try:

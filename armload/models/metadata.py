@@ -31,6 +31,21 @@ _KINDS = {
 }
 """Values of ``general.type`` that are no models."""
 
+_OLLAMAS_NAMES: Mapping[str, str] = {
+    "deepseekocr": "deepseek2-ocr",
+    "glm4moelite": "deepseek2",
+    "glmocr": "",
+    "gptoss": "gpt-oss",
+    "mllama": "",
+    "olmo3": "olmo2",
+    "qwen25vl": "qwen2vl",
+}
+"""Architectures that Ollama's own converter names, and what llama.cpp calls them; empty where it
+has none. Source: the folder ``model/models`` of Ollama."""
+
+_OTHER_PARTS = re.compile(r"(?:v|mm)\.")
+"""How the tensors for images begin, which llama.cpp keeps in a file of their own."""
+
 _ENCODERS = frozenset(
     {
         "bert",
@@ -46,6 +61,9 @@ _ENCODERS = frozenset(
         "t5encoder",
     }
 )
+EMBEDS = "computes embeddings"
+"""How the purpose of a model ends whose embeddings can be served."""
+
 _DIFFUSION = frozenset({"dream", "llada", "llada-moe", "rnd1"})
 _DRAFTS = frozenset({"dflash", "eagle3"})
 _RANKING = 4
@@ -85,6 +103,7 @@ class Metadata:
                 "The file is damaged. Download, copy or convert it again.",
             )
         self._check_kind()
+        self._check_maker()
         embedding = self._tensors.get(EMBEDDING)
         if embedding is None or not embedding.elements or not embedding.shape:
             raise DataError(
@@ -266,9 +285,9 @@ class Metadata:
     def purpose(self) -> str:
         """What the model does instead of generating text; empty where it generates."""
         if self.architecture in _ENCODERS:
-            return "is an encoder, which computes embeddings"
+            return f"is an encoder, which {EMBEDS}"
         if self._metadata.get(f"{self.architecture}.pooling_type") in {1, 2, 3}:
-            return "computes embeddings"
+            return EMBEDS
         if self._metadata.get(f"{self.architecture}.pooling_type") == _RANKING:
             return "ranks texts"
         if self.architecture in _DIFFUSION:
@@ -285,6 +304,24 @@ class Metadata:
                 f"{self._path}: this GGUF file is not a language model: it is {what}.",
                 "Give the model itself; armload runs its text part alone.",
             )
+
+    def _check_maker(self) -> None:
+        """Name files that Ollama's own converter has written, which llama.cpp does not load."""
+        if self.architecture in _OLLAMAS_NAMES:
+            usual = _OLLAMAS_NAMES[self.architecture]
+            what = f"the architecture {self.architecture}, as only Ollama calls it"
+        elif other := next(filter(_OTHER_PARTS.match, self._tensors), ""):
+            usual, what = self.architecture, f"the tensors for images inside ({other!a})"
+        else:
+            return
+        called = f" ({usual} in llama.cpp)" if usual else ", if llama.cpp has that architecture"
+        raise DataError(
+            f"{self._path}: this file was made for Ollama: it has {what}, and llama.cpp does not "
+            "load it.",
+            f"Use the GGUF file of the same model that was made for llama.cpp{called}: look for "
+            "one on the hub (hf:ORG/REPO), such as in the repositories of ggml-org, unsloth or "
+            "bartowski.",
+        )
 
     def _check_layers(self) -> None:
         """Refuse what llama.cpp refuses when it looks for each layer's tensors."""

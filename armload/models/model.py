@@ -23,6 +23,7 @@ from armload.models.header import (
     check_whole,
     read_header,
 )
+from armload.models.metadata import EMBEDS
 
 
 class ModelPart(Value):
@@ -96,17 +97,24 @@ class Model(Value):
         return self.path.name
 
 
-def check_generates(model: Model) -> None:
+def check_generates(model: Model, *, or_embeds: bool = False) -> None:
     """Check that a model can do what armload measures.
+
+    Args:
+        or_embeds: a model that computes embeddings will do, too.
 
     Raises:
         DataError: it does something else than generating text.
     """
-    if model.purpose:
+    embeds = model.purpose.endswith(EMBEDS)
+    if model.purpose and not (or_embeds and embeds):
+        served = (
+            " For its embeddings: armload serve --model FILE --embeddings model" if embeds else ""
+        )
         raise DataError(
             f"{model.path}: this model ({model.architecture}) does not generate text: it "
             f"{model.purpose}.",
-            "Give a model that generates text.",
+            f"Give a model that generates text.{served}",
         )
 
 

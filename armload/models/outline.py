@@ -11,16 +11,15 @@ from pydantic import Field
 
 from armload.core.deciding import Words
 from armload.core.errors import UsageError
-from armload.core.near_names import nearest_first
 from armload.core.values import Value
 from armload.core.workspace import data_names
+from armload.models.file_types import TENSOR_TYPES, type_meant, usual_type
 from armload.models.gguf import outline_of
 from armload.models.gguf_values import Array, Scalar
 from armload.models.header import DEFAULT_ALIGNMENT_BYTES, Header, Tensor, tensor_bytes
 from armload.models.metadata import EMBEDDING, Metadata
 from armload.models.model import Model
 from armload.models.quant_mix import types_of, with_types
-from armload.models.quant_rules import FILE_TYPES
 from armload.models.shape import SHAPES, Shape, check_shape, load_shape
 from armload.models.tensors import constants, matrices
 
@@ -161,17 +160,18 @@ def outlined(outline: Outline, file_type: str) -> tuple[Model, Header]:
     """Return a model's facts and its header in a file type.
 
     Raises:
-        UsageError: there is no such type without an importance matrix.
+        UsageError: there is no such type.
         DataError: the outline lacks a key or has nonsense for it.
     """
-    if file_type.upper() not in FILE_TYPES:
+    usual = usual_type(file_type)
+    if usual not in TENSOR_TYPES:
         raise UsageError(
-            f"The tensor types of a {file_type!r} file are unknown.",
-            f"Available: {nearest_first(file_type.upper(), FILE_TYPES)}.",
+            f"There is no file type {file_type!r}.",
+            f"{type_meant(file_type, TENSOR_TYPES)}Available: {', '.join(TENSOR_TYPES)}.",
         )
-    path = Path(f"{outline.name}-{file_type.upper()}.gguf")
+    path = Path(f"{outline.name}-{usual}.gguf")
     header = _base(outline)
-    header = with_types(header, types_of(Metadata(path, header), header, file_type.upper()))
+    header = with_types(header, types_of(Metadata(path, header), header, usual))
     return outline_of(path, header), header
 
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from armload.core.errors import UsageError
-from armload.models.file_types import type_meant
+from armload.models.file_types import needs_importance, type_meant, usual_type
 from armload.models.header import DEFAULT_ALIGNMENT_BYTES, Header, Tensor, tensor_bytes
 from armload.models.metadata import Metadata
 from armload.models.model import Model
-from armload.models.quant_rules import FILE_TYPES, OTHER_RULES, MixedModel, quantised_types
+from armload.models.quant_rules import OTHER_RULES, MixedModel, quantised_types
 from armload.models.shape import Shape
 from armload.models.tensors import Matrix
 
@@ -29,12 +29,13 @@ def check_file_type(name: str) -> str:
     Raises:
         UsageError: there is no such file type.
     """
-    if name.upper() not in MIXTURES:
+    usual = usual_type(name)
+    if usual not in MIXTURES:
         raise UsageError(
             f"Models cannot be generated in {name!r}.",
             f"{type_meant(name, MIXTURES)}Available: {', '.join(MIXTURES)}.",
         )
-    return name.upper()
+    return usual
 
 
 def mixed_types(shape: Shape, matrices: Sequence[Matrix], file_type: str) -> dict[str, str]:
@@ -77,12 +78,13 @@ def predict_quantised(model: Model, header: Header, file_type: str) -> tuple[Mod
         file_type: in its usual spelling, made without an importance matrix.
 
     Returns:
-        None where the rules for that architecture or type are not known here.
+        None where the rules for that architecture are not known here, or the type needs an
+        importance matrix.
 
     Raises:
         DataError: the header lacks a key.
     """
-    if file_type not in FILE_TYPES or model.architecture in OTHER_RULES:
+    if needs_importance(file_type) or model.architecture in OTHER_RULES:
         return None
     planned = with_types(header, types_of(Metadata(model.path, header), header, file_type))
     later = Metadata(model.path, planned)

@@ -9,6 +9,7 @@ from armload.core.values import Value
 from armload.models.gguf_values import Array, Scalar
 from armload.models.header import MAGIC, Header
 from armload.models.model import read_headers
+from armload.models.tensor_types import TYPE_NUMBERS
 
 _COUNTS = struct.Struct("<IQQ")
 _SPLIT_COUNT = struct.pack("<Q", len("split.count")) + b"split.count"
@@ -31,7 +32,7 @@ class WholeHeader(Value):
 
 
 def whole_header(path: Path, planned: Header | None = None) -> WholeHeader:
-    """Return the header of a model; of one in several parts, that of the file they would be.
+    """Return the header of a model as it is; of one in several parts, that of the whole.
 
     Args:
         planned: the same model's, with tensors of other types.
@@ -42,6 +43,11 @@ def whole_header(path: Path, planned: Header | None = None) -> WholeHeader:
     """
     header, parts = read_headers(path, need_weights=False)
     with path.open("rb") as file:
+        if not parts and planned is None:
+            content = file.read(header.weights_at).ljust(header.weights_at, b"\0")
+            return WholeHeader(
+                content=content, file_bytes=max(header.file_bytes, header.whole_bytes)
+            )
         beginning = file.read(header.metadata_bytes)
     _, _, key_count = _COUNTS.unpack_from(beginning, len(MAGIC))
     keys = beginning[len(MAGIC) + _COUNTS.size :]
@@ -96,8 +102,6 @@ def _as_one_part(keys: bytes) -> bytes:
 
 def _entries(header: Header) -> tuple[bytes, int]:
     """Return the tensors' entries, each right behind the one before, and the end of the last."""
-    from gguf.constants import GGMLQuantizationType
-
     end = 0
     entries = []
     for tensor in header.tensors:
@@ -106,7 +110,7 @@ def _entries(header: Header) -> tuple[bytes, int]:
             struct.pack("<Q", len(name)),
             name,
             struct.pack(f"<I{len(tensor.shape)}Q", len(tensor.shape), *tensor.shape),
-            struct.pack("<IQ", GGMLQuantizationType[tensor.type_name].value, end),
+            struct.pack("<IQ", TYPE_NUMBERS[tensor.type_name], end),
         ]
         end += tensor.size_bytes + -tensor.size_bytes % header.alignment_bytes
     return b"".join(entries), end

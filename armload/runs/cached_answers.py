@@ -38,7 +38,8 @@ def answer_of(
     size = f"{header.file_bytes},{asked.batch_tokens}"
     # Its threads together take more time of the CPUs than it is waited for.
     command = f"{call('lift_time')}{FOOTPRINT_VARIABLE}={size} {also} {join(asked.command)}"
-    return with_retries(lambda: host.run(command, stdin=header.content, timeout_s=timeout_s)).text
+    done = with_retries(lambda: host.run(command, stdin=header.content, timeout_s=timeout_s))
+    return f"{done.text}\n{done.stderr.decode('utf-8', 'replace')}"
 
 
 def cached_path(name: str, identity: Sequence[object], content: bytes = b"") -> Path:

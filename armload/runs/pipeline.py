@@ -202,9 +202,9 @@ def underway(
         preparing.enter_context(progress.step(f"Preparing the run on {board.name}"))
         prediction = None
         spread = spread_over(session, engine, progress)
+        decides = predictor is not None and spread is None
+        engine = checked_memory(session, engine, found, progress, decides=decides)
         if predictor is not None:
-            if spread is None:
-                engine = checked_memory(session, engine, found, progress)
             prediction = predictor(found, engine.memory, spread)
         prepared = put_ready(session, engine, progress)
         servers_block = block.enter_context(ExitStack())

@@ -13,10 +13,12 @@ from armload.core.values import Value, format_bytes
 from armload.deploy.compatibility import check_fit
 from armload.deploy.deployment import deploy
 from armload.deploy.layout import Layout
-from armload.engines.completion import PROGRAM
+from armload.engines.completion import PROGRAM, Completion
 from armload.engines.llama_cpp import check_architecture
 from armload.engines.model_program import program_and_model
+from armload.engines.plan import Plan
 from armload.models.model import Model
+from armload.runs.footprint import checked_memory
 from armload.runs.request import Request
 from armload.runs.session import Session, leased_board, session
 
@@ -53,6 +55,8 @@ def put_there(where: Session, model: Model, progress: Progress, *, verify: bool)
     with leased_board(where, progress):
         connection, binary = where.connection, where.binaries[PROGRAM]
         check_architecture(binary, model)
+        shortest = Completion(Plan(prompt="x", n_predict=1), binary, model)
+        checked_memory(where, shortest, where.found, progress)
         done = place(connection.host, connection.board, where.found, binary, model, progress)
         if not verify:
             return done

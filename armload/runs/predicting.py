@@ -29,6 +29,7 @@ from armload.runs import store
 from armload.runs.footprint import with_known_memory
 from armload.runs.forecast_members import reached_members
 from armload.runs.group_forecast import GroupForecaster
+from armload.runs.here import footprint_here
 from armload.runs.links import measured_links
 from armload.runs.operations import compute_or_note, known_compute
 from armload.runs.resources import (
@@ -160,18 +161,26 @@ def predict_without_runs(where: ReachedBoard, model: Model, plan: Plan) -> Predi
     return adjusted_for_emulation(board, found_out)
 
 
-def predict_from_facts(facts: DeclaredSpecs, target: str, model: Model, plan: Plan) -> Prediction:
+def predict_from_facts(
+    facts: DeclaredSpecs,
+    target: str,
+    model: Model,
+    plan: Plan,
+    header: WholeHeader | None = None,
+) -> Prediction:
     """Predict a run on a board that does not answer, or that nobody has.
 
     Args:
         target: that programs for it are built for.
+        header: of the model; with it, llama.cpp itself says what memory it takes, where it can run
+            on this machine.
 
     Raises:
         UsageError: the plan does not suit the model, or there is no such target.
     """
     resources = declared_resources(facts)
     compute = roofline(facts, model, resources, plan)
-    need = _need_on(target, resources, plan, model)
+    need = _need_on(target, resources, plan, model, header)
     found = expected(plan, model, resources, compute, need=need)
     notes = [
         note("memory assumed", reason=f"{ASSUMED_AVAILABLE:.0%}")
@@ -181,11 +190,23 @@ def predict_from_facts(facts: DeclaredSpecs, target: str, model: Model, plan: Pl
     return found.model_copy(update={"notes": (*notes, *found.notes)})
 
 
-def _need_on(target: str, resources: BoardResources, plan: Plan, model: Model) -> MemoryNeed:
-    """Return what a run takes of a board's memory, as far as the model's header tells."""
-    if resources.memory is None:
-        return memory_need(plan, model)
-    return memory_need_on(load_target(target), resources.memory.available_bytes, plan, model)
+def _need_on(
+    target: str,
+    resources: BoardResources,
+    plan: Plan,
+    model: Model,
+    header: WholeHeader | None = None,
+) -> MemoryNeed:
+    """Return what a run takes of a board's memory: as llama.cpp says, or else the header."""
+    need = memory_need(plan, model)
+    copied_bytes = 0
+    if resources.memory is not None:
+        available_bytes = resources.memory.available_bytes
+        on_board = memory_need_on(load_target(target), available_bytes, plan, model)
+        copied_bytes = on_board.program_bytes - need.program_bytes
+        need = on_board
+    footprint = footprint_here(model, header, plan) if header is not None else None
+    return need.exactly(footprint, copied_bytes) if footprint is not None else need
 
 
 _BEFORE_GUESSES = (

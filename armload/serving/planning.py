@@ -8,6 +8,7 @@ from typing import Any
 from armload.bench.options import Options
 from armload.core.errors import UsageError
 from armload.core.options import declared_options
+from armload.engines.contradictions import check_consistent
 from armload.engines.service_plan import ServiceSettings, ServingPlan
 
 _FIELDS = {each.name.replace("-", "_"): each.field for each in declared_options(ServingPlan)}
@@ -52,7 +53,7 @@ def serving_plan(
         origin: fields that a file sets.
 
     Raises:
-        UsageError: a part of streamed weights is to be locked, and weights are mapped.
+        UsageError: what is set contradicts itself.
     """
     given = {
         **(origin or {}),
@@ -63,7 +64,11 @@ def serving_plan(
             "--resident locks streamed weights, and cannot be combined with --weights mapped.",
             "Remove one.",
         )
-    return ServingPlan.model_validate(given) if given else None
+    if not given:
+        return None
+    plan = ServingPlan.model_validate(given)
+    check_consistent(plan)
+    return plan
 
 
 def serving_plan_of(options: Options, origin: str) -> ServingPlan:

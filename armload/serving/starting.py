@@ -62,7 +62,8 @@ def served(
             "Omit --detach, and let the command run.",
         )
     listening_on(port, board).close()  # a port that is taken is reported before minutes pass
-    model = model_called(model_name, progress)
+    embeds = plan is not None and plan.embeddings is not None
+    model = model_called(model_name, progress, or_embeds=embeds)
     settings = [Settings(cpus=plan.cpus, threads=plan.threads)] if plan else []
     with (
         session(request, (SERVER,), progress, settings=settings, takes_groups=True) as where,

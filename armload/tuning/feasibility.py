@@ -8,9 +8,9 @@ from armload.analysis.wording.predictions import refusal
 from armload.boards.conditions import within_group
 from armload.core.cpu_sets import cpu_numbers
 from armload.core.values import counted, format_bytes
+from armload.engines.contradictions import contradictions
 from armload.engines.engine import MemoryNeed
-from armload.engines.llama_cpp import moves_threads
-from armload.engines.plan import KV_BITS, Plan
+from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
 from armload.models.model import Model
 from armload.runs.predicting import expected, known_there
@@ -18,20 +18,6 @@ from armload.runs.session import ReachedBoard
 from armload.tuning.space import Feasibility
 
 _HELD = ("fits", "unknown")
-
-
-def contradiction(plan: Plan) -> str:
-    """Say why llama.cpp would not run a plan on any board; nothing where it would."""
-    if None not in (plan.batch_tokens, plan.micro_batch_tokens) and (
-        (plan.micro_batch_tokens or 0) > (plan.batch_tokens or 0)
-    ):
-        return "the micro-batch is larger than the batch"
-    _, values = plan.kv_types or (None, "f16")
-    if plan.flash_attention == "off" and KV_BITS[values] < KV_BITS["f16"]:
-        return "a quantised V cache requires flash attention"
-    if moves_threads(plan):
-        return "with --numa, llama.cpp would move its threads off the chosen cores"
-    return ""
 
 
 class SettingPredictor:
@@ -85,8 +71,8 @@ class SettingPredictor:
             return f"the board has no core {min(missing)}"
         if plan.threads is not None and plan.threads > len(chosen):
             return f"{counted(plan.threads, 'thread')} on {counted(len(chosen), 'core')}"
-        if reason := contradiction(plan):
-            return reason
+        for each in contradictions(plan):
+            return each.reason
         most = self._most_rss_bytes
         if most is not None and need.own_bytes > most:
             return (

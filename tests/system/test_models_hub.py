@@ -21,7 +21,7 @@ from armload.models.hub import fetch, fetch_data, fetch_header
 from armload.models.hub_reference import NoSuchModelError
 from armload.models.shape import load_shape
 from armload.models.synth import header_like, synthesise
-from tests.hubs import COMMIT, SMALL_BYTES, TOKEN, HubStandIn
+from tests.hubs import COMMIT, EXPIRED, SMALL_BYTES, TOKEN, HubStandIn
 from tests.split import in_two_parts
 
 TINY = load_shape("stories260k").model_copy(update={"feed_forward": 192})
@@ -297,6 +297,59 @@ def test_a_gated_repository_needs_a_token_which_no_other_server_sees(
     monkeypatch.setenv(variable, TOKEN)
     assert fetch(f"{prefix}{REPO}", Silent()).read_bytes() == model
     assert hub.leaked == []
+
+
+@pytest.mark.parametrize(
+    ("prefix", "variable"), [("hf:", "HF_TOKEN"), ("ms:", "MODELSCOPE_API_TOKEN")]
+)
+def test_a_public_repository_is_read_without_a_token_that_has_expired(
+    hub: HubStandIn, prefix: str, variable: str, monkeypatch: pytest.MonkeyPatch, model: bytes
+) -> None:
+    monkeypatch.setattr("armload.models.hub_refusals._refused", set())
+    monkeypatch.setenv(variable, EXPIRED)
+    shown = _Recorder()
+    assert fetch(f"{prefix}{REPO}", shown).read_bytes() == model
+    said = [line for line in shown.lines if "does not accept the token" in line]
+    assert len(said) == 1
+    assert variable in said[0]
+    assert EXPIRED not in said[0]
+
+
+@pytest.mark.parametrize("named", ["armload/nothing", REPO])
+def test_an_expired_token_is_named_where_the_repository_may_need_one(
+    hub: HubStandIn, named: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("armload.models.hub_refusals._refused", set())
+    hub.gated.add(REPO)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "token").write_text(EXPIRED)
+    with pytest.raises(UsageError) as caught:
+        fetch(f"hf:{named}", Silent())
+    if named == REPO:
+        assert "restricted" in caught.value.message
+    else:
+        assert "token does" not in caught.value.message
+        assert f"does not accept the token in {tmp_path}" in caught.value.remedy
+        assert "hf auth login" in caught.value.remedy
+
+
+@pytest.mark.parametrize("prefix", HUBS)
+@pytest.mark.parametrize("status", [401, 403, 407, 451])
+def test_a_filter_on_the_way_is_not_taken_for_the_hub(
+    hub: HubStandIn, prefix: str, status: int
+) -> None:
+    hub.filtered = status
+    with pytest.raises(ConnectError, match=rf"127\.0\.0\.1 answers HTTP {status}") as caught:
+        fetch(f"{prefix}{REPO}", Silent())
+    assert "squid/6.6" in caught.value.message
+    assert "proxy or firewall" in caught.value.message
+    assert "restricted" not in caught.value.message
+
+
+def test_the_hubs_own_reason_is_passed_on(hub: HubStandIn) -> None:
+    hub.disabled.add(REPO)
+    with pytest.raises(UsageError, match=r"refuses access to .*: Disabled by its owner"):
+        fetch(f"hf:{REPO}", Silent())
 
 
 def test_the_token_of_the_hubs_own_login_is_used(

@@ -12,10 +12,9 @@ from armload.core.workspace import data_names
 from armload.engines.completion import PROGRAM
 from armload.engines.quantise import PROGRAM as QUANTISE
 from armload.models.outline import OUTLINES, LayerTensors, Outline, load_outline, outlined
-from armload.models.quant_rules import FILE_TYPES
 from armload.models.whole_header import encoded
 from tests.footprints import simulated
-from tests.quantising import known_here, said_by_llama_quantize
+from tests.quantising import PREDICTED_TYPES, known_here, said_by_llama_quantize
 
 pytestmark = pytest.mark.build
 
@@ -66,7 +65,7 @@ def _has_the_types_that_are_predicted(outline: Outline, folder: Path) -> None:
     with path.open("wb") as file:
         file.write(written.content)
         file.truncate(written.file_bytes)  # it maps the weights, and does not read them
-    for file_type in FILE_TYPES:
+    for file_type in PREDICTED_TYPES:
         said = said_by_llama_quantize(quantise.path, path, file_type)
         assert known_here(path, file_type) == said, file_type
 

@@ -22,11 +22,11 @@ from armload.models.file_types import TENSOR_TYPES
 from armload.models.gguf import read_outline
 from armload.models.packaged import word_problems_model
 from armload.models.quant_mix import MIXTURES, predict_quantised
-from armload.models.quant_rules import FILE_TYPES, OTHER_RULES
+from armload.models.quant_rules import OTHER_RULES
 from tests.footprints import architectures
 from tests.outside_data import shared
 from tests.person import Person
-from tests.quantising import known_here, said_by_llama_quantize
+from tests.quantising import PREDICTED_TYPES, known_here, said_by_llama_quantize
 
 pytestmark = [pytest.mark.build, pytest.mark.timeout(1800)]
 exhaustive = pytest.mark.exhaustive(
@@ -131,7 +131,7 @@ def test_every_type_is_as_predicted_and_known_to_the_program(ann: Person) -> Non
     done = subprocess.run([program.path, "--help"], capture_output=True, text=True, check=False)
     offered = re.findall(r"^ +(?:\d+ +or +)?(\w+) +: ", done.stdout, re.MULTILINE)
     assert set(TENSOR_TYPES) <= set(offered)
-    assert set(offered) - set(TENSOR_TYPES) == {"COPY", "Q1_0", "Q2_0", "Q3_K", "Q4_K", "Q5_K"}
+    assert set(offered) - set(TENSOR_TYPES) == {"COPY", "Q3_K", "Q4_K", "Q5_K"}
 
 
 @exhaustive
@@ -144,7 +144,7 @@ def test_types_are_predicted_as_llama_quantize_says_for_every_architecture(tmp_p
     ]
     assert len(models) >= 120
     for path in models:
-        for file_type in FILE_TYPES:
+        for file_type in PREDICTED_TYPES:
             said = said_by_llama_quantize(program.path, path, file_type)
             assert known_here(path, file_type) == said, (path.stem, file_type)
 

@@ -43,6 +43,8 @@ class Telling(Silent):
 @pytest.fixture(autouse=True)
 def _board_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    # Whether a build lies in this machine's cache must not decide.
+    monkeypatch.setattr("armload.runs.predicting.footprint_here", lambda *_: None)
     Path("boards").mkdir()
     Path("boards/away.yaml").write_text(BOARD, encoding="utf-8")
 
@@ -171,9 +173,12 @@ def test_a_shape_of_one_s_own_is_listed_and_types_can_be_chosen() -> None:
     assert all(name.endswith(":Q6_K") for name in names)
 
 
-def test_a_type_that_takes_an_importance_matrix_is_refused_for_the_list() -> None:
-    with pytest.raises(UsageError, match="IQ2_XXS"):
-        fit(Request(board="away"), (), Plan(), Silent(), file_types=("IQ2_XXS",))
+def test_a_type_that_only_others_make_is_listed_without_a_command() -> None:
+    found = fit(Request(board="away"), (), Plan(), Silent(), file_types=("IQ2_XXS",))
+    assert len(found.models) > 10
+    assert not any(each.command or each.has_file for each in found.models)
+    assert "armload knows no file of it" in found.recommendation
+    assert "hf:ORG/REPO:IQ2_XXS" in found.recommendation
 
 
 @pytest.mark.parametrize("reference", ["like:qwen2.5-0.5b:Q4_K_M", "like:llama-3.2-1b:Q8_0"])

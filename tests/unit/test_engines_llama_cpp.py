@@ -127,7 +127,7 @@ def test_the_engine_is_given_what_the_plan_says(program: Path) -> None:
     assert " -t 4 " in " ".join(words(Plan(), program, cores="4-7"))
     assert " -t 1 " in " ".join(words(Plan(cpus="0"), program, cores="0"))
     assert " -t 3 " in " ".join(words(Plan(threads=3), program, cores="4-7"))
-    with pytest.raises(UsageError, match="--numa isolate cannot be combined with --cpus"):
+    with pytest.raises(UsageError, match="--numa isolate with --cpus 0-3: "):
         check_options(program, Plan(numa="isolate", cpus="0-3"))
     check_options(program, Plan(numa="numactl", cpus="0-3"))
 

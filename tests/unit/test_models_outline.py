@@ -199,7 +199,7 @@ def test_an_outline_that_cannot_be_is_refused() -> None:
 
 
 def test_a_mistyped_model_to_be_like_is_answered_with_models_of_both_kinds() -> None:
-    with pytest.raises(UsageError, match="no shape named 'qwen3-30b-a3'") as caught:
+    with pytest.raises(UsageError, match="no model named 'qwen3-30b-a3'") as caught:
         header_of("like:qwen3-30b-a3:Q4_0", Silent())
     assert "Did you mean 'qwen3-30b-a3b'?" in caught.value.remedy
     assert re.search(r"To list all \d+: ls \S+/outlines \S+/shapes$", caught.value.remedy)

@@ -16,6 +16,7 @@ from armload.core.progress import Silent
 from armload.models.find import header_of, model_called
 from armload.models.gguf import read_model, read_model_summary, read_outline
 from armload.models.model import check_generates
+from armload.models.tensor_types import KNOWN_TYPES
 from tests.command_line import run
 from tests.split import in_two_parts
 
@@ -167,9 +168,18 @@ def test_what_belongs_to_a_model_is_no_model(
     [
         (31, "Q4_0_4_4, which was made for an older llama.cpp", "Use the Q4_0 file"),
         (33, "Q4_0_8_8, which was made for an older llama.cpp", "Use the Q4_0 file"),
-        (36, "bitnet.cpp", "TQ2_0"),
-        (137, "ik_llama.cpp", "Q4_K_M"),
-        (5000, "does not know", "--upgrade"),
+        (38, "IQ4_NL_8_8, which was made for an older llama.cpp", "Use the IQ4_NL file"),
+        (4, "only Ollama has used, for MXFP4", "hf:ggml-org/gpt-oss-20b-GGUF"),
+        (36, "only bitnet.cpp", "TQ2_0"),
+        (46, "only llama-cpp-turboquant", "Q4_K_M"),
+        (99, "only ik_llama.cpp", "Q4_K_M"),
+        (101, "only ROCmFPX", "Q4_K_M"),
+        (137, "only ik_llama.cpp", "Q4_K_M"),
+        (142, "only PrismML's llama.cpp", "Q4_K_M"),
+        (399, "only ik_llama.cpp", "Q4_K_M"),
+        (43, "llama-cpp-turboquant", "Q4_K_M"),
+        (5000, "which llama.cpp does not have", "newer llama.cpp or a fork"),
+        (0xFFFFFFFF, "which llama.cpp does not have", "damaged"),
     ],
 )
 def test_a_tensor_type_that_llama_cpp_lacks_is_named_with_the_remedy(
@@ -184,6 +194,22 @@ def test_a_tensor_type_that_llama_cpp_lacks_is_named_with_the_remedy(
     with pytest.raises(DataError, match=f"has type {number}, .*{said}|{said}") as caught:
         read_outline(path)
     assert remedy in caught.value.remedy
+
+
+@pytest.mark.parametrize("number", KNOWN_TYPES)
+def test_every_type_of_the_pinned_source_is_read(tmp_path: Path, number: int) -> None:
+    kind = KNOWN_TYPES[number]
+    path = written(tmp_path / "m.gguf")
+    content = bytearray(path.read_bytes())
+    name = b"blk.1.attn_q.weight"  # the last, behind which a larger one has room
+    at = content.index(name) + len(name) + 4
+    shape = (256, 4)
+    content[at : at + 16] = struct.pack("<2Q", *shape)
+    content[at + 16 : at + 20] = struct.pack("<I", number)
+    path.write_bytes(content + bytes(16_384))
+    (tensor,) = (each for each in read_outline(path)[1].tensors if each.name == name.decode())
+    assert tensor.type_name == kind.name
+    assert tensor.size_bytes == 256 * 4 // kind.block_elements * kind.block_bytes
 
 
 def test_a_piece_of_a_cut_file_says_how_the_pieces_are_joined(tmp_path: Path) -> None:

@@ -70,8 +70,8 @@ _FIXED: Mapping[PredictionNoteKind, str] = {
         "hardware's name (NAME-16gb)."
     ),
     "lower bound": (
-        "This architecture's KV cache may be larger than predicted. The run is not refused, but "
-        "it may not fit."
+        "The KV cache of this architecture is an estimate, and may be larger: the run is not "
+        "refused, but it may not fit."
     ),
     "group": (
         "The loading time is that of a first run, which transfers each member's part; later runs "

@@ -195,10 +195,22 @@ def recommendation(board: str, models: Sequence[FittedModel]) -> str:
         elif largest.size_bytes > best.size_bytes:
             why = ", the largest with a known file that stays in memory"
             larger = f" {largest.model} is larger and stays in memory, too, if you have its file."
-        return f"Recommended: {best.model}{_speed(best)}{why}.{larger}{_slower(best, others)}"
+        more = f"{larger}{_slower(best, others)}{_where_to_get(best)}"
+        return f"Recommended: {best.model}{_speed(best)}{why}.{more}"
     return (
         f"Recommended: {best.model}{_speed(best)}, the fastest of these; none stays in "
-        f"{board}'s memory."
+        f"{board}'s memory.{_where_to_get(best)}"
+    )
+
+
+def _where_to_get(best: FittedModel) -> str:
+    """Say how a model is run of which armload has no file; nothing of another."""
+    if best.has_file:
+        return ""
+    name, _, file_type = best.model.removeprefix("like:").partition(":")
+    return (
+        f" armload knows no file of it: search the hub for {name} GGUF, and give it to bench as "
+        f"hf:ORG/REPO:{file_type or 'TYPE'}."
     )
 
 
@@ -272,7 +284,7 @@ def memory_source(models: Sequence[FittedModel]) -> str:
     if not known:
         return "The memory of the board is unknown."
     if len(exact) == len(known):
-        return "KV cache and program: llama.cpp's own figures, from a simulation on the board."
+        return "KV cache and program: llama.cpp's own figures, from a simulation."
     estimated = "estimated from the model's header, and llama.cpp may need more"
     if exact:
         names = ", ".join(

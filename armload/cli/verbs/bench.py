@@ -136,6 +136,7 @@ def bench(options: BenchOptions) -> None:
     from armload.cli import terminal
     from armload.cli.present import bench_and_present, repeat_and_present, sweep_and_present
     from armload.cli.present_boards import bench_on_each_and_present, share_and_present
+    from armload.engines.contradictions import check_consistent
     from armload.fleet.reach import boards_reached
     from armload.fleet.shared_sweep import check_equal
     from armload.runs import store
@@ -152,6 +153,8 @@ def bench(options: BenchOptions) -> None:
     request = options.part(Request).model_copy(update={"board": boards[0]})
     reference = store.load(store.find(options.reference)) if options.reference else None
     plans = tuple(listed.plans())
+    for plan in plans:
+        check_consistent(plan)
     check_split(boards, plans)
     extent = _extent(listed, len(plans))
     options = _check_extent(options, extent, warmups=listed.warmups or 0)

@@ -71,12 +71,14 @@ def fit(options: FitOptions) -> None:
     from armload.boards.naming import boards_called
     from armload.cli import terminal
     from armload.cli.streams import show_document
+    from armload.engines.contradictions import check_consistent
     from armload.engines.plan import Plan
     from armload.fleet.reach import boards_reached
     from armload.fleet.threads import on_each
     from armload.report.fitted import boards_view, listing_view
     from armload.runs.request import Request
 
+    check_consistent(options.part(Plan))
     if options.hardware:
         options = options.refuse(_REACHING, "--hardware", "Remove one.")
         hardware = fit_hardware(

@@ -77,7 +77,7 @@ def quantize(options: QuantizeOptions) -> None:
 
     The types are F32, F16, BF16, Q8_0, Q6_K, Q5_K_M, Q5_K_S, Q5_1, Q5_0, Q4_K_M, Q4_K_S, Q4_1,
     Q4_0, IQ4_NL, IQ4_XS, MXFP4_MOE, Q3_K_L, Q3_K_M, Q3_K_S, IQ3_M, IQ3_S, IQ3_XS, IQ3_XXS, Q2_K,
-    Q2_K_S, TQ2_0, IQ2_M, IQ2_S, IQ2_XS, IQ2_XXS, TQ1_0, IQ1_M, IQ1_S.
+    Q2_K_S, Q2_0, TQ2_0, IQ2_M, IQ2_S, IQ2_XS, IQ2_XXS, TQ1_0, IQ1_M, IQ1_S, Q1_0.
 
     Example: armload model.quantize llama-3.2-1b-f16.gguf --type Q4_K_M,Q2_K
     """

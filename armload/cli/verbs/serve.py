@@ -108,6 +108,7 @@ def serve(options: ServeOptions) -> None:
     request = options.part(Request).model_copy(
         update={"board": options.board or file.board or VIRTUAL}
     )
+    plan = serving_plan(options.part(ServingPlan), file.fields)
     is_named = "model" in options.model_fields_set
     name = options.model if is_named else file.model or options.model
     one_type = options.type or file.type
@@ -115,7 +116,7 @@ def serve(options: ServeOptions) -> None:
     serve_and_present(
         request,
         model,
-        serving_plan(options.part(ServingPlan), file.fields),
+        plan,
         detach=options.detach,
         port=options.port or (_FRONT_PORT if options.front else 0),
         as_json=options.as_json,

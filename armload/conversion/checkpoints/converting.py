@@ -31,6 +31,7 @@ from armload.conversion.checkpoints.forms import (
 from armload.conversion.checkpoints.installing import environment
 from armload.conversion.checkpoints.program import run_converter
 from armload.conversion.checkpoints.proposal import Proposal
+from armload.conversion.checkpoints.quantised import check_quantised
 from armload.conversion.checkpoints.staging import staged
 from armload.conversion.checkpoints.templates import check_templates
 from armload.conversion.checkpoints.weights import check_weights
@@ -85,13 +86,14 @@ def check_convertible(folder: Path, form: Form, progress: Progress) -> None:
     """Refuse a checkpoint whose small files tell that it cannot be converted.
 
     Raises:
-        UsageError: its architecture is unknown to the converter.
+        UsageError: its architecture, or how it is quantised, is unknown to the converter.
         DataError: its vocabulary cannot be read for it, or a file is malformed.
         DiskError: a file cannot be read.
         BuildError: llama.cpp's source, whose converter is asked, cannot be fetched.
     """
     outline = read_checkpoint_outline(folder)
     check_templates(folder)
+    check_quantised(folder, outline, form, pinned_source().provide(progress))
     if form == "gguf":
         check_known_to_gguf(outline, gguf_architectures(pinned_source().provide(progress)))
         check_vocabulary(folder, outline, pinned_packages().pieces_alone)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -93,10 +93,19 @@ def gguf_architectures(source: Path) -> tuple[str, ...]:
     Returns:
         The names, sorted; none if this source says it in another way.
     """
+    return tuple(sorted(_modules(source)))
+
+
+def gguf_module(source: Path, architecture: str) -> str:
+    """Return the module of llama.cpp's converter for an architecture; empty where none is known."""
+    return _modules(source).get(architecture, "")
+
+
+def _modules(source: Path) -> Mapping[str, str]:
     try:
         tree = ast.parse((source / "conversion" / "__init__.py").read_text(encoding="utf-8"))
     except (OSError, SyntaxError):
-        return ()
+        return {}
     for node in tree.body:
         if (
             isinstance(node, ast.AnnAssign)
@@ -104,9 +113,12 @@ def gguf_architectures(source: Path) -> tuple[str, ...]:
             and node.target.id == _MAP
             and isinstance(node.value, ast.Dict)
         ):
-            keys = (key.value for key in node.value.keys if isinstance(key, ast.Constant))
-            return tuple(sorted(str(key) for key in keys))
-    return ()
+            return {
+                str(key.value): str(value.value)
+                for key, value in zip(node.value.keys, node.value.values, strict=True)
+                if isinstance(key, ast.Constant) and isinstance(value, ast.Constant)
+            }
+    return {}
 
 
 def check_known_to_gguf(outline: CheckpointOutline, known: Sequence[str]) -> None:

@@ -1,0 +1,94 @@
+"""Options that llama.cpp would not run together, whatever the model and the board."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from armload.core.errors import UsageError
+from armload.engines.plan import KV_BITS, FlashAttention, Numa
+
+
+class Choices(Protocol):
+    """What a plan chooses that can contradict itself."""
+
+    @property
+    def cpus(self) -> str | None:
+        """The cores that it may run on; none for all."""
+
+    @property
+    def numa(self) -> Numa | None:
+        """How threads are placed on several NUMA nodes."""
+
+    @property
+    def micro_batch_tokens(self) -> int | None:
+        """Tokens that go through the model at a time."""
+
+    @property
+    def kv_types(self) -> tuple[str, str] | None:
+        """Types of keys and of values in the cache."""
+
+    @property
+    def flash_attention(self) -> FlashAttention | None:
+        """The fused attention kernel."""
+
+
+class Contradiction(NamedTuple):
+    """Two options that exclude each other.
+
+    Attributes:
+        options: as they are typed, joined by "with".
+        reason: why llama.cpp does not run them together.
+        remedy: what to do.
+    """
+
+    options: str
+    reason: str
+    remedy: str
+
+
+def contradictions(plan: Choices) -> Iterator[Contradiction]:
+    """Yield what excludes each other in a plan."""
+    keys, values = plan.kv_types or ("f16", "f16")
+    if plan.flash_attention == "off" and KV_BITS[values] < KV_BITS["f16"]:
+        kv_type = values if keys == values else f"{keys}/{values}"
+        yield Contradiction(
+            f"--kv-type {kv_type} with --flash-attention off",
+            "a quantised V cache requires flash attention",
+            f"Use --flash-attention on, or quantise the keys only: --kv-type {keys}/f16.",
+        )
+    batch, micro_batch = _batches(plan)
+    if batch is not None and micro_batch is not None and micro_batch > batch:
+        yield Contradiction(
+            f"--micro-batch {micro_batch} with --batch {batch}",
+            "the micro-batch is larger than the batch, of which it is a part",
+            f"Use --micro-batch {batch} or less, or a larger --batch.",
+        )
+    if moves_threads(plan):
+        yield Contradiction(
+            f"--numa {plan.numa} with --cpus {plan.cpus}",
+            "with --numa, llama.cpp would move its threads off the chosen cores",
+            "Remove one of them, or use --numa numactl.",
+        )
+
+
+def check_consistent(plan: Choices) -> None:
+    """Refuse a plan that contradicts itself.
+
+    Raises:
+        UsageError: it does; says why, and what to do.
+    """
+    for each in contradictions(plan):
+        raise UsageError(f"{each.options}: {each.reason}.", each.remedy)
+
+
+def moves_threads(plan: Choices) -> bool:
+    """Tell whether llama.cpp would move its threads away from the cores that they are kept to."""
+    return plan.cpus is not None and plan.numa not in (None, "numactl")
+
+
+def _batches(plan: Choices) -> tuple[int | None, int | None]:
+    """Return batch and micro-batch, as far as they were chosen: defaults are fitted to a batch."""
+    chosen = getattr(plan, "model_fields_set", ())
+    micro_batch = plan.micro_batch_tokens if "micro_batch_tokens" in chosen else None
+    return getattr(plan, "batch_tokens", None), micro_batch

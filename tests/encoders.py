@@ -1,0 +1,61 @@
+"""Small encoders with random weights, of the kind that people embed texts with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from gguf import GGUFWriter
+
+WIDTH, CONTEXT, LAYERS, INNER = 64, 256, 2, 128
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+WORDS = ("\u2581the", "\u2581cat", "\u2581sat", "\u2581on", "\u2581a", "\u2581mat", "s", "ing")
+
+
+def write_bert(path: Path, *, pooling: int = 1, seed: int = 1) -> Path:
+    """Write a BERT whose file says how tokens are pooled (1: mean, 2: the first)."""
+    random = np.random.default_rng(seed)
+    writer = GGUFWriter(path, "bert")
+    writer.add_context_length(CONTEXT)
+    writer.add_embedding_length(WIDTH)
+    writer.add_block_count(LAYERS)
+    writer.add_feed_forward_length(INNER)
+    writer.add_head_count(4)
+    writer.add_layer_norm_eps(1e-12)
+    writer.add_causal_attention(value=False)
+    writer.add_uint32("bert.pooling_type", pooling)
+    tokens = (*SPECIAL, *WORDS)
+    writer.add_tokenizer_model("bert")
+    writer.add_token_list(tokens)
+    writer.add_token_types([3] * len(SPECIAL) + [1] * len(WORDS))
+    writer.add_token_type_count(2)
+    for role, number in {"padding": 0, "unknown": 1, "cls": 2, "seperator": 3, "mask": 4}.items():
+        writer.add_uint32(f"tokenizer.ggml.{role}_token_id", number)
+    writer.add_uint32("tokenizer.ggml.bos_token_id", 2)
+
+    def add(name: str, *shape: int) -> None:
+        is_norm = name.endswith("_norm.weight")
+        values = np.ones(shape) if is_norm else random.normal(0, 0.2, shape)
+        writer.add_tensor(name, values.astype(np.float32))
+
+    add("token_embd.weight", len(tokens), WIDTH)
+    add("token_types.weight", 2, WIDTH)
+    add("position_embd.weight", CONTEXT, WIDTH)
+    for suffix in ("weight", "bias"):
+        add(f"token_embd_norm.{suffix}", WIDTH)
+    for layer in range(LAYERS):
+        for role, rows, columns in (
+            *((f"attn_{each}", WIDTH, WIDTH) for each in ("q", "k", "v", "output")),
+            ("ffn_up", INNER, WIDTH),
+            ("ffn_down", WIDTH, INNER),
+        ):
+            add(f"blk.{layer}.{role}.weight", rows, columns)
+            add(f"blk.{layer}.{role}.bias", rows)
+        for role in ("attn_output_norm", "layer_output_norm"):
+            for suffix in ("weight", "bias"):
+                add(f"blk.{layer}.{role}.{suffix}", WIDTH)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path

@@ -379,7 +379,9 @@ static int storage(const char *name)
     if (!blocks)
         return fail("storage");
     bool has_direct = measure_reading(name, true, blocks, &direct);
-    if (!measure_reading(name, false, blocks, &cached))
+    bool has_cached = measure_reading(name, false, blocks, &cached);
+    free(blocks);
+    if (!has_cached)
         return fail(name);
     bool takes_direct =
         has_direct && (!cached.is_of_storage ||

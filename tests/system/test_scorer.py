@@ -288,7 +288,7 @@ def test_an_item_that_is_nested_too_deep_is_refused_and_the_others_are_answered(
         (".", "Is a directory"),
         ("missing.jsonl", "No such file or directory"),
         ("/proc/self/mem", "Input/output error"),
-        ("/dev/zero", "longer than 67108864 bytes"),
+        ("/dev/zero", "longer than 16777216 bytes"),
     ],
 )
 def test_items_that_cannot_be_read_fail_the_run(

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 static const int    MOST_LEVELS     = 100;
-static const size_t MOST_LINE_BYTES = 64 << 20;
+static const size_t MOST_LINE_BYTES = 16 << 20;
 
 item item::parse(const std::string & line) {
     item       found;

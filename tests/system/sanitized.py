@@ -20,7 +20,7 @@ from armload.core.workspace import data_path
 
 Sanitizer = Literal["address,undefined", "thread"]
 
-ENGINES = ("llama-completion", "armload-score", "llama-server", "llama-speculative-simple")
+ENGINES = ("llama-completion", "armload-score")
 REPORTED = 66
 """Exit status of a program with reports."""
 

@@ -36,6 +36,9 @@ TRACE_BYTES = 32 << 20
 
 _MIB = 1 << 20
 
+_MOST_CHECKPOINTS = 32
+"""Of a slot: llama-server's default, whatever the size of one."""
+
 
 def plan_for(model: Model, plan: ServingPlan | None = None) -> ServingPlan:
     """Return a plan with the context that each slot will have: llama.cpp rounds it up.
@@ -73,6 +76,26 @@ def serving_need(plan: ServingPlan, model: Model) -> MemoryNeed:
         sequences=Sequences(count=plan.slots, kind="slot"),
         more_bytes=plan.prompt_cache_bytes,
     )
+
+
+def checkpoints_of(plan: ServingPlan, model: Model) -> tuple[int, int]:
+    """Return how many checkpoints each slot keeps, and the bytes of all.
+
+    They take up to half of the prompt cache: without one, a hybrid or windowed model can go on from
+    the end of a cached prompt alone. None are kept where their size is unknown; other models need
+    none.
+    """
+    memory = model.context_memory
+    each_bytes = memory.without_rollback.size_bytes(
+        plan.context_tokens,
+        micro_batch_tokens=plan.micro_batch_tokens,
+        kv_shares=kv_shares(plan.kv_type),
+    )
+    if not each_bytes or not memory.is_exact:
+        return 0, 0
+    fitting = plan.prompt_cache_bytes // 2 // (plan.slots * each_bytes)
+    count = min(fitting, _MOST_CHECKPOINTS)
+    return count, count * plan.slots * each_bytes
 
 
 _KEY_FILE = "--api-key-file"
@@ -195,14 +218,17 @@ class Serving(ModelEngine[ServingPlan]):
         return {"ARMLOAD_TRACE_BYTES": str(TRACE_BYTES), **super().environment(context)}
 
     def _prompt_cache_words(self, program: Path) -> list[str]:
-        cache_bytes = self.plan.prompt_cache_bytes
+        count, taken_bytes = checkpoints_of(self.plan, self.model)
+        cache_bytes = self.plan.prompt_cache_bytes - taken_bytes
         words = if_offered(program, "--cache-ram", str(-(-cache_bytes // _MIB)))
+        words += if_offered(program, "--ctx-checkpoints", str(count)) or if_offered(
+            program, "--swa-checkpoints", str(count)
+        )
         if cache_bytes:
             return [*words, "--cache-prompt"]
         # Idle slots are saved to the cache that there is not.
         none = ("--no-cache-prompt", "--no-cache-idle-slots")
-        words += [word for option in none for word in if_offered(program, option)]
-        return [*words, *if_offered(program, "--ctx-checkpoints", "0")]
+        return [*words, *(word for option in none for word in if_offered(program, option))]
 
     def _embedding_words(self) -> list[str]:
         pooling = self.plan.embeddings

@@ -79,6 +79,15 @@ class ContextMemory(Value):
         cache_bytes = round(caches * in_16_bits * KV_BYTES_PER_VALUE)
         return cache_bytes + sequences * self.state_bytes
 
+    @property
+    def without_rollback(self) -> ContextMemory:
+        """What of it does not hold an earlier moment of a sequence: windows and states.
+
+        Of these, a server has to keep copies (checkpoints) to go back to the beginning that two
+        prompts share.
+        """
+        return self.model_copy(update={"key_values": 0, "value_values": 0})
+
 
 class KvCache(Value):
     """What a program keeps of the context, by the context's length.

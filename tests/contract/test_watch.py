@@ -309,6 +309,28 @@ def test_a_trace_on_storage_that_is_full_does_not_stop_the_program(
     assert done.stdout.count(b"The large house") == 1
 
 
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [(">/dev/full", b"No space left"), ("| sleep 0", b"Broken pipe")],
+    ids=["full storage", "a reader that has gone"],
+)
+def test_a_program_whose_output_cannot_be_passed_on_is_watched_to_its_end(
+    watched: Watching, tmp_path: Path, output: str, reason: bytes
+) -> None:
+    trace, done, status = (tmp_path / name for name in ("trace.jsonl", "done", "status"))
+    program = f"sh -c 'for n in 1 2 3; do sleep 0.3; echo $n; done; echo whole >{done.name}'"
+    watch = f"ARMLOAD_TRACE={trace.name} {quote(watched._watch)} -- {program}"
+    script = f"cd {quote(tmp_path)} && {{ {watch}; echo $? >{status.name}; }} {output}"
+    said = watched.host.run(script)
+    assert done.read_text() == "whole\n"
+    assert status.read_text() == "1\n"
+    assert said.stderr.count(b"cannot be passed on") == 1
+    assert reason in said.stderr
+    noted = read_watching(trace)
+    assert noted.end is not None
+    assert noted.end.status == 0
+
+
 def test_the_notes_are_lines_of_json_with_the_clock_in_order(watched: Watching) -> None:
     lines = (watched.run("demo", "5") / "trace.jsonl").read_text().splitlines()
     contents = [json.loads(line) for line in lines]

@@ -254,6 +254,54 @@ def test_a_line_that_is_no_item_is_named_and_fails_the_run(scorer: Path, tmp_pat
     assert json.loads(done.stdout)["id"] == "story"
 
 
+def nested(levels: int, *, begin: str = "[", end: str = "]") -> str:
+    return begin * levels + (begin + end) + end * levels
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        nested(100_000),
+        nested(100_000, begin='{"a":', end="}").replace("{}", "0"),
+        nested(99),
+    ],
+    ids=["lists", "objects", "one level too deep"],
+)
+def test_an_item_that_is_nested_too_deep_is_refused_and_the_others_are_answered(
+    scorer: Path, tmp_path: Path, value: str
+) -> None:
+    words = command(scorer, tmp_path, [story("before", max_tokens=3)])
+    with (tmp_path / "items.jsonl").open("a") as items:
+        deep = json.dumps(story("deep", prompt="VALUE", max_tokens=3))
+        items.write(deep.replace('"VALUE"', value) + "\n")
+        items.write(json.dumps(story("after", max_tokens=3)) + "\n")
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    answers = {each["id"]: each for each in map(json.loads, done.stdout.splitlines())}
+    assert answers["deep"]["error"] == "nested deeper than 100 levels"
+    assert answers["before"]["tokens"] == answers["after"]["tokens"]
+
+
+@pytest.mark.parametrize(
+    ("items", "reason"),
+    [
+        (".", "Is a directory"),
+        ("missing.jsonl", "No such file or directory"),
+        ("/proc/self/mem", "Input/output error"),
+        ("/dev/zero", "longer than 16777216 bytes"),
+    ],
+)
+def test_items_that_cannot_be_read_fail_the_run(
+    scorer: Path, tmp_path: Path, items: str, reason: str
+) -> None:
+    words = command(scorer, tmp_path, [])
+    words[words.index("items.jsonl")] = items
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"armload-score: {items}" in done.stderr
+    assert reason in done.stderr.splitlines()[-1]
+
+
 @exhaustive
 def test_a_text_stops_at_a_word_and_its_length_is_that_of_the_text(
     scorer: Path, tmp_path: Path

@@ -18,6 +18,7 @@ from armload.engines.prediction import Sequences
 from armload.engines.registry import engine_called
 from armload.engines.server import SERVER, TRACE_BYTES, Serving, plan_for
 from armload.engines.service_plan import ServingPlan
+from armload.models.context_memory import ContextMemory
 from armload.serving.planning import serving_plan
 from tests.unit.samples import binary, board_record, conditions, model
 from tests.unit.test_engines_speculation import context, option
@@ -30,11 +31,19 @@ OFFERED = (
 PROGRAM = b"\x7fELF\0llama\0" + b"\0".join(each.encode() for each in OFFERED) + b"\0"
 
 
-def engine(folder: Path, plan: ServingPlan | None = None, *, program: bytes = PROGRAM) -> Serving:
+def engine(
+    folder: Path,
+    plan: ServingPlan | None = None,
+    *,
+    program: bytes = PROGRAM,
+    memory: ContextMemory | None = None,
+) -> Serving:
     (folder / SERVER).write_bytes(program)
     (folder / "m.gguf").write_bytes(b"weights")
     plan = plan or ServingPlan(context_tokens=256)
-    return Serving(plan, binary(folder / SERVER), model(folder / "m.gguf"), api_key=KEY)
+    served = model(folder / "m.gguf", context_length=SLOT_TOKENS)
+    served = served.model_copy(update={"context_memory": memory or served.context_memory})
+    return Serving(plan, binary(folder / SERVER), served, api_key=KEY)
 
 
 def test_it_is_in_the_list_of_engines() -> None:
@@ -83,8 +92,52 @@ def test_a_prompt_cache_is_counted_as_memory(tmp_path: Path) -> None:
     assert with_cache.memory.program_bytes == without + (3 << 20)
     words = with_cache.command(context())
     assert option(words, "--cache-ram") == "3"
+    assert option(words, "--ctx-checkpoints") == "0", "a whole KV cache needs none"
     assert "--cache-prompt" in words
     assert "--no-cache-prompt" not in words
+
+
+WINDOWED = ContextMemory(
+    key_values=1024, value_values=1024, window_tokens=512, window_key_values=2048,
+    window_value_values=1024, window_layers=4,
+)  # fmt: skip
+HYBRID = ContextMemory(key_values=1024, value_values=1024, state_bytes=3 << 20, recurrent_layers=6)
+SLOTS, SLOT_TOKENS = 3, 4096
+
+
+@pytest.mark.parametrize(
+    ("memory", "each_bytes"),
+    [
+        # A window has room for a micro-batch more; keys and values are of 16 bits.
+        (WINDOWED, (512 + 512) * (2048 + 1024) * 2),
+        (HYBRID, 3 << 20),
+    ],
+    ids=["windowed", "hybrid"],
+)
+@pytest.mark.parametrize("cache_mib", [0, 1, 17, 36, 100, 1000, 4000])
+def test_checkpoints_and_prompts_share_the_prompt_cache(
+    tmp_path: Path, memory: ContextMemory, each_bytes: int, cache_mib: int
+) -> None:
+    plan = ServingPlan(slots=SLOTS, context_tokens=SLOT_TOKENS, prompt_cache_bytes=cache_mib << 20)
+    served = engine(tmp_path, plan, memory=memory)
+    words = served.command(context())
+    count, prompts_mib = (
+        int(option(words, f"--{each}")) for each in ("ctx-checkpoints", "cache-ram")
+    )
+    taken_bytes = count * SLOTS * each_bytes
+    assert taken_bytes + (prompts_mib << 20) == cache_mib << 20
+    assert taken_bytes <= (cache_mib << 20) / 2
+    assert count == 32 or taken_bytes + SLOTS * each_bytes > (cache_mib << 20) / 2
+    without = engine(tmp_path, plan.model_copy(update={"prompt_cache_bytes": 0}), memory=memory)
+    counted = served.memory.program_bytes - without.memory.program_bytes
+    assert counted == cache_mib << 20
+
+
+def test_without_the_size_of_a_checkpoint_there_are_none(tmp_path: Path) -> None:
+    plan = ServingPlan(slots=1, context_tokens=SLOT_TOKENS, prompt_cache_bytes=1 << 30)
+    unknown = HYBRID.model_copy(update={"is_exact": False})
+    words = engine(tmp_path, plan, memory=unknown).command(context())
+    assert (option(words, "--ctx-checkpoints"), option(words, "--cache-ram")) == ("0", "1024")
 
 
 @pytest.mark.parametrize(

@@ -101,9 +101,10 @@ def test_the_prefix_of_a_chat_is_the_systems_message(first: Any) -> None:
     chat = (ChatMessage(role=first, content="Hello"), ChatMessage(role="user", content="there"))
     request = CompletionRequest(messages=chat, max_tokens=4).begun_with("You are kind.")
     assert [message.role for message in request.chat].count("system") == 1
-    assert request.chat[0].content.startswith("You are kind.")
-    assert [message.content for message in request.chat][-1] == "there"
-    assert "Hello" in "".join(message.content for message in request.chat)
+    contents = [str(message.content) for message in request.chat]
+    assert contents[0].startswith("You are kind.")
+    assert contents[-1] == "there"
+    assert "Hello" in "".join(contents)
 
 
 def test_a_server_may_reuse_a_prompt_only_where_prompts_repeat() -> None:

@@ -123,6 +123,8 @@ static struct others look_at_others(void)
     while (file && fgets(line, sizeof line, file))
         if (sscanf(line, "pgpgin %llu", &found.read_bytes) == 1)
             found.read_bytes *= 1024;
+    if (file && ferror(file))
+        found.read_bytes = 0;
     if (file)
         fclose(file);
     return found;
@@ -142,7 +144,7 @@ static struct {
     int done;
 } shared;
 
-/* Volatile, so that no compiler leaves out a sum that nobody looks at. */
+/* Volatile, so that no compiler leaves out a sum that nobody looks at. All threads write it. */
 static volatile uint64_t seen;
 
 static void read_part(size_t part)
@@ -151,7 +153,7 @@ static void read_part(size_t part)
     uint64_t sum = 0;
     for (size_t i = 0; i < shared.words_each; i++)
         sum += words[i];
-    seen = sum;
+    __atomic_store_n(&seen, sum, __ATOMIC_RELAXED);
 }
 
 /* Memory that was never written is one page of zeros, which lies in the cache. */
@@ -207,10 +209,10 @@ static int memory(const char *threads_text, const char *available_text)
     if (shared.words == MAP_FAILED)
         return fail("memory");
     pthread_barrier_init(&shared.barrier, NULL, (unsigned)threads);
+    static pthread_t ids[MOST_THREADS];
     for (long thread = 1; thread < threads; thread++) {
-        pthread_t id;
         /* The others already wait for all of them: there is no way on but the end. */
-        if ((errno = pthread_create(&id, NULL, work, (void *)(uintptr_t)thread)))
+        if ((errno = pthread_create(&ids[thread], NULL, work, (void *)(uintptr_t)thread)))
             return fail("threads");
     }
     fill_part(0);
@@ -230,6 +232,8 @@ static int memory(const char *threads_text, const char *available_text)
     struct others after = look_at_others();
     shared.done = 1;
     pthread_barrier_wait(&shared.barrier);
+    for (long thread = 1; thread < threads; thread++)
+        pthread_join(ids[thread], NULL);
     printf("{\"memory_bytes_per_s\":%.0f,\"memory_threads\":%ld,\"memory_buffer_bytes\":%zu,"
            "\"memory_passes\":%d,\"memory_others_cpu\":%.3f}\n",
            (double)bytes / best_s, threads, bytes, passes, others_cpu(&before, &after));
@@ -354,7 +358,10 @@ static bool measure_reading(const char *name, bool direct, char *blocks, struct 
     errno = reading.error ? reading.error : ENODATA;
     if (reading.error || !reading.total || reading.took_s <= 0)
         return false;
-    unsigned long long every = after.read_bytes - before.read_bytes;
+    /* 0 where the kernel does not tell: then nothing says that a read was of the storage. */
+    unsigned long long every = 0;
+    if (before.read_bytes && after.read_bytes > before.read_bytes)
+        every = after.read_bytes - before.read_bytes;
     *rate = (struct read_rate){
         .bytes_per_s = (double)reading.total / reading.took_s,
         .others_cpu = others_cpu(&before, &after),
@@ -372,7 +379,9 @@ static int storage(const char *name)
     if (!blocks)
         return fail("storage");
     bool has_direct = measure_reading(name, true, blocks, &direct);
-    if (!measure_reading(name, false, blocks, &cached))
+    bool has_cached = measure_reading(name, false, blocks, &cached);
+    free(blocks);
+    if (!has_cached)
         return fail(name);
     bool takes_direct =
         has_direct && (!cached.is_of_storage ||

@@ -147,6 +147,7 @@ static void print_of_file(Task *task, uint64_t length, int cold, int list)
         finish(&sum, task->compress, task->sums[0]);
         puts(task->sums[0]);
     }
+    free(task->sums);
 }
 
 static void print_of_input(Compress compress)

@@ -6,7 +6,12 @@
  * The notes go to the file that ARMLOAD_TRACE names, in the format of armload's traces; -p gets the
  * program's process id. The exit status is the program's, 128 + signal where one ended it, and 127
  * or 126 where it could not be started, as in a shell. Signals go on to the program and to all that
- * it has started; none of them outlives this process. */
+ * it has started; none of them outlives this process.
+ *
+ * Where its output can no longer be passed on (storage is full, the reader has gone), the program
+ * goes on and is watched to its end: its times and its memory are still those of the whole run, and
+ * its own files are still written. What it writes from then on is dropped; the exit status is 1
+ * where the program's was 0. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <sys/signalfd.h>

@@ -13,6 +13,7 @@
 #include "llama-ext.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
@@ -47,8 +48,11 @@ std::string file_of_header(const char * asked) {
     }
     char    chunk[1 << 16];
     ssize_t count;
-    while ((count = read(STDIN_FILENO, chunk, sizeof(chunk))) > 0) {
-        if (write(file, chunk, static_cast<size_t>(count)) != count) {
+    while ((count = read(STDIN_FILENO, chunk, sizeof(chunk))) != 0) {
+        if (count < 0 && errno != EINTR) {
+            give_up("the header cannot be read");
+        }
+        if (count > 0 && write(file, chunk, static_cast<size_t>(count)) != count) {
             give_up("the header does not fit into memory");
         }
     }

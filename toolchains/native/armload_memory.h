@@ -129,7 +129,8 @@ struct armload_mounted {
     size_t       top_length;               // of the mount point; 0 where there is none
 };
 
-static inline void armload_find_mount(const char * name, bool is_version_2, struct armload_mounted * found) {
+// Returns false where the list of mounts could not be read to its end.
+static inline bool armload_find_mount(const char * name, bool is_version_2, struct armload_mounted * found) {
     FILE * mounts = fopen("/proc/self/mountinfo", "re");
     char   line[ARMLOAD_FILE_BYTES];
     found->top_length = 0;
@@ -166,9 +167,11 @@ static inline void armload_find_mount(const char * name, bool is_version_2, stru
             found->path[strlen(found->path) - 1] = '\0';
         }
     }
+    const bool is_whole = mounts == NULL || !ferror(mounts);
     if (mounts != NULL) {
         fclose(mounts);
     }
+    return is_whole;
 }
 
 // A group is bound by those around it, too; with version 1 only where these say so.
@@ -185,15 +188,15 @@ static inline void armload_climb(struct armload_mounted at, bool is_version_2, s
     }
 }
 
-// The control group that leaves the least. Mounts are looked for when this process has come into
-// other groups: there may be thousands.
-static inline struct armload_group armload_tightest_group(void) {
+// Finds the control group that leaves the least; its limit is -1 without one. Returns false where the kernel does
+// not tell. Mounts are looked for when this process has come into other groups: there may be thousands.
+static inline bool armload_tightest_group(struct armload_group * tightest) {
     static __thread char                   known[ARMLOAD_FILE_BYTES];
     static __thread struct armload_mounted mounted[2]; // of version 1 and 2
-    struct armload_group                   tightest = { .limit_bytes = -1 };
     char                                   text[ARMLOAD_FILE_BYTES];
+    tightest->limit_bytes = -1;
     if (!armload_read_file("/proc/self/cgroup", text)) {
-        return tightest;
+        return true;
     }
     if (strcmp(text, known) != 0) {
         strcpy(known, text);
@@ -207,14 +210,16 @@ static inline struct armload_group armload_tightest_group(void) {
             }
             *name++                 = '\0';
             const bool is_version_2 = controllers[0] == '\0';
-            if (is_version_2 || armload_lists_memory(controllers)) {
-                armload_find_mount(name, is_version_2, &mounted[is_version_2]);
+            if ((is_version_2 || armload_lists_memory(controllers))
+                && !armload_find_mount(name, is_version_2, &mounted[is_version_2])) {
+                known[0] = '\0';
+                return false;
             }
         }
     }
-    armload_climb(mounted[0], false, &tightest);
-    armload_climb(mounted[1], true, &tightest);
-    return tightest;
+    armload_climb(mounted[0], false, tightest);
+    armload_climb(mounted[1], true, tightest);
+    return true;
 }
 
 // Returns false where the kernel does not tell.
@@ -229,7 +234,10 @@ static inline bool armload_read_memory(struct armload_memory * memory) {
     if (memory->total_bytes <= 0 || memory->available_bytes <= 0) {
         return false;
     }
-    const struct armload_group group = armload_tightest_group();
+    struct armload_group group;
+    if (!armload_tightest_group(&group)) {
+        return false;
+    }
     if (group.limit_bytes >= 0 && group.left_bytes < memory->available_bytes) {
         memory->available_bytes = group.left_bytes;
         if (group.limit_bytes < memory->total_bytes) {

@@ -227,7 +227,7 @@ bool armload_collect(struct ggml_cgraph * graph, struct armload_pieces * pieces)
 // What stays of a tensor is its beginning.
 static bool is_windowed(const struct armload_pieces * pieces, const struct armload_tensor * tensor) {
     return tensor->end_piece > tensor->first_piece
-        && pieces->each[tensor->end_piece - 1].place == ARMLOAD_IN_WINDOW;
+        && pieces->each[tensor->end_piece - 1].slot >= 0;
 }
 
 // A token embedding that is the output matrix too is in the window when that is computed, and not when
@@ -452,9 +452,8 @@ static void give_slots(struct armload_pieces * pieces, int windowed) {
     int       given    = 0;
     pieces->slot_count = rounds > 0 ? divided(windowed, rounds) : 0;
     for (size_t number = 0; number < pieces->count; number++) {
-        if (pieces->each[number].place == ARMLOAD_IN_WINDOW) {
-            pieces->each[number].slot = given++ % pieces->slot_count;
-        }
+        struct armload_piece * piece = &pieces->each[number];
+        piece->slot = piece->place == ARMLOAD_IN_WINDOW ? given++ % pieces->slot_count : -1;
     }
 }
 

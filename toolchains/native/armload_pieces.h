@@ -26,9 +26,9 @@ struct armload_piece {
     off_t              offset; // in the file
     int                file;
     int                direct; // the same past the page cache; -1 where that cannot be
-    int                slot;     // of the window
+    int                slot;     // of the window; -1 without one
     bool               resident; // is to stay in memory
-    enum armload_place place;
+    enum armload_place place;    // changes while streaming runs, but for what has a slot
 };
 
 struct armload_tensor {

@@ -117,11 +117,10 @@ void armload_hide_window(const struct armload_pieces * pieces, size_t first, siz
     while (first < end) {
         const struct armload_piece * piece = &pieces->each[first++];
         char *                       last  = piece->end;
-        if (piece->place != ARMLOAD_IN_WINDOW) {
+        if (piece->slot < 0) {
             continue;
         }
-        while (first < end && pieces->each[first].begin == last
-               && pieces->each[first].place == ARMLOAD_IN_WINDOW) {
+        while (first < end && pieces->each[first].begin == last && pieces->each[first].slot >= 0) {
             last = pieces->each[first++].end;
         }
         madvise(piece->begin, (size_t) (last - piece->begin), MADV_DONTNEED);
@@ -231,6 +230,14 @@ static struct {
     size_t                   first; // that no thread has taken
     size_t                   end;
 } requests;
+
+void armload_lock_pieces(void) {
+    pthread_mutex_lock(&reader.lock);
+}
+
+void armload_unlock_pieces(void) {
+    pthread_mutex_unlock(&reader.lock);
+}
 
 static int64_t now_ns(void) {
     struct timespec now;
@@ -445,6 +452,7 @@ bool armload_start_reader(struct armload_pieces * pieces, bool has_swap) {
     reader.pieces       = pieces;
     reader.has_swap     = has_swap;
     reader.stops        = false;
+    reader.lacks_slots  = false;
     reader.next         = 0;
     reader.passed       = 0;
     reader.needed       = 0;
@@ -453,7 +461,6 @@ bool armload_start_reader(struct armload_pieces * pieces, bool has_swap) {
     for (int slot = 0; slot < pieces->slot_count; slot++) {
         reader.in_slot[slot] = NOTHING;
     }
-    pthread_mutex_lock(&reader.lock);
     for (int number = 0; number < MOST_THREADS; number++) {
         reader.reads[number] = NOTHING;
         if (pthread_create(&reader.threads[number], NULL, run, &reader.reads[number]) != 0) {
@@ -461,23 +468,23 @@ bool armload_start_reader(struct armload_pieces * pieces, bool has_swap) {
         }
         reader.thread_count++;
     }
-    pthread_mutex_unlock(&reader.lock);
     return reader.thread_count > 0;
 }
 
 void armload_stop_reader(void) {
     pthread_mutex_lock(&reader.lock);
-    reader.stops       = true;
-    reader.lacks_slots = false;
+    reader.stops = true;
     pthread_cond_broadcast(&reader.room);
     pthread_mutex_unlock(&reader.lock);
     for (int number = 0; number < reader.thread_count; number++) {
         pthread_join(reader.threads[number], NULL);
     }
+    pthread_mutex_lock(&reader.lock);
     free(reader.in_slot);
     reader.in_slot      = NULL;
     reader.thread_count = 0;
     requests.first = requests.end = 0;
+    pthread_mutex_unlock(&reader.lock);
 }
 
 bool armload_reader_lacks_slots(void) {
@@ -578,7 +585,9 @@ static bool is_read_now(size_t number) {
     return false;
 }
 
-// The kernel reads it from the file, until it is given a slot of the window.
+// The kernel reads it from the file, until it is given a slot of the window. A thread may be computing with these
+// very bytes, and need not be waited for: one mapping replaces the other at once, and both hold the same bytes. A
+// sanitizer takes that for a data race.
 static int64_t give_up(struct armload_piece * piece) {
     const int64_t bytes = armload_piece_bytes(piece);
     reader.held.bytes[piece->place] -= bytes;

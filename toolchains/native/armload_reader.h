@@ -16,6 +16,14 @@ struct armload_held {
     bool    refused;               // mlock, by RLIMIT_MEMLOCK or because the kernel has none
 };
 
+// Where a piece is held, the guard of the memory and the reader's threads change at any time while they run: it is
+// looked at and changed with the lock held. No other lock is taken meanwhile but that of the mappings; whoever holds
+// the experts' lock may take this one, and not the other way round.
+void armload_lock_pieces(void);
+void armload_unlock_pieces(void);
+
+// These three are called with the lock held.
+
 // Shows the window at the address of each piece that has a slot, and the file at those of all others
 // that do not stay. Returns false where the kernel cannot share memory between two mappings.
 bool armload_open_window(struct armload_pieces * pieces);
@@ -23,16 +31,19 @@ bool armload_open_window(struct armload_pieces * pieces);
 // The file everywhere, but for what stays.
 void armload_close_window(struct armload_pieces * pieces);
 
+// Starts the threads. The pieces stay the caller's, and are not touched after armload_stop_reader, but by
+// armload_release_held.
+bool armload_start_reader(struct armload_pieces * pieces, bool has_swap);
+
+// Ends the threads, which need the lock for that.
+void armload_stop_reader(void);
+
 // Forgets the addresses of pieces that are in the window, which stay there. Seen at many addresses, each
 // of its pages would count as often in the process's resident memory.
 void armload_hide_window(const struct armload_pieces * pieces, size_t first, size_t end);
 
 // Keeps pages that tensors share in memory, as far as that is permitted.
 void armload_lock_edges(const struct armload_pieces * pieces);
-
-// Starts the threads. The pieces stay the caller's, and are not touched after armload_stop_reader.
-bool armload_start_reader(struct armload_pieces * pieces, bool has_swap);
-void armload_stop_reader(void);
 
 // Whether pieces were given up since the start, so that they have no place in the window.
 bool armload_reader_lacks_slots(void);

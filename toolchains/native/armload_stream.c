@@ -94,17 +94,22 @@ static bool holds_weights(const char * begin, const char * end) {
 
 static bool start_streaming(void) {
     stream.pass = 0;
+    armload_lock_pieces();
     armload_arrange(&stream.pieces);
-    if (armload_open_window(&stream.pieces) && armload_start_reader(&stream.pieces, stream.has_swap)) {
-        return true;
+    const bool done = armload_open_window(&stream.pieces) && armload_start_reader(&stream.pieces, stream.has_swap);
+    if (!done) {
+        armload_close_window(&stream.pieces);
     }
-    armload_close_window(&stream.pieces);
-    return false;
+    armload_unlock_pieces();
+    return done;
 }
 
+// What the guard gives up between this and the next start is still mapped then, and gets its slots with the others.
 static void stop_streaming(void) {
     armload_stop_reader();
+    armload_lock_pieces();
     armload_close_window(&stream.pieces);
+    armload_unlock_pieces();
 }
 
 static const char no_window[] = "this kernel cannot share memory between mappings, or start a thread";

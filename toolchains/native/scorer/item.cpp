@@ -6,16 +6,30 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static const int    MOST_LEVELS     = 100;
+static const size_t MOST_LINE_BYTES = 16 << 20;
+
 item item::parse(const std::string & line) {
-    item found;
+    item       found;
+    const auto is_kept = [&found](int level, json::parse_event_t event, const json &) {
+        const bool begins = event == json::parse_event_t::object_start || event == json::parse_event_t::array_start;
+        found.is_too_deep_ = found.is_too_deep_ || (begins && level >= MOST_LEVELS);
+        return !begins || level < MOST_LEVELS;
+    };
     try {
-        found.content_ = json::parse(line);
+        found.content_ = json::parse(line, is_kept);
         found.id_      = found.content_.at("id").get<std::string>();
         found.kind_    = found.content_.at("kind").get<std::string>();
     } catch (const json::exception &) {
         throw item_error("not a JSON object with the texts id and kind");
     }
     return found;
+}
+
+void item::check_depth() const {
+    if (is_too_deep_) {
+        throw item_error("nested deeper than " + std::to_string(MOST_LEVELS) + " levels");
+    }
 }
 
 void item::allow(std::initializer_list<const char *> keys) const {
@@ -49,6 +63,36 @@ json item::answer() const {
 
 static output_error failed(const std::string & where) {
     return output_error(where + ": " + strerror(errno));
+}
+
+item_lines::item_lines(const std::string & path) : path_(path), file_(fopen(path.c_str(), "re")) {
+    if (file_ == nullptr) {
+        throw input_error(path_ + ": " + strerror(errno));
+    }
+}
+
+item_lines::~item_lines() {
+    fclose(file_);
+}
+
+std::string item_lines::place() const {
+    return path_ + ", line " + std::to_string(number_);
+}
+
+bool item_lines::next(std::string & line) {
+    int letter;
+    line.clear();
+    number_++;
+    while ((letter = getc_unlocked(file_)) != EOF && letter != '\n') {
+        if (line.size() == MOST_LINE_BYTES) {
+            throw input_error(place() + ": longer than " + std::to_string(MOST_LINE_BYTES) + " bytes");
+        }
+        line += static_cast<char>(letter);
+    }
+    if (letter == EOF && ferror(file_) != 0) {
+        throw input_error(place() + ": " + strerror(errno));
+    }
+    return letter != EOF || !line.empty();
 }
 
 answers::answers() : file_(dup(STDOUT_FILENO)) {

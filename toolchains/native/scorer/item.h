@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <initializer_list>
 #include <stdexcept>
 #include <string>
@@ -26,6 +27,10 @@ class item {
 
     const std::string & id() const { return id_; }
     const std::string & kind() const { return kind_; }
+
+    // Throws item_error if something in it was left out when it was parsed, because it is nested too deep: copying or
+    // writing it would take a stack of any size.
+    void check_depth() const;
 
     // Throws item_error if there are keys beside id, kind and these.
     void allow(std::initializer_list<const char *> keys) const;
@@ -59,6 +64,33 @@ class item {
     std::string id_;
     std::string kind_;
     json        content_;
+    bool        is_too_deep_ = false;
+};
+
+// Nothing further can be asked.
+struct input_error : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+// The lines of a file, each of bounded length.
+class item_lines {
+  public:
+    // Throws input_error if the file cannot be opened.
+    explicit item_lines(const std::string & path);
+    ~item_lines();
+    item_lines(const item_lines &)             = delete;
+    item_lines & operator=(const item_lines &) = delete;
+
+    // Returns false at the end of the file. Throws input_error if it cannot be read, or has a line without end.
+    bool next(std::string & line);
+
+    // Where the latest line is, for messages.
+    std::string place() const;
+
+  private:
+    std::string path_;
+    FILE *      file_;
+    int64_t     number_ = 0;
 };
 
 // Nothing further can be kept.

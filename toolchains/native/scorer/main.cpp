@@ -10,7 +10,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -83,11 +82,8 @@ class scorer {
         : engine_(wanted.engine), words_(engine_.model()), prompts_(engine_.model()),
           ids_(engine_.context(), 0, wanted.engine.n_parallel),
           spare_ids_(engine_.context(), wanted.engine.n_parallel, engine_.sequences()),
-          path_(wanted.items), lines_(wanted.items),
+          lines_(wanted.items),
           most_at_a_time_(static_cast<size_t>(wanted.engine.n_parallel)) {
-        if (!lines_) {
-            throw engine_error(path_ + ": this file cannot be read");
-        }
         if (!wanted.logits.empty()) {
             rows_.emplace(wanted.logits);
         }
@@ -110,10 +106,9 @@ class scorer {
   private:
     bool begin_next() {
         std::string line;
-        if (!std::getline(lines_, line)) {
+        if (!lines_.next(line)) {
             return false;
         }
-        line_number_++;
         if (line.empty()) {
             return true;
         }
@@ -122,13 +117,14 @@ class scorer {
             begin(next);
         } catch (const item_error & error) {
             bad_lines_++;
-            fprintf(stderr, "%s, line %d: %s\n", path_.c_str(), line_number_, error.what());
+            fprintf(stderr, "%s: %s\n", lines_.place().c_str(), error.what());
         }
         return true;
     }
 
     void begin(const item & next) {
         try {
+            next.check_depth();
             std::unique_ptr<task> begun = task_of(next);
             if (begun->is_over()) {
                 answers_.write(begun->outcome());
@@ -182,13 +178,11 @@ class scorer {
     prompts                            prompts_;
     sequence_ids                       ids_;
     sequence_ids                       spare_ids_;
-    std::string                        path_;
-    std::ifstream                      lines_;
+    item_lines                         lines_;
     std::optional<logits_file>         rows_;
     size_t                             most_at_a_time_;
     std::vector<std::unique_ptr<task>> tasks_;
-    int                                line_number_ = 0;
-    int                                bad_lines_   = 0;
+    int                                bad_lines_ = 0;
 };
 
 } // namespace

@@ -1,0 +1,151 @@
+"""The programs of boards under sanitizers: any report that no file explains fails."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.system.sanitized import Sanitized, helpers
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.exhaustive(
+    covers=[
+        "toolchains/board",
+        "toolchains/native",
+        "tests/system/sanitized.py",
+        "tests/system/sanitizers",
+    ]
+)
+
+
+@pytest.fixture(scope="module", params=["thread", "address,undefined"])
+def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Sanitized:
+    return helpers(request.param, tmp_path_factory.mktemp("sanitized"))
+
+
+@pytest.mark.parametrize("size", [0, 64, 3_000_001])
+def test_sums_of_files_and_of_their_parts(built: Sanitized, tmp_path: Path, size: int) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(os.urandom(size))
+    whole = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert built.runs(built.words("sha256", path)).out.split() == [whole]
+    for block in (1 if size < 1000 else 4097, 1 << 63):
+        for more in ((), ("-l", "-c"), ("-s", 7, "-n", 60), ("-s", 1 << 63, "-l")):
+            done = built.runs(built.words("sha256", "-b", block, *more, path))
+            assert done.status == 0, done.log
+    for words in ((tmp_path,), ("-b", 0, path), ("-b", "x", path), ("-b",), (path, path)):
+        assert built.runs(built.words("sha256", *words)).status in (1, 2)
+
+
+def test_rates_of_memory_and_of_storage(built: Sanitized, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(os.urandom(3_000_001))
+    (tmp_path / "empty").touch()
+    for words in (("memory", 4, 64 << 20), ("storage", path), ("evict", path)):
+        done = built.runs(built.words("rates", *words))
+        assert done.status == 0, done.log
+        json.loads(done.out)
+    for odd in (
+        *(("memory", -1, 1), ("memory", 1, 9 << 60), ("memory", "9" * 30, "9" * 30)),
+        *(("storage", tmp_path / "empty"), ("storage", tmp_path), ("evict", "/"), ()),
+    ):
+        built.runs(built.words("rates", *odd))
+
+
+def test_a_program_is_watched_whatever_it_does(built: Sanitized, tmp_path: Path) -> None:
+    trace = {"ARMLOAD_TRACE": str(tmp_path / "trace.jsonl")}
+    wrote = built.runs(built.words("watch", "--", "seq", 20_000), trace)
+    assert wrote.out.split() == [str(number) for number in range(1, 20_001)]
+    assert '"writes_left_out"' in (tmp_path / "trace.jsonl").read_text().splitlines()[-1]
+    ends = {
+        ("sh", "-c", "exit 7"): 7,
+        ("sh", "-c", "kill -9 $$"): 137,
+        ("sh", "-c", "sleep 100 & exit 3"): 3,
+        ("/no/such/program",): 127,
+        ("/",): 126,
+    }
+    for words, status in ends.items():
+        assert built.runs(built.words("watch", "-e", "A=b", "--", *words), trace).status == status
+    for given in ("/dev/full", "/no/such/file"):
+        assert built.runs(built.words("watch", "true"), {"ARMLOAD_TRACE": given}).status == 0
+    assert built.runs(built.words("watch", "-p", "/dev/full", "--", "true")).status == 0
+    assert built.runs(built.words("watch")).status == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_signals_reach_a_program_that_is_watched(
+    built: Sanitized, tmp_path: Path, number: signal.Signals
+) -> None:
+    trace = tmp_path / "trace.jsonl"
+    words = built.words("watch", "-p", tmp_path / "id", "--", "sleep", 100)
+    process = built.starts(words, {"ARMLOAD_TRACE": str(trace)})
+    wait_until(lambda: (tmp_path / "id").exists() and "look_ns" in trace.read_text(), process)
+    process.send_signal(number)
+    assert built.ended(process).status == 128 + number
+
+
+def test_output_that_nobody_reads_any_more_is_dropped(built: Sanitized, tmp_path: Path) -> None:
+    words = built.words("watch", "--", "seq", 200_000)
+    with built.starts(words, {"ARMLOAD_TRACE": str(tmp_path / "trace.jsonl")}) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        process.stdout = None
+        done = built.ended(process)
+    assert done.status == 1
+    assert "cannot be passed on" in done.log
+
+
+def first_line(process: subprocess.Popen[str]) -> int:
+    assert process.stdout is not None
+    return int(process.stdout.readline())
+
+
+def test_the_monitor_answers_one_client_after_another(built: Sanitized) -> None:
+    process = built.starts(built.words("monitor"))
+    port = first_line(process)
+    for asked in (b"c", b"s", b"cs" * 50, b"\0\xff", b""):
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+            client.sendall(asked)
+            lines = client.makefile()
+            for _ in asked:
+                assert json.loads(lines.readline())["at_ns"] > 0
+    # One that hangs up without reading.
+    socket.create_connection(("127.0.0.1", port), timeout=20).close()
+    process.terminate()
+    assert built.ended(process).status == -signal.SIGTERM
+
+
+def test_the_connection_between_two_boards(built: Sanitized) -> None:
+    server = built.starts(built.words("link", "serve", "127.0.0.1"))
+    port = first_line(server)
+    socket.create_connection(("127.0.0.1", port), timeout=20).close()
+    asked = built.runs(built.words("link", "ask", "127.0.0.1", port))
+    assert asked.status == 0, asked.log
+    assert json.loads(asked.out)["round_trip_s"] > 0
+    assert built.ended(server).status == 0
+    server = built.starts(built.words("link", "serve", "127.0.0.1"))
+    with socket.create_connection(("127.0.0.1", first_line(server)), timeout=20) as client:
+        client.sendall(b"f" + b"\xff" * 8)
+        client.recv(1 << 16)
+    server.kill()
+    built.ended(server)
+
+
+def test_small_programs_with_good_and_bad_words(built: Sanitized) -> None:
+    assert json.loads(built.runs(built.words("link", "clock")).out)["monotonic_ns"] > 0
+    assert built.runs(built.words("cpu_features")).status == 0
+    assert json.loads(built.runs(built.words("clock", 0)).out)["core"] == 0
+    assert built.runs(built.words("pin", 1, "true")).status == 0
+    for words in (
+        *(("clock", 1 << 40), ("clock", "x"), ("clock", 1023), ("clock", -1)),
+        *(("pin", "f" * 4000, "true"), ("pin", "x", "true"), ("pin", 1), ("pin",)),
+        *(("link", "serve", "x"), ("link", "ask", "127.0.0.1", "0"), ("link",)),
+    ):
+        built.runs(built.words(*words))

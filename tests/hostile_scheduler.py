@@ -25,7 +25,7 @@ from typing import Any
 import msgpack
 
 from armload import __version__
-from armload.fleet.gateway_tasks import Answer, reply_of
+from armload.fleet.gateway_tasks import TaskAnswer, reply_of
 
 HOSTILE = "ARMLOAD_HOSTILE"
 """Set in processes that may unpickle what they made themselves."""
@@ -233,7 +233,7 @@ class Attack:
             }
         if op == "gather":
             keys = [key.decode() for key in KEYS.findall(content)]
-            honest = {key: data(reply_of(Answer(result="fine"))) for key in keys}
+            honest = {key: data(reply_of(TaskAnswer(result="fine"))) for key in keys}
             if self._place == "gather data":
                 honest = dict.fromkeys(keys, self._form)
             if self._place in ("gather keys", "gather status"):

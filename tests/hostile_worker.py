@@ -19,7 +19,7 @@ from distributed import Worker, get_worker
 
 from armload import __version__
 from armload.fleet import gateway
-from armload.fleet.gateway_tasks import Answer, reply_of
+from armload.fleet.gateway_tasks import TaskAnswer, reply_of
 from armload.fleet.offers import VERSION, resources_of
 from tests.hostile_scheduler import HOSTILE, Payload, PayloadError
 
@@ -51,7 +51,7 @@ def with_note(marker: str) -> Any:
 
 def logged(topic: str, content: Any) -> Any:
     get_worker().log_event(topic, content)
-    return reply_of(Answer(result="fine"))
+    return reply_of(TaskAnswer(result="fine"))
 
 
 def warned(marker: str) -> Any:
@@ -63,7 +63,7 @@ def told(marker: str) -> Any:
     get_worker().batched_stream.send(
         {"op": "task-erred", "key": "x", "exception": pickle.dumps(Payload(marker))}
     )
-    return reply_of(Answer(result="fine"))
+    return reply_of(TaskAnswer(result="fine"))
 
 
 def array(marker: str) -> Any:

@@ -33,7 +33,7 @@ class Choices(Protocol):
         """The fused attention kernel."""
 
 
-class Contradiction(NamedTuple):
+class OptionConflict(NamedTuple):
     """Two options that exclude each other.
 
     Attributes:
@@ -47,25 +47,25 @@ class Contradiction(NamedTuple):
     remedy: str
 
 
-def contradictions(plan: Choices) -> Iterator[Contradiction]:
+def contradictions(plan: Choices) -> Iterator[OptionConflict]:
     """Yield what excludes each other in a plan."""
     keys, values = plan.kv_types or ("f16", "f16")
     if plan.flash_attention == "off" and KV_BITS[values] < KV_BITS["f16"]:
         kv_type = values if keys == values else f"{keys}/{values}"
-        yield Contradiction(
+        yield OptionConflict(
             f"--kv-type {kv_type} with --flash-attention off",
             "a quantised V cache requires flash attention",
             f"Use --flash-attention on, or quantise the keys only: --kv-type {keys}/f16.",
         )
     batch, micro_batch = _batches(plan)
     if batch is not None and micro_batch is not None and micro_batch > batch:
-        yield Contradiction(
+        yield OptionConflict(
             f"--micro-batch {micro_batch} with --batch {batch}",
             "the micro-batch is larger than the batch, of which it is a part",
             f"Use --micro-batch {batch} or less, or a larger --batch.",
         )
     if moves_threads(plan):
-        yield Contradiction(
+        yield OptionConflict(
             f"--numa {plan.numa} with --cpus {plan.cpus}",
             "with --numa, llama.cpp would move its threads off the chosen cores",
             "Remove one of them, or use --numa numactl.",

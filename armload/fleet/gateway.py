@@ -23,13 +23,13 @@ from armload.engines.job import SweepPoint
 from armload.fleet.archives import archive_chunk, delete_archive, folders_in, pack
 from armload.fleet.gateway_board import GatewayBoard
 from armload.fleet.gateway_tasks import (
-    Answer,
     Begun,
     GatewayError,
     GatewayTask,
     LoadWork,
     ProgressEvent,
     RunWork,
+    TaskAnswer,
     TaskOutcome,
     Work,
     reply_of,
@@ -251,13 +251,15 @@ _CALLS: Mapping[str, Callable[..., Any]] = {
 
 
 def answer(call: str, *arguments: Any) -> bytes:
-    """Call a function of the gateway's; return an ``Answer``, since Dask would pickle an error."""
+    """Call a function of the gateway's; return a ``TaskAnswer``: Dask would pickle an error."""
     try:
         result = _CALLS[call](*arguments)
     except ArmloadError as error:
-        return reply_of(Answer(error=GatewayError.of(error)))
+        return reply_of(TaskAnswer(error=GatewayError.of(error)))
     except Exception as defect:  # noqa: BLE001 - it is the command's to show
-        return reply_of(Answer(error=_defect(defect)))
+        return reply_of(TaskAnswer(error=_defect(defect)))
     return (
-        reply_of(Answer(), result) if isinstance(result, bytes) else reply_of(Answer(result=result))
+        reply_of(TaskAnswer(), result)
+        if isinstance(result, bytes)
+        else reply_of(TaskAnswer(result=result))
     )

@@ -226,7 +226,7 @@ class TaskOutcome(Value, Generic[Result]):
     error: GatewayError | None = None
 
 
-class Answer(Value):
+class TaskAnswer(Value):
     """What a call of a gateway gave, beside bytes.
 
     Attributes:

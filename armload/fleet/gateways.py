@@ -22,7 +22,7 @@ from armload.core.progress import Progress
 from armload.deploy.retry import RETRY_FOR_S
 from armload.fleet import gateway
 from armload.fleet.board_locks import held
-from armload.fleet.gateway_tasks import TOPIC, Answer, ProgressEvent, read_sent, split_reply
+from armload.fleet.gateway_tasks import TOPIC, ProgressEvent, TaskAnswer, read_sent, split_reply
 from armload.fleet.offers import GatewayWorker, names_in, not_offered, workers_of
 from armload.fleet.scheduler import (
     SchedulerAddress,
@@ -150,7 +150,7 @@ class Gateways:
                     break
                 call.check()
             head, content = split_reply(call.result())
-        answer = read_sent(Answer, head)
+        answer = read_sent(TaskAnswer, head)
         if answer.error:
             raise answer.error.error
         return content if answer.result is None else answer.result

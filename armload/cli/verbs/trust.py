@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from armload.core.trust import TrustedFile
 
 
-class TrustOptions(OutputOptions):
+class WorkspaceTrustOptions(OutputOptions):
     """A folder, and what becomes of the trust in it."""
 
     folder: Annotated[
@@ -30,8 +30,8 @@ class TrustOptions(OutputOptions):
     yes: Annotated[bool, Option("trust what is shown without asking")] = False
 
 
-@verb(TrustOptions, has_defaults=False)
-def trust(options: TrustOptions) -> None:
+@verb(WorkspaceTrustOptions, has_defaults=False)
+def trust(options: WorkspaceTrustOptions) -> None:
     """Show what a folder's files would decide to run, and trust them.
 
     Files that you did not make with armload describe boards, targets and tasks, but start no

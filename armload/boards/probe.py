@@ -387,12 +387,17 @@ def _clusters(
         own = [speeds[each] for each in numbers if each in speeds]
         return bool(own) and max(own) < share * fastest
 
+    little = {
+        name: is_slow(numbers) if is_unnamed(name) else is_little(name)
+        for name, numbers in kinds.items()
+    }
+    has_others = not all(little.values())
     return tuple(
         FoundCluster(
             cores=len(numbers),
             numbers=tuple(numbers),
             name=name,
-            is_little=is_slow(numbers) if is_unnamed(name) else is_little(name),
+            is_little=has_others and little[name],
         )
         for name, numbers in kinds.items()
     )

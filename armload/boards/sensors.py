@@ -76,9 +76,11 @@ def _why_left_out(
         return "no answer"
     if chosen:
         return None if name in chosen else "not chosen"
+    if _ELECTRIC.search(name):
+        return "no temperature"
     if celsius == 0 or not COLDEST_CELSIUS < celsius < HOTTEST_CELSIUS:
         return "implausible"
-    if _ELECTRIC.search(name) or (name == _CHARGE and abs(raw) <= 100):
+    if name == _CHARGE and abs(raw) <= 100:
         return "no temperature"
     return "constant" if celsius == _CONSTANTS.get(name) else None
 

@@ -142,6 +142,10 @@ class _Armload(Program):
         words = task.usage()
         print(f"Usage: {' '.join(['armload', name, *words, '[--options]'])}\n")
         print(f"{prose(getdoc(task) or '')}\n")
+        names = [each.shown for each in options]
+        if spellings := [each for name in names for each in spellings_of(name, names)]:
+            print(prose(f"Also accepted, as in llama.cpp's programs: {', '.join(spellings)}."))
+            print()
         arguments = [each for each in options if each.option.is_argument]
         if arguments:
             print("Arguments:\n")
@@ -161,9 +165,6 @@ class _Armload(Program):
         for heading, pairs in lists.items():
             print(f"{heading}:\n")
             print(columns(pairs, widest=widest))
-        names = [each.shown for each in options]
-        if spellings := [each for name in names for each in spellings_of(name, names)]:
-            print(prose(f"Also accepted, as in llama.cpp's programs: {', '.join(spellings)}."))
 
 
 def _with_help_last(words: Sequence[str]) -> list[str]:

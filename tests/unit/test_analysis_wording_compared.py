@@ -30,14 +30,18 @@ from armload.analysis.comparison_findings import (
     TooFewRuns,
 )
 from armload.analysis.load.findings import (
+    AnswersAtOnce,
     AnswersCutOff,
+    AnswersShort,
     Cancelled,
     ClientLate,
     ClientLimited,
+    CountsRefused,
     Incomplete,
     LinesIgnored,
     LoadFigures,
     NoneSucceeded,
+    PromptsCut,
     ServiceEnded,
     TokensUncounted,
 )
@@ -178,6 +182,39 @@ LOADS: tuple[tuple[LoadFigures, str], ...] = (
         (
             "Ignored 3 lines in the streams of 1 answer that are not events. Text may be missing: "
             "check the service, and any proxy in front of it."
+        ),
+    ),
+    (
+        AnswersShort(short=3, fewest=6, answers=4),
+        (
+            "3 of 4 answers have fewer tokens than demanded, down to 6, and count as outside the "
+            "SLO. The service seems to ignore ignore_eos (llama-server, vLLM and SGLang support "
+            "it). Let answers end where the model does: --stop-at-end."
+        ),
+    ),
+    (
+        PromptsCut(cut=3, most_tokens=2050, answers=4),
+        (
+            "The prompts of 3 of 4 answers seem to be cut: the service counts fewer tokens than "
+            "they have words, at most 2,050. These answers count as outside the SLO. Give the "
+            "service a larger context, or use shorter prompts."
+        ),
+    ),
+    (
+        CountsRefused(refused=3, answers=4),
+        (
+            "The service's token counts of 3 of 4 answers are not used: they are impossible, such "
+            "as negative, not whole, more than the request allows, or fewer than the parts in "
+            "which the text arrived. The records have them as refused_counts."
+        ),
+    ),
+    (
+        AnswersAtOnce(at_once=1, answers=1),
+        (
+            "1 of 1 answer arrived in one piece, or most of their tokens with the first one. "
+            "Their time per output token was not observed, and they count as outside the SLO: the "
+            "service does not stream, or a proxy in front of it collects what it sends. Remove "
+            "tpot from --slo."
         ),
     ),
     (

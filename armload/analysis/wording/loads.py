@@ -90,7 +90,7 @@ def _about_answers(found: AnswersCutOff | LinesIgnored | AnswersShort | PromptsC
             return (
                 f"{found.short:,} of {counted(found.answers, 'answer')} have fewer tokens than "
                 f"demanded, down to {found.fewest:,}, and count as outside the SLO. The service "
-                "seems not to know ignore_eos (llama-server, vLLM and SGLang do). Let answers end "
+                "seems to ignore ignore_eos (llama-server, vLLM and SGLang support it). Let answers end "
                 "where the model does: --stop-at-end."
             )
         case PromptsCut():
@@ -108,7 +108,7 @@ def _about_figures(found: TokensUncounted | CountsRefused | AnswersAtOnce) -> st
             return (
                 f"The service's token counts of {found.refused:,} of "
                 f"{counted(found.answers, 'answer')} are not used: they are impossible, such as "
-                "negative, no whole numbers, more than the request allows, or fewer than the parts "
+                "negative, not whole, more than the request allows, or fewer than the parts "
                 "in which the text arrived. The records have them as refused_counts."
             )
         case AnswersAtOnce():

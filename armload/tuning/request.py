@@ -92,7 +92,8 @@ class TuningRequest(Value):
         requests: of a service; none for a run.
         kld_prompts: texts whose distributions are compared; empty for what the defaults write.
         seed: of the search, and of the requests.
-        max_trials, max_time_s: after which no trial begins; none for no such limit.
+        max_trials: after which no trial begins; none for no such limit.
+        max_time_s: that the search may take, as far as it can; none for no such limit.
     """
 
     model: str

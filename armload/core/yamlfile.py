@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from armload.core.errors import DataError
-from armload.core.files import unreadable
+from armload.core.files import is_full, unreadable
 from armload.core.near_names import available
 from armload.core.validation_messages import (
     ValidationMessage,
@@ -96,7 +96,9 @@ def _read(path: Path, model: type[BaseModel]) -> tuple[dict[str, Any], yaml.Node
     root, content = _parsed(path, text)
     if isinstance(content, dict):
         return content, root
-    what = "this file is empty" if content is None else "expected 'key: value' lines"
+    what = "expected 'key: value' lines"
+    if content is None:
+        what = f"this file is empty{', and its disk is full' if is_full(path) else ''}"
     raise DataError(f"{path}, line 1: {what}.", keys_words(model))
 
 

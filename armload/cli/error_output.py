@@ -131,7 +131,8 @@ def _no_temporary_files() -> DiskError:
     full = [str(each) for each in there if is_full(each)]
     if full:
         return DiskError(
-            f"No temporary file can be written on this machine: no space left in {', '.join(full)}.",
+            "No temporary file can be written on this machine: no space left in "
+            f"{', '.join(full)}.",
             "Free disk space there, or set TMPDIR to a folder on another disk, then repeat the "
             "command.",
         )

@@ -33,12 +33,8 @@ def full(tmp_path: Path) -> Iterator[Path]:
         (folder / "machines").mkdir()
         (folder / "empty.gguf").touch()
         (folder / "empty.yaml").touch()
-        with (
-            (folder / "filler").open("wb", buffering=0) as file,
-            pytest.raises(OSError, match="No space left"),
-        ):
-            while True:
-                file.write(bytes(4096))
+        with pytest.raises(OSError, match="No space left"):
+            fill(folder / "filler")
         yield folder
 
 

@@ -50,4 +50,5 @@ def test_a_search_for_the_time_of_tokens_that_are_not_decoded_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match=f"--for {objective} cannot be measured with -n 1"):
         work_of(objective, prompt="", prompt_tokens=None, n_predict=1)
-    assert work_of("prefill", prompt="", prompt_tokens=None, n_predict=1).n_predict == (1,)
+    (plan,) = work_of("prefill", prompt="", prompt_tokens=None, n_predict=1).plans()
+    assert plan.n_predict == 1

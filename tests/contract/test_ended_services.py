@@ -52,6 +52,7 @@ def test_what_ended_while_nobody_looked_is_said_once_and_its_key_goes(
     monkeypatch: pytest.MonkeyPatch,
     how: str,
 ) -> None:
+    this_process()  # this machine's name is read once, and not from the folder of a test
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     if how != "of a live command":
         monkeypatch.setattr(launching, "this_process", a_command_that_has_ended)

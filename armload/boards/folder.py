@@ -123,7 +123,7 @@ class WriteError(Value):
     Attributes:
         kind: read-only, full or noexec storage, or what the shell says.
         where: what the folder lies on, such as ``/data (ext4)``; the folder where nobody says.
-        point: where that is mounted.
+        point: where that is mounted; the folder where the shell refuses.
         said: the shell's own words, where they are all that there is.
     """
 
@@ -154,7 +154,16 @@ class WriteError(Value):
         if self.kind == "noexec":
             remount = join(["mount", "-o", "remount,exec", self.point])
             return f"Allow it on the board: {remount}. Or choose {other}."
-        return f"Choose {other}, such as /data/local/tmp/armload."
+        return f"Choose {other}{example_beside(self.point)}."
+
+
+_EXAMPLES = (PurePosixPath("/data/local/tmp/armload"), PurePosixPath("/tmp/armload"))  # noqa: S108
+
+
+def example_beside(failed: PurePosixPath) -> str:
+    """Name a folder that often works, other than one that did not, as ``, such as /folder``."""
+    parents = {failed, *failed.parents}
+    return f", such as {next(each for each in _EXAMPLES if each.parent not in parents)}"
 
 
 def read_obstacle(lines: Sequence[str], mounts: Sequence[str]) -> WriteError | None:
@@ -175,7 +184,7 @@ def read_obstacle(lines: Sequence[str], mounts: Sequence[str]) -> WriteError | N
     if word == "full" or obstacle_in(place, reason):
         return WriteError(kind="full", where=where, point=point)
     if word == "refused":
-        return WriteError(kind="refused", where=where, point=point, said=_last_words(reason))
+        return WriteError(kind="refused", where=where, point=place, said=_last_words(reason))
     return None
 
 

@@ -92,7 +92,7 @@ def inspect(path: Path) -> Inspection:
 def _check_magic(path: Path, found: bytes) -> None:
     if found != _MAGIC:
         raise DataError(
-            f"{path}: this is not an ELF program: it {beginning(found, _MAGIC)}.",
+            f"{path}: this is not an ELF program: it {beginning(found, _MAGIC, path)}.",
             "Give a program compiled for Linux, such as one that 'armload build' prints.",
         )
 

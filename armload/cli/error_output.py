@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 import traceback
 from collections.abc import Mapping
@@ -24,7 +25,8 @@ from armload.core.errors import (
     InterruptionError,
     LocalMemoryError,
 )
-from armload.core.files import is_about_network, is_refusal, refusal_remedy
+from armload.core.files import is_about_network, is_full, is_refusal, refusal_remedy
+from armload.core.workspace import cache_folder
 
 _NO_MORE = {errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE}
 
@@ -33,7 +35,8 @@ def failed(error: ArmloadError) -> Exit:
     """Show an error, as the document too that is still owed, and return what ends the program."""
     _show_owed_document(error)
     # The user asked for it; nothing is wrong.
-    show_error(error.message, error.remedy, label=not isinstance(error, InterruptionError))
+    remedy = f"{error.remedy}{_full_disk_of_virtual_boards(error)}".strip()
+    show_error(error.message, remedy, label=not isinstance(error, InterruptionError))
     return Exit(code=error.exit_status)
 
 
@@ -50,7 +53,8 @@ def end_if_failed(boards: Mapping[str, ArmloadError | None]) -> None:
     _show_owed_document(first)
     for name, error in errors.items():
         begins = "" if error.message.startswith(name) else f"{name}: "
-        show_error(f"{begins}{error.message}", error.remedy)
+        remedy = f"{error.remedy}{_full_disk_of_virtual_boards(error)}".strip()
+        show_error(f"{begins}{error.message}", remedy)
     show_error(f"{len(errors)} of {len(boards)} boards failed: {', '.join(errors)}.")
     raise Exit(code=first.exit_status)
 
@@ -107,6 +111,8 @@ def disk_error(error: OSError) -> DiskError:
         return DiskError(
             f"Cannot write to {STANDARD_OUTPUT}: {reason}.", "Redirect it to another location."
         )
+    if str(reason).startswith("No usable temporary directory"):
+        return _no_temporary_files()
     if error.filename is None:
         full = "Free disk space, then repeat the command."
         return DiskError(f"this machine: {reason}.", full if is_refusal(error) else "")
@@ -115,6 +121,44 @@ def disk_error(error: OSError) -> DiskError:
     if is_refusal(error):
         remedy = refusal_remedy(error, where)
     return DiskError(f"{where}: {reason}.", remedy)
+
+
+def _no_temporary_files() -> DiskError:
+    """Say why Python finds no folder for temporary files; it gives no reason."""
+    named = [os.environ.get(name, "") for name in ("TMPDIR", "TEMP", "TMP")]
+    folders = dict.fromkeys(Path(each) for each in (*named, "/tmp", "/var/tmp") if each)  # noqa: S108
+    there = [each for each in folders if each.is_dir()]
+    full = [str(each) for each in there if is_full(each)]
+    if full:
+        return DiskError(
+            "No temporary file can be written on this machine: no space left in "
+            f"{', '.join(full)}.",
+            "Free disk space there, or set TMPDIR to a folder on another disk, then repeat the "
+            "command.",
+        )
+    return DiskError(
+        "No temporary file can be written on this machine: none of "
+        f"{', '.join(map(str, folders))} is a folder that you may write to.",
+        "Set TMPDIR to a folder of your own, then repeat the command.",
+    )
+
+
+_STORAGE_WORDS = re.compile(r"Input/output error|I/O error|Read-only file system|read-only")
+
+
+def _full_disk_of_virtual_boards(error: ArmloadError) -> str:
+    """Say that the disk with virtual boards' storage is full, where that may be what went wrong.
+
+    A virtual board sees a failed write to its image as a fault of its storage.
+    """
+    machines = cache_folder() / "machines"
+    if not _STORAGE_WORDS.search(error.message) or not machines.is_dir() or not is_full(machines):
+        return ""
+    return (
+        f" The disk of this machine that holds {machines}, the storage of virtual boards, is full, "
+        "which a board sees as a storage error: free space there, then restart the board "
+        "(armload board.down) and repeat the command."
+    )
 
 
 def internal_error(error: Exception) -> ArmloadError:

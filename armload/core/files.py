@@ -52,16 +52,37 @@ def refusal_remedy(error: OSError, place: Path, elsewhere: str = "") -> str:
         act = f"Free space on the disk that holds {folder}"
     elif error.errno == errno.EROFS:
         act = f"Mount the file system of {folder} writable"
-    elif is_there(place):
-        act = f"Correct the permissions of {place}"
     else:
-        act = f"Correct the permissions of {folder}"
+        act = ""
     cache = cache_folder()
     if not elsewhere and (place.is_relative_to(cache) or cache.is_relative_to(place)):
         elsewhere = "set ARMLOAD_CACHE to another folder"
     elif not elsewhere and place.is_relative_to(workspace()):
         elsewhere = "work in another folder"
+    if not act:
+        refused = place if is_there(place) else folder
+        owner = _other_owner(refused)
+        if owner:
+            act = elsewhere or "choose a place that you may write to"
+            return f"{refused} belongs to {owner}: {act}, then repeat the command."
+        act = f"Correct the permissions of {refused}"
     return f"{act}{', or ' if elsewhere else ''}{elsewhere}, then repeat the command."
+
+
+def _other_owner(path: Path) -> str:
+    """Return who owns a file or folder, where that is another user, who alone may permit it."""
+    import pwd
+
+    try:
+        owner = path.stat().st_uid
+    except OSError:  # in a folder of somebody else's
+        return "another user"
+    if owner == os.geteuid():
+        return ""
+    try:
+        return pwd.getpwuid(owner).pw_name
+    except KeyError:
+        return f"user {owner}"
 
 
 def _nearest_folder(path: Path) -> Path:
@@ -129,6 +150,17 @@ def free_space(folder: Path) -> tuple[Path, int]:
     """
     there = _nearest_folder(folder.absolute())
     return there, shutil.disk_usage(there).free
+
+
+_FULL_BELOW_BYTES = 64 << 10
+
+
+def is_full(folder: Path) -> bool:
+    """Return whether the disk where a folder lies, or will lie, has no room for a file."""
+    try:
+        return free_space(folder)[1] < _FULL_BELOW_BYTES
+    except OSError:
+        return False
 
 
 def require_room(folder: Path, needed_bytes: int, need: str, remedy: str) -> None:
@@ -284,9 +316,16 @@ def write_whole(path: Path, content: bytes) -> None:
         beside.write_bytes(content)
 
 
-def beginning(found: bytes, expected: bytes) -> str:
-    """Say how a file begins that is not what it should be: ``begins with "# ar" instead of …``."""
-    return f"begins with {_as_text(found)} instead of {_as_text(expected)}" if found else "is empty"
+def beginning(found: bytes, expected: bytes, path: Path) -> str:
+    """Say how a file begins that is not what it should be: ``begins with "# ar" instead of …``.
+
+    An empty file on a full disk is one that could not be written.
+    """
+    if found:
+        return f"begins with {_as_text(found)} instead of {_as_text(expected)}"
+    return (
+        f"is empty, and the disk that holds {path.parent} is full" if is_full(path) else "is empty"
+    )
 
 
 def _as_text(content: bytes) -> str:

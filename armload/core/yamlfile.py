@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from armload.core.bounds import read_bounded
 from armload.core.deciding import deciding
 from armload.core.errors import DataError
+from armload.core.files import is_full
 from armload.core.near_names import available
 from armload.core.trust import TrustedFile, keys_of, require_trust
 from armload.core.validation_messages import (
@@ -152,7 +153,9 @@ def _read(path: Path, model: type[BaseModel]) -> tuple[dict[str, Any], yaml.Node
     root, said = _parsed(path, text)
     if isinstance(said, dict):
         return said, root
-    what = "this file is empty" if said is None else "expected 'key: value' lines"
+    what = "expected 'key: value' lines"
+    if said is None:
+        what = f"this file is empty{', and its disk is full' if is_full(path) else ''}"
     raise DataError(f"{path}, line 1: {what}.", keys_words(model))
 
 

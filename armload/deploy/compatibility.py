@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from armload.boards.board import Board
+from armload.boards.folder import example_beside
 from armload.boards.probe import Probe
 from armload.build.binary import Binary, FeatureUse
 from armload.build.prebuilt import prebuilt_targets
@@ -98,8 +99,8 @@ def check_folder(board: Board, found: Probe) -> None:
         f"{board.name}: {board.workdir}: {lack}{f': {obstacle.words}' if obstacle else ''}.",
         obstacle.remedy(board.name)
         if obstacle
-        else f"Choose another folder as 'workdir' in boards/{board.name}.yaml, such as "
-        "/data/local/tmp/armload.",
+        else f"Choose another folder as 'workdir' in boards/{board.name}.yaml"
+        f"{example_beside(board.workdir)}.",
     )
 
 

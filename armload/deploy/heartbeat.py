@@ -11,6 +11,13 @@ from armload.core.shell import join, render
 from armload.core.values import Value, whole_number
 from armload.deploy.exit_record import Cut
 
+PATIENCE_S = 25
+"""Without a heartbeat for so long a service ends, unless it was detached. A dropped connection must
+not last as long."""
+
+ENDS_WITHIN_S = PATIENCE_S + 15
+"""So long after the last heartbeat it has ended, killed where it did not end when it was asked."""
+
 Condition = Literal["running", "ended", "restart", "lost", "gone"]
 """How a service is; ``restart``: of the board; ``lost``: its script was killed; ``gone``: no such
 run lies there."""

@@ -13,6 +13,7 @@ from armload.core.errors import BoardError, ConnectError
 from armload.core.shell import call, render
 from armload.core.values import Value
 from armload.deploy.claims import SERVING
+from armload.deploy.heartbeat import PATIENCE_S
 from armload.deploy.holder import RunMark, this_process
 from armload.deploy.layout import PROGRAM_FOLDER
 from armload.deploy.lease import RENEW_EVERY_S, TERM_S, Lease
@@ -73,8 +74,7 @@ class ServiceOptions(Value):
     """What a run's script does for a service, which ends only when it is stopped.
 
     Attributes:
-        patience_s: without a heartbeat for so long it ends, unless it was detached. A dropped
-            connection must not last as long.
+        patience_s: without a heartbeat for so long it ends, unless it was detached.
         log_every_s: how often the length of its standard error is looked at.
         log_limit_bytes: when its standard error has grown so long, it becomes ``stderr.1``.
         secret: a file that is deleted when it ends; none without one.
@@ -82,7 +82,7 @@ class ServiceOptions(Value):
         samples: once a second it notes the program's CPU time and what thermal zones show.
     """
 
-    patience_s: int = 25
+    patience_s: int = PATIENCE_S
     log_every_s: int = 60
     log_limit_bytes: int = 4 << 20
     secret: PurePosixPath | None = None

@@ -20,6 +20,7 @@ from armload.core.errors import ArmloadError, BoardError, BusyError, ConnectErro
 from armload.core.progress import Progress
 from armload.core.shell import call, render
 from armload.deploy.claims import Claim, free, parse_claims, taken_over
+from armload.deploy.heartbeat import ENDS_WITHIN_S, heartbeat
 from armload.deploy.holder import this_process
 from armload.deploy.layout import Layout
 from armload.deploy.retry import with_retries
@@ -174,31 +175,49 @@ def _acquire(
             # A command of this machine that was killed will never come back for it; its run may.
             over = other.token if other.owner and other.owner.is_gone() and not other.run else ""
             if not over:
-                if other.is_service:
+                waited_s = time.monotonic() - began
+                is_ending = other.is_service and _is_abandoned(host, workdir, other)
+                if other.is_service and not (is_ending and waited_s < ENDS_WITHIN_S):
                     raise BusyError(
                         f"{host.name} is in use by {other.words}. A service keeps the board until "
                         "it is stopped.",
                         f"Stop it: armload serve.stop --board {host.name}{_how_to_load(other)}",
                     )
-                waited_s = time.monotonic() - began
-                if waited_s >= wait_s:
+                if is_ending:
+                    if other.token != announced:
+                        progress.say(
+                            f"{host.name} still runs the service {other.run} of a command that "
+                            "was killed; waiting for it to end by itself, within "
+                            f"{ENDS_WITHIN_S} s. To end it now: armload serve.stop --board "
+                            f"{host.name}"
+                        )
+                elif waited_s >= wait_s:
                     raise BusyError(
                         f"{host.name} is in use by {other.words}.",
                         "Wait longer with --wait SECONDS. If the lease is stale: "
                         f"armload board.release --board {host.name} --force",
                     )
-                if other.token != announced:
+                elif other.token != announced:
                     progress.say(
                         f"{host.name} is in use by {other.words}; waiting up to {wait_s:.0f} s for "
                         "it (--wait SECONDS). Press Ctrl-C to stop waiting. If the lease is stale: "
                         f"armload board.release --board {host.name} --force"
                     )
-                    announced = other.token
+                announced = other.token
                 step.update(waited_s, note=f"in use by {other.words}")
+                left_s = (ENDS_WITHIN_S if is_ending else wait_s) - waited_s
                 # Two that came at once must not come at once again.
-                time.sleep(min(pause_s * random.uniform(0.5, 1), max(wait_s - waited_s, 0.05)))  # noqa: S311
+                time.sleep(min(pause_s * random.uniform(0.5, 1), max(left_s, 0.05)))  # noqa: S311
                 pause_s = min(1.5 * pause_s, _LONGEST_PAUSE_S)
             other = _taken(lease, host, workdir, over)
+
+
+def _is_abandoned(host: Host, workdir: PurePosixPath, service: Claim) -> bool:
+    """Return whether a service ends by itself soon: the command that kept it running was killed."""
+    if service.owner is None or not service.owner.is_gone():
+        return False
+    folder = Layout(workdir=workdir).runs / service.run
+    return with_retries(lambda: heartbeat(host, folder, look_only=True)).is_attended
 
 
 def _how_to_load(service: Claim) -> str:

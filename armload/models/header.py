@@ -163,7 +163,7 @@ class _Parser:
         magic = self._values.bytes_up_to(4)
         if magic != MAGIC:
             raise DataError(
-                f"{self._path}: this is not a GGUF file: it {beginning(magic, MAGIC)}.",
+                f"{self._path}: this is not a GGUF file: it {beginning(magic, MAGIC, self._path)}.",
                 "Give a model in llama.cpp's GGUF format. This may be a saved download page or "
                 "Git LFS pointer instead.",
             )

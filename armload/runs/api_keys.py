@@ -51,6 +51,15 @@ def keep_key(run_id: str, key: str) -> Path:
     return path
 
 
+def kept_keys() -> frozenset[str]:
+    """Return the ids of the services whose keys this machine keeps."""
+    try:
+        files = list(key_file("any").parent.glob("*.key"))
+    except OSError:  # such as in a home folder of somebody else's
+        return frozenset()
+    return frozenset(path.name.removesuffix(".key") for path in files)
+
+
 def forget_key(run_id: str) -> None:
     """Delete a service's key from this machine, where there is one."""
     with contextlib.suppress(OSError):  # such as in a home folder of somebody else's

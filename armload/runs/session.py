@@ -25,6 +25,7 @@ from armload.engines.engine import MemoryNeed, Settings
 from armload.engines.prediction import Prediction
 from armload.engines.rpc_server import RPC_SERVER
 from armload.engines.spread import Spread
+from armload.runs.ended_services import report_ended_services
 from armload.runs.prepare import check_cores, check_state
 from armload.runs.request import Request
 
@@ -203,6 +204,7 @@ def _reached(
         connection = stack.enter_context(closing(Connection(board, progress)))
         retry = Retry(unanswered_s=FIRST_ANSWER_S)
         found = with_retries(lambda: probe(connection.host, board, progress), retry)
+        report_ended_services(connection.host, board, progress)
         check_state(connection.host, board, settings, found)
     for each in settings:
         check_cores(each, board, found)

@@ -23,6 +23,7 @@ from armload.deploy.retry import FIRST_ANSWER_S, Retry, with_retries
 from armload.engines.job import Job
 from armload.engines.server import SERVER
 from armload.engines.service_plan import ServingPlan
+from armload.runs.ended_services import report_ended_services
 from armload.runs.fetch import fetch_once, mark_fetched
 
 
@@ -61,7 +62,9 @@ def services(board: Board, progress: Progress) -> tuple[RunningService, ...]:
     if is_off(board):
         return ()
     with closing(connect(board, progress)) as host:
-        return services_at(host, board, Retry(unanswered_s=FIRST_ANSWER_S))
+        found = services_at(host, board, Retry(unanswered_s=FIRST_ANSWER_S))
+        report_ended_services(host, board, progress)
+        return found
 
 
 def services_at(host: Host, board: Board, retry: Retry | None = None) -> tuple[RunningService, ...]:

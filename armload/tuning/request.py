@@ -92,7 +92,8 @@ class TuningRequest(Value):
         requests: of a service; none for a run.
         kld_prompts: texts whose distributions are compared; empty for what the defaults write.
         seed: of the search, and of the requests.
-        max_trials, max_time_s: after which no trial begins; none for no such limit.
+        max_trials: after which no trial begins; none for no such limit.
+        max_time_s: that the search may take, as far as it can; none for no such limit.
     """
 
     model: str
@@ -213,10 +214,16 @@ def work_of(
         prompt_tokens, n_predict: none for the usual ones.
 
     Raises:
-        UsageError: a prompt is given twice.
+        UsageError: a prompt is given twice, or no token would be timed.
     """
     if prompt and prompt_tokens is not None:
         raise UsageError("--prompt cannot be combined with --prompt-tokens.", "Remove one.")
+    if n_predict == 1 and objective not in PROMPT_TOKENS:
+        raise UsageError(
+            f"--for {objective} cannot be measured with -n 1: the first token ends the prompt, "
+            "and no other is decoded.",
+            "Use a larger -n, or omit it.",
+        )
     usual = ENERGY_TOKENS if objective == "energy" else DECODE_TOKENS
     work: dict[str, Any] = {"n_predict": n_predict or usual}
     if objective in PROMPT_TOKENS:

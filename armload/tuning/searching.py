@@ -23,6 +23,7 @@ from armload.tuning.record import Confirmation, Quality, Result, TuningEntry, Tu
 from armload.tuning.search import Search
 from armload.tuning.settings import words_of
 from armload.tuning.space import Key, Setting
+from armload.tuning.time_limit import TimeLimit
 from armload.tuning.trial import Measurer, Outcome, Trial
 from armload.tuning.wanted import AIMS
 
@@ -45,7 +46,8 @@ class Searching:
     Args:
         tuned: gets the trials; those that it has are not repeated.
         search: that has not been told anything yet.
-        max_time_s: after which no trial begins; none for no limit.
+        max_time_s: of the search, with the comparison as far as half of it lasts; none for no
+            limit.
         core_sets: what sets of cores are called.
         report: called for every trial.
     """
@@ -67,7 +69,7 @@ class Searching:
         self._judge = judge
         self._search = search
         self._progress = progress
-        self._max_time_s = max_time_s
+        self._time_limit = TimeLimit(max_time_s, tuned)
         self._core_sets = core_sets
         self._report = report
         self._defaults = tuned.tuning.space.defaults
@@ -116,7 +118,7 @@ class Searching:
         with self._progress.step(label, unit="trials") as step:
             while (trial := self._search.ask()) is not None:
                 step.update(len(self._tuned.entries))
-                if self._max_time_s is not None and self._tuned.spent_s >= self._max_time_s:
+                if not self._time_limit.allows(trial):
                     return _TIME_IS_UP
                 self._try(trial)
         aim = AIMS[self._tuned.tuning.objective]
@@ -174,7 +176,9 @@ class Searching:
     def _confirmed(self, leader: Setting) -> Confirmation:
         tuning = self._tuned.tuning
         words = words_of(leader, self._defaults, self._core_sets)
-        self._progress.say(f"Comparing with the defaults, in alternation: {words}.")
+        self._progress.say(
+            f"Comparing with the defaults, in alternation: {words}.{self._time_limit.overrun()}"
+        )
 
         def measure(setting: Setting, place: SweepPoint) -> Outcome:
             attempt = self._measurer.measure(setting, self._measurer.rungs - 1, place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
@@ -10,12 +11,17 @@ from typing import TypeVar
 import pytest
 
 from armload.boards.host import Host
+from armload.boards.virtual.process import Started
+from armload.core.errors import BusyError
+from armload.core.progress import Silent
 from armload.deploy.claims import claims
 from armload.deploy.collect import collect
 from armload.deploy.exit_reason import explain
 from armload.deploy.follow import follow, stop
 from armload.deploy.heartbeat import heartbeat, note_port
+from armload.deploy.holder import this_process
 from armload.deploy.launch import ServiceOptions
+from armload.deploy.layout import Layout
 from tests.contract.launching import launched, nothing, waiting_for
 from tests.contract.leases import taken
 
@@ -89,6 +95,57 @@ def test_a_service_goes_on_while_somebody_attends_it_and_after_it_was_detached(
     assert follow(host, folder, nothing) != 0
     collect(host, folder, tmp_path / "run")
     assert explain(tmp_path / "run").kind == "done"
+
+
+class Heard(Silent):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+
+@pytest.mark.parametrize("is_detached", [False, True], ids=["attended", "detached"])
+def test_a_service_whose_command_was_killed_is_waited_for_unless_it_was_detached(
+    host: Host,
+    workdir: PurePosixPath,
+    secret: Path,
+    tmp_path: Path,
+    is_detached: bool,  # noqa: FBT001
+) -> None:
+    killed = subprocess.Popen(["sleep", "600"])
+    process = Started.of(killed.pid)
+    assert process is not None
+    killed.kill()
+    killed.wait()
+    with taken(host, workdir) as lease:
+        words = waiting_for(tmp_path / "never")
+        folder = launched(
+            host, workdir, *words, lease=lease, service_options=service_options(secret)
+        )
+    until(lambda: heartbeat(host, folder), lambda now: now.condition == "running")
+    until(lambda: claims(host, workdir), lambda now: now[0].run != "")
+    if is_detached:
+        heartbeat(host, folder, detach=True)
+    owner = this_process().model_copy(update={"process": process})
+    (path,) = Path(Layout(workdir=workdir).lease).glob("*")
+    _, *rest = path.read_text().splitlines()
+    path.write_text("\n".join([owner.model_dump_json(), *rest]) + "\n")
+    heard = Heard()
+    if is_detached:
+        with (
+            pytest.raises(BusyError, match="keeps the board until it is stopped"),
+            taken(host, workdir, progress=heard),
+        ):
+            pytest.fail("it is not free")
+        stop(host, folder)
+        assert heard.lines == []
+        return
+    with taken(host, workdir, progress=heard) as lease:
+        assert lease.waited
+    (said,) = heard.lines
+    assert f"the service {folder.name} of a command that was killed; waiting for it to end" in said
+    assert heartbeat(host, folder, look_only=True).condition == "ended"
 
 
 def test_the_log_comes_once_and_the_port_is_kept(

@@ -139,7 +139,8 @@ def probed_at_a_terminal(folder: Path, address: SshAddress, prompt: bytes, answe
     (folder / "boards").mkdir()
     (folder / "boards" / "mine.yaml").write_text(
         "target: rk3568\n"
-        f"reach: {{kind: ssh, host: 127.0.0.1, port: {address.port}, user: root{key}}}\n"
+        f"reach: {{kind: ssh, host: 127.0.0.1, port: {address.port}, "
+        f"user: {address.user}{key}}}\n"
         f"workdir: {folder}/work\n"
     )
     controller, terminal = pty.openpty()

@@ -20,6 +20,7 @@ from tests.waiting import wait_until
 
 HOST, NAME = "a virtual board on this machine):", "Name of the board"
 KEY, MODEL = "Does it print this fingerprint? [y/n]", "Model to run"
+EARLIER = "Continue with your earlier answers, as armload init"
 CTRL_C, CTRL_D = b"\x03", b"\x04"
 
 
@@ -110,6 +111,43 @@ def test_interrupted_at_each_question_nothing_is_half_written_and_it_says_how_to
     assert (ann.folder / "boards" / "kitchen.yaml").read_text() == whole
 
 
+def test_a_repeated_init_continues_with_the_answers_of_an_interrupted_or_failed_one(
+    ann: Person, server: SshAddress
+) -> None:
+    ann.environment["HF_HUB_OFFLINE"] = "1"
+    host = f"{server.user}@127.0.0.1"
+    with at_a_terminal(ann, "init", *reached(server)) as asked:
+        asked.waits_for(HOST)
+        asked.answers(f"{host}\n".encode())
+        asked.waits_for(NAME)
+        asked.answers(b"kitchen\n")
+        asked.waits_for(KEY)
+        asked.answers(b"n\n")
+        assert asked.ends() == 2
+    with at_a_terminal(ann, "init") as asked:
+        words = f"--host {host} {' '.join(reached(server))} --name kitchen"
+        asked.waits_for(f"{EARLIER} {words}? [y/n]")
+        asked.answers(b"\n")
+        asked.waits_for(KEY)
+        assert NAME not in asked.said
+        asked.answers(b"y\n")
+        asked.waits_for(MODEL)
+        asked.answers(CTRL_C)
+        assert asked.ends() == 130
+    (kept,) = (ann.home / ".local" / "state" / "armload" / "init").iterdir()
+    for rubbish in ("", "[" * 5000, '{"port": 99999999}', '{"host": 3}', '{"no": 1}'):
+        kept.write_text(rubbish)
+        with at_a_terminal(ann, "init") as asked:
+            asked.waits_for(HOST)
+            assert EARLIER not in asked.said
+            asked.answers(CTRL_C)
+            assert asked.ends() == 130
+    with at_a_terminal(ann, "init", "--model", "random", "--name", "shed") as asked:
+        asked.waits_for(HOST)  # a model alone does not answer where
+        asked.answers(CTRL_D)
+        assert asked.ends() == 130
+
+
 def test_an_answer_that_makes_no_sense_is_asked_for_again(ann: Person, server: SshAddress) -> None:
     with at_a_terminal(ann, "init", *reached(server), "--yes", "--host", "127.0.0.1@") as asked:
         assert asked.ends() == 2
@@ -131,6 +169,8 @@ def test_an_answer_that_makes_no_sense_is_asked_for_again(ann: Person, server: S
         assert "Nothing was pinned" in asked.said
         assert "--name my-board" in asked.said
     with at_a_terminal(ann, "init") as asked:
+        asked.waits_for("--name my-board? [y/n]")
+        asked.answers(b"n\n")
         asked.waits_for(HOST)
         asked.answers(b"\n")
         asked.waits_for(f"{MODEL} (Enter: SmolLM2 with 135M parameters")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,11 +19,12 @@ from armload.core.errors import (
     RunError,
     UsageError,
 )
-from armload.core.progress import Silent
+from armload.core.progress import Progress, Silent
 from armload.engines.job import SweepPoint
 from armload.report.pages import render
 from armload.report.tuning.page import tuning_page
 from armload.report.tuning.view import TuningView
+from armload.tuning import searching as tuning_searching
 from armload.tuning.confirming import MOST_PAIRS, runs_compared
 from armload.tuning.outcome_words import cost_words
 from armload.tuning.quality import Check, Judge
@@ -92,6 +94,7 @@ def searching(
     most_rss_bytes: int | None = None,
     max_time_s: float | None = None,
     most_trials: int | None = None,
+    progress: Progress | None = None,
 ) -> Searching:
     return Searching(
         kept,
@@ -104,11 +107,21 @@ def searching(
             rungs=board.rungs,
             prior=board.prior,
         ),
-        Silent(),
+        progress or Silent(),
         max_time_s=max_time_s,
         core_sets={},
         report=lambda entry, state: None,
     )
+
+
+class Spoken(Silent):
+    """Keeps the lines that stay."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
 
 
 def tried(kept: TuningFolder) -> list[tuple[int, Setting, int, float | None]]:
@@ -371,6 +384,40 @@ def test_no_trial_begins_after_the_time_is_up_and_the_leader_is_confirmed() -> N
     assert result.ended == "--max-time was reached."
     assert len(kept.entries) == 1
     assert result.winner == SPACE.defaults
+
+
+@dataclass
+class SlowBoard(Board):
+    """Every run takes 10 s of a clock of its own."""
+
+    clock_s: float = 0.0
+
+    def measure(self, setting: Setting, rung: int, place: SweepPoint) -> TrialAttempt:
+        self.clock_s += 10
+        return super().measure(setting, rung, place)
+
+
+@pytest.mark.parametrize("max_time_s", [1, 60, 120, 170, 300])
+def test_a_search_ends_within_its_time_or_says_how_much_longer_it_takes(
+    max_time_s: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = SlowBoard(costs={BEST.key: 0.5, TRAP.key: 0.7, SPACE.defaults.key: 2.0})
+    monkeypatch.setattr(tuning_searching, "time", SimpleNamespace(monotonic=lambda: board.clock_s))
+    kept, said = tuned(), Spoken()
+    result = searching(kept, board, max_time_s=max_time_s, progress=said).run()
+    (*_, comparison) = ["", *(line for line in said.lines if line.startswith("Comparing"))]
+    assert bool(result.confirmation) == bool(comparison)
+    over_s = board.clock_s - max_time_s
+    if result.confirmation and over_s > 0:
+        assert f"ends about {over_s:.0f} s after --max-time" in comparison
+        assert "about 80 s" in comparison
+        assert max_time_s < 160, "half of the time is more than the comparison takes"
+    else:
+        assert "--max-time" not in comparison
+        assert over_s <= 0 or len(board.made) == 1
+    if max_time_s >= 120:
+        assert len(kept.entries) > 1, "the reserve leaves time to search"
+        assert result.confirmation is not None
 
 
 def test_where_no_setting_works_the_most_frequent_reason_is_said() -> None:

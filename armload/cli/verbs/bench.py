@@ -130,6 +130,7 @@ def bench(options: BenchOptions) -> None:
     """
     from armload.analysis.repeats import Precision
     from armload.bench.options import read_options
+    from armload.bench.precision_note import precision_note
     from armload.bench.sweeping import combinations
     from armload.boards.board import is_group
     from armload.boards.naming import boards_called
@@ -171,6 +172,9 @@ def bench(options: BenchOptions) -> None:
         terminal.say(f"--share has no effect: {boards[0]} is the only board.")
     progress, as_json = terminal.progress(), options.as_json
     repeats, warmups = listed.repeats or 1, listed.warmups or 0
+    n_predict = [plan.n_predict for plan in plans]
+    if note := precision_note(n_predict, None if extent == "until known" else repeats):
+        terminal.say(note)
     with boards_reached(options.scheduler, boards, progress) as reach:
         models = models_in(request, listed.models, listed.type)
         cells = combinations(models, plans, progress)

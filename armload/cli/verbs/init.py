@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 from armload.bench.options import MODEL
+from armload.cli import kept_answers
 from armload.cli.error_output import show_error, system_error
 from armload.cli.new_board import HOST_HELP, NewBoardOptions, add_board, added_sentence
 from armload.cli.options import OutputOptions
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from armload.runs.request import Request
 
 _MOST_MODELS = 6
+_YES = ("y", "Y", "yes")
 _FEW_TOKENS = 32
 
 
@@ -63,7 +65,8 @@ def init(options: InitOptions) -> None:
     Asks for whatever is not given; Enter accepts the proposed answer. Pins the board's host key
     after you have compared it, probes the board, writes its file to boards/, makes it the
     workspace's default board unless there is one, proposes a model that fits, and runs it as bench
-    does. Without --host, a virtual board is used. Repeating an interrupted command resumes it.
+    does. Without --host, a virtual board is used. After an interruption or a failed step, armload
+    init offers to continue with the answers so far.
     Example: armload init
     Example: armload init --host pi@192.168.1.50 --model smollm2 --yes
     """
@@ -75,8 +78,11 @@ def init(options: InitOptions) -> None:
     from armload.engines.plan import Plan
 
     _check_can_ask(options)
-    with _continued(options):
-        options = _with_host(options)
+    options, is_resumed = _resumed(options)
+    # The model is asked for after the board: with one, no board is the virtual one.
+    if not (is_resumed and options.model):
+        with _continued(options):
+            options = _with_host(options)
     if options.host:
         with _continued(options):
             options = _with_name(options)
@@ -105,6 +111,7 @@ def init(options: InitOptions) -> None:
 
     with _continued(options):
         with_password(first_run)
+    kept_answers.forget()
     program = terminal.program()
     few = f" -n {_FEW_TOKENS}" if is_emulated else ""
     terminal.say(f"Run it again: {program} bench{named} --model {options.model}{few}")
@@ -124,9 +131,36 @@ def _check_can_ask(options: InitOptions) -> None:
         )
 
 
+def _resumed(options: InitOptions) -> tuple[InitOptions, bool]:
+    """Take the answers of an ``init`` of this workspace that has not ended, if a person agrees."""
+    if options.yes or options.given(["host", "name", "model"]):
+        return options, False
+    known = kept_answers.kept(InitOptions)
+    if known is None:
+        return options, False
+    fields = {name: getattr(known, name) for name in known.model_fields_set}
+    merged = options.model_copy(
+        update={name: value for name, value in fields.items() if not options.given([name])}
+    )
+    words = _command(merged) if merged.host else f"{_command(merged)} (on a virtual board)"
+    with _continued(options):
+        if _answer(options, f"Continue with your earlier answers, as {words}? [y/n]", "y") in _YES:
+            return merged, True
+    kept_answers.forget()
+    return options, False
+
+
+def _keep(options: InitOptions) -> None:
+    """Keep the answers so far; without any of a person's, there is nothing to keep."""
+    if not options.yes and any((options.host, options.model)):
+        kept = options.model_dump(mode="json", exclude_unset=True, exclude={"as_json", "yes"})
+        kept_answers.keep(kept)
+
+
 @contextmanager
 def _continued(options: InitOptions) -> Iterator[None]:
     """Say how to continue with the answers so far, where the block is interrupted or fails."""
+    _keep(options)
     try:
         yield
     except (EOFError, KeyboardInterrupt):

@@ -56,7 +56,8 @@ class TuneOptions(
     max_time: Annotated[
         Duration | None,
         Option(
-            "start no trials after this time, such as 30m or 2h; interruptions do not count",
+            "time limit, such as 30m or 2h, of which up to half is reserved for comparing the "
+            "best configuration with the defaults; interruptions do not count",
             "DURATION",
             "until the fastest is clear",
             heading="Limits",

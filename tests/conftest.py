@@ -36,7 +36,7 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
     os.environ.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / ".pytest_cache" / "bytecode"))
     sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ["PYTHONPYCACHEPREFIX"]
 
-# pytest-xdist tells its processes the width of the terminal, and commands in pipes would wrap to it.
+# readline sets it in pytest-xdist, and commands in pipes would wrap their lines to it.
 os.environ.pop("COLUMNS", None)
 
 # A package that only a tool of the release needs, and which jsonschema imports where it is there:

@@ -101,6 +101,7 @@ MISTAKEN = {
     "demo --board nowhere": 2,
     "init --host @ --yes": 2,
     "build --target nothing": 2,
+    "trust nowhere": 2,
     "inspect": 2,
     "deploy --board nowhere": 2,
     "bench --n-predict many": 2,
@@ -459,5 +460,5 @@ def test_every_kind_of_error_says_its_kind_and_keeps_its_status() -> None:
         for each in vars(errors).values()
         if isinstance(each, type) and issubclass(each, ArmloadError) and "kind" in vars(each)
     ]
-    assert len({each.kind for each in kinds}) == len(kinds) == 16
+    assert len({each.kind for each in kinds}) == len(kinds) == 17
     assert (FAILURE.kind, FAILURE.remedy, FAILURE.exit_status) == ("board", "Free some.", 7)

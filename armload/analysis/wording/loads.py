@@ -90,8 +90,8 @@ def _about_answers(found: AnswersCutOff | LinesIgnored | AnswersShort | PromptsC
             return (
                 f"{found.short:,} of {counted(found.answers, 'answer')} have fewer tokens than "
                 f"demanded, down to {found.fewest:,}, and count as outside the SLO. The service "
-                "seems to ignore ignore_eos (llama-server, vLLM and SGLang support it). Let answers end "
-                "where the model does: --stop-at-end."
+                "seems to ignore ignore_eos (llama-server, vLLM and SGLang support it). Let "
+                "answers end where the model does: --stop-at-end."
             )
         case PromptsCut():
             return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
@@ -26,6 +27,7 @@ from armload.engines.plan import (
 from armload.runs.request import EngineSource, Metering, Resuming, Waiting
 
 if TYPE_CHECKING:
+    from armload.engines.plan import Plan
     from armload.report.failure import FetchedRuns
     from armload.runs.fetch import Pulled
 
@@ -130,7 +132,6 @@ def bench(options: BenchOptions) -> None:
     """
     from armload.analysis.repeats import Precision
     from armload.bench.options import read_options
-    from armload.bench.precision_note import precision_note
     from armload.bench.sweeping import combinations
     from armload.boards.board import is_group
     from armload.boards.naming import boards_called
@@ -172,9 +173,7 @@ def bench(options: BenchOptions) -> None:
         terminal.say(f"--share has no effect: {boards[0]} is the only board.")
     progress, as_json = terminal.progress(), options.as_json
     repeats, warmups = listed.repeats or 1, listed.warmups or 0
-    n_predict = [plan.n_predict for plan in plans]
-    if note := precision_note(n_predict, None if extent == "until known" else repeats):
-        terminal.say(note)
+    _say_how_precise(plans, None if extent == "until known" else repeats)
     with boards_reached(options.scheduler, boards, progress) as reach:
         models = models_in(request, listed.models, listed.type)
         cells = combinations(models, plans, progress)
@@ -222,6 +221,15 @@ def _extent(listed: Options, plans: int) -> _Extent:
     if plans * models * (listed.repeats or 1) > 1 or listed.warmups:
         return "sweep"
     return "until known" if listed.repeats is None else "once"
+
+
+def _say_how_precise(plans: Sequence[Plan], repeats: int | None) -> None:
+    """Say before hours of runs that these cannot give an interval."""
+    from armload.bench.precision_note import precision_note
+    from armload.cli import terminal
+
+    if note := precision_note([plan.n_predict for plan in plans], repeats):
+        terminal.say(note)
 
 
 def _check_extent(options: BenchOptions, extent: _Extent, *, warmups: int) -> BenchOptions:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from armload.analysis.noise import is_noise
 from armload.core.values import Value
 
 SAME_CHARACTER = 24
@@ -61,7 +62,9 @@ class TextFault(Value):
         times: how often.
     """
 
-    kind: Literal["only white space", "not UTF-8", "white space", "repeated character", "loop"]
+    kind: Literal[
+        "only white space", "not UTF-8", "white space", "repeated character", "loop", "noise"
+    ]
     share: float | None = None
     repeated: str = ""
     times: int | None = None
@@ -82,6 +85,8 @@ def doubts_about_text(text: str, *, of_words: bool = False) -> list[TextFault]:
     white = sum(character.isspace() for character in text)
     if len(text) >= WHITE_FROM_CHARACTERS and white > WHITE_SHARE * len(text):
         doubts.append(TextFault(kind="white space", share=white / len(text)))
+    if is_noise(text):
+        doubts.append(TextFault(kind="noise"))
     end = text.rstrip()
     last = len(end) - len(end.rstrip(end[-1]))
     if last >= (SAME_RULER_CHARACTER if end[-1] in _RULERS else SAME_CHARACTER):

@@ -17,6 +17,28 @@ from armload.core.values import Count, Value, parse_json
 Stop = Literal["end", "budget", "stop", "context"]
 
 
+class ThoughtTags(Value):
+    """What encloses a model's thoughts, by its chat template.
+
+    Attributes:
+        begin, end: of the thoughts.
+        answer: what stands before the answer; empty where nothing does.
+    """
+
+    begin: Annotated[str, Field(min_length=1)] = "<think>"
+    end: Annotated[str, Field(min_length=1)] = "</think>"
+    answer: str = ""
+
+    def answer_in(self, text: str) -> str:
+        """Return what follows the thoughts; nothing if they were cut short.
+
+        Chat templates may open them in the prompt, so that the text only closes them.
+        """
+        before, opened, rest = text.rpartition(self.end)[2].partition(self.begin)
+        found = before if opened else before + rest
+        return found.rpartition(self.answer)[2] if self.answer else found
+
+
 class GeneratedAnswer(Value):
     """A text that the model wrote.
 
@@ -28,9 +50,10 @@ class GeneratedAnswer(Value):
         times_ns: when each was known, on the same clock.
         text_bytes: length of the text's UTF-8 after each token.
         text: all of it.
-        think_tokens: up to and including ``</think>``; 0 without one.
+        think_tokens: up to and including the end of the thoughts; 0 without one.
         thinks_from_start: the prompt ended inside a reasoning section, which the chat template
             had opened.
+        thought_tags: what encloses that section.
         stop: the model ended it; the budget, or the context, was used up; or a text came at
             which it was to stop.
         conclude_from: number of the first token that was appended to make the model conclude.
@@ -46,6 +69,7 @@ class GeneratedAnswer(Value):
     text: str
     think_tokens: Count
     thinks_from_start: bool = False
+    thought_tags: ThoughtTags = ThoughtTags()
     stop: Stop
     conclude_from: Count | None
 

@@ -13,7 +13,13 @@ from armload.analysis.accuracy import Accuracy, accuracy_of
 from armload.analysis.findings import FindingName
 from armload.analysis.run import Run
 from armload.core.values import Value, counted
-from armload.engines.answers import FailedAnswer, GeneratedAnswer, LikelihoodAnswer, Stop
+from armload.engines.answers import (
+    FailedAnswer,
+    GeneratedAnswer,
+    LikelihoodAnswer,
+    Stop,
+    ThoughtTags,
+)
 from armload.evaluation.answer_energy import AnswerPower, power_of
 from armload.evaluation.grading.registry import grade
 from armload.evaluation.question import LETTERS, Question
@@ -70,6 +76,7 @@ class GradedAttempt(Value):
         is_boxed: whether there was a closed box.
         stop: what ended it; none for choices.
         is_thinking: its reasoning section is not finished, so that nothing of it is graded.
+        thought_tags: what encloses that section.
     """
 
     question: str
@@ -84,6 +91,7 @@ class GradedAttempt(Value):
     is_boxed: bool = False
     stop: Stop | None = None
     is_thinking: bool = False
+    thought_tags: ThoughtTags = ThoughtTags()
 
     @property
     def is_finished(self) -> bool:
@@ -274,7 +282,7 @@ def _attempt(
     is_thinking = tokens < answer.think_tokens or (
         answer.thinks_from_start and answer.think_tokens == 0
     )
-    found = grade(grader, "" if is_thinking else text, question)
+    found = grade(grader, "" if is_thinking else text, question, answer.thought_tags)
     times_ns = answer.times_ns[:tokens] or (answer.start_ns,)
     return GradedAttempt(
         question=question.id,
@@ -289,6 +297,7 @@ def _attempt(
         is_boxed=found.boxed,
         stop=answer.stop if tokens == len(answer.tokens) else "budget",
         is_thinking=is_thinking,
+        thought_tags=answer.thought_tags,
     )
 
 

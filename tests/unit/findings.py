@@ -84,6 +84,14 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
         ),
     ),
     (
+        DegenerateText(fault=TextFault(kind="noise")),
+        (
+            "The text is random characters, not language, code or data. Run the model with another "
+            "program: if its text is the same there, the file is damaged or its quantisation too "
+            "coarse."
+        ),
+    ),
+    (
         DegenerateText(fault=TextFault(kind="repeated character", repeated=",", times=60)),
         (
             "The text ends in a repeated character: ',,,,,,,,'. Give the program a prompt in the "

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from armload.core.errors import UsageError
+from armload.engines.answers import ThoughtTags
 from armload.evaluation.data import load_questions
 from armload.evaluation.grading.registry import grade
 from armload.evaluation.question import Question
@@ -163,6 +164,34 @@ def test_thoughts_are_not_graded_even_if_the_prompt_opened_them() -> None:
     assert not grade("boxed", r"<think>\boxed{18}</think> I give up", question("18")).boxed
     assert grade("boxed", r"hm \boxed{17}</think>\boxed{18}", question("18")).correct
     assert grade("qwen", "<think>9", question("9")).extracted is None
+
+
+HARMONY = ThoughtTags(
+    begin="<|channel|>analysis<|message|>", end="<|end|>", answer="<|channel|>final<|message|>"
+)
+
+
+@pytest.mark.parametrize(
+    ("tags", "text", "answer"),
+    [
+        (ThoughtTags(begin="[THINK]", end="[/THINK]"), "[THINK]17[/THINK]18", "18"),
+        (ThoughtTags(begin="[THINK]", end="[/THINK]"), "[THINK]17", ""),
+        (ThoughtTags(begin="<seed:think>", end="</seed:think>"), "17</seed:think>18", "18"),
+        (HARMONY, "<|channel|>analysis<|message|>17", ""),
+        (
+            HARMONY,
+            "<|channel|>analysis<|message|>17<|end|><|start|>assistant<|channel|>final<|message|>18",
+            "18",
+        ),
+        (HARMONY, "<|channel|>final<|message|>18", "18"),
+        (HARMONY, "18", "18"),
+    ],
+)
+def test_thoughts_are_what_the_chat_templates_tags_enclose(
+    tags: ThoughtTags, text: str, answer: str
+) -> None:
+    found = grade("exact", text, question("18"), tags)
+    assert (found.extracted or "", found.correct) == (answer, answer == "18")
 
 
 def test_an_unknown_grader_is_answered_with_those_that_exist() -> None:

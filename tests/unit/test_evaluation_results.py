@@ -12,6 +12,7 @@ from armload.core.errors import DataError
 from armload.core.files import write_whole
 from armload.core.progress import Silent
 from armload.core.workspace import runs_folder
+from armload.engines.answers import ThoughtTags
 from armload.engines.job import Job, SweepPoint
 from armload.evaluation.evaluating import harvest
 from armload.evaluation.grading import grade
@@ -181,6 +182,16 @@ def test_what_is_thought_before_the_answer_is_not_graded() -> None:
     short, whole = points_of(again)[2:]
     assert short.attempts[0].text == "so \\boxed{9}</"
     assert (short.attempts[0].extracted, whole.attempts[0].extracted) == (None, "8")
+
+
+def test_a_thought_of_another_family_that_the_budget_cut_is_not_graded() -> None:
+    made = evaluated()
+    (made.folder / "answers-1.jsonl").unlink()
+    again = EvaluationFolder.read(made.folder)
+    tags = ThoughtTags(begin="[THINK]", end="[/THINK]")
+    cut = answer("4", "[THINK] so \\boxed{8}").model_copy(update={"thought_tags": tags})
+    again.add(1, [cut])
+    assert points_of(again)[3].attempts[0].extracted is None
 
 
 @pytest.mark.parametrize(("opened", "extracted"), [(False, "8"), (True, None)])

@@ -209,6 +209,8 @@ def text_fault(found: TextFault) -> str:
             return f"{found.share or 0:.0%} of the text is white space."
         case "repeated character":
             return f"The text ends in a repeated character: {found.repeated * 8!r}."
+        case "noise":
+            return "The text is random characters, not language, code or data."
         case "loop":
             return f"The text ends in a loop: {found.repeated!r}, repeated {found.times} times."
 

@@ -6,21 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from armload.core.errors import UsageError
+from armload.engines.answers import ThoughtTags
 from armload.evaluation.grading import choice, math_verify, number, qwen
 from armload.evaluation.grading.grade import Grade, GraderFinding
 from armload.evaluation.grading.qwen import last_closed_box
 from armload.evaluation.question import Question
 
-_BEGIN, _END = "<think>", "</think>"
-
-
-def without_reasoning(text: str) -> str:
-    """Return what follows the reasoning; nothing if that was cut short.
-
-    Chat templates may open the section in the prompt, so that the answer only closes it.
-    """
-    before, opened, rest = text.rpartition(_END)[2].partition(_BEGIN)
-    return before if opened else before + rest
+_USUAL_TAGS = ThoughtTags()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +56,9 @@ def check_grader(name: str) -> None:
         raise UsageError(f"There is no grader {name!r}.", f"Graders: {', '.join(GRADERS)}.")
 
 
-def grade(grader: str, text: str, question: Question) -> Grade:
+def grade(
+    grader: str, text: str, question: Question, thought_tags: ThoughtTags = _USUAL_TAGS
+) -> Grade:
     """Grade an answer; its reasoning section does not count.
 
     Raises:
@@ -72,6 +66,6 @@ def grade(grader: str, text: str, question: Question) -> Grade:
         MissingToolError: the grader's package is not installed.
     """
     check_grader(grader)
-    answer = without_reasoning(text)
+    answer = thought_tags.answer_in(text)
     finding = GRADERS[grader].grade(answer, question)
     return Grade(**finding.model_dump(), boxed=last_closed_box(answer) is not None)

@@ -74,7 +74,7 @@ def grades_of(attempt: GradedAttempt, question: Question, grader: str) -> tuple[
         )
         for name, each in GRADERS.items()
         if each.of_numbers and each.is_quick and name != grader
-        for found in [grade(name, attempt.graded_text, question)]
+        for found in [grade(name, attempt.graded_text, question, attempt.thought_tags)]
     ]
     return (own, *others)
 

@@ -64,15 +64,6 @@ void engine::use_threads(const common_params & wanted) {
     llama_attach_threadpool(context_, threads_, nullptr);
 }
 
-vocabulary::vocabulary(const llama_model * model) : vocab_(llama_model_get_vocab(model)) {
-    for (const char * tag : { "<think>", "</think>" }) {
-        const auto tokens = go_on(tag);
-        if (tokens.size() == 1) {
-            thoughts_.insert(tokens[0]);
-        }
-    }
-}
-
 std::vector<llama_token> vocabulary::begin(const std::string & text) const {
     return common_tokenize(vocab_, text, true, true);
 }
@@ -80,7 +71,7 @@ std::vector<llama_token> vocabulary::begin(const std::string & text) const {
 static std::string joined(const vocabulary & words, const std::vector<llama_token> & tokens) {
     std::string text;
     for (llama_token token : tokens) {
-        text += words.piece(token);
+        text += words.piece(token, true);
     }
     return text;
 }
@@ -105,8 +96,18 @@ llama_token vocabulary::before_all() const {
     return first != LLAMA_TOKEN_NULL ? first : llama_vocab_eos(vocab_);
 }
 
-std::string vocabulary::piece(llama_token token) const {
-    return common_token_to_piece(vocab_, token, thoughts_.count(token) > 0);
+std::string vocabulary::piece(llama_token token, bool is_control_shown) const {
+    return common_token_to_piece(vocab_, token, is_control_shown);
+}
+
+std::set<llama_token> vocabulary::control_tokens(const std::string & text) const {
+    std::set<llama_token> found;
+    for (llama_token token : common_tokenize(vocab_, text, false, true)) {
+        if (llama_vocab_is_control(vocab_, token)) {
+            found.insert(token);
+        }
+    }
+    return found;
 }
 
 sequence_ids::sequence_ids(llama_context * context, llama_seq_id first, llama_seq_id end)

@@ -51,7 +51,7 @@ class engine {
 // Text to tokens and back.
 class vocabulary {
   public:
-    explicit vocabulary(const llama_model * model);
+    explicit vocabulary(const llama_model * model) : vocab_(llama_model_get_vocab(model)) {}
 
     // With the beginning-of-text token, where the model has one.
     std::vector<llama_token> begin(const std::string & text) const;
@@ -60,15 +60,16 @@ class vocabulary {
     // Of a text of which the model is given nothing: every text has a token before its first one.
     llama_token before_all() const;
 
-    // The bytes of a token: none for a control token, unless it begins or ends a thought.
-    std::string piece(llama_token token) const;
+    // The bytes of a token: none for a control token, unless it is asked for.
+    std::string piece(llama_token token, bool is_control_shown = false) const;
+
+    std::set<llama_token> control_tokens(const std::string & text) const;
 
     bool    ends(llama_token token) const { return llama_vocab_is_eog(vocab_, token); }
     int32_t size() const { return llama_vocab_n_tokens(vocab_); }
 
   private:
-    const llama_vocab *   vocab_;
-    std::set<llama_token> thoughts_;
+    const llama_vocab * vocab_;
 };
 
 // Some of the sequences that a context has. All share its cells: a copy takes none of its own.

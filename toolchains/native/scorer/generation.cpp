@@ -99,17 +99,6 @@ static clean_text cleaned(const std::string & bytes, const std::vector<size_t> &
     return found;
 }
 
-static const char BEGIN_OF_THOUGHT[] = "<think>";
-static const char END_OF_THOUGHT[]   = "</think>";
-
-static bool ends_in_thought(const std::string & text, bool began_in_thought) {
-    const size_t begin = text.rfind(BEGIN_OF_THOUGHT), end = text.rfind(END_OF_THOUGHT);
-    if (begin == std::string::npos && end == std::string::npos) {
-        return began_in_thought;
-    }
-    return begin != std::string::npos && (end == std::string::npos || end < begin);
-}
-
 generation::generation(item from, const vocabulary & words, prompts & renders, sequence_ids & ids,
                        int32_t context_tokens)
     : task(std::move(from)), words_(words), sampling_(item_, words.size()),
@@ -127,10 +116,12 @@ generation::generation(item from, const vocabulary & words, prompts & renders, s
         }
     }
     stop_texts_.erase(std::remove(stop_texts_.begin(), stop_texts_.end(), ""), stop_texts_.end());
-    const std::string prompt_text = renders.render(item_);
-    thinks_from_start_            = ends_in_thought(prompt_text, false);
-    const auto prompt             = words.begin(prompt_text);
-    prompt_tokens_                = prompt.size();
+    const auto rendered = renders.render(item_);
+    tags_               = rendered.tags;
+    marks_              = words.control_tokens(tags_.begin + tags_.end + tags_.lead + tags_.answer);
+    thinks_from_start_  = tags_.are_open(rendered.text, false);
+    const auto prompt   = words.begin(rendered.text);
+    prompt_tokens_      = prompt.size();
     check_length(prompt.size(), context_tokens);
     text_.emplace(ids);
     text_->add_prompt(prompt);
@@ -145,7 +136,9 @@ std::vector<sequence *> generation::waiting() {
 
 void generation::read(const sequence &, const float * logits) {
     const llama_token token = sampling_.next(logits);
-    if (words_.ends(token)) {
+    // Some families end messages, of which thoughts are one, with the same token.
+    const bool is_mark = marks_.count(token) > 0 && tags_.are_open(bytes_, thinks_from_start_);
+    if (words_.ends(token) && !is_mark) {
         stop_ = "end";
         return;
     }
@@ -159,10 +152,10 @@ void generation::keep(llama_token token) {
     tokens_.push_back(token);
     times_ns_.push_back(now_ns());
     const size_t before = bytes_.size();
-    bytes_ += words_.piece(token);
+    bytes_ += words_.piece(token, marks_.count(token) > 0);
     ends_.push_back(bytes_.size());
-    const size_t from = before - std::min(before, sizeof(END_OF_THOUGHT));
-    if (think_tokens_ == 0 && bytes_.find(END_OF_THOUGHT, from) != std::string::npos) {
+    const size_t from = before - std::min(before, tags_.end.size());
+    if (think_tokens_ == 0 && bytes_.find(tags_.end, from) != std::string::npos) {
         think_tokens_ = static_cast<int32_t>(tokens_.size());
     }
 }
@@ -205,7 +198,7 @@ void generation::advance() {
 
 // A model that is still thinking would take the sentence for one of its thoughts.
 void generation::conclude() {
-    const std::string closing = ends_in_thought(bytes_, thinks_from_start_) ? "\n</think>\n\n" : "";
+    const std::string closing = tags_.are_open(bytes_, thinks_from_start_) ? tags_.closing() : "";
     const auto        added   = words_.go_on(closing + item_.get<std::string>("conclude"));
     conclude_from_            = tokens_.size();
     for (llama_token token : added) {
@@ -227,6 +220,7 @@ json generation::answer() const {
     found["text"]                 = cleaned_text.text;
     found["think_tokens"]         = think_tokens_;
     found["thinks_from_start"]    = thinks_from_start_;
+    found["thought_tags"]         = tags_.shown();
     found["stop"]                 = stop_;
     found["conclude_from"]        = conclude_from_ ? json(*conclude_from_) : json();
     return found;

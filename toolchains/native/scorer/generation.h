@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,8 @@ class generation : public task {
     std::string              bytes_;
     std::vector<size_t>      ends_;              // of each token, in bytes_
     size_t                   searched_from_ = 0; // stop texts do not begin before
+    thought_tags             tags_;
+    std::set<llama_token>    marks_; // control tokens in the tags, which the text shows
     int32_t                  think_tokens_  = 0;
     bool                     thinks_from_start_; // the prompt ends inside a thought
     std::optional<size_t>    conclude_from_;

@@ -124,12 +124,13 @@ class item_date {
 
 }  // namespace
 
-std::string prompts::render(const item & from) {
+rendered_prompt prompts::render(const item & from) {
     common_chat_templates_inputs inputs;
     inputs.messages = messages_of(from);
     const auto name = from.get<std::string>("template", from.has("messages") ? "model" : "none");
     if (name == "none") {
-        return joined(inputs.messages);
+        const char * own = llama_model_chat_template(model_, nullptr);
+        return { joined(inputs.messages), thought_tags::of(own == nullptr ? "" : own, {}) };
     }
     if (name != "model" && name != "chatml") {
         throw item_error("template: must be model, chatml or none");
@@ -151,7 +152,8 @@ std::string prompts::render(const item & from) {
     const common_chat_templates * wanted = templates(name);
     const item_date               date(from, inputs);
     try {
-        return common_chat_templates_apply(wanted, inputs).prompt;
+        const auto read = common_chat_templates_apply(wanted, inputs);
+        return { read.prompt, thought_tags::of(common_chat_templates_source(wanted), read) };
     } catch (const std::exception & error) {
         throw item_error(std::string("the chat template refuses these messages: ") + error.what());
     }

@@ -156,7 +156,7 @@ raw_logits::raw_logits(item from, const vocabulary & words, prompts & renders, s
     : task(std::move(from)), words_(words), file_(file),
       top_k_(item_.has("top_k") ? item_.count("top_k", 1, words.size()) : 0) {
     item_.allow({ "prompt", "messages", "template", "template_arguments", "date", "positions", "top_k" });
-    tokens_ = words.begin(renders.render(item_));
+    tokens_ = words.begin(renders.render(item_).text);
     check_length(tokens_.size(), context_tokens);
     find_positions(static_cast<int32_t>(tokens_.size()));
     if (top_k_ == 0) {

@@ -258,7 +258,6 @@ def test_an_error_on_the_way_to_a_new_board_names_its_options_and_no_file(
         (["fit", "--hardware", "nothing-like-it"], "", "armload board.hardware"),
         (["build", "--target", "rk3586"], "Did you mean 'rk3588'?", "/toolchains"),
         (["bench", "--model", "like:qwen3-0.6:Q4_0"], "Did you mean 'qwen3-0.6b'?", "/shapes"),
-        (["clean", "--what", "model"], "Did you mean 'models'?", "armload clean"),
     ],
 )
 def test_many_names_are_not_listed_but_the_command_that_lists_them_is_named(

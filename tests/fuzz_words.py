@@ -183,6 +183,7 @@ HINTS: Mapping[str, tuple[str, ...]] = {
     "file": ("m.gguf", "hybrid.gguf", "program"),
     "files": ("results/a.json", "runs/20260101T000000Z-kitchen-a/run.json"),
     "flash-attention": ("on", "off", "auto"),
+    "folder": ("boards", "nothing"),
     "for": ("decode", "prefill", "energy", "goodput", "slo", "accuracy"),
     "format": ("markdown", "csv", "json", "llama-bench"),
     "front": ("openai", "llm-serving"),

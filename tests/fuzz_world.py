@@ -118,9 +118,9 @@ class World:
         self._streams = [(root / f"stream-{number}").open("w+b") for number in (1, 2)]
         self._sleeps = 0
         names = {"HOME": "home", "XDG_CONFIG_HOME": "home/.config", "TMPDIR": "tmp"}
-        names |= {"ARMLOAD_CACHE": "cache"}
+        names |= {"XDG_STATE_HOME": "home/.local/state", "ARMLOAD_CACHE": "cache"}
         os.environ.update({name: str(self.folder / at) for name, at in names.items()})
-        os.environ["PATH"] = ""
+        os.environ |= {"PATH": "", "ARMLOAD_TRUST": f"{self.folder}:{self.folder}/*"}
         for name in list(os.environ):
             if name.lower().endswith("_proxy") or name in {"SSH_AUTH_SOCK", "ARMLOAD_SSH_PASSWORD"}:
                 del os.environ[name]
@@ -194,7 +194,7 @@ def wrong_with(words: Sequence[str], ended: Ended) -> str:
     from tests.documents import document_of
 
     status, out, err = ended
-    if not isinstance(status, int) or not (0 <= status <= 13 or status == 130):
+    if not isinstance(status, int) or not (0 <= status <= 15 or status == 130):
         return f"it ended with {status}\n{err}"
     if "Traceback" in err or "Internal error" in err:
         return err

@@ -268,8 +268,8 @@ def _left(record: ExitRecord) -> Exit:
             kind="not permitted",
             status=status,
             meaning=f"the program cannot be run on the board{lacks}: {stderr_end}",
-            remedy="Repeat the command. If that does not help, the work folder is mounted noexec, or "
-            "a security policy forbids execution: set another 'workdir' in the board's file.",
+            remedy="Repeat the command. If that does not help, the work folder is mounted noexec, "
+            "or a security policy forbids execution: set another 'workdir' in the board's file.",
         )
     return Exit(
         kind="exit status",

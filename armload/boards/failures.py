@@ -332,11 +332,12 @@ def refuse_unknown(
         def missing_host_key(
             self, _client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
         ) -> None:
+            kind = key.get_name().removeprefix("ssh-").partition("-")[0]
             raise UnknownKeyError(
                 f"{board_name}: the host key of {hostname} is not known yet: {key.fingerprint}"
                 f" ({key.get_name()}).",
-                "Compare it with what ssh-keygen -lf prints there for the host's key, then pin it: "
-                f"{trust}",
+                "Compare it with what the host itself prints: ssh-keygen -lf "
+                f"/etc/ssh/ssh_host_{kind}_key.pub (OpenSSH). To pin it: {trust}",
             )
 
     return Refuse()

@@ -423,7 +423,8 @@ def _fetched(url: str, complaint: str) -> bytes:
                 each.shutdown(socket.SHUT_RDWR)
     if answer.status != 200:
         moved = answer.headers.get("Location")
-        remedy = f"It refers to {moved[:200]}: correct 'url' under 'power'." if moved else ""
+        refers = f"It refers to {moved[:200]}: correct" if moved else "Check"
+        remedy = f"{refers} 'url' under 'power'."
         reason = answer.reason[:80]
         raise BoardError(f"{complaint}: it answered {answer.status} {reason}.", remedy)
     if len(content) > _MOST_BYTES:

@@ -101,7 +101,7 @@ def _filled(wanted: Archive, place: Path, progress: Progress) -> Path:
             project=wanted.project, version=wanted.version, kind="sdist", sha256=wanted.sha256
         )
         try:
-            fetch(file, archive, progress, instead="use a folder as the source")
+            fetch(file, archive, progress, instead="give a folder of llama.cpp with --source")
         except (ConnectError, TransferError) as error:
             raise BuildError(error.message, error.remedy) from error
     unpack(archive, wanted.folder, place, progress)

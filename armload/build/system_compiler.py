@@ -196,7 +196,7 @@ def read_system_compiler(
         raise UsageError(
             f"{where}: {words.c} compiles for {made_for}, but the target {target.name!r} is "
             f"{target.architecture}.",
-            "Use the compiler 'zig' or 'gnu', which can cross-compile.",
+            "Use --compiler gnu or, without --on, --compiler zig: both cross-compile.",
         )
     if "libc.a" not in answers:
         raise MissingToolError(

@@ -114,8 +114,9 @@ def disk_error(error: OSError) -> DiskError:
     if str(reason).startswith("No usable temporary directory"):
         return _no_temporary_files()
     if error.filename is None:
+        is_full_disk = error.errno in {errno.ENOSPC, errno.EDQUOT}
         full = "Free disk space, then repeat the command."
-        return DiskError(f"this machine: {reason}.", full if is_refusal(error) else "")
+        return DiskError(f"this machine: {reason}.", full if is_full_disk else "")
     where = Path(os.fsdecode(error.filename))
     remedy = "Check that location, or use another one."
     if is_refusal(error):

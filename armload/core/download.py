@@ -60,6 +60,7 @@ class Remote(Value):
         login: headers that prove who asks; a server that this one redirects to gets none of them.
             Without any, the address or ``.netrc`` may have a login.
         certificates: file of those that are trusted instead of the usual ones.
+        instead: what a person can do without this server, such as ``give a file``.
     """
 
     url: str
@@ -68,6 +69,7 @@ class Remote(Value):
     digest: str = ""
     login: Mapping[str, str] = {}
     certificates: str = ""
+    instead: str = "download the file elsewhere and give its path"
 
     @property
     def host(self) -> str:
@@ -207,8 +209,7 @@ def _busy(wanted: Remote, answer: Response) -> ConnectError:
 def _unreachable(wanted: Remote, error: BaseException) -> ConnectError:
     return ConnectError(
         f"Cannot reach {wanted.host} for {wanted.label}: {_reason(error)}.",
-        "Check the network and the address of the server, or download the file elsewhere and "
-        "give its path.",
+        f"Check the network and the address of the server, or {wanted.instead}.",
     )
 
 
@@ -292,7 +293,7 @@ def _write(wanted: Remote, answer: Response, begun: Path, step: ProgressStep) ->
         raise TransferError(
             f"{wanted.label}: {wanted.host} sent more than {size_words(MOST_UNKNOWN_BYTES)} "
             "without saying how much it is.",
-            "The file has been deleted. Download it elsewhere and give its path.",
+            f"The file has been deleted. Check the address of the server, or {wanted.instead}.",
         )
 
 

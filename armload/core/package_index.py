@@ -96,6 +96,7 @@ def fetch(wanted: IndexFile, path: Path, progress: Progress, *, instead: str) ->
             label=wanted.label,
             digest=wanted.sha256,
             certificates=certificates or "",
+            instead=instead,
         )
         download(file, path, progress, _refused(wanted))
     except NoSuchProjectError as error:
@@ -111,7 +112,8 @@ def fetch(wanted: IndexFile, path: Path, progress: Progress, *, instead: str) ->
     except (RequestException, UnsupportedRepoVersionError, TimeoutError, ValueError) as error:
         raise ConnectError(
             f"Cannot fetch {wanted.label} from the package index: {without_login(str(error))}.",
-            "Check the network and pip's index-url and cert, then repeat the command.",
+            "Check the network and pip's index-url and cert, then repeat the command; or "
+            f"{instead}.",
         ) from error
 
 

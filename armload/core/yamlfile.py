@@ -145,7 +145,9 @@ def load_shipped(kind: str, model: type[Model]) -> tuple[Model, ...]:
 
 
 def _read(path: Path, model: type[BaseModel]) -> tuple[dict[str, Any], yaml.Node | None]:
-    content = read_bounded(path, _MOST_BYTES, "Give a file that a person could have written.")
+    content = read_bounded(
+        path, _MOST_BYTES, "Check the file name: configuration files are much smaller."
+    )
     try:
         text = content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:

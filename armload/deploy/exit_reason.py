@@ -103,7 +103,7 @@ def explain(
             kind="unattended",
             status=status,
             meaning="stopped: the command that started it had ended",
-            remedy="Start it with --detach to keep it without that command.",
+            remedy="To keep a service without its command, start it with armload serve --detach.",
         )
     if status == 0:
         return Exit(kind="done", status=0, meaning="done")
@@ -242,7 +242,7 @@ def _left(record: ExitRecord) -> Exit:
             kind="wrong format",
             status=status,
             meaning="the program cannot run on the board: it was built for another kind of machine",
-            remedy="armload's programs need a 64-bit ARM kernel.",
+            remedy="Build it for the board's kernel: set 'target' in the board's file in boards/.",
         )
     lacking = re.search("not found|No such file", stderr_end) is not None
     if (status == 127 or (status == 126 and lacking)) and (
@@ -253,14 +253,14 @@ def _left(record: ExitRecord) -> Exit:
             status=status,
             meaning="the program exists, but its loader or a library that it needs was not "
             f"found: {stderr_end}",
-            remedy="It is not statically linked: rebuild it with armload build.",
+            remedy="Link it with -static, or build it with the board's own system libraries.",
         )
     if status == 127:
         return Exit(
             kind="not found",
             status=status,
             meaning=f"the program was not found: {stderr_end}",
-            remedy="Deploy again.",
+            remedy="Repeat the command: what is missing is copied again.",
         )
     if status == 126:
         lacks = "" if record.executable else " (it is not executable)"
@@ -268,8 +268,8 @@ def _left(record: ExitRecord) -> Exit:
             kind="not permitted",
             status=status,
             meaning=f"the program cannot be run on the board{lacks}: {stderr_end}",
-            remedy="Deploy again. If that does not help, the work folder is mounted noexec, or "
-            "a security policy forbids execution: set another 'workdir' in the board's file.",
+            remedy="Repeat the command. If that does not help, the work folder is mounted noexec, "
+            "or a security policy forbids execution: set another 'workdir' in the board's file.",
         )
     return Exit(
         kind="exit status",

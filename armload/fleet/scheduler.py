@@ -7,7 +7,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from armload.core.errors import ConnectError, MissingToolError, PermanentConnectError, UsageError
-from armload.core.shell import pip_install
+from armload.core.shell import join, pip_install
 from armload.core.values import Value
 
 if TYPE_CHECKING:
@@ -37,6 +37,13 @@ class SchedulerAddress(Value):
         """The address as Dask writes it."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'tls' if self.is_encrypted else 'tcp'}://{host}:{self.port}"
+
+    @property
+    def start(self) -> str:
+        """The command that starts a scheduler which only those it is for can reach."""
+        own = ["--protocol", "tls"] if self.is_encrypted else ["--host", self.host]
+        quiet = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
+        return join(["dask", "scheduler", *own, "--port", str(self.port), *quiet])
 
 
 def scheduler_address(text: str) -> SchedulerAddress:
@@ -137,7 +144,7 @@ def check_answers(address: SchedulerAddress) -> None:
     except OSError as error:
         raise ConnectError(
             f"The scheduler at {address.url} does not answer: {error.strerror or error}.",
-            "Start it with: dask scheduler, or correct the address.",
+            f"Correct the address, or start the scheduler: {address.start}",
         ) from error
 
 
@@ -149,7 +156,7 @@ def not_dask(address: SchedulerAddress, error: BaseException) -> ConnectError:
     certificates = " with these certificates" if address.is_encrypted else ""
     return PermanentConnectError(
         f"{address.url} does not answer as a Dask scheduler{certificates}: {why}.",
-        "Give the address that 'dask scheduler' shows.",
+        "Give the address that the scheduler shows when it starts.",
     )
 
 

@@ -337,7 +337,7 @@ def _split(reference: str) -> tuple[str, str]:
             available(name, known, listing_of(OUTLINES, SHAPES)),
         )
     if not separator:
-        raise UsageError(f"{reference!r} has no file type.", f"Example: like:{name}:Q4_0")
+        raise UsageError(f"{reference!r} has no file type.", f"Example: {reference}:Q4_0")
     return name, file_type
 
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 import struct
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from armload.core.errors import DataError
 from armload.core.files import beginning
+from armload.core.shell import join
 from armload.core.values import format_bytes
 from armload.models.gguf_values import Array, Scalar, ValueReader
 from armload.models.tensor_types import KNOWN_TYPES, TYPE_NUMBERS, foreign_type
@@ -171,10 +173,11 @@ class _Parser:
         if version in SUPPORTED_VERSIONS:
             return version
         if struct.unpack("<I", struct.pack(">I", version))[0] in SUPPORTED_VERSIONS:
+            module = "gguf.scripts.gguf_convert_endian"
+            convert = join([sys.executable, "-m", module, self._path, "little"])
             raise DataError(
                 f"{self._path}: this GGUF file is big-endian, and the boards are little-endian.",
-                "Convert it with `gguf-convert-endian FILE little`, or download the little-endian "
-                "file.",
+                f"Download the little-endian file, or convert this one in place: {convert}",
             )
         raise DataError(
             f"{self._path}: GGUF version {version} is not supported, only "

@@ -137,7 +137,7 @@ def repository_named(
     if what == "model" and (piece := cut_piece(file)):
         raise UsageError(
             f"{reference}: this is only one piece of a GGUF file.",
-            f"Download all pieces into one folder, join them there, and give the result: {piece}",
+            f"Download all pieces into one folder, and give what they join to: {piece}",
         )
     is_odd = ".." in unquote(reference) or not unquote(reference).isprintable()
     if match is None or is_odd or not fits:

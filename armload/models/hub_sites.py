@@ -155,8 +155,8 @@ class HuggingFace:
         """Read ``X-Error-Code``; without a login, 401 also answers for what does not exist."""
         code, message = said(answer, "X-Error-Code"), said(answer, "X-Error-Message")
         token = self._token()
-        renew = "`hf auth login`, or HF_TOKEN"
-        login = f"replace the token: {renew}" if token.text else f"log in with {renew}"
+        renew = "set HF_TOKEN, or run `hf auth login` (of the package huggingface-hub)"
+        login = f"replace the token: {renew}" if token.text else renew
         page = f"{self._endpoint()}/{repo}"
         if code == "GatedRepo":
             return UsageError(

@@ -242,7 +242,7 @@ def read_headers(path: Path, *, need_weights: bool = True) -> tuple[Header, tupl
     if piece := cut_piece(path.name):
         raise DataError(
             f"{path}: this is only one piece of a GGUF file.",
-            f"Join all pieces, and give the result: {piece}",
+            f"Join all pieces, and give the result. To join them: {piece}",
         )
     first = read_header(path)
     _refuse_joined(path, first)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -12,7 +13,7 @@ from armload.boards.board import Board
 from armload.boards.connect import connect, is_blank
 from armload.boards.host import Host
 from armload.core.errors import ArmloadError, ConnectError, DataError, DiskError, TransferError
-from armload.core.files import is_refusal, write_whole
+from armload.core.files import is_refusal, refusal_remedy, write_whole
 from armload.core.journal import LOCK_FILE
 from armload.core.json_lines import whole_lines
 from armload.core.locks import locked
@@ -121,11 +122,13 @@ def _alone(board: Board, on_board: PurePosixPath, progress: Progress) -> Iterato
             yield local
     except OSError as error:
         again = f"armload pull --board {board.name}"
-        remedy = f"Free disk space on this machine, then: {again}"
-        if not is_refusal(error):
-            remedy = f"Fetch it again: {again}"
+        where = Path(os.fsdecode(error.filename or local))
+        remedy = f"Fetch it again: {again}"
+        if is_refusal(error):
+            act = refusal_remedy(error, where).removesuffix("repeat the command.")
+            remedy = f"{act.rstrip()}: {again}"
         raise DiskError(
-            f"{error.filename or local}: {error.strerror or error}.",
+            f"{where}: {error.strerror or error}.",
             f"The run is still on the board. {remedy}",
         ) from error
 

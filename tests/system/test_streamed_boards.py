@@ -227,7 +227,7 @@ def test_who_may_not_lock_memory_keeps_weights_there_and_is_told_what_to_set(ann
     assert weights.anonymous_bytes > 0.2 * weights.weights_bytes
     assert weights.locked_bytes <= 8 << 20  # the kernel's own limit
     assert run.text == locked.text
-    assert any("ulimit -l" in note for note in run.notes), run.notes
+    assert any("memlock unlimited" in note for note in run.notes), run.notes
 
 
 @pytest.fixture

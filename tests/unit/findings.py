@@ -275,8 +275,8 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
         ),
         (
             "Throttled from the start: the fastest cores never exceeded 1.42 of their 2.40 GHz "
-            "under the powersave governor, at up to 85 °C. Let the board cool first (--cool-to), "
-            "or use --governor performance."
+            "under the powersave governor, at up to 85 °C. Let the board cool first, or use "
+            "the performance governor (bench: --cool-to, --governor)."
         ),
     ),
     (
@@ -285,7 +285,7 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
         ),
         (
             "Throttled from the start: the fastest cores never exceeded 1.42 of their 2.40 GHz "
-            "under the performance governor. Let the board cool first (--cool-to)."
+            "under the performance governor. Let the board cool first (bench: --cool-to)."
         ),
     ),
     (
@@ -298,8 +298,8 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
         ),
         (
             "Throttled: for 48% of the time, none of the run's cores exceeded 1.89 GHz; they fell "
-            "from 1.99 to 1.42 GHz, at up to 86 °C. Let the board cool first (--cool-to), or use "
-            "--governor performance."
+            "from 1.99 to 1.42 GHz, at up to 86 °C. Let the board cool first, or use the "
+            "performance governor (bench: --cool-to, --governor)."
         ),
     ),
     (
@@ -321,7 +321,7 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
         ThrottledByHardware(event=HOT, celsius=84.4),
         (
             "Throttled at 5 s (thermal-cpufreq-0): the board lowered its clock because of heat, at "
-            "up to 84 °C. Let it cool first (--cool-to), or add a heat sink or a fan."
+            "up to 84 °C. Let it cool first (bench: --cool-to), or add a heat sink or a fan."
         ),
     ),
     (
@@ -429,7 +429,8 @@ SENTENCES: tuple[tuple[Figures, str], ...] = (
         ),
         (
             "Each pass read 100.0 MB from storage instead of 600.0 MB (1.0 GB of weights less "
-            "400.0 MB held in memory): the rest was in the page cache. Use --cold, and "
+            "400.0 MB held in memory): the rest was in the page cache. Drop the page cache "
+            "first (bench: --cold), and "
             "leave less memory free."
         ),
     ),

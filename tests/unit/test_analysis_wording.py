@@ -275,16 +275,16 @@ def _kinds(union: object) -> set[type[Value]]:
             WeightsNote(kind="lock refused", weights_bytes=10**8),
             (
                 "Locking weights in memory was refused after 100.0 MB; the rest was left in the "
-                "page cache. To permit it, run 'ulimit -l unlimited' on the board, or raise "
-                "RLIMIT_MEMLOCK of the service that starts the shell."
+                "page cache. To permit it, log in as root, or add 'USER - memlock "
+                "unlimited' to the board's /etc/security/limits.conf."
             ),
         ),
         (
             WeightsNote(kind="lock refused", weights_bytes=10**8, is_anonymous=True),
             (
                 "Locking weights in memory was refused after 100.0 MB; the rest was kept in "
-                "anonymous memory. To permit it, run 'ulimit -l unlimited' on the board, or raise "
-                "RLIMIT_MEMLOCK of the service that starts the shell."
+                "anonymous memory. To permit it, log in as root, or add 'USER - memlock "
+                "unlimited' to the board's /etc/security/limits.conf."
             ),
         ),
         (

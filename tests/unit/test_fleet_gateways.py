@@ -67,6 +67,13 @@ def test_an_address_is_encrypted_unless_it_is_on_this_machine(typed: str, url: s
     assert scheduler_address(typed).url == url
 
 
+def test_the_command_that_starts_a_scheduler_opens_it_to_no_more_than_its_address_says() -> None:
+    words = scheduler_address("lab:99").start.split()
+    assert words[:6] == ["dask", "scheduler", "--protocol", "tls", "--port", "99"]
+    words = scheduler_address("127.0.0.1:99").start.split()
+    assert words[:6] == ["dask", "scheduler", "--host", "127.0.0.1", "--port", "99"]
+
+
 @pytest.mark.parametrize(
     "typed",
     [*("tcp://10.0.0.1:8786", "tcp://lab", "http://lab:8787", "ucx://lab", "tls://", "lab:port")],

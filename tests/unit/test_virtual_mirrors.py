@@ -1,6 +1,15 @@
+import platform
 from pathlib import Path
 
-from armload.boards.virtual.mirrors import distribution_uris, parse_deb822, parse_one_line
+import pytest
+
+from armload.boards.virtual.mirrors import (
+    archives,
+    distribution_uris,
+    parse_deb822,
+    parse_one_line,
+)
+from armload.core.errors import MissingToolError
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
@@ -73,3 +82,13 @@ def test_sources_that_name_the_distributions_keyring_come_first() -> None:
         "http://mirror.example/debian",
         "http://old.example/debian",
     ]
+
+
+def test_a_missing_keyring_is_named_with_the_package_that_has_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(platform, "freedesktop_os_release", lambda: {"ID": "ubuntu"})
+    monkeypatch.setattr(Path, "exists", lambda _: False)
+    with pytest.raises(MissingToolError, match="keyring") as caught:
+        archives()
+    assert caught.value.remedy.endswith(": apt install ubuntu-keyring")

@@ -174,15 +174,18 @@ def _advice(found: Figures) -> str:  # noqa: C901 - one case for each finding wi
         case WideSpreadOfRepeats():
             return _more_repeats(found)
         case ThrottledFromStart() if found.governor == "performance":
-            return "Let the board cool first (--cool-to)."
+            return "Let the board cool first (bench: --cool-to)."
         case ThrottledFromStart() | Throttled():
-            return "Let the board cool first (--cool-to), or use --governor performance."
+            return (
+                "Let the board cool first, or use the performance governor (bench: --cool-to, "
+                "--governor)."
+            )
         case UnderVoltage():
             return _supply(found.device)
         case ThrottledByHardware() if found.event.cause == "over-current":
             return "Use a stronger supply, or a lower power mode (nvpmodel)."
         case ThrottledByHardware():
-            return "Let it cool first (--cool-to), or add a heat sink or a fan."
+            return "Let it cool first (bench: --cool-to), or add a heat sink or a fan."
         case SlowerThanShown():
             return "Check the board's supply and cooling."
         case Contended():
@@ -195,7 +198,7 @@ def _advice(found: Figures) -> str:  # noqa: C901 - one case for each finding wi
         case Unsteady():
             return f"Stop other programs {_where(found.workstation)}, and repeat the run."
         case StreamedBytes() if found.read_bytes < found.streamed_bytes:
-            return "Use --cold, and leave less memory free."
+            return "Drop the page cache first (bench: --cold), and leave less memory free."
     return ""
 
 
@@ -240,8 +243,8 @@ def weights_note(found: WeightsNote) -> str:
             instead = "kept in anonymous memory" if found.is_anonymous else "left in the page cache"
             return (
                 f"Locking weights in memory was refused after {format_bytes(found.weights_bytes)}; "
-                f"the rest was {instead}. To permit it, run 'ulimit -l unlimited' on the board, or "
-                "raise RLIMIT_MEMLOCK of the service that starts the shell."
+                f"the rest was {instead}. To permit it, log in as root, or add 'USER - memlock "
+                "unlimited' to the board's /etc/security/limits.conf."
             )
         case "memory ran short":
             return (

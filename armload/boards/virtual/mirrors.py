@@ -87,11 +87,16 @@ def archives() -> list[PackageArchive]:
         PackageArchive(uri=uri, suite=suite, components=components, keyring=keyring, kernel=kernel)
         for uri in distribution_uris(list(_machine_sources()), keyring)
     ]
-    if not found or not keyring.exists():
+    if not keyring.exists():
+        package = keyring.stem.replace("ubuntu-archive", "ubuntu")
         raise MissingToolError(
-            f"This machine's apt sources list no archive of the distribution itself, or {keyring} "
-            "is missing.",
-            "Correct /etc/apt/sources.list.d, then repeat the command.",
+            f"{keyring} is missing, which signs the distribution's packages.",
+            f"Install it, then repeat the command: apt install {package}",
+        )
+    if not found:
+        raise MissingToolError(
+            "This machine's apt sources list no archive of the distribution itself.",
+            "Add it to /etc/apt/sources.list.d, then repeat the command.",
         )
     return found
 

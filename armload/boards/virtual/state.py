@@ -215,6 +215,8 @@ def socket_path(folder: Path, name: str) -> Path:
     private.mkdir(mode=0o700, exist_ok=True)
     status = private.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise ConnectError(f"{private} belongs to someone else.", "Set XDG_RUNTIME_DIR.")
+        raise ConnectError(
+            f"{private} belongs to someone else.", "Set XDG_RUNTIME_DIR to a folder of your own."
+        )
     short = hashlib.sha256(os.fsencode(beside)).hexdigest()[:16]
     return private / f"{short}.{name}"

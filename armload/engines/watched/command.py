@@ -149,7 +149,10 @@ def look_at_program(program: FoundFile) -> Inspection | Script:
         DataError, BuildError: it is neither a script nor a whole ELF file.
     """
     if not program.executable:
-        raise UsageError(f"{program.local} is not executable.", f"chmod +x {program.local}")
+        raise UsageError(
+            f"{program.local} is not executable.",
+            f"Make it executable: {join(['chmod', '+x', program.local])}",
+        )
     with program.local.open("rb") as file:
         begin = file.read(256)
     if not begin.startswith(b"#!"):
@@ -200,8 +203,8 @@ def check_wheel(host: Host, python: str) -> None:
     reason = lines[-1] if lines else f"exit {done.status}"
     raise BoardError(
         f"{host.name}: {python} cannot import MNN.llm: {reason}.",
-        f"Install the wheel on the board ({python} -m pip install MNN), or name the Python that "
-        "has it with --python.",
+        f"Install the wheel on the board ({python} -m pip install MNN; where pip refuses that, in "
+        "a virtual environment), and name the Python that has it with --python.",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import logging
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from armload.core.errors import ArmloadError, MissingToolError, UsageError
 from armload.core.files import write_whole
 from armload.core.progress import Progress
-from armload.core.shell import pip_install
+from armload.core.shell import join, pip_install
 from armload.core.values import Value
 from armload.evaluation.scorer_settings import ScorerSettings
 from armload.models.model import Model
@@ -96,7 +97,8 @@ def evaluate_with_harness(
     if unknown := [name for name in names if name not in known]:
         raise UsageError(
             f"lm-evaluation-harness has no task {unknown[0]!r}.",
-            "Its own tasks: lm-eval ls tasks. Add your own with --data FOLDER.",
+            "Add your own with --data FOLDER. To list those it has: "
+            f"{join([sys.executable, '-m', 'lm_eval', 'ls', 'tasks'])}",
         )
     lm = BoardModel(request, model, settings, progress, reach=reach)
     try:

@@ -93,7 +93,8 @@ class EngineRefusal(Value):
 
 _OF_HEADER = re.compile(r"\bgguf_\w+: (?!failed)(.+)")
 _OF_FILE = re.compile(r"error loading model: (?:error loading model \w+: )?(.+)")
-_ASSERTED = re.compile(r"(GGML_ASSERT\(.+\) failed)")
+_ASSERTED = re.compile(r"llama-model[\w-]*\.cpp:\d+: (GGML_ASSERT\(.+\) failed)")
+"""Where a model is loaded; what a graph asserts may lie with the simulation."""
 _OF_OPTIONS = re.compile(
     r"llama_init_from_model: (?:failed to initialize the context: )?"
     r"(.*(?:requires|require|divide|support|different).*)"

@@ -139,7 +139,7 @@ def test_the_slow_cores_of_a_mixed_board_are_left_alone_and_that_is_said(
     mixed = probe(host, board).model_copy(
         update={
             "clusters": (
-                FoundCluster(cores=1, numbers=(0,), name="Cortex-A55"),
+                FoundCluster(cores=1, numbers=(0,), name="Cortex-A55", is_little=True),
                 FoundCluster(cores=1, numbers=(1,), name="Cortex-A76"),
             )
         }

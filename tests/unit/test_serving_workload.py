@@ -135,7 +135,7 @@ def test_a_line_may_have_sampling_parameters_a_format_tools_and_other_keys(
     assert (body["tools"], body["tool_choice"]) == ((tool,), "required")
     assert body["messages"] == [
         {"role": "user", "content": "Rain?"},
-        {"role": "assistant", "content": "", "tool_calls": ({"id": "1"},)},
+        {"role": "assistant", "content": None, "tool_calls": ({"id": "1"},)},
         {"role": "tool", "content": "No", "tool_call_id": "1"},
     ]
     greedy, own = (

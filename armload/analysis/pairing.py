@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Literal
 
 from armload.analysis.comparison_findings import Differs, SideLabel, differing_facts
@@ -210,13 +211,15 @@ def _matching(a: list[WorkGroup], b: list[WorkGroup]) -> list[tuple[WorkGroup, W
     ]
     if exact or alike:
         return exact + alike
-    every = sorted(((one, other) for one in a for other in b), key=lambda pair: _distance(*pair))
+    ranked = sorted(
+        ((_distance(one, other), one, other) for one in a for other in b), key=itemgetter(0)
+    )
     found: list[tuple[WorkGroup, WorkGroup]] = []
-    for one, other in every:
+    for (lacks_figure, obstacles, *_), one, other in ranked:
         is_taken = any(one is first or other is second for first, second in found)
-        if not is_taken and _distance(one, other)[:2] == (False, 0):
+        if not (lacks_figure or obstacles or is_taken):
             found.append((one, other))
-    return found or every[:1]
+    return found or [ranked[0][1:]]
 
 
 def _distance(one: WorkGroup, other: WorkGroup) -> tuple[bool, int, int, int]:

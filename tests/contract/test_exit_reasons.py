@@ -131,7 +131,7 @@ def test_a_program_that_is_not_there(ended: Endings) -> None:
 def test_a_program_whose_loader_is_not_there(ended: Endings, tmp_path: Path) -> None:
     lost = ended(str(without_loader(tmp_path / "dynamic")))
     assert lost.kind == "no loader"
-    assert "not static" in lost.remedy
+    assert "-static" in lost.remedy
 
 
 def test_a_program_without_the_right_to_run(ended: Endings, program: Path, tmp_path: Path) -> None:

@@ -37,9 +37,11 @@ def secret(workdir: PurePosixPath) -> Path:
     return path
 
 
-def service_options(secret: Path, *, log_limit_bytes: int = 1 << 20) -> ServiceOptions:
+def service_options(
+    secret: Path, *, patience_s: int = PATIENCE_S, log_limit_bytes: int = 1 << 20
+) -> ServiceOptions:
     return ServiceOptions(
-        patience_s=PATIENCE_S,
+        patience_s=patience_s,
         log_every_s=1,
         log_limit_bytes=log_limit_bytes,
         secret=PurePosixPath(secret),
@@ -118,11 +120,11 @@ def test_a_service_whose_command_was_killed_is_waited_for_unless_it_was_detached
     assert process is not None
     killed.kill()
     killed.wait()
+    # A machine that stalls must not end the service before it is detached.
+    options = service_options(secret, patience_s=120 if is_detached else PATIENCE_S)
     with taken(host, workdir) as lease:
         words = waiting_for(tmp_path / "never")
-        folder = launched(
-            host, workdir, *words, lease=lease, service_options=service_options(secret)
-        )
+        folder = launched(host, workdir, *words, lease=lease, service_options=options)
     until(lambda: heartbeat(host, folder), lambda now: now.condition == "running")
     until(lambda: claims(host, workdir), lambda now: now[0].run != "")
     if is_detached:

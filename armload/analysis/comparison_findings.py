@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from armload.analysis.load.findings import LoadFigures
+from armload.analysis.load.findings import AnyLoadFinding
 from armload.analysis.sanity import Departure
 from armload.analysis.statistics import RatioFinding
 from armload.boards.power import EnergyBasis
@@ -187,7 +187,7 @@ class DoubtfulLoad(OfOneSide):
     """A reason to doubt a side's figures under load."""
 
     kind: Literal["doubtful load"] = "doubtful load"
-    figures: LoadFigures
+    figures: AnyLoadFinding
 
 
 class FailedRequests(OfOneSide):

@@ -22,7 +22,6 @@ from armload.analysis.statistics import (
     ratio_of_tokens,
     runs_for_precision,
 )
-from armload.analysis.wording.comparisons import unequal as unequal_sentence
 from armload.analysis.wording.repeats import too_different
 from armload.engines.llama_cpp import repacked
 from armload.engines.measurement import Measurement
@@ -213,7 +212,7 @@ def configurations_of(cells: Iterable[Cell]) -> list[list[Run]]:
 
 def unequal(cells: Iterable[Cell]) -> list[str]:
     """Say which boards are declared identical but differ by more than their repeats."""
-    return list(map(unequal_sentence, unequal_boards(configurations_of(cells))))
+    return [each.sentence() for each in unequal_boards(configurations_of(cells))]
 
 
 def is_warm_up(run: Run) -> bool:

@@ -214,7 +214,7 @@ def _cost(found: Metrics, times: float, *, is_rate: bool) -> tuple[float | None,
 def _cut_off(found: Metrics) -> str:
     if found.cut_off:
         return f"{found.cut_off} of {counted(found.ok, 'answer')} ended before their limit"
-    less = [each for each in found.findings if isinstance(each.figures, AnswersShort | PromptsCut)]
+    less = [each for each in found.findings if isinstance(each, AnswersShort | PromptsCut)]
     return less[0].sentence if less else ""
 
 

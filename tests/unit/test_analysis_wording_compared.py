@@ -29,6 +29,7 @@ from armload.analysis.comparison_findings import (
     SpacesDiffer,
     TooFewRuns,
 )
+from armload.analysis.finding import any_of
 from armload.analysis.load.findings import (
     AnswersAtOnce,
     AnswersCutOff,
@@ -39,7 +40,7 @@ from armload.analysis.load.findings import (
     CountsRefused,
     Incomplete,
     LinesIgnored,
-    LoadFigures,
+    LoadFinding,
     NoneSucceeded,
     PromptsCut,
     ServiceEnded,
@@ -55,7 +56,6 @@ from armload.analysis.repeats import (
 )
 from armload.analysis.sanity import Departure
 from armload.analysis.wording import comparisons
-from armload.analysis.wording.loads import doubt
 from armload.analysis.wording.prediction_notes import note
 from armload.analysis.wording.repeats import stopped
 from armload.boards.power import EnergyBasis
@@ -157,7 +157,7 @@ REMARKS: tuple[tuple[ComparisonFigures, str], ...] = (
     (FailedRequests(side="B", failed=2, requests=9), "B: 2 of 9 requests failed."),
     (Disturbed(side="B", reason="It was hot."), "B: It was hot."),
 )
-LOADS: tuple[tuple[LoadFigures, str], ...] = (
+LOADS: tuple[tuple[LoadFinding, str], ...] = (
     (NoneSucceeded(), "No request succeeded."),
     (
         ClientLate(late_s=0.026, allowed_s=0.025),
@@ -167,7 +167,7 @@ LOADS: tuple[tuple[LoadFigures, str], ...] = (
         ),
     ),
     (
-        ClientLimited(limited=106, requests=300),
+        ClientLimited(count=106, requests=300),
         (
             "106 of 300 requests were not sent: this machine had no open files or ports left. "
             "Raise its limit (ulimit -n), or use a lower rate."
@@ -185,7 +185,7 @@ LOADS: tuple[tuple[LoadFigures, str], ...] = (
         ),
     ),
     (
-        AnswersShort(short=3, fewest=6, answers=4),
+        AnswersShort(count=3, fewest=6, answers=4),
         (
             "3 of 4 answers have fewer tokens than demanded, down to 6, and count as outside the "
             "SLO. The service seems to ignore ignore_eos (llama-server, vLLM and SGLang support "
@@ -193,7 +193,7 @@ LOADS: tuple[tuple[LoadFigures, str], ...] = (
         ),
     ),
     (
-        PromptsCut(cut=3, most_tokens=2050, answers=4),
+        PromptsCut(count=3, most_tokens=2050, answers=4),
         (
             "The prompts of 3 of 4 answers seem to be cut: the service counts fewer tokens than "
             "they have words, at most 2,050. These answers count as outside the SLO. Give the "
@@ -201,7 +201,7 @@ LOADS: tuple[tuple[LoadFigures, str], ...] = (
         ),
     ),
     (
-        CountsRefused(refused=3, answers=4),
+        CountsRefused(count=3, answers=4),
         (
             "The service's token counts of 3 of 4 answers are not used: they are impossible, such "
             "as negative, not whole, more than the request allows, or fewer than the parts in "
@@ -209,7 +209,7 @@ LOADS: tuple[tuple[LoadFigures, str], ...] = (
         ),
     ),
     (
-        AnswersAtOnce(at_once=1, answers=1),
+        AnswersAtOnce(count=1, answers=1),
         (
             "1 of 1 answer arrived in one piece, or most of their tokens with the first one. "
             "Their time per output token was not observed, and they count as outside the SLO: the "
@@ -218,7 +218,7 @@ LOADS: tuple[tuple[LoadFigures, str], ...] = (
         ),
     ),
     (
-        AnswersCutOff(cut_off=3, filled=0, answers=4),
+        AnswersCutOff(count=3, filled=0, answers=4),
         (
             "3 of 4 answers ended before the limit: the server generated fewer tokens than "
             "requested and gives the length as the reason. It may have its own limit, or too "
@@ -226,18 +226,18 @@ LOADS: tuple[tuple[LoadFigures, str], ...] = (
         ),
     ),
     (
-        Cancelled(cancelled=3, requests=1200),
+        Cancelled(count=3, requests=1200),
         "Ended early: 3 of 1,200 requests were cancelled.",
     ),
     (
-        Incomplete(recorded=40, requests=0),
+        Incomplete(count=40, requests=0),
         (
             "Incomplete: only 40 requests were recorded. The load is still running, or its command "
             "was killed."
         ),
     ),
     (
-        AnswersCutOff(cut_off=1, filled=1, answers=2),
+        AnswersCutOff(count=1, filled=1, answers=2),
         (
             "1 of 2 answers ended before the limit, because prompt and answer filled the context: "
             "the server generated fewer tokens than requested. Use a larger --context, or shorter "
@@ -245,7 +245,7 @@ LOADS: tuple[tuple[LoadFigures, str], ...] = (
         ),
     ),
     (
-        TokensUncounted(uncounted=1, answers=1),
+        TokensUncounted(count=1, answers=1),
         (
             "The service reported no token count for 1 of 1 answer. These have no time per output "
             "token and count as outside the SLO: remove tpot from --slo."
@@ -296,8 +296,8 @@ def test_each_remark_has_its_sentence(figures: ComparisonFigures, sentence: str)
 
 
 @pytest.mark.parametrize(("figures", "sentence"), LOADS)
-def test_each_doubt_about_a_load_has_its_sentence(figures: LoadFigures, sentence: str) -> None:
-    assert doubt(figures) == sentence
+def test_each_doubt_about_a_load_has_its_sentence(figures: LoadFinding, sentence: str) -> None:
+    assert figures.sentence == sentence
 
 
 @pytest.mark.parametrize(("figures", "sentence"), STOPS)
@@ -308,7 +308,9 @@ def test_each_reason_to_stop_has_its_words(figures: Stop, sentence: str) -> None
 def test_every_kind_is_written_here() -> None:
     written = {type(figures) for figures, _ in (*DIFFERENCES, *REMARKS)}
     assert written == kinds(ComparisonFigures)
-    assert {type(figures) for figures, _ in LOADS} == kinds(LoadFigures)
+    assert {type(figures) for figures, _ in LOADS} == set(
+        typing.get_args(typing.get_args(any_of(LoadFinding))[0])
+    )
     assert {type(figures) for figures, _ in STOPS} == kinds(Stop)
 
 

@@ -327,7 +327,7 @@ def _notes(a: Load, b: Load) -> list[ComparisonFigures]:
 def _doubts(side: SideLabel, point: AssessedPoint) -> list[ComparisonFigures]:
     metrics = point.metrics
     found: list[ComparisonFigures] = [
-        DoubtfulLoad(side=side, figures=each.figures) for each in metrics.findings
+        DoubtfulLoad(side=side, figures=each) for each in metrics.findings
     ]
     if failed := sum(metrics.failed.values()):
         found.append(FailedRequests(side=side, failed=failed, requests=metrics.requests))

@@ -29,11 +29,9 @@ from armload.analysis.comparison_findings import (
     SpacesDiffer,
     TooFewRuns,
 )
-from armload.analysis.equal_boards import UnequalBoards
 from armload.analysis.wording import energies
 from armload.analysis.wording.figures import times
 from armload.analysis.wording.findings import departure
-from armload.analysis.wording.loads import doubt
 
 
 def differences(found: Iterable[ComparisonFigures]) -> tuple[Remark, ...]:
@@ -44,15 +42,6 @@ def differences(found: Iterable[ComparisonFigures]) -> tuple[Remark, ...]:
 def remarks(found: Iterable[ComparisonFigures]) -> tuple[Remark, ...]:
     """Put what else a reader should know of two sides into sentences."""
     return tuple(Remark(figures=each, sentence=_sentence(each)) for each in found)
-
-
-def unequal(found: UnequalBoards) -> str:
-    """Say that boards which are declared identical differ."""
-    return (
-        f"{found.slowest} and {found.fastest} are declared identical ({found.called}), but "
-        f"{found.slowest} takes {times(found.ratio)} as long per token. Repeats on one board "
-        f"differ by {found.repeats_ratio - 1:.1%}."
-    )
 
 
 def not_comparable(differences: Iterable[Remark]) -> str:
@@ -125,7 +114,7 @@ def _sentence(found: ComparisonFigures) -> str:  # noqa: C901 - one case for eac
             )
             return f"{found.side} had {why}: its figures are from its longest trials."
         case DoubtfulLoad():
-            return f"{found.side}: {doubt(found.figures)}"
+            return f"{found.side}: {found.figures.sentence}"
         case FailedRequests():
             return f"{found.side}: {found.failed} of {found.requests} requests failed."
         case Disturbed():

@@ -82,7 +82,7 @@ def test_one_document_is_printed_for_programs(folder: Path) -> None:
     done = typed(folder, "compare", side("a"), side("b"), "--json")
     (compared,) = json.loads(done.stdout)
     assert compared["finding"] == "slower"
-    assert compared["measured"][0]["ratio"]["low"] > 1.03
+    assert compared["figures"][0]["ratio"]["low"] > 1.03
     assert done.stderr == ""
 
 
@@ -152,7 +152,7 @@ def test_a_gate_over_several_plans_asks_more_of_each(tmp_path: Path) -> None:
             run = a_run(f"{label}{number}", times, tokens=tokens)
             store.save(run, tmp_path / "runs" / run.id)
     (alone,) = json.loads(typed(tmp_path, "compare", side("a"), side("b"), "--json").stdout)
-    allowed = f"{(alone['measured'][0]['ratio']['low'] - 1.0002):.4%}"
+    allowed = f"{(alone['figures'][0]['ratio']['low'] - 1.0002):.4%}"
     words = ("--fail-if-slower", allowed)
     assert typed(tmp_path, "compare", side("a"), side("b"), *words).returncode == 11
     both = (f"{side('a')},{side('e')}", f"{side('b')},{side('f')}")

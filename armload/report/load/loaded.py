@@ -109,6 +109,11 @@ class LoadView:
         return "conversations" if held else "requests"
 
     @property
+    def compared(self) -> tuple[Load, Sequence[tuple[ObservedPoint, AssessedPoint]]]:
+        """What a comparison needs of it."""
+        return self.load, [(point.observed, point.assessed) for point in self.points]
+
+    @property
     def telling(self) -> LoadedPoint:
         """The point at which the service is at its limit: the first that is not sustained.
 

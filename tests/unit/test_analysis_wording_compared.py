@@ -57,7 +57,6 @@ from armload.analysis.sanity import Departure
 from armload.analysis.wording import comparisons
 from armload.analysis.wording.loads import doubt
 from armload.analysis.wording.prediction_notes import note
-from armload.analysis.wording.repeats import stopped
 from armload.boards.power import EnergyBasis
 from armload.core.values import Value
 from armload.engines.prediction import PredictionNoteKind
@@ -302,14 +301,14 @@ def test_each_doubt_about_a_load_has_its_sentence(figures: LoadFigures, sentence
 
 @pytest.mark.parametrize(("figures", "sentence"), STOPS)
 def test_each_reason_to_stop_has_its_words(figures: Stop, sentence: str) -> None:
-    assert stopped(figures) == sentence
+    assert figures.fact() == sentence
 
 
 def test_every_kind_is_written_here() -> None:
     written = {type(figures) for figures, _ in (*DIFFERENCES, *REMARKS)}
     assert written == kinds(ComparisonFigures)
     assert {type(figures) for figures, _ in LOADS} == kinds(LoadFigures)
-    assert {type(figures) for figures, _ in STOPS} == kinds(Stop)
+    assert {type(figures) for figures, _ in STOPS} == {*Stop.__subclasses__()}
 
 
 @pytest.mark.parametrize("kind", typing.get_args(PredictionNoteKind))

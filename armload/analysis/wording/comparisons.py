@@ -32,7 +32,6 @@ from armload.analysis.comparison_findings import (
 from armload.analysis.equal_boards import UnequalBoards
 from armload.analysis.wording import energies
 from armload.analysis.wording.figures import times
-from armload.analysis.wording.findings import departure
 from armload.analysis.wording.loads import doubt
 
 
@@ -112,7 +111,7 @@ def _sentence(found: ComparisonFigures) -> str:  # noqa: C901 - one case for eac
                 f"used; {found.left_out} measured differently were excluded."
             )
         case OutputDiffers():
-            return departure(found.departure)
+            return found.departure.sentence
         case ConstraintsDiffer():
             return "The constraints differ."
         case SpacesDiffer():

@@ -7,7 +7,6 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Mapping
 from pathlib import Path
 
 from invoke.exceptions import Exit
@@ -20,6 +19,7 @@ from armload.cli.streams import (
 )
 from armload.core.errors import (
     ArmloadError,
+    CombinedError,
     ConnectError,
     DiskError,
     InterruptionError,
@@ -33,30 +33,16 @@ _NO_MORE = {errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE}
 
 def failed(error: ArmloadError) -> Exit:
     """Show an error, as the document too that is still owed, and return what ends the program."""
-    _show_owed_document(error)
-    # The user asked for it; nothing is wrong.
-    remedy = f"{error.remedy}{_full_disk_of_virtual_boards(error)}".strip()
-    show_error(error.message, remedy, label=not isinstance(error, InterruptionError))
-    return Exit(code=error.exit_status)
-
-
-def end_if_failed(boards: Mapping[str, ArmloadError | None]) -> None:
-    """Show why work failed on some of several boards, where it did.
-
-    Raises:
-        Exit: it did; with the status of the first of them.
-    """
-    errors = {name: error for name, error in boards.items() if error is not None}
-    if not errors:
-        return
-    first = next(iter(errors.values()))
+    first: ArmloadError = error
+    every: tuple[ArmloadError, ...] = (error,)
+    if isinstance(error, CombinedError):
+        first, every = error.first, error.every
     _show_owed_document(first)
-    for name, error in errors.items():
-        begins = "" if error.message.startswith(name) else f"{name}: "
-        remedy = f"{error.remedy}{_full_disk_of_virtual_boards(error)}".strip()
-        show_error(f"{begins}{error.message}", remedy)
-    show_error(f"{len(errors)} of {len(boards)} boards failed: {', '.join(errors)}.")
-    raise Exit(code=first.exit_status)
+    for each in every:
+        remedy = f"{each.remedy}{_full_disk_of_virtual_boards(each)}".strip()
+        # The user asked for an interruption; nothing is wrong.
+        show_error(each.message, remedy, label=not isinstance(each, InterruptionError))
+    return Exit(code=first.exit_status)
 
 
 def show_error(message: str, remedy: str = "", *, label: bool = True) -> None:

@@ -162,17 +162,6 @@ def add_board(name: str, options: NewBoardOptions, progress: Progress) -> AddedB
     )
 
 
-def added_sentence(added: AddedBoard) -> str:
-    """Say what was added, and where its file is."""
-    board = added.board
-    what = added.device or "an unnamed device"
-    known = f"{board.hardware} in the catalogue" if board.hardware else "not in the catalogue"
-    return (
-        f"{board.name} is {what} ({known}). Programs for it are compiled for {board.target}. "
-        f"Written: {added.path}"
-    )
-
-
 def pin_host_key(board: Board, *, yes: bool) -> tuple[Path, ServerKey, str | None]:
     """Show a board's key, and pin it once a person agrees; return its file and what it replaces.
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import select
-import shutil
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
-from shlex import quote
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -89,14 +86,6 @@ def progress() -> Progress:
 def redraws() -> bool:
     """Say whether a person watches, on a terminal that can redraw a line."""
     return errors().is_interactive and errors().file.isatty()
-
-
-def program() -> str:
-    """Return what armload is called here: by its path, where that is not among the programs."""
-    beside, found = Path(sys.argv[0]).parent / "armload", shutil.which("armload")
-    if not beside.is_file() or (found and Path(found).resolve() == beside.resolve()):
-        return "armload"
-    return quote(str(beside))
 
 
 def can_ask() -> bool:

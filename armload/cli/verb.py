@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from inspect import getdoc
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from invoke.collection import Collection
 from invoke.exceptions import Exit
@@ -30,6 +31,11 @@ from armload.core.shell import join
 from armload.core.trust import UntrustedFileError, trust
 from armload.core.workspace import foreign_workspace, owner_of
 
+if TYPE_CHECKING:
+    from armload.report.result import Result
+
+    Results = Result | Iterator[Result] | None
+
 _INTERRUPTED = "Interrupted."
 _KEPT = (
     "Nothing that was built, downloaded, copied or measured is lost: the same command skips what "
@@ -37,7 +43,7 @@ _KEPT = (
 )
 
 Options = TypeVar("Options", bound=OptionGroup)
-Result = TypeVar("Result")
+Done = TypeVar("Done")
 
 read_positional_arguments()
 
@@ -46,7 +52,8 @@ class Verb(Task[Any]):
     """A task whose options are a model, and whose errors reach a person as a sentence.
 
     Args:
-        body: what it does with its options; its docstring is the verb's help.
+        body: does what the verb is for, and returns the result; one that shows something before it
+            is done yields results. Its docstring is the verb's help.
         options: the model.
         name: as it is typed, where the body is called otherwise.
         keeps: when it is interrupted, what it did so far is kept.
@@ -57,7 +64,7 @@ class Verb(Task[Any]):
 
     def __init__(
         self,
-        body: Callable[[Any], object],
+        body: Callable[[Any], Results],
         options: type[OptionGroup],
         name: str = "",
         *,
@@ -90,7 +97,7 @@ class Verb(Task[Any]):
             _as_usage(each) for each in declared_options(self.options) if each.option.is_argument
         ]
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Run the verb.
 
         Raises:
@@ -105,9 +112,8 @@ class Verb(Task[Any]):
             for folder in self.results:
                 require_writable(folder())
             with files_named(self.full_name, options.usual):
-                result = self._with_trust(lambda: with_password(lambda: self.body(options)))
+                self._with_trust(lambda: with_password(lambda: self._carry_out(options)))
             sys.stdout.flush()
-            return result
         except ArmloadError as error:
             raise failed(error) from error
         except KeyboardInterrupt:
@@ -123,7 +129,21 @@ class Verb(Task[Any]):
         except Exception as error:
             raise failed(internal_error(error)) from error
 
-    def _with_trust(self, work: Callable[[], Result]) -> Result:
+    def _carry_out(self, options: OptionGroup) -> None:
+        results: Results = self.body(options)
+        if results is None:
+            return
+        from armload.cli.present import present
+
+        as_json = getattr(options, "as_json", False)
+        if isinstance(results, Iterator):
+            with closing(results):  # type: ignore[type-var]
+                for result in results:
+                    present(result, as_json=as_json)
+        else:
+            present(results, as_json=as_json)
+
+    def _with_trust(self, work: Callable[[], Done]) -> Done:
         """Do work that reads a person's files; again where they agree to what one of them decides.
 
         Raises:
@@ -201,7 +221,7 @@ def verb(
     results: Sequence[Callable[[], Path]] = (),
     asks: bool = True,
     has_defaults: bool = True,
-) -> Callable[[Callable[[Options], None]], Verb]:
+) -> Callable[[Callable[[Options], Results]], Verb]:
     """Make a verb of the function below, which takes these options."""
     return lambda body: Verb(
         body,
@@ -264,7 +284,7 @@ def _is_utf_8(text: str) -> bool:
     return True
 
 
-def with_password(work: Callable[[], Result]) -> Result:
+def with_password(work: Callable[[], Done]) -> Done:
     """Do work that logs in to boards; again where one of them needs a password that is given now.
 
     Raises:

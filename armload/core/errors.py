@@ -6,6 +6,7 @@ command line. ``message`` says where and what; ``remedy`` says what to do now.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 ErrorKind = Literal[
@@ -47,6 +48,36 @@ class ArmloadError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\n{self.remedy}" if self.remedy else self.message
+
+
+class CombinedError(ArmloadError):
+    """Several errors, such as of some of several boards, which are shown one after the other.
+
+    Args:
+        first: the one that decides the exit status, and is the document where there is no other.
+        every: what is shown.
+    """
+
+    def __init__(self, first: ArmloadError, every: Sequence[ArmloadError]) -> None:
+        super().__init__(first.message, first.remedy)
+        self.first = first
+        self.every = tuple(every)
+
+    @classmethod
+    def of_boards(cls, boards: Mapping[str, ArmloadError | None]) -> CombinedError | None:
+        """Return why work failed on some of several boards; none where it did on none."""
+        errors = {name: error for name, error in boards.items() if error is not None}
+        if not errors:
+            return None
+        every = [
+            ArmloadError(
+                error.message if error.message.startswith(name) else f"{name}: {error.message}",
+                error.remedy,
+            )
+            for name, error in errors.items()
+        ]
+        failed = f"{len(errors)} of {len(boards)} boards failed: {', '.join(errors)}."
+        return cls(next(iter(errors.values())), [*every, ArmloadError(failed)])
 
 
 class DiskError(ArmloadError):

@@ -21,7 +21,7 @@ from armload.core.json_lines import append_lines, write_lines
 from armload.core.locks import locked
 from armload.core.progress import Progress
 from armload.core.validation_messages import explain_mistake
-from armload.core.values import Value, as_json, parse_json
+from armload.core.values import Value, as_json, counted, parse_json
 
 Read = TypeVar("Read", bound=BaseModel)
 Entry = TypeVar("Entry", bound=BaseModel)
@@ -29,6 +29,7 @@ Header = TypeVar("Header", bound="JournalHeader")
 Command = TypeVar("Command", bound="CommandHeader")
 
 LOCK_FILE = ".lock"
+START_OVER = "To start over instead, add --new."
 
 
 class JournalHeader(Value):
@@ -288,6 +289,15 @@ class CommandJournal(Journal[Command, Entry], ABC, Generic[Command, Entry]):
     def is_finished(self) -> bool:
         """Whether the same command begins another one."""
 
+    def say_resumed(self, progress: Progress, noun: str) -> None:
+        """Say how much an earlier command has done, if anything.
+
+        Args:
+            noun: what an entry is called.
+        """
+        if self.entries:
+            progress.say(resuming(self.header.id, counted(len(self.entries), noun)))
+
     def renew(self, header: Command) -> None:
         """Take from the repeated command what does not make it another one, as its time limit."""
         del header
@@ -322,6 +332,16 @@ class CommandJournal(Journal[Command, Entry], ABC, Generic[Command, Entry]):
         """
         found = None if new else cls.resume(header, progress, since=since)
         return found or cls.begin(header)
+
+
+def resuming(what: str, done: str) -> str:
+    """Say what is resumed.
+
+    Args:
+        what: the id of a sweep, a search or an evaluation.
+        done: how much of it is there, such as ``3 runs``.
+    """
+    return f"Resuming {what}, with {done} already done. {START_OVER}"
 
 
 @contextmanager

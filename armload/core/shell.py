@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -22,6 +23,14 @@ def quote(word: str | PurePath) -> str:
 
 def join(words: Sequence[str | PurePath]) -> str:
     return " ".join(quote(word) for word in words)
+
+
+def program_name() -> str:
+    """Return what armload is called here: by its path, where that is not among the programs."""
+    beside, found = Path(sys.argv[0]).parent / "armload", shutil.which("armload")
+    if not beside.is_file() or (found and Path(found).resolve() == beside.resolve()):
+        return "armload"
+    return quote(beside)
 
 
 def pip_install(*words: str) -> str:

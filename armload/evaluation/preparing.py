@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from armload.analysis.wording.resuming import resuming
 from armload.core.errors import UsageError
+from armload.core.journal import resuming
 from armload.core.progress import Progress
 from armload.core.values import Value, counted
 from armload.evaluation.data import load_questions
@@ -119,6 +119,16 @@ class EvaluationRequest(Value):
     grader: str = ""
     parallel: int = 1
     computed: tuple[str, ...] = ()
+
+    def only_model(self, task: str) -> str:
+        """Return the model, of a task that takes one model and one board.
+
+        Raises:
+            UsageError: there are several of either.
+        """
+        if len(self.models) != 1 or len(self.boards) != 1:
+            raise UsageError(f"--task {task} takes one model and one board.", "Name one of each.")
+        return self.models[0]
 
 
 @dataclass(frozen=True, kw_only=True)

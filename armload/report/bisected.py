@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from pydantic import BaseModel
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -9,10 +16,15 @@ from armload.analysis.bisection import Found, JudgedCommit
 from armload.analysis.run import Run
 from armload.analysis.wording.figures import as_long, times
 from armload.build.history import CommitTitle
+from armload.core.errors import ArmloadError, UsageError
+from armload.core.files import write_whole
 from armload.core.values import counted
-from armload.fleet.bisect import Bisection, Metric
+from armload.core.workspace import runs_folder
+from armload.fleet.bisect import Bisection, BisectionFolder, Metric
 from armload.report import run_words
 from armload.report.layout import Details, Prose, whole
+from armload.report.result import Part, Result, labelled
+from armload.runs import store
 
 _SHOWN = 12
 _MOST_FEATURES = 40  # those of an x86 CPU would fill half a page
@@ -36,6 +48,53 @@ class Bisected(Bisection):
             run: of the first bad commit; none where its folder is gone.
         """
         return cls(**dict(header), issue=issue_text(header, run))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BisectionResult(Result):
+    """A search that has ended, and the file with the text for an issue."""
+
+    journal: BisectionFolder
+
+    @classmethod
+    def of(cls, journal: BisectionFolder) -> BisectionResult:
+        """Return a search that has found something.
+
+        Raises:
+            UsageError: it has not.
+        """
+        if journal.header.found is None:
+            done = f"{journal.header.id} has found no commit, with"
+            raise UsageError(
+                f"{done} {counted(len(journal.entries), 'run')} so far.",
+                "Repeat its armload bisect command.",
+            )
+        return cls(journal=journal)
+
+    @cached_property
+    def _found(self) -> Bisected:
+        return Bisected.of(self.journal.header, self._run_of_the_first_bad())
+
+    def _run_of_the_first_bad(self) -> Run | None:
+        found = self.journal.header.found
+        for each in reversed(self.journal.entries):
+            if found and each.run and each.commit == found.commits[0]:
+                with suppress(ArmloadError):
+                    return store.load(runs_folder() / each.run)
+        return None
+
+    @cached_property
+    def files(self) -> Mapping[str, Path]:
+        issue = self.journal.folder / "issue.md"
+        write_whole(issue, f"{self._found.issue}\n".encode())
+        return {"issue": issue}
+
+    def document(self) -> BaseModel:
+        return self._found
+
+    def view(self) -> Iterator[Part]:
+        yield bisected_view(self.journal.header, self._found.issue)
+        yield from labelled(9, [*self.files.items(), ("record", self.journal.folder)])
 
 
 def judged_line(judged: JudgedCommit, title: CommitTitle) -> str:

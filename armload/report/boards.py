@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import assert_never
 
+from rich.console import Group
 from rich.text import Text
 
 from armload.boards.board import (
@@ -13,6 +14,7 @@ from armload.boards.board import (
     Board,
     HdcReach,
     LocalReach,
+    SshAddress,
     SshReach,
     VirtualReach,
 )
@@ -24,11 +26,13 @@ from armload.boards.probe import TOOLS, Probe
 from armload.boards.rates import Rates
 from armload.core.values import Value, format_bytes
 from armload.deploy.claims import Claim
-from armload.deploy.clean import BoardItem
+from armload.deploy.clean import BoardItem, Cleaned
+from armload.deploy.compatibility import targets_that_suit
 from armload.deploy.rates import Missing
 from armload.report import formatting as words
 from armload.report.board_state import clusters_line, nodes_line, sensors_line, throttling_line
-from armload.report.layout import Column, Details, Table, whole
+from armload.report.layout import Column, Details, Prose, Table, whole
+from armload.report.result import Aside, Part
 
 _BESIDE_OTHERS = ", while other programs were busy: may be too low"
 
@@ -67,6 +71,24 @@ class AddedBoard(Value):
     contradictions: tuple[Contradiction, ...]
 
 
+def added_sentence(added: AddedBoard) -> str:
+    """Say what was added, and where its file is."""
+    board = added.board
+    what = added.device or "an unnamed device"
+    known = f"{board.hardware} in the catalogue" if board.hardware else "not in the catalogue"
+    return (
+        f"{board.name} is {what} ({known}). Programs for it are compiled for {board.target}. "
+        f"Written: {added.path}"
+    )
+
+
+def added_view(added: AddedBoard) -> Iterator[Part]:
+    """Yield what was added, and what its hardware's declaration has otherwise."""
+    yield added_sentence(added)
+    for line in contradiction_lines(added.contradictions):
+        yield Aside(text=line)
+
+
 class ListedBoard(Board):
     """A board in a list.
 
@@ -85,6 +107,35 @@ class StoppedBoard(Value):
     """Whether a virtual board was up before it was stopped."""
 
     was_up: bool
+
+    def sentence(self, board: str) -> str:
+        return f"{board} {'is stopped.' if self.was_up else 'was not running.'}"
+
+
+def running_line(board: str, address: SshAddress) -> Text:
+    """Say how to log in to a virtual board."""
+    login = f"ssh -p {address.port} -i {address.key} {address.user}@{address.host}"
+    return whole(f"{board} is running: {login}")
+
+
+def released_lines(board: str, ended: Sequence[Claim]) -> list[str]:
+    """Say which leases have ended."""
+    return [f"Released: {each.words}." for each in ended] or [f"{board} is not in use."]
+
+
+def cleaned_view(board: str, done: Cleaned) -> Iterator[Part]:
+    """Yield what was removed from a board."""
+    if not done.removed:
+        yield f"There is nothing to remove on {board}."
+        return
+    yield contents_table(done.removed)
+    yield f"Removed; {format_bytes(done.freed_bytes)} freed on {board}."
+
+
+def boards_view(boards: Sequence[ListedBoard]) -> Group:
+    """Lay out boards, and which of them come with armload."""
+    note = shipped_note(boards)
+    return Group(boards_table(boards), *((Text(""), Prose(note)) if note else ()))
 
 
 def boards_table(boards: Sequence[ListedBoard]) -> Table:
@@ -191,6 +242,25 @@ def contents_table(entries: Sequence[BoardItem]) -> Table:
         size = "-" if entry.size_bytes is None else format_bytes(entry.size_bytes)
         table.add(entry.kind, size, f"{entry.state}{days}", whole(entry.name.name))
     return table
+
+
+def probe_view(board: Board, found: Probe, probed: ProbedBoard) -> Iterator[Part]:
+    """Yield what a board answered, and what has to be put right there or in its file.
+
+    Args:
+        found: in it.
+    """
+    in_use = ", ".join(user.words for user in probed.in_use_by)
+    missing = probed.rates_missing
+    yield probe_table(board, found, missing, in_use=in_use, power=probed.power)
+    if (obstacle := found.workdir_obstacle) is not None:
+        yield Aside(text=f"{obstacle.words}. {obstacle.remedy(board.name)}")
+    if probed.target_misfit:
+        fitting = ", ".join(targets_that_suit(board, found)) or "none"
+        yield Aside(
+            text=f"{board.name}: {probed.target_misfit} Targets that suit it: {fitting}; set one "
+            f"as 'target' in boards/{board.name}.yaml."
+        )
 
 
 def probe_table(

@@ -12,6 +12,7 @@ from armload.core.cache import CacheKind, Decision, Fate, items_of
 from armload.core.values import Value, format_bytes
 from armload.report import formatting as words
 from armload.report.layout import Column, Table
+from armload.report.result import Aside, Part
 
 _STYLES = {"finished": "green", "under way": "cyan", "unfinished": "yellow", "unreadable": "red"}
 
@@ -62,6 +63,13 @@ def builds_table(builds: Sequence[CachedBuild]) -> Table:
             Text.assemble(state, ": ", programs_there) if programs_there else state,
         )
     return table
+
+
+def builds_view(builds: Sequence[CachedBuild]) -> Part:
+    """Lay out builds, or say how to make the first."""
+    if not builds:
+        return Aside(text="Nothing has been built yet. Start with: armload build")
+    return builds_table(builds)
 
 
 def _programs_of(build: CachedBuild) -> str:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 
+from pydantic import BaseModel
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from armload.analysis.comparison import ComparedFigure, Comparison, Subject
+from armload.analysis.comparison import ComparedFigure, Comparison, Subject, not_comparable
+from armload.analysis.statistics import surely_above
+from armload.core.errors import ArmloadError, InconclusiveError, SlowerError, UsageError
+from armload.core.values import ValueList
 from armload.report import formatting as words
 from armload.report.layout import Column, Details, Prose, Table
+from armload.report.result import Part, Result
 
 _NAMED_AT_MOST = 3
 STYLES = {
@@ -20,6 +26,68 @@ STYLES = {
     "inconclusive": "yellow",
     "not comparable": "yellow",
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowdownLimit:
+    """How much slower B may be.
+
+    Attributes:
+        share: of the time that A takes.
+        as_typed: the same in a person's words.
+    """
+
+    share: float
+    as_typed: str
+
+    def check(self, compared: Sequence[Comparison]) -> ArmloadError | None:
+        """Return why B is too slow, or that nobody can tell: a gate errs in neither direction."""
+        for each in compared:
+            if not each.is_gated:
+                why = not_comparable(each.subjects) if each.subjects else each.sentence
+                return UsageError(
+                    f"--fail-if-slower {self.as_typed}: {why}",
+                    "A gate needs runs of the same model and plan on the same board.",
+                )
+        judged = [each for each in compared if each.finding != "inconclusive"]
+        surely_slower = surely_above(1 + self.share, [each.figures[0].low_at for each in judged])
+        slower = [judged[number] for number in surely_slower]
+        if slower:
+            said = " ".join(each.sentence for each in slower)
+            return SlowerError(
+                f"Slower than {self.as_typed} allows: {said}",
+                "Look at the runs with: armload show ID",
+            )
+        if len(judged) < len(compared):
+            return InconclusiveError(
+                f"--fail-if-slower {self.as_typed}: inconclusive. The report says why.",
+                "Repeat the runs that it names, and compare again.",
+            )
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonResult(Result):
+    """Comparisons of two sides: one for each board or point that they have in common."""
+
+    compared: Sequence[Comparison]
+    limit: SlowdownLimit | None
+
+    @property
+    def error(self) -> ArmloadError | None:
+        return self.limit.check(self.compared) if self.limit else None
+
+    def document(self) -> BaseModel:
+        return ValueList[Comparison](tuple(self.compared))
+
+    def view(self) -> Iterator[Part]:
+        for number, each in enumerate(self.compared):
+            if number:
+                yield ""
+            yield comparison_view(each)
+        if (table := boards_table(self.compared)) is not None:
+            yield ""
+            yield table
 
 
 def comparison_view(compared: Comparison) -> Group:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from armload.core.values import Value
+from armload.report.layout import whole
+from armload.report.result import Part, Verbatim
 
 
 class CompletionScript(Value):
@@ -23,3 +26,14 @@ class CompletionScript(Value):
     path: Path | None = None
     start_file: Path | None = None
     start_line: str | None = None
+
+
+def script_lines(script: CompletionScript) -> Iterator[Part]:
+    """Yield where a script was written, and when it takes effect; or its text."""
+    if script.path is None:
+        yield Verbatim(text=script.script)
+        return
+    yield whole(f"Written: {script.path}")
+    if script.start_file:
+        yield whole(f"Loaded by a line in {script.start_file}")
+    yield f"It takes effect when you open a new {script.shell}."

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.console import RenderableType
+
 from armload.core.values import Value
 from armload.report.layout import Column, Table
 
@@ -36,6 +38,11 @@ def defaults_table(found: Sequence[SetDefault]) -> Table:
     for each in found:
         table.add(each.verb, f"--{each.option}", _typed(each.value), str(each.file))
     return table
+
+
+def defaults_view(found: Sequence[SetDefault], file: Path) -> RenderableType:
+    """Lay out defaults; without any, say in which file to set some."""
+    return defaults_table(found) if found else f"No defaults are set. To set some, edit {file}."
 
 
 def _typed(value: str | bool | tuple[str, ...]) -> str:  # noqa: FBT001

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Group, RenderableType
@@ -10,12 +11,14 @@ from rich.text import Text
 
 from armload.analysis.repeats import Known, PrecisionReached, Stop, known
 from armload.analysis.run import Run
+from armload.core.shell import program_name
 from armload.engines.llama_cpp import generated_text
 from armload.engines.plan import DEFAULT_PRECISION
 from armload.report import formatting as words
 from armload.report import run_words
 from armload.report.layout import Details, Prose, whole
-from armload.report.repeats import confidence
+from armload.report.repeats import RepeatedResult, confidence
+from armload.report.result import Part
 
 _LINE = 76
 
@@ -69,14 +72,17 @@ class SpokenText:
         return lines
 
 
-def demo_view(
-    runs: Sequence[Run], middle: Run, page: Path, stop: Stop, *, program: str = "armload"
-) -> Group:
-    """Lay out the time per token that all runs say together, what limits it, and what to try.
+@dataclass(frozen=True, kw_only=True)
+class DemoResult(RepeatedResult):
+    """A demonstration: its repeats, told to somebody who sees armload for the first time."""
 
-    Args:
-        program: what armload is called where these commands are typed.
-    """
+    def view(self) -> Iterable[Part]:
+        yield demo_view(self.runs, self.run, self.files["page"], self.stop)
+
+
+def demo_view(runs: Sequence[Run], middle: Run, page: Path, stop: Stop) -> Group:
+    """Lay out the time per token that all runs say together, what limits it, and what to try."""
+    program = program_name()
     found, verdict = known(runs), middle.verdict
     why_imprecise = "" if isinstance(stop, PrecisionReached) else stop.fact()
     # What disturbed the runs may be why they ended, and is said once; how precisely the median is

@@ -1,8 +1,6 @@
-"""Errors as JSON: alone, or beside the results of a verb that does several tasks."""
+"""Errors as JSON."""
 
 from __future__ import annotations
-
-from pathlib import PurePosixPath
 
 from armload.core.errors import ArmloadError, ErrorKind
 from armload.core.values import Value
@@ -33,65 +31,3 @@ class FailedDocument(Value):
     """The document of a verb that failed and has no results."""
 
     error: Failure
-
-
-class UnfetchedRun(Value):
-    """A run that stays on its board, and why."""
-
-    run: str
-    error: Failure
-
-
-class FetchedRuns(Value):
-    """What became of the finished runs on a board that were not here.
-
-    Attributes:
-        runs: ids of those that are here now.
-        failed: those that could not be fetched.
-    """
-
-    runs: tuple[str, ...]
-    failed: tuple[UnfetchedRun, ...]
-
-
-class FetchedBoard(Value):
-    """What was fetched from one of several boards.
-
-    Attributes:
-        board: its name.
-        runs, failed: as for one board.
-        error: why it failed; none if it did not.
-    """
-
-    board: str
-    runs: tuple[str, ...] = ()
-    failed: tuple[UnfetchedRun, ...] = ()
-    error: Failure | None = None
-
-    @classmethod
-    def of(
-        cls, board: str, fetched: FetchedRuns | None, error: ArmloadError | None
-    ) -> FetchedBoard:
-        return cls(
-            board=board,
-            runs=fetched.runs if fetched else (),
-            failed=fetched.failed if fetched else (),
-            error=Failure.of(error) if error else None,
-        )
-
-
-class DeployedBoard(Value):
-    """What became of one of several boards.
-
-    Attributes:
-        board: its name.
-        program, model: checked files there; none if it failed.
-        sent: something had to be copied; none if it failed.
-        error: why it failed; none if it did not.
-    """
-
-    board: str
-    program: PurePosixPath | None = None
-    model: PurePosixPath | None = None
-    sent: bool | None = None
-    error: Failure | None = None

@@ -16,6 +16,7 @@ from armload.analysis.wording.predictions import (
     recommended,
 )
 from armload.bench.fitting import BoardsFit, Fit
+from armload.core.shell import program_name
 from armload.core.values import counted, format_bytes
 from armload.engines.prediction import Expected, Prediction
 from armload.models.find import LIKE
@@ -33,28 +34,21 @@ _STYLES = {
 }
 
 
-def fit_view(fit: Fit, *, program: str = "armload") -> Group:
-    """Lay out what was found: verdicts and times, memory, a sentence for each model, the choice.
-
-    Args:
-        program: what armload is called where a command is typed.
-    """
+def fit_view(fit: Fit) -> Group:
+    """Lay out what was found: verdicts and times, memory, a sentence for each model, the choice."""
     lines: list[RenderableType] = [_times(fit), Text(""), _memory(fit)]
     lines += [Text(""), Prose(memory_source(fit.models)), *_about_prompt([fit])]
     for each in fit.models:
         lines += [Text(""), Prose(each.sentence)]
     timed = [each for each in fit.models if each.prediction.token_s]
-    how = _how_to_run(fit.models, program)
+    how = _how_to_run(fit.models)
     return Group(_with_notes(lines, timed, fit.recommendation), *how)
 
 
-def listing_view(fit: Fit, *, program: str = "armload") -> Group:
+def listing_view(fit: Fit) -> Group:
     """Lay out many models in one table: size, verdict, memory and times, then the choice.
 
     Those that cannot run are only counted; without times, so are those that do not stay in memory.
-
-    Args:
-        program: what armload is called where a command is typed.
     """
     resident = [each for each in fit.models if each.prediction.verdict == "fits"]
     has_times = any(each.prediction.token_s for each in resident or fit.models)
@@ -69,7 +63,7 @@ def listing_view(fit: Fit, *, program: str = "armload") -> Group:
         lines.append(Prose(f"Not listed: {counted(omitted, 'model')} {which} (--json lists all)."))
     return Group(
         _with_notes(lines, listed or fit.models, fit.recommendation, has_ranges=False),
-        *_how_to_run(fit.models, program),
+        *_how_to_run(fit.models),
         *_where_files_are(listed),
     )
 
@@ -92,12 +86,12 @@ def _where_files_are(models: Sequence[FittedModel]) -> list[RenderableType]:
     ]
 
 
-def _how_to_run(models: Sequence[FittedModel], program: str) -> list[RenderableType]:
+def _how_to_run(models: Sequence[FittedModel]) -> list[RenderableType]:
     """Give the command that runs the recommended model; nothing where it has no file."""
     chosen = recommended(models)
     if chosen is None or not chosen.command:
         return []
-    command = f"{program}{chosen.command.removeprefix('armload')}"
+    command = f"{program_name()}{chosen.command.removeprefix('armload')}"
     return [Text(""), Details([("to run it", whole(command))])]
 
 
@@ -128,16 +122,15 @@ def models_table(models: Sequence[FittedModel]) -> Table:
     return table
 
 
-def boards_view(found: BoardsFit, heading: str = "board", *, program: str = "armload") -> Group:
+def boards_view(found: BoardsFit, heading: str = "board") -> Group:
     """Lay out boards in one table, the fastest first; one board as if it were at hand.
 
     Args:
         heading: of the first column.
-        program: what armload is called where a command is typed.
     """
     if len(found.boards) == 1:
         (fit,) = found.boards
-        return fit_view(fit, program=program)
+        return fit_view(fit)
     table = Table(
         Column(heading=heading, below=""),
         Column(heading="model", below=""),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import importlib
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -237,6 +239,13 @@ class Report(Value):
     table: tuple[dict[str, int | float | str], ...]
 
 
+def report_lines(written: Report) -> Iterator[str]:
+    """Say what a report shows, and where it and each figure are."""
+    yield f"{written.headline}\n  {written.page}"
+    for figure in written.figures:
+        yield f"{figure.title}: {figure.sentence}\n  {figure.png}"
+
+
 def check_report_folder(folder: Path) -> None:
     """Check that a report can be written into a folder, which may exist.
 
@@ -284,3 +293,17 @@ def _pictured(figure: Figure, folder: Path) -> Picture:
     write_whole(picture.png, png(figure.specification))
     write_whole(picture.svg, svg(figure.specification).encode())
     return picture
+
+
+def load_meanwhile() -> None:
+    """Load the charting libraries beside other work.
+
+    They take a second; while a board is busy, this machine is not.
+    """
+    threading.Thread(target=_load, daemon=True).start()
+
+
+def _load() -> None:
+    with contextlib.suppress(ImportError, OSError):  # writing the page will say it
+        importlib.import_module("altair")
+        libraries()

@@ -9,58 +9,11 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from armload.analysis.wording.predictions import FittedModel, per_token
-from armload.core.values import Value, counted, format_bytes
-from armload.engines.quantise import Fallback
+from armload.core.values import counted, format_bytes
 from armload.evaluation.logits.divergence import Divergence
+from armload.evaluation.quantising import QuantisedModel, QuantisedModels
 from armload.report.formatting import UNKNOWN
 from armload.report.layout import Column, Prose, Table, whole
-
-
-class QuantisedModel(Value):
-    """A quantised model.
-
-    Attributes:
-        type: of the file, in llama.cpp's words.
-        path, sha256, size_bytes: of the file.
-        bytes_per_token: weights that one decode step reads.
-        bits_per_weight: of the whole file.
-        calibration: name of the text that the importance of weights was computed from; else empty.
-        made_on: the board that quantised it.
-        was_there: it had been made before.
-        fallbacks: tensors of another type than was meant for them.
-        divergence: from the base; none where it was not computed.
-        expected: of a run on the board that was asked for; none without one.
-    """
-
-    type: str
-    path: str
-    sha256: str
-    size_bytes: int
-    bytes_per_token: int
-    bits_per_weight: float
-    calibration: str = ""
-    made_on: str
-    was_there: bool
-    fallbacks: tuple[Fallback, ...] = ()
-    divergence: Divergence | None = None
-    expected: FittedModel | None = None
-
-
-class QuantisedModels(Value):
-    """What a model became.
-
-    Attributes:
-        base, base_sha256, base_size_bytes, base_bytes_per_token: of the model.
-        board: for which times are predicted; empty for none.
-        models: by type, in the order in which they were given.
-    """
-
-    base: str
-    base_sha256: str
-    base_size_bytes: int
-    base_bytes_per_token: int
-    board: str = ""
-    models: tuple[QuantisedModel, ...]
 
 
 def quantised_view(found: QuantisedModels) -> Group:

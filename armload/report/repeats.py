@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from pydantic import BaseModel
 
 from armload.analysis.confidence_sequence import FEWEST_FIGURES
 from armload.analysis.repeats import AnyStop, Known, Precision, Stop, counts, known, middle
 from armload.analysis.run import Run
 from armload.bench.sweep import Sweep
+from armload.core.shell import program_name
 from armload.core.values import Value
+from armload.core.workspace import runs_folder
 from armload.report import formatting as words
 from armload.report.layout import Details
+from armload.report.result import Part, labelled
+from armload.report.table import NewRun
 
 
 class Combined(Value):
@@ -46,6 +54,32 @@ class RepeatedRun(Run):
     """The run in the middle of its repeats, and what all of them say together."""
 
     combined: Combined
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepeatedResult(NewRun):
+    """The run in the middle of its repeats, with what all say together."""
+
+    runs: tuple[Run, ...]
+    stop: Stop
+    sweep: Sweep
+    wanted: Precision
+
+    @classmethod
+    def of(cls, sweep: Sweep, runs: Sequence[Run], stop: Stop, wanted: Precision) -> Self:
+        run = middle(runs)
+        folder = runs_folder() / run.id
+        return cls(run=run, folder=folder, runs=tuple(runs), stop=stop, sweep=sweep, wanted=wanted)
+
+    def document(self) -> BaseModel:
+        combined = together_json(self.sweep, self.runs, self.wanted, self.stop)
+        return RepeatedRun(**dict(self.run), combined=combined)
+
+    def view(self) -> Iterable[Part]:
+        yield from super().view()
+        yield together(self.runs, self.stop)
+        if len(self.runs) > 1:
+            yield from labelled(9, [("all", f"{program_name()} report {self.sweep.id}")])
 
 
 def progress_line(runs: Sequence[Run]) -> str:

@@ -25,6 +25,7 @@ from armload.core.values import ValueList
 from armload.deploy.claims import Claim
 from armload.deploy.clean import Cleaned
 from armload.evaluation.harness.evaluating import HarnessResult
+from armload.evaluation.quantising import QuantisedModels
 from armload.evaluation.tradeoff import Tradeoff
 from armload.models.model_summary import ModelSummary
 from armload.report.binaries import Inspected
@@ -36,15 +37,15 @@ from armload.report.defaults import SetDefault
 from armload.report.evaluation.document import EvaluationDocument, LogitsDocument
 from armload.report.exchange.document import FORMAT as RESULTS_FORMAT
 from armload.report.exchange.document import Results
-from armload.report.failure import DeployedBoard, FailedDocument, FetchedBoard, FetchedRuns
+from armload.report.failure import FailedDocument
 from armload.report.load.loaded import LoadDocument
+from armload.report.on_boards import DeployedOnBoards, FetchedFromBoards, FetchedRuns
 from armload.report.pages import Report
-from armload.report.quantised import QuantisedModels
 from armload.report.repeats import RepeatedRun
 from armload.report.services import ServedModel
 from armload.report.side_by_side import SweptBoards
 from armload.report.sweep import SweptCells
-from armload.report.tuning.table import TunedBoard
+from armload.report.tuning.result import TunedOnBoards
 from armload.runs.placing import Deployed
 from armload.serving.listing import RunningService
 from armload.tuning.choices import SearchSpace
@@ -119,6 +120,7 @@ DOCUMENTS = (
     ),
     Schema(
         name="swept-boards",
+        format=2,
         value=SweptBoards,
         title="a sweep on several boards",
         verbs=("bench",),
@@ -134,7 +136,8 @@ DOCUMENTS = (
     Schema(name="fetched-runs", value=FetchedRuns, title="fetched runs", verbs=("pull",)),
     Schema(
         name="fetched-boards",
-        value=ValueList[FetchedBoard],
+        format=2,
+        value=FetchedFromBoards.of_several,
         title="runs fetched from several boards",
         verbs=("pull",),
     ),
@@ -170,7 +173,8 @@ DOCUMENTS = (
     ),
     Schema(
         name="tuned-boards",
-        value=ValueList[TunedBoard],
+        format=2,
+        value=TunedOnBoards.of_several,
         title="searches for settings on several boards",
         verbs=("tune",),
     ),
@@ -194,7 +198,8 @@ DOCUMENTS = (
     Schema(name="deployed", value=Deployed, title="files on a board", verbs=("deploy",)),
     Schema(
         name="deployed-boards",
-        value=ValueList[DeployedBoard],
+        format=2,
+        value=DeployedOnBoards.of_several,
         title="files on several boards",
         verbs=("deploy",),
     ),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import RenderableType
 from rich.text import Text
 
+from armload.analysis.run import Run
 from armload.core.values import Value, counted
 from armload.engines.service_plan import ServingPlan
 from armload.report import formatting as words
@@ -78,6 +80,12 @@ def served_view(served: ServedModel, model: str) -> RenderableType:
     if served.front_url:
         rows.insert(1, ("front", whole(f"{served.front_url} (llm-serving, without a key)")))
     return Details(rows)
+
+
+def stopped_lines(ended: Run, folder: Path) -> tuple[str, Text]:
+    """Say what is served no longer, and where its files are."""
+    said = f"{ended.board.name} no longer serves {ended.model.name}."
+    return said, whole(f"kept in {folder}")
 
 
 def services_view(services: Sequence[RunningService], boards: Sequence[str]) -> RenderableType:

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from armload.bench.sweep import SweepFolder
-from armload.core.errors import ArmloadError
+from armload.core.errors import ArmloadError, CombinedError
+from armload.core.shell import program_name
 from armload.core.values import Value
-from armload.report.failure import Failure
+from armload.report.result import BoardOutcome, Part, Result, labelled
 from armload.report.settings import BOARD, NONE
-from armload.report.sweep import CellResult, SweptCells, cell_results, notes, swept_cells
-
-
-class SweptBoard(Value):
-    """What became of a sweep on one of several boards.
-
-    Attributes:
-        board: its name.
-        swept: the sweep there, as far as it came; none if it did not begin.
-        error: why it failed; none if it did not.
-    """
-
-    board: str
-    swept: SweptCells | None
-    error: Failure | None
+from armload.report.sweep import (
+    CellResult,
+    SweptCells,
+    cell_results,
+    lacking_runs,
+    notes,
+    sweep_view,
+    swept_cells,
+)
 
 
 class SweptBoards(Value):
@@ -35,7 +31,7 @@ class SweptBoards(Value):
         notes: what a reader should know, such as that boards which are declared identical differ.
     """
 
-    boards: tuple[SweptBoard, ...]
+    boards: tuple[BoardOutcome[SweptCells], ...]
     notes: tuple[str, ...]
 
 
@@ -57,24 +53,48 @@ def results_on_boards(journals: Mapping[str, SweepFolder]) -> list[CellResult]:
     ]
 
 
-def swept_boards(
-    journals: Mapping[str, SweepFolder],
-    errors: Mapping[str, ArmloadError | None],
-    results: Sequence[CellResult],
-) -> SweptBoards:
-    """Return what became of a sweep on several boards, for programs."""
-    return SweptBoards(
-        boards=tuple(
-            SweptBoard(
-                board=board,
-                swept=_swept(journals[board]) if board in journals else None,
-                error=Failure.of(error) if error else None,
-            )
-            for board, error in errors.items()
-        ),
-        notes=tuple(notes(results)),
-    )
+@dataclass(frozen=True, kw_only=True)
+class BoardsSweep(Result):
+    """What became of a sweep that ran now on several boards.
 
+    Attributes:
+        journals: of each board's sweep, where it began.
+        errors: by all boards, in their order; none where one did not fail.
+    """
 
-def _swept(journal: SweepFolder) -> SweptCells:
-    return swept_cells(journal.sweep, cell_results(journal.sweep, *journal.results()))
+    journals: Mapping[str, SweepFolder]
+    errors: Mapping[str, ArmloadError | None]
+
+    @cached_property
+    def cells(self) -> Sequence[CellResult]:
+        """The results of the same cells on all boards."""
+        begun = (name for name in self.errors if name in self.journals)
+        return results_on_boards({name: self.journals[name] for name in begun})
+
+    @property
+    def error(self) -> ArmloadError | None:
+        return CombinedError.of_boards(self.errors) or lacking_runs(self.cells, [*self.errors])
+
+    def document(self) -> SweptBoards:
+        return SweptBoards(
+            boards=tuple(
+                BoardOutcome[SweptCells].of(board, self._swept(board), error)
+                for board, error in self.errors.items()
+            ),
+            notes=tuple(notes(self.cells)),
+        )
+
+    def _swept(self, board: str) -> SweptCells | None:
+        journal = self.journals.get(board)
+        if journal is None:
+            return None
+        return swept_cells(journal.sweep, cell_results(journal.sweep, *journal.results()))
+
+    def view(self) -> Iterable[Part]:
+        if not self.cells:
+            return
+        yield sweep_view(self.cells)
+        journals = self.journals.values()
+        ids = " ".join(journal.sweep.id for journal in journals)
+        rows = [*(("sweep", journal.folder) for journal in journals)]
+        yield from labelled(9, [*rows, ("charts", f"{program_name()} report {ids}")])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import get_args
 
+from pydantic import BaseModel
 from rich.console import Group
 from rich.text import Text
 
@@ -13,8 +15,10 @@ from armload.analysis.pairing import differences
 from armload.analysis.run import Run
 from armload.analysis.statistics import FEWEST_RUNS
 from armload.analysis.verdict import Doubt
-from armload.bench.sweep import Sweep
-from armload.core.errors import ArmloadError
+from armload.bench.sweep import Sweep, SweepFolder
+from armload.core.errors import ArmloadError, RunError
+from armload.core.progress import Progress
+from armload.core.shell import program_name
 from armload.core.values import Value
 from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
@@ -22,6 +26,7 @@ from armload.report import formatting as words
 from armload.report.cells import Cell, Estimate, Quantile, cells_of, fastest, tps_of, unequal
 from armload.report.layout import Column, Prose, Table
 from armload.report.multi_run import rivals
+from armload.report.result import Part, Result, labelled
 from armload.report.run_words import short_verdict
 from armload.report.settings import (
     BOARD,
@@ -43,18 +48,27 @@ def names_of_cells(sweep: Sweep) -> list[Settings]:
     return [{name: settings[name] for name in names} for settings in each]
 
 
-class SweepLines:
-    """The table of progress: a head, and a line for every run; what may be long comes last.
+class SweepProgress:
+    """Says a line for each run of a sweep, under a head; what may be long comes last."""
 
-    Args:
-        done: how many were there before.
-    """
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
 
-    def __init__(self, sweep: Sweep, done: int) -> None:
+    def begin(self, journal: SweepFolder) -> None:
+        """Say what is there already."""
+        journal.say_resumed(self._progress, "run")
+        sweep = journal.sweep
         self._names = [_in_a_line(name) for name in names_of_cells(sweep)]
         self._total = len(sweep.cells) * (sweep.repeats + sweep.warmups)
-        self._done = done
+        self._done = len(journal.entries)
         self._has_begun = False
+
+    def report(
+        self, place: SweepPoint, ended: Run | ArmloadError, progress: Progress | None = None
+    ) -> None:
+        """Say how a run ended, or why it could not be started; before the first, the columns."""
+        for line in self.lines(place, ended):
+            (progress or self._progress).say(line)
 
     def lines(self, place: SweepPoint, ended: Run | ArmloadError) -> Iterator[str]:
         """Yield the line of a run, or of one that could not be started; first the head, once."""
@@ -245,7 +259,7 @@ def comparable(results: Sequence[CellResult]) -> tuple[CellResult, CellResult] |
     return None
 
 
-def comparison_of(sweep: Sweep, results: Sequence[CellResult], program: str) -> str:
+def comparison_of(sweep: Sweep, results: Sequence[CellResult]) -> str:
     """Return the command that compares two of a sweep's cells, or how often to repeat them first.
 
     Empty where no two cells can be compared.
@@ -259,7 +273,57 @@ def comparison_of(sweep: Sweep, results: Sequence[CellResult], program: str) -> 
             f"{words.counted(sweep.repeats, 'run')} per cell cannot show how much runs differ"
         )
     a, b = (f"{sweep.id}/{each.number + 1}" for each in pair)
-    return f"{program} compare {a} {b}"
+    return f"{program_name()} compare {a} {b}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepResult(Result):
+    """What is done of a sweep."""
+
+    journal: SweepFolder
+
+    @cached_property
+    def cells(self) -> Sequence[CellResult]:
+        return cell_results(self.journal.sweep, *self.journal.results())
+
+    def document(self) -> BaseModel:
+        return swept_cells(self.journal.sweep, self.cells)
+
+    def view(self) -> Iterable[Part]:
+        sweep = self.journal.sweep
+        yield sweep_view(self.cells)
+        rows: list[tuple[str, object]] = [
+            ("sweep", self.journal.folder),
+            ("charts", f"{program_name()} report {sweep.id}"),
+        ]
+        if command := comparison_of(sweep, self.cells):
+            rows.append(("compare", command))
+        yield from labelled(9, rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewSweep(SweepResult):
+    """A sweep that ran now, on its board or divided between several.
+
+    Attributes:
+        failed: why boards failed at it.
+    """
+
+    failed: ArmloadError | None = None
+
+    @property
+    def error(self) -> ArmloadError | None:
+        return self.failed or lacking_runs(self.cells, self.journal.sweep.boards)
+
+
+def lacking_runs(results: Sequence[CellResult], boards: Sequence[str]) -> RunError | None:
+    """Return what is wrong where every run of a sweep failed."""
+    if any(run.exit.status == 0 for each in results if each.cell for run in each.cell.runs):
+        return None
+    return RunError(
+        f"{', '.join(boards)}: no run of the sweep completed.",
+        "The table shows why; the runs are kept.",
+    )
 
 
 def sweep_view(results: Sequence[CellResult]) -> Group:

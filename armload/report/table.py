@@ -5,19 +5,65 @@ What came from a file or a board is printed as it is, never read as markup.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
+from pydantic import BaseModel
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from armload.analysis.run import Run
+from armload.core.errors import ArmloadError, RunError
+from armload.core.workspace import RUN_FILE
 from armload.report import formatting as words
 from armload.report import run_words
 from armload.report.layout import Column, Details, Prose, Table, whole
+from armload.report.result import Part, Result, labelled
 from armload.report.run_facts import facts
 from armload.report.speculation import gain_lines, speculation_line
 
 _IMPORTED = "measured by somebody else; names, prompt and text may have been left out"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult(Result):
+    """A run."""
+
+    run: Run
+
+    def document(self) -> BaseModel:
+        return self.run
+
+    def view(self) -> Iterable[Part]:
+        yield run_table(self.run)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewRun(RunResult):
+    """A run that was made now, in its folder."""
+
+    folder: Path
+
+    @property
+    def error(self) -> ArmloadError | None:
+        run = self.run
+        if run.exit.status == 0:
+            return None
+        remedy = f"{run.exit.remedy} What was fetched is in {self.folder}."
+        return RunError(f"{run.board.name}: {run.exit.meaning}", remedy.strip())
+
+    @cached_property
+    def files(self) -> Mapping[str, Path]:
+        from armload.report.run_page import write_report
+
+        page, picture = write_report(self.run, self.folder)
+        return {"page": page, **({"picture": picture} if picture else {})}
+
+    def view(self) -> Iterable[Part]:
+        yield from super().view()
+        yield from labelled(9, [*self.files.items(), ("record", self.folder / RUN_FILE)])
 
 
 def run_table(run: Run) -> Group:

@@ -25,7 +25,7 @@ from armload.analysis.load.records import (
     Stage,
 )
 from armload.analysis.statistics import Interval
-from armload.core.errors import ConnectError, RunError
+from armload.core.errors import ConnectError, InterruptionError, RunError
 from armload.core.ids import begins_now
 from armload.core.progress import Progress
 from armload.core.values import counted
@@ -395,3 +395,19 @@ def _nothing_succeeded(
         f"{remedy_for(most_often)} The records of the requests are kept.",
         outcomes,
     )
+
+
+def interruption(kept: LoadFolder | None, probe: LoadFolder | None) -> InterruptionError:
+    """Say what Ctrl-C left of a load, and of the probe that a search begins with."""
+    if kept is not None:
+        again = "to start the search over" if kept.load.finds_rate else "to start over"
+        return InterruptionError(
+            "Interrupted. The records of all requests are kept.",
+            f"Run the command again {again}. To show them: armload show {kept.load.id}",
+        )
+    if probe is not None:
+        return InterruptionError(
+            "Interrupted. The records of the probe are kept; no rate was tried yet.",
+            f"Run the command again to start over. To show them: armload show {probe.load.id}",
+        )
+    return InterruptionError("Interrupted before any request was sent.")

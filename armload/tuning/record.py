@@ -15,7 +15,8 @@ from armload.boards.power import EnergyBasis
 from armload.core.files import is_there, write_whole
 from armload.core.ids import begins_now, fingerprint_of
 from armload.core.journal import CommandHeader, CommandJournal, JournalKind
-from armload.core.values import Value, as_json
+from armload.core.progress import Progress
+from armload.core.values import Value, as_json, counted
 from armload.core.workspace import tunings_folder
 from armload.tuning.space import Choice, Setting, Space
 from armload.tuning.trial import Outcome, Trial
@@ -198,6 +199,12 @@ class TuningFolder(CommandJournal[Tuning, TuningEntry]):
     def spent_s(self) -> float:
         """How long its trials took, interruptions left out."""
         return self.entries[-1].ended_s if self.entries else 0.0
+
+    def say_begun(self, progress: Progress) -> None:
+        """Say what is there already, how much there is to search, and where trials are kept."""
+        self.say_resumed(progress, "trial")
+        size = counted(self.tuning.space.size, "configuration")
+        progress.say(f"The search space has {size}. Trials are kept in {self.folder}.")
 
     def learn(self, setting: Setting, quality: Quality) -> None:
         """Add what was found out of a setting's output to its last trial, durably."""

@@ -6,13 +6,15 @@ import ast
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from inspect import isabstract
 from pathlib import Path
 from typing import Any, Self
 
 import armload
-from armload.cli.streams import show_document
+from armload.cli.present import present
 from armload.report.drawing import chart_of
 from armload.report.layout import Table
+from armload.report.result import Result, shown
 from tests.golden.sandbox import replaced
 
 PACKAGE = Path(armload.__file__).parent
@@ -26,6 +28,7 @@ class Calls:
 
     def __init__(self) -> None:
         self.places: dict[str, set[Place]] = {}
+        self.results: set[type[Result]] = set()
 
     @classmethod
     @contextmanager
@@ -38,13 +41,29 @@ class Calls:
             calls._note("Table")
             begin(table, *columns)
 
-        watched = [(function, calls._watched(function)) for function in (show_document, chart_of)]
-        Table.__init__ = begun  # type: ignore[method-assign]
+        watched: list[tuple[object, object]] = [
+            (function, calls._watched(function)) for function in (shown, chart_of)
+        ]
+
+        def presented(result: Result, *, as_json: bool) -> None:
+            calls.results.add(type(result))
+            present(result, as_json=as_json)
+
+        watched.append((present, presented))
+        Table.__init__ = begun  # type: ignore[assignment, method-assign]
         try:
             with replaced(*watched):
                 yield calls
         finally:
             Table.__init__ = begin  # type: ignore[method-assign]
+
+    def unshown(self) -> list[str]:
+        """Return the kinds of results that no command has returned."""
+        return sorted(
+            each.__name__
+            for each in _below(Result)  # type: ignore[type-abstract]
+            if each not in self.results and not isabstract(each)
+        )
 
     def unreached(self, name: str) -> list[str]:
         """Return the places that call something, and did not."""
@@ -73,6 +92,12 @@ class Calls:
         if path.is_relative_to(PACKAGE):
             place = (str(path.relative_to(PACKAGE)), frame.f_lineno)
             self.places.setdefault(name, set()).add(place)
+
+
+def _below(kind: type[Result]) -> Iterator[type[Result]]:
+    for each in kind.__subclasses__():
+        yield each
+        yield from _below(each)
 
 
 def _calls_of(name: str) -> Iterator[tuple[str, ast.Call]]:

@@ -34,6 +34,7 @@ SHOWN = [
     "show latest-sweep",
     "show latest-eval",
     "show latest-load",
+    "show latest-bisect",
     "show kitchen:Q4",
     "show latest:losing",
 ]

@@ -150,7 +150,6 @@ MISTAKES: Mapping[str, Sequence[str]] = {
         "show kitchen:nothing",
         "show eval",
         "show latest-tuning",
-        "show latest-bisect",
         "show sweep-kitchen",
         "show load-kitchen-23",
         "show nothing --json",

@@ -104,8 +104,7 @@ class Sandbox:
         for place in ("home", "cache", "lab/boards"):
             (self.folder / place).mkdir(exist_ok=True, parents=True)
         for number, path in enumerate(sorted(self.folder.rglob("*"))):
-            if path.is_file():
-                os.utime(path, (_RECORDED_S, _RECORDED_S + number))
+            os.utime(path, (_RECORDED_S, _RECORDED_S + number))
         self._manifest = self._files()
         self._folders = {path for path in self.folder.rglob("*") if path.is_dir()}
 

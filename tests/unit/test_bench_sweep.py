@@ -30,7 +30,7 @@ from armload.models.synth import synthesise
 from armload.report.cells import cells_of
 from armload.report.settings import differing, settings_of
 from armload.report.sweep import (
-    SweepLines,
+    SweepProgress,
     cell_results,
     comparison_of,
     names_of_cells,
@@ -174,7 +174,10 @@ def test_a_sweep_and_a_report_say_the_same_of_the_same_choices() -> None:
 
 
 def test_progress_has_a_line_for_every_run() -> None:
-    lines = SweepLines(sweep(Plan(threads=1), Plan(threads=2), repeats=1), done=1)
+    journal = SweepFolder.begin(sweep(Plan(threads=1), Plan(threads=2), repeats=1))
+    journal.append(SweepEntry(cell=0, round=0))
+    lines = SweepProgress(Silent())
+    lines.begin(journal)
     place = SweepPoint(sweep="s", cell=1, round=1)
     head, first = lines.lines(place, run(12.34))
     assert head.startswith("run  per token  prefill   decode")
@@ -272,13 +275,11 @@ def test_a_repeated_sweep_ends_with_the_command_that_compares_two_of_its_cells()
         for cell, tps in enumerate((10, 30, 20))
     }
     results = cell_results(several, rates, {})
-    assert comparison_of(several, results, "armload") == (
-        f"armload compare {several.id}/1 {several.id}/2"
-    )
+    assert comparison_of(several, results) == (f"armload compare {several.id}/1 {several.id}/2")
     # What is not the same work cannot be compared.
     other = sweep(Plan(n_predict=8), Plan(n_predict=9), repeats=4)
     runs = {0: [planned(run(10), n_predict=8)], 1: [planned(run(30), n_predict=9)]}
-    assert comparison_of(other, cell_results(other, runs, {}), "armload") == ""
+    assert comparison_of(other, cell_results(other, runs, {})) == ""
 
 
 @pytest.mark.parametrize(("repeats", "said"), [(1, "1 run per cell"), (3, "3 runs per cell")])
@@ -287,7 +288,7 @@ def test_a_sweep_of_few_runs_ends_with_the_repeats_that_a_comparison_needs(
 ) -> None:
     two = sweep(Plan(threads=1), Plan(threads=2), repeats=repeats)
     results = cell_results(two, {0: [run(10)], 1: [run(30)]}, {})
-    shown = comparison_of(two, results, "armload")
+    shown = comparison_of(two, results)
     assert shown.startswith("run the sweep with --repeats 4 first")
     assert said in shown
     assert "armload compare" not in shown

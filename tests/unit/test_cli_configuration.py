@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from armload.cli import evaluation_checks, load_checks, present_tuning
+from armload.cli import evaluation_checks, load_checks, tuning_checks
 from armload.cli.configuration import add_workspace_default, check_defaults
 from armload.cli.program import namespace
 from armload.core.errors import DataError, UsageError
@@ -217,7 +217,7 @@ def test_a_search_ignores_defaults_that_are_not_of_its_objective(
     table: str, words: dict[str, Any], applies: dict[str, Any]
 ) -> None:
     own(f"[tune]\n{table}\n")
-    found = present_tuning.check_combination(read("tune", **words))
+    found = tuning_checks.check_combination(read("tune", **words))
     assert {field: getattr(found, field) for field in applies} == applies
 
 

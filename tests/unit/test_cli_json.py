@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -33,17 +34,26 @@ from armload.deploy.clean import BoardItem, Cleaned
 from armload.deploy.holder import this_process
 from armload.deploy.rates import Missing
 from armload.engines.plan import Plan
+from armload.fleet.tasks import TaskResult
 from armload.models.shape import load_shape
 from armload.models.synth import synthesise_like
 from armload.report.boards import AddedBoard, ProbedBoard
 from armload.report.exchange.document import results_of
 from armload.report.exchange.excerpt import excerpt_of
-from armload.report.failure import Failure, FetchedBoard, FetchedRuns, UnfetchedRun
+from armload.report.failure import Failure
+from armload.report.on_boards import (
+    DeployedOnBoards,
+    FetchedFromBoards,
+    FetchedRuns,
+    UnfetchedRun,
+)
 from armload.report.repeats import RepeatedRun, together_json
-from armload.report.side_by_side import SweptBoard, SweptBoards
-from armload.report.sweep import cell_results, swept_cells
-from armload.report.tuning.table import TunedBoard
+from armload.report.result import BoardOutcome
+from armload.report.side_by_side import SweptBoards
+from armload.report.sweep import SweptCells, cell_results, swept_cells
+from armload.report.tuning.result import TunedOnBoards
 from armload.runs import store
+from armload.runs.fetch import Pulled
 from armload.runs.placing import Deployed
 from tests.command_line import BIN, failing_at, interrupted_at, typed
 from tests.documents import document_of
@@ -143,7 +153,13 @@ SWEEP = sweep_of(*plan_cells(Plan(threads=1)))
 ON_BOARD = PurePosixPath("/data/local/tmp/armload/bin/0123456789ab/llama-completion")
 FAILED = BoardError("b: no space.", "Free some.")
 FAILURE = Failure.of(FAILED)
-FETCHED = FetchedBoard.of("b", FetchedRuns(runs=("a",), failed=()), None)
+FAILED_ON_C = TaskResult[str, Any](item="c", board="c", outcome=FAILED)
+DEPLOYED = TaskResult[str, Deployed](
+    item="b", board="b", outcome=Deployed(program=ON_BOARD, model=ON_BOARD, sent=True)
+)
+PULLED = TaskResult[str, Pulled](
+    item="b", board="b", outcome=Pulled(runs=(quick_run(),), lost={"b": FAILED})
+)
 KEY = ServerKey(host="b", port=22, line="ssh-ed25519 AAAA", fingerprint="SHA256:AAAA")
 CLAIM = Claim(token="t", owner=this_process(), run="", held_s=None, left_s=3)
 CONTRADICTION = Contradiction(fact="memory", declared="2.1 GB", found="1.0 GB")
@@ -190,11 +206,7 @@ def swept_boards(errors: dict[str, BoardError | None]) -> SweptBoards:
     swept = swept_cells(SWEEP, cell_results(SWEEP, {0: [quick_run()]}, {}))
     return SweptBoards(
         boards=tuple(
-            SweptBoard(
-                board=board,
-                swept=None if error else swept,
-                error=Failure.of(error) if error else None,
-            )
+            BoardOutcome[SweptCells].of(board, None if error else swept, error)
             for board, error in errors.items()
         ),
         notes=("b and c are declared identical.",),
@@ -246,7 +258,7 @@ def test_every_document_is_as_its_schema_says(folder: Path) -> None:
         ("bench", swept_cells(SWEEP, cell_results(SWEEP, {}, {0: "no space"}))),
         ("bench", swept_boards({"b": None, "c": FAILED})),
         ("build", ValueList[Binary](BINARIES)),
-        ("deploy", Deployed(program=ON_BOARD, model=ON_BOARD, sent=True)),
+        ("deploy", DeployedOnBoards(outcomes=(DEPLOYED,), verified=False).document()),
         ("board.probe", PROBED),
         (
             "board.add",
@@ -260,8 +272,12 @@ def test_every_document_is_as_its_schema_says(folder: Path) -> None:
         ("board.trust", PinnedKey(**dict(KEY), replaced_fingerprint=None)),
         ("board.up", SshAddress(host="127.0.0.1", port=2222, user="root", key=Path("key"))),
         ("pull", FetchedRuns(runs=("a",), failed=(UnfetchedRun(run="b", error=FAILURE),))),
-        ("pull", ValueList[FetchedBoard]((FETCHED, FetchedBoard.of("c", None, FAILED)))),
-        ("tune", ValueList[TunedBoard]((TunedBoard(board="c", tuning=None, error=FAILURE),))),
+        ("pull", FetchedFromBoards(outcomes=(PULLED, FAILED_ON_C)).document()),
+        (
+            "deploy",
+            DeployedOnBoards(outcomes=(DEPLOYED, FAILED_ON_C), verified=False).document(),
+        ),
+        ("tune", TunedOnBoards(outcomes=(FAILED_ON_C, FAILED_ON_C)).document()),
         (
             "board.clean",
             Cleaned(
@@ -294,7 +310,7 @@ def test_each_of_several_boards_that_failed_has_its_error_in_one_document(folder
     assert done.returncode == 2, done.stderr
     told = {each["board"]: each for each in document_of("deploy", done.stdout, status=2)}
     for name in ("here", "there"):
-        assert told[name]["program"] is None
+        assert told[name]["result"] is None
         assert told[name]["error"]["kind"] == "usage"
         assert told[name]["error"]["message"] in " ".join(done.stderr.split())
 
@@ -407,11 +423,12 @@ def test_a_run_that_failed_is_the_document_and_its_error_is_told_beside_it(
         "import sys; from pathlib import Path\n"
         "from invoke.context import Context\n"
         "from armload.cli.options import OutputOptions; from armload.cli.verb import verb\n"
-        "from armload.cli.present import present\n"
+        "from armload.report.table import NewRun\n"
         "from armload.runs import store\n"
         "@verb(OutputOptions)\n"
         "def shown(options):\n"
-        "    present(store.load(Path(sys.argv[1])), Path(sys.argv[1]), as_json=options.as_json)\n"
+        "    folder = Path(sys.argv[1])\n"
+        "    return NewRun(run=store.load(folder), folder=folder)\n"
         "try: shown(Context(), json=True)\n"
         "except BaseException as end: sys.exit(end.code)\n"
     )

@@ -7,15 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from armload.cli import present_evaluation
 from armload.core.errors import DataError, DifferentError, RunError, UsageError
+from armload.core.progress import Silent
 from armload.engines.answers import FailedAnswer, LogitsAnswer
+from armload.evaluation.logits import computing
 from armload.evaluation.logits.agreement import Agreement, agreement
 from armload.evaluation.logits.computing import read_prompts
 from armload.evaluation.logits.rows import Logits, logits_of_files, logits_of_run
 from armload.evaluation.preparing import EvaluationRequest
 from armload.evaluation.scorer_run import ItemAnswers, note_earlier
 from armload.evaluation.scorer_settings import ScorerSettings
+from armload.report.evaluation.result import LogitsResult
 from armload.runs.reach import CONNECTED
 from armload.runs.request import Request
 from tests.unit.samples import model
@@ -146,8 +148,8 @@ def test_a_prompt_that_failed_on_both_sides_is_not_close(
     failed = FailedAnswer(id="2", kind="logits", error="it has 300 tokens")
     with (run / "stdout").open("a") as file:
         file.write(failed.model_dump_json() + "\n")
-    monkeypatch.setattr(present_evaluation, "compute_logits", lambda *_, reach: run)
-    monkeypatch.setattr(present_evaluation, "model_called", lambda *_: model())
+    monkeypatch.setattr(computing, "compute_logits", lambda *_, reach: run)
+    monkeypatch.setattr(computing, "model_called", lambda *_: model())
     asked = EvaluationRequest(
         boards=("here",),
         models=("m.gguf",),
@@ -156,17 +158,21 @@ def test_a_prompt_that_failed_on_both_sides_is_not_close(
     )
     (run / "run.json").write_text("{}")
 
-    def compare(*, must_be_close: bool) -> None:
-        present_evaluation.logits_and_present(
-            *(Request(board="here"), asked, ScorerSettings(), CONNECTED),
-            reference=str(run),
-            must_be_close=must_be_close,
-            as_json=True,
+    folder, prompts, logits, found = computing.logits_and_reference(
+        *(Request(board="here"), asked, ScorerSettings(), Silent()),
+        reference=str(run),
+        reach=CONNECTED,
+    )
+
+    def result(*, must_be_close: bool) -> LogitsResult:
+        return LogitsResult(
+            folder=folder, logits=logits, prompts=prompts, found=found, must_be_close=must_be_close
         )
 
-    compare(must_be_close=False)
-    with pytest.raises(DifferentError, match="not all of 2 prompts are close"):
-        compare(must_be_close=True)
+    assert result(must_be_close=False).error is None
+    error = result(must_be_close=True).error
+    assert isinstance(error, DifferentError)
+    assert "not all of 2 prompts are close" in error.message
 
 
 def test_prompts_are_lines(tmp_path: Path) -> None:

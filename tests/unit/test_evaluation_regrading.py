@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from armload.cli.evaluation_checks import check_combination
-from armload.cli.present_evaluation import regrade_and_present
 from armload.cli.verbs.evaluation import EvalOptions
 from armload.core.errors import UsageError
 from armload.evaluation.record import EvaluationFolder
+from armload.report.evaluation.result import regraded
 from tests.unit.evaluations import QUESTIONS, answer, evaluated
 
 
@@ -21,36 +20,32 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_one_grader_becomes_the_evaluations_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_grader_becomes_the_evaluations_own() -> None:
     made = evaluated()
-    regrade_and_present("latest", (), as_json=True)
-    regrade_and_present("latest", ("number", "qwen"), as_json=True)
+    regraded("latest", ())
+    regraded("latest", ("number", "qwen"))
     assert EvaluationFolder.read(made.folder).evaluation.grader == "boxed"
-    regrade_and_present("latest", ("number",), as_json=True)
+    regraded("latest", ("number",))
     assert EvaluationFolder.read(made.folder).evaluation.grader == "number"
-    capsys.readouterr()
 
 
-def test_an_answer_on_which_graders_disagree_is_listed_once_with_who_gave_it_to_what(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_an_answer_on_which_graders_disagree_is_listed_once_with_who_gave_it_to_what() -> None:
     made = evaluated(fails=False)
     (made.folder / "answers-1.jsonl").unlink()
     # What it says does not change between the budgets of 4 and 10 tokens.
     texts = [r"It is \boxed{2}", "4", r"\boxed{5}"]
     short = [answer(str(at), text, tokens=3) for at, text in enumerate(texts, start=1)]
     EvaluationFolder.read(made.folder).add(1, short)
-    regrade_and_present("latest", ("qwen", "boxed"), as_json=False)
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "qwen and boxed disagree on 1 answer." in shown
-    assert (
+    result = regraded("latest", ("qwen", "boxed"))
+    head, line = [*result.view()][-2:]
+    assert head == "qwen and boxed disagree on 1 answer."
+    assert line == (
         "question 2 to b, prompt steps, not told the budget, budget 4, 10, expected 4: qwen: "
         "correct (4); boxed: wrong (nothing found): …4"
-    ) in shown
-    regrade_and_present("latest", ("qwen", "boxed"), as_json=True)
-    (listed,) = json.loads(capsys.readouterr().out)["disagreements"]
-    assert (listed["model"], listed["budgets"]) == ("b.gguf", [4, 10])
-    assert (listed["a"]["correct"], listed["b"]["correct"]) == (True, False)
+    )
+    (listed,) = result.document().disagreements
+    assert (listed.model, listed.budgets) == ("b.gguf", (4, 10))
+    assert (listed.a.correct, listed.b.correct) == (True, False)
 
 
 def test_an_unknown_grader_is_refused_also_where_there_is_nothing_to_grade() -> None:
@@ -58,7 +53,7 @@ def test_an_unknown_grader_is_refused_also_where_there_is_nothing_to_grade() -> 
     for file in made.folder.glob("answers-*"):
         file.unlink()
     with pytest.raises(UsageError, match="no grader 'nonsense'"):
-        regrade_and_present("latest", ("nonsense",), as_json=True)
+        regraded("latest", ("nonsense",))
 
 
 def test_choices_are_not_regraded() -> None:

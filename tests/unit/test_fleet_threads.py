@@ -17,10 +17,17 @@ import pytest
 from invoke.context import Context
 from invoke.exceptions import Exit
 
-from armload.cli.error_output import end_if_failed
+from armload.cli.error_output import failed
 from armload.cli.streams import promise_document
 from armload.cli.verbs.serve import ListOptions, list_services
-from armload.core.errors import ArmloadError, BoardError, BusyError, ConnectError, RunError
+from armload.core.errors import (
+    ArmloadError,
+    BoardError,
+    BusyError,
+    CombinedError,
+    ConnectError,
+    RunError,
+)
 from armload.core.progress import Progress, Silent
 from armload.fleet.tasks import BoardTask, TaskResult
 from armload.fleet.threads import Served, on_each, serve
@@ -167,12 +174,12 @@ def test_errors_of_all_boards_are_shown_and_a_document_that_is_owed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     promise_document(wanted=True)
-    with pytest.raises(Exit) as ended:
-        end_if_failed(
-            {"a": ConnectError("a is off.", ""), "b": None, "c": BoardError("c is full.", "")}
-        )
+    errors = {"a": ConnectError("a is off.", ""), "b": None, "c": BoardError("c is full.", "")}
+    error = CombinedError.of_boards(errors)
+    assert error is not None
+    ended = failed(error)
     shown = capsys.readouterr()
-    assert ended.value.code == ConnectError.exit_status
+    assert ended.code == ConnectError.exit_status
     assert json.loads(shown.out)["error"]["message"] == "a is off."
     assert "a is off." in shown.err
     assert "c is full." in shown.err

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from io import StringIO
 
+import pytest
 from rich.console import Console, RenderableType
 
 from armload.analysis.wording.prediction_notes import note
 from armload.analysis.wording.predictions import fitted, recommendation
 from armload.bench.fitting import BoardsFit, Fit
 from armload.models.model import Model
+from armload.report import fitted as module
 from armload.report.fitted import boards_view, fit_view, listing_view
 from tests.unit.samples import model
 from tests.unit.test_analysis_prediction import computing, need, predicted, resources
@@ -157,14 +159,17 @@ def test_the_listing_says_which_model_needs_no_hub() -> None:
     assert "like:NAME:TYPE" in text
 
 
-def test_below_the_table_stands_the_command_that_runs_the_recommended_model() -> None:
+def test_below_the_table_stands_the_command_that_runs_the_recommended_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     fit = three_models()
     commands = ("", "armload bench --board b --model one:Q4_0", "")
     models = tuple(
         each.model_copy(update={"command": command, "family": "one"})
         for each, command in zip(fit.models, commands, strict=True)
     )
-    text = printed(listing_view(fit.model_copy(update={"models": models}), program="bin/armload"))
+    monkeypatch.setattr(module, "program_name", lambda: "bin/armload")
+    text = printed(listing_view(fit.model_copy(update={"models": models})))
     assert "Recommended: small.gguf" in text
     assert text.count("bin/armload bench --board b --model one:Q4_0") == 1
     assert "Available from the Hugging Face Hub: one." in text

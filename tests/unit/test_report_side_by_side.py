@@ -10,13 +10,13 @@ from rich.console import Console
 
 from armload.analysis.run import Run
 from armload.bench.sweep import SweepFolder
-from armload.core.errors import ConnectError
+from armload.core.errors import CombinedError, ConnectError
 from armload.core.values import as_json
 from armload.core.workspace import runs_folder
 from armload.engines.plan import Plan
 from armload.report.cells import cells_of
 from armload.report.multi_run import runs_page
-from armload.report.side_by_side import results_on_boards, swept_boards
+from armload.report.side_by_side import BoardsSweep, results_on_boards
 from armload.report.sweep import cell_results, notes, sweep_table, swept_cells
 from armload.runs import store
 from tests.unit.samples import plan_cells, sweep_of
@@ -80,7 +80,8 @@ def test_boards_that_are_called_equal_and_differ_are_noted_wherever_they_are_sho
     assert said.startswith(
         "cellar and kitchen are declared identical (@rk rk3568), but cellar takes 1.296× as long"
     )
-    document = swept_boards(journals(SLOWER), {"kitchen": None, "cellar": None}, unequal)
+    errors = {"kitchen": None, "cellar": None}
+    document = BoardsSweep(journals=journals(SLOWER), errors=errors).document()
     assert said in document.notes
     runs = [each for result in unequal if result.cell for each in result.cell.runs]
     assert said in str(runs_page(cells_of(runs)))
@@ -94,14 +95,16 @@ def test_boards_that_are_equal_are_not_noted() -> None:
 def test_a_board_that_failed_has_its_error_and_what_it_did() -> None:
     begun = journals({"kitchen": 1.0})
     away = ConnectError("cellar: no answer.")
-    document = swept_boards(begun, {"kitchen": None, "cellar": away}, results_on_boards(begun))
-    said = json.loads(as_json(document))["boards"]
+    result = BoardsSweep(journals=begun, errors={"kitchen": None, "cellar": away})
+    assert isinstance(result.error, CombinedError)
+    assert result.error.first is away
+    said = json.loads(as_json(result.document()))["boards"]
     assert [(each["board"], each["error"] and each["error"]["kind"]) for each in said] == [
         ("kitchen", None),
         ("cellar", "connection"),
     ]
-    assert [len(cell["runs"]) for cell in said[0]["swept"]["cells"]] == [REPEATS] * 2
-    assert said[1]["swept"] is None
+    assert [len(cell["runs"]) for cell in said[0]["result"]["cells"]] == [REPEATS] * 2
+    assert said[1]["result"] is None
 
 
 def test_a_cell_of_a_divided_sweep_is_listed_for_each_board_that_ran_it() -> None:

@@ -13,12 +13,13 @@ import pytest
 
 from armload.analysis.run import Run
 from armload.boards.local import LocalHost
-from armload.cli import present_service
 from armload.core.errors import ConnectError, DataError, RunError
+from armload.core.progress import Silent
 from armload.core.workspace import runs_folder
 from armload.deploy.heartbeat import ServiceState
 from armload.runs import fetch as module
 from armload.runs import store
+from armload.serving import following
 from armload.serving import service as service_module
 from armload.serving.service import Service, trace_between
 from tests.unit.runs import quick_run
@@ -74,9 +75,9 @@ def test_two_commands_fetch_a_service_that_dies_once(
 
 
 def test_a_board_that_restarts_under_serve_is_waited_for_and_says_why(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(present_service, "_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(following, "_LOOK_EVERY_S", 0.01)
     answers: list[Exception] = [
         ConnectError("kitchen: the connection dropped."),
         ConnectError("kitchen: the connection dropped."),
@@ -88,9 +89,12 @@ def test_a_board_that_restarts_under_serve_is_waited_for_and_says_why(
             assert is_certain == (len(answers) < 3)
             raise answers.pop(0)
 
+    said: list[str] = []
+    progress = Silent()
+    monkeypatch.setattr(progress, "say", said.append)
     with pytest.raises(RunError, match="the board restarted"):
-        present_service._follow(cast("Service", Restarting()))
-    assert "Waiting for the board" in capsys.readouterr().err
+        following.follow(cast("Service", Restarting()), progress, log=lambda _: None)
+    assert len(said) == 1
 
 
 def step(number: int) -> dict[str, int]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.cli.present_tuning import (
+from armload.cli.tuning_checks import (
     check_combination,
     constraints_of,
     requests_of,

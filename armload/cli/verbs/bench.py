@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, TypedDict
 
-from invoke.exceptions import Exit
 from pydantic import model_validator
 
 from armload.bench.options import MODEL, Listed, Options
-from armload.cli.error_output import end_if_failed, show_error
 from armload.cli.options import BOARDS, OnBoards, OneBoard, OnGateways, OutputOptions, models_in
 from armload.cli.verb import verb
 from armload.core.defaults import DEMO, VIRTUAL
@@ -27,9 +25,14 @@ from armload.engines.plan import (
 from armload.runs.request import EngineSource, Metering, Resuming, Waiting
 
 if TYPE_CHECKING:
+    from armload.analysis.repeats import Precision
+    from armload.analysis.run import Run
+    from armload.bench.combination import Combination
     from armload.engines.plan import Plan
-    from armload.report.failure import FetchedRuns
-    from armload.runs.fetch import Pulled
+    from armload.report.repeats import RepeatedResult
+    from armload.report.result import Result
+    from armload.runs.reach import Reach
+    from armload.runs.request import Request
 
 _TOKENS = re.compile(r"\d+(,\d+)*", re.ASCII)
 """Lengths as llama-bench's ``-p`` takes them."""
@@ -122,7 +125,7 @@ class BenchOptions(Options, OnGateways, Resuming, Metering, Waiting, EngineSourc
 
 
 @verb(BenchOptions, keeps=True, results=(runs_folder, sweeps_folder))
-def bench(options: BenchOptions) -> None:
+def bench(options: BenchOptions) -> Result:
     """Run a model on a board and time every token; lists make a sweep.
 
     Builds and deploys what is missing first. Options with "several" take a list, such as --threads
@@ -136,8 +139,6 @@ def bench(options: BenchOptions) -> None:
     from armload.boards.board import is_group
     from armload.boards.naming import boards_called
     from armload.cli import terminal
-    from armload.cli.present import bench_and_present, repeat_and_present, sweep_and_present
-    from armload.cli.present_boards import bench_on_each_and_present, share_and_present
     from armload.engines.contradictions import check_consistent
     from armload.fleet.reach import boards_reached
     from armload.fleet.shared_sweep import check_equal
@@ -171,41 +172,134 @@ def bench(options: BenchOptions) -> None:
         check_equal(boards)
     elif options.given(("share",)):
         terminal.say(f"--share has no effect: {boards[0]} is the only board.")
-    progress, as_json = terminal.progress(), options.as_json
+    progress = terminal.progress()
     repeats, warmups = listed.repeats or 1, listed.warmups or 0
     _say_how_precise(plans, None if extent == "until known" else repeats)
     with boards_reached(options.scheduler, boards, progress) as reach:
         models = models_in(request, listed.models, listed.type)
         cells = combinations(models, plans, progress)
+        if extent == "until known" and len(boards) == 1:
+            return repeated(request, cells[0], wanted, reach, reference)
+        if extent == "once" and len(boards) == 1:
+            return _run(request, cells[0], reach, reference)
+        counts = _Counts(repeats=repeats, warmups=warmups, reference=reference)
         if is_shared:
-            share_and_present(
-                *(request, boards, cells, reach),
-                repeats=repeats,
-                as_json=as_json,
-                reference=reference,
-            )
-        elif len(boards) > 1:
-            bench_on_each_and_present(
-                *(request, boards, cells, wanted if extent == "until known" else None, reach),
-                repeats=repeats,
-                warmups=warmups,
-                as_json=as_json,
-                reference=reference,
-            )
-        elif extent == "until known":
-            repeat_and_present(
-                *(request, cells[0], wanted, reach), as_json=as_json, reference=reference
-            )
-        elif extent == "once":
-            bench_and_present(request, cells[0], reach, as_json=as_json, reference=reference)
-        else:
-            sweep_and_present(
-                *(request, cells, reach),
-                repeats=repeats,
-                warmups=warmups,
-                as_json=as_json,
-                reference=reference,
-            )
+            return _shared(request, boards, cells, reach, counts)
+        if len(boards) == 1:
+            return _swept(request, cells, reach, counts)
+        return _swept_on_each(
+            *(request, boards, cells, wanted if extent == "until known" else None, reach, counts)
+        )
+
+
+def _run(request: Request, one: Combination, reach: Reach, reference: Run | None) -> Result:
+    from armload.bench.single import run_once
+    from armload.cli import terminal
+    from armload.report.pages import load_meanwhile
+    from armload.report.table import NewRun
+
+    load_meanwhile()
+    run, folder = run_once(request, one, terminal.progress(), reference=reference, reach=reach)
+    return NewRun(run=run, folder=folder)
+
+
+def repeated(
+    request: Request,
+    one: Combination,
+    wanted: Precision,
+    reach: Reach | None = None,
+    reference: Run | None = None,
+) -> RepeatedResult:
+    """Repeat a run until its median is known, with a line for each."""
+    from armload.bench.single import repeat_until_known
+    from armload.cli import terminal
+    from armload.report.pages import load_meanwhile
+    from armload.report.repeats import RepeatedResult, progress_line
+    from armload.runs.reach import CONNECTED
+
+    load_meanwhile()
+    progress = terminal.progress()
+    journal, runs, stop = repeat_until_known(
+        *(request, one, wanted, progress),
+        reference=reference,
+        reach=reach or CONNECTED,
+        begun=lambda journal: journal.say_resumed(progress, "run"),
+        report=lambda runs: progress.say(progress_line(runs)),
+    )
+    return RepeatedResult.of(journal.sweep, runs, stop, wanted)
+
+
+class _Counts(TypedDict):
+    repeats: int
+    warmups: int
+    reference: Run | None
+
+
+def _swept(request: Request, cells: Sequence[Combination], reach: Reach, counts: _Counts) -> Result:
+    from armload.bench.sweeping import run_sweep
+    from armload.cli import terminal
+    from armload.report.sweep import NewSweep, SweepProgress
+
+    progress = terminal.progress()
+    lines = SweepProgress(progress)
+    journal = run_sweep(
+        *(request, cells, progress),
+        **counts,
+        reach=reach,
+        begun=lines.begin,
+        report=lines.report,
+    )
+    return NewSweep(journal=journal)
+
+
+def _swept_on_each(
+    request: Request,
+    boards: Sequence[str],
+    cells: Sequence[Combination],
+    wanted: Precision | None,
+    reach: Reach,
+    counts: _Counts,
+) -> Result:
+    from armload.cli import terminal
+    from armload.fleet.repeated_sweep import sweep_on_each
+    from armload.report.repeats import progress_line
+    from armload.report.side_by_side import BoardsSweep
+    from armload.report.sweep import SweepProgress
+
+    journals, errors = sweep_on_each(
+        *(request, boards, cells, wanted, reach, terminal.progress()),
+        **counts,
+        lines=SweepProgress,
+        line=progress_line,
+    )
+    return BoardsSweep(journals=journals, errors=errors)
+
+
+def _shared(
+    request: Request,
+    boards: Sequence[str],
+    cells: Sequence[Combination],
+    reach: Reach,
+    counts: _Counts,
+) -> Result:
+    from armload.cli import terminal
+    from armload.core.errors import CombinedError
+    from armload.core.progress import Labelled
+    from armload.fleet.shared_sweep import share_sweep
+    from armload.report.sweep import NewSweep, SweepProgress
+
+    progress = terminal.progress()
+    lines = SweepProgress(progress)
+    journal, errors = share_sweep(
+        *(request, boards, cells, progress),
+        repeats=counts["repeats"],
+        reference=counts["reference"],
+        reach=reach,
+        begun=lines.begin,
+        report=lambda board, place, ended: lines.report(place, ended, Labelled(progress, board)),
+    )
+    failed = CombinedError.of_boards({board: errors.get(board) for board in boards})
+    return NewSweep(journal=journal, failed=failed)
 
 
 _Extent = Literal["once", "until known", "sweep"]
@@ -264,7 +358,7 @@ class PullOptions(OnBoards, OnGateways, OutputOptions):
 
 
 @verb(PullOptions, keeps=True, results=(runs_folder,))
-def pull(options: PullOptions) -> None:
+def pull(options: PullOptions) -> Result:
     """Fetch the finished runs on a board that have not been fetched yet.
 
     If a run or a board fails, the others continue, and the exit status is not 0.
@@ -272,50 +366,13 @@ def pull(options: PullOptions) -> None:
     """
     from armload.boards.naming import boards_called
     from armload.cli import terminal
-    from armload.cli.streams import show_document
-    from armload.core.values import ValueList
     from armload.fleet.reach import boards_reached
     from armload.fleet.threads import on_each
-    from armload.report.failure import FetchedBoard
-    from armload.report.table import list_table
+    from armload.report.on_boards import FetchedFromBoards
 
     boards, progress = boards_called(options.board), terminal.progress()
     with boards_reached(options.scheduler, boards, progress) as reach:
-        outcomes = on_each(boards, reach.pull, progress)
-    pulled = {one.board: one.result for one in outcomes if one.result is not None}
-    runs = [run for its in pulled.values() for run in its.runs]
-    lost = {name: its.lost for name, its in pulled.items() if its.lost}
-    if options.as_json and len(outcomes) == 1:
-        show_document(_fetched(*pulled.values()))
-    elif options.as_json:
-        documents = (
-            FetchedBoard.of(one.board, _fetched(one.result) if one.result else None, one.error)
-            for one in outcomes
-        )
-        show_document(ValueList[FetchedBoard](tuple(documents)))
-    elif runs:
-        terminal.show(list_table(runs))
-    elif pulled and not lost:
-        terminal.show(f"There is nothing to fetch from {', '.join(pulled)}.")
-    for name, errors in lost.items():
-        remedies = dict.fromkeys(error.remedy for error in errors.values() if error.remedy)
-        show_error(
-            f"{len(errors)} of {len(pulled[name].runs) + len(errors)} runs on {name} could not be "
-            f"fetched: {', '.join(errors)}.",
-            " ".join(remedies),
-        )
-    end_if_failed({one.board: one.error for one in outcomes})
-    if lost:
-        raise Exit(code=next(iter(next(iter(lost.values())).values())).exit_status)
-
-
-def _fetched(pulled: Pulled) -> FetchedRuns:
-    from armload.report.failure import Failure, FetchedRuns, UnfetchedRun
-
-    failed = tuple(
-        UnfetchedRun(run=run, error=Failure.of(error)) for run, error in pulled.lost.items()
-    )
-    return FetchedRuns(runs=tuple(run.id for run in pulled.runs), failed=failed)
+        return FetchedFromBoards(outcomes=tuple(on_each(boards, reach.pull, progress)))
 
 
 _DEMO_PROMPT = "Three things to do with a small computer:\n\n1."
@@ -356,7 +413,7 @@ class DemoOptions(Waiting, OutputOptions):
 
 
 @verb(DemoOptions, keeps=True, results=(runs_folder, sweeps_folder))
-def demo(options: DemoOptions) -> None:
+def demo(options: DemoOptions) -> Result:
     """Run a small model on a virtual board, and time every token.
 
     Boots a virtual ARM board, copies llama.cpp (prebuilt, or compiled first) and a small published
@@ -368,7 +425,6 @@ def demo(options: DemoOptions) -> None:
     from armload.bench.combination import combination
     from armload.boards.naming import board_called
     from armload.cli import terminal
-    from armload.cli.present import demonstrate, repeat_and_present
     from armload.engines.plan import Plan
     from armload.models.find import model_called
     from armload.runs.request import Request
@@ -379,7 +435,34 @@ def demo(options: DemoOptions) -> None:
     model = model_called(options.model, progress)
     prompt = options.prompt or model.prompt or _DEMO_PROMPT
     one = combination(model, Plan(prompt=prompt, n_predict=options.n_predict), progress)
-    if options.as_json:
-        repeat_and_present(request, one, wanted, as_json=True)
-    else:
-        demonstrate(request, one, wanted)
+    return (repeated if options.as_json else _demonstrated)(request, one, wanted)
+
+
+def _demonstrated(request: Request, one: Combination, wanted: Precision) -> RepeatedResult:
+    """Repeat a run until its median is known, with the text of the first.
+
+    On a terminal that can redraw a line it is shown as it comes.
+    """
+    from armload.bench.single import repeat_until_known
+    from armload.cli import terminal
+    from armload.report.demo import DemoResult, SpokenText
+    from armload.report.pages import load_meanwhile
+    from armload.report.repeats import progress_line
+
+    load_meanwhile()
+    progress = terminal.progress()
+    spoken = SpokenText(progress.say, one.plan.prompt)
+
+    def report(runs: Sequence[Run]) -> None:
+        if not spoken.has_ended:  # between lines of progress it could not be read
+            spoken.end(runs[-1].text)
+            progress.say("")
+        progress.say(progress_line(runs))
+
+    journal, runs, stop = repeat_until_known(
+        *(request, one, wanted, progress),
+        begun=lambda journal: journal.say_resumed(progress, "run"),
+        report=report,
+        heard=spoken if terminal.redraws() else None,
+    )
+    return DemoResult.of(journal.sweep, runs, stop, wanted)

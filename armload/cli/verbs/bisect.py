@@ -14,11 +14,7 @@ from armload.engines.plan import Plan
 from armload.runs.request import Compilation, Resuming, Waiting
 
 if TYPE_CHECKING:
-    from armload.analysis.bisection import JudgedCommit
-    from armload.analysis.run import Run
-    from armload.build.history import CommitTitle
-    from armload.fleet.bisect import BisectionFolder, BisectionRequest
-    from armload.runs.request import Request
+    from armload.report.result import Result
 
 UPSTREAM = "https://github.com/ggml-org/llama.cpp"
 
@@ -70,7 +66,7 @@ class BisectOptions(OnBoard, Resuming, Waiting, Compilation, Plan, OutputOptions
 
 
 @verb(BisectOptions, keeps=True, results=(runs_folder, bisections_folder))
-def bisect(options: BisectOptions) -> None:
+def bisect(options: BisectOptions) -> Result:
     """Find the commit of llama.cpp that made a model slower on a board.
 
     Commits are tried in the order of git bisect, each in alternation with the good and the bad one,
@@ -81,8 +77,11 @@ def bisect(options: BisectOptions) -> None:
     """
     import shlex
 
+    from armload.cli import terminal
     from armload.core.errors import UsageError
     from armload.fleet.bisect import BisectionRequest
+    from armload.fleet.bisect import bisect as find_commit
+    from armload.report.bisected import BisectionResult, judged_line
     from armload.runs.request import Request
 
     try:
@@ -102,51 +101,12 @@ def bisect(options: BisectOptions) -> None:
         slower=options.slower,
         text_differs=options.text_differs,
     )
-    _carry_out(options.part(Request), bisection, as_json=options.as_json)
-
-
-def _carry_out(request: Request, bisection: BisectionRequest, *, as_json: bool) -> None:
-    """Find the commit, with a line for each that is judged, and show it."""
-    from armload.analysis.wording.resuming import resuming
-    from armload.cli import terminal
-    from armload.cli.streams import show_document
-    from armload.core.files import write_whole
-    from armload.core.values import counted
-    from armload.fleet.bisect import bisect as find_commit
-    from armload.report.bisected import Bisected, bisected_view, judged_line
-    from armload.report.layout import whole
-
     progress = terminal.progress()
-
-    def begun(journal: BisectionFolder) -> None:
-        if done := len(journal.entries):
-            progress.say(resuming(journal.header.id, counted(done, "run")))
-
-    def said(judged: JudgedCommit, title: CommitTitle) -> None:
-        progress.say(judged_line(judged, title))
-
-    journal = find_commit(request, bisection, progress, begun=begun, said=said)
-    document = Bisected.of(journal.header, _run_of_the_first_bad(journal))
-    issue = journal.folder / "issue.md"
-    write_whole(issue, f"{document.issue}\n".encode())
-    if as_json:
-        show_document(document)
-        return
-    terminal.show(bisected_view(journal.header, document.issue))
-    terminal.show(whole(f"issue    {issue}"))
-    terminal.show(whole(f"record   {journal.folder}"))
-
-
-def _run_of_the_first_bad(journal: BisectionFolder) -> Run | None:
-    from contextlib import suppress
-
-    from armload.core.errors import ArmloadError
-    from armload.core.workspace import runs_folder
-    from armload.runs import store
-
-    found = journal.header.found
-    for each in reversed(journal.entries):
-        if found and each.run and each.commit == found.commits[0]:
-            with suppress(ArmloadError):
-                return store.load(runs_folder() / each.run)
-    return None
+    journal = find_commit(
+        options.part(Request),
+        bisection,
+        progress,
+        begun=lambda journal: journal.say_resumed(progress, "run"),
+        said=lambda judged, title: progress.say(judged_line(judged, title)),
+    )
+    return BisectionResult(journal=journal)

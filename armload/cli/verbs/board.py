@@ -12,7 +12,6 @@ from armload.cli.new_board import (
     HOST,
     NewBoardOptions,
     add_board,
-    added_sentence,
     pin_host_key,
 )
 from armload.cli.options import OnBoard, OnNamedBoard, OutputOptions
@@ -23,29 +22,26 @@ from armload.core.options import MOST, Option, Seconds
 if TYPE_CHECKING:
     from armload.boards.board import Board
     from armload.deploy.clean import BoardItem
+    from armload.report.result import Result
 
 
 @verb(OutputOptions, name="list")
-def list_boards(options: OutputOptions) -> None:
+def list_boards(_options: OutputOptions) -> Result:
     """List the boards: how each is reached, the default, and virtual ones that run.
 
     Example: armload board.list
     """
-    from rich.console import Group
-    from rich.text import Text
-
     from armload.boards.board import is_group, load_board
     from armload.boards.connect import is_running
     from armload.boards.group import load_group
     from armload.cli import terminal
     from armload.cli.configuration import defaults_of
-    from armload.cli.streams import show_document
     from armload.core.errors import ArmloadError
     from armload.core.trust import describing
     from armload.core.values import ValueList
     from armload.core.workspace import data_file, data_names, shipped_folders
-    from armload.report.boards import ListedBoard, boards_table, shipped_note
-    from armload.report.layout import Prose
+    from armload.report.boards import ListedBoard, boards_view
+    from armload.report.result import shown
 
     default = defaults_of("bench").get("board")
     used = default.typed.split(",") if default else [VIRTUAL]
@@ -69,12 +65,7 @@ def list_boards(options: OutputOptions) -> None:
                 )
         except ArmloadError as error:
             terminal.progress().say(f"skipped: {error}")
-    if options.as_json:
-        show_document(ValueList[ListedBoard](tuple(boards)))
-    else:
-        note = shipped_note(boards)
-        below = (Text(""), Prose(note)) if note else ()
-        terminal.show(Group(boards_table(boards), *below))
+    return shown(ValueList[ListedBoard](tuple(boards)), boards_view(boards))
 
 
 class BoardOptions(OnBoard, OutputOptions):
@@ -82,7 +73,7 @@ class BoardOptions(OnBoard, OutputOptions):
 
 
 @verb(BoardOptions)
-def probe(options: BoardOptions) -> None:
+def probe(options: BoardOptions) -> Result:
     """Show a board's CPU features, memory, storage and tools.
 
     Memory and storage bandwidth are measured once per boot, while the board is not in use. The
@@ -95,11 +86,11 @@ def probe(options: BoardOptions) -> None:
     from armload.boards.power import try_read_power
     from armload.boards.probe import probe as probe_host
     from armload.cli import terminal
-    from armload.cli.streams import show_document
     from armload.deploy.claims import claims
-    from armload.deploy.compatibility import target_mismatch, targets_that_suit
+    from armload.deploy.compatibility import target_mismatch
     from armload.deploy.rates import Missing, measure
-    from armload.report.boards import ProbedBoard, probe_table
+    from armload.report.boards import ProbedBoard, probe_view
+    from armload.report.result import shown
 
     chosen = load_board(options.board)
     progress = terminal.progress()
@@ -120,31 +111,15 @@ def probe(options: BoardOptions) -> None:
             missing = Missing.of(found.rates, f"not measured, because {why}")
     finally:
         host.close()
-    misfit = target_mismatch(chosen, found)
-    if options.as_json:
-        show_document(
-            ProbedBoard(
-                **dict(found),
-                target_misfit=misfit,
-                rates_missing=missing,
-                in_use_by=tuple(users),
-                contradictions=contradictions(chosen, found),
-                power=power,
-            )
-        )
-    else:
-        in_use = ", ".join(user.words for user in users)
-        terminal.show(probe_table(chosen, found, missing, in_use=in_use, power=power))
-        if found.workdir_obstacle is not None:
-            terminal.say(
-                f"{found.workdir_obstacle.words}. {found.workdir_obstacle.remedy(chosen.name)}"
-            )
-        if misfit:
-            fitting = targets_that_suit(chosen, found)
-            terminal.say(
-                f"{options.board}: {misfit} Targets that suit it: {', '.join(fitting) or 'none'}; "
-                f"set one as 'target' in boards/{options.board}.yaml."
-            )
+    probed = ProbedBoard(
+        **dict(found),
+        target_misfit=target_mismatch(chosen, found),
+        rates_missing=missing,
+        in_use_by=tuple(users),
+        contradictions=contradictions(chosen, found),
+        power=power,
+    )
+    return shown(probed, *probe_view(chosen, found, probed))
 
 
 class TrustOptions(OnNamedBoard, OutputOptions):
@@ -154,7 +129,7 @@ class TrustOptions(OnNamedBoard, OutputOptions):
 
 
 @verb(TrustOptions)
-def trust(options: TrustOptions) -> None:
+def trust(options: TrustOptions) -> Result:
     """Show a board's SSH host key, and pin it after confirmation.
 
     Example: armload board.trust --board dayu200
@@ -162,12 +137,11 @@ def trust(options: TrustOptions) -> None:
     from armload.boards.board import load_board
     from armload.boards.trust import PinnedKey
     from armload.cli import terminal
-    from armload.cli.streams import show_document
+    from armload.report.result import shown
 
     path, key, replaced = pin_host_key(load_board(options.board), yes=options.yes)
-    if options.as_json:
-        show_document(PinnedKey(**dict(key), replaced_fingerprint=replaced))
     terminal.say(f"Pinned in {path}{f', in place of {replaced}' if replaced else ''}.")
+    return shown(PinnedKey(**dict(key), replaced_fingerprint=replaced))
 
 
 class AddOptions(NewBoardOptions, OutputOptions):
@@ -178,47 +152,38 @@ class AddOptions(NewBoardOptions, OutputOptions):
 
 
 @verb(AddOptions)
-def add(options: AddOptions) -> None:
+def add(options: AddOptions) -> Result:
     """Probe a board and write its file to boards/.
 
     The file refers to the hardware in the catalogue, or else records what the probe found.
     Example: armload board.add kitchen --host 192.168.1.50 --user pi
     """
     from armload.cli import terminal
-    from armload.cli.streams import show_document
-    from armload.report.boards import contradiction_lines
+    from armload.report.boards import added_view
+    from armload.report.result import shown
 
     added = add_board(options.name, options, terminal.progress())
-    if options.as_json:
-        show_document(added)
-        return
-    terminal.show(added_sentence(added))
-    for line in contradiction_lines(added.contradictions):
-        terminal.say(line)
+    return shown(added, *added_view(added))
 
 
 @verb(OutputOptions)
-def hardware(options: OutputOptions) -> None:
+def hardware(_options: OutputOptions) -> Result:
     """List the hardware catalogue: names for fit --hardware and for board files.
 
     --json also gives the source of each figure.
     Example: armload board.hardware
     """
     from armload.boards.hardware import Hardware, catalogue
-    from armload.cli import terminal
-    from armload.cli.streams import show_document
     from armload.core.values import ValueList
     from armload.report.boards import hardware_table
+    from armload.report.result import shown
 
     entries = catalogue()
-    if options.as_json:
-        show_document(ValueList[Hardware](entries))
-    else:
-        terminal.show(hardware_table(entries))
+    return shown(ValueList[Hardware](entries), hardware_table(entries))
 
 
 @verb(BoardOptions, keeps=True)
-def up(options: BoardOptions) -> None:
+def up(options: BoardOptions) -> Result:
     """Start a virtual board and wait until it answers.
 
     Example: armload board.up --board virtual-dayu200
@@ -226,15 +191,11 @@ def up(options: BoardOptions) -> None:
     from armload.boards.board import load_board
     from armload.boards.connect import start
     from armload.cli import terminal
-    from armload.cli.streams import show_document
-    from armload.report.layout import whole
+    from armload.report.boards import running_line
+    from armload.report.result import shown
 
     address = start(load_board(options.board), terminal.progress())
-    if options.as_json:
-        show_document(address)
-    else:
-        login = f"ssh -p {address.port} -i {address.key} {address.user}@{address.host}"
-        terminal.show(whole(f"{options.board} is running: {login}"))
+    return shown(address, running_line(options.board, address))
 
 
 class DownOptions(BoardOptions):
@@ -244,7 +205,7 @@ class DownOptions(BoardOptions):
 
 
 @verb(DownOptions)
-def down(options: DownOptions) -> None:
+def down(options: DownOptions) -> Result:
     """Stop a virtual board; its disk is kept.
 
     Asks for confirmation if a run or another command is using the board.
@@ -252,18 +213,15 @@ def down(options: DownOptions) -> None:
     """
     from armload.boards.board import load_board
     from armload.boards.connect import stop
-    from armload.cli import terminal
-    from armload.cli.streams import show_document
     from armload.report.boards import StoppedBoard
+    from armload.report.result import shown
 
     chosen = load_board(options.board)
     if not options.yes:
         _confirm_end(chosen)
     was_up = stop(chosen)
-    if options.as_json:
-        show_document(StoppedBoard(was_up=was_up))
-        return
-    terminal.show(f"{options.board} {'is stopped.' if was_up else 'was not running.'}")
+    stopped = StoppedBoard(was_up=was_up)
+    return shown(stopped, stopped.sentence(options.board))
 
 
 def _confirm_end(board: Board) -> None:
@@ -306,7 +264,7 @@ class ReleaseOptions(OnNamedBoard, OutputOptions):
 
 
 @verb(ReleaseOptions)
-def release(options: ReleaseOptions) -> None:
+def release(options: ReleaseOptions) -> Result:
     """End a lease on a board: your own, or an abandoned one.
 
     Example: armload board.release --board dayu200
@@ -316,23 +274,18 @@ def release(options: ReleaseOptions) -> None:
     from armload.boards.board import load_board
     from armload.boards.connect import connect, is_off
     from armload.cli import terminal
-    from armload.cli.streams import show_document
     from armload.core.values import ValueList
     from armload.deploy.claims import Claim
     from armload.deploy.claims import release as end_lease
+    from armload.report.boards import released_lines
+    from armload.report.result import shown
 
     chosen = load_board(options.board)
     ended: tuple[Claim, ...] = ()
     if not is_off(chosen):
         with closing(connect(chosen, terminal.progress())) as host:
             ended = end_lease(host, chosen.workdir, force=options.force)
-    if options.as_json:
-        show_document(ValueList[Claim](ended))
-        return
-    for each in ended:
-        terminal.show(f"Released: {each.words}.")
-    if not ended:
-        terminal.show(f"{options.board} is not in use.")
+    return shown(ValueList[Claim](ended), *released_lines(options.board, ended))
 
 
 class CleanOptions(OnNamedBoard, OutputOptions):
@@ -350,7 +303,7 @@ class CleanOptions(OnNamedBoard, OutputOptions):
 
 
 @verb(CleanOptions)
-def clean(options: CleanOptions) -> None:
+def clean(options: CleanOptions) -> Result:
     """Remove fetched runs and unused programs and models from a board.
 
     Files that are in use or being copied are never removed.
@@ -358,12 +311,11 @@ def clean(options: CleanOptions) -> None:
     """
     from armload.boards.board import load_board
     from armload.cli import terminal
-    from armload.cli.streams import show_document
     from armload.core.errors import UsageError
-    from armload.core.values import format_bytes
     from armload.deploy.clean import Selection
     from armload.deploy.clean import clean as clean_board
-    from armload.report.boards import contents_table
+    from armload.report.boards import cleaned_view, contents_table
+    from armload.report.result import shown
 
     def agreed(entries: Sequence[BoardItem]) -> bool:
         if options.yes:
@@ -385,14 +337,7 @@ def clean(options: CleanOptions) -> None:
         agreed=agreed,
         wait_s=options.wait_s,
     )
-    if options.as_json:
-        show_document(done)
-    elif done.removed:
-        terminal.show(contents_table(done.removed))
-        freed = format_bytes(done.freed_bytes)
-        terminal.show(f"Removed; {freed} freed on {options.board}.")
-    else:
-        terminal.show(f"There is nothing to remove on {options.board}.")
+    return shown(done, *cleaned_view(options.board, done))
 
 
 collection = Collection("board", list_boards, hardware, add, probe, trust, up, down, release, clean)

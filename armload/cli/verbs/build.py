@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
@@ -13,6 +14,7 @@ from armload.runs.request import EngineSource
 
 if TYPE_CHECKING:
     from armload.build.target import Target
+    from armload.report.result import Result
 
 
 MOST_JOBS = 1024
@@ -70,7 +72,7 @@ class BuildOptions(EngineSource, OutputOptions):
 
 
 @verb(BuildOptions, keeps=True)
-def build(options: BuildOptions) -> None:
+def build(options: BuildOptions) -> Result:
     """Build static llama.cpp for a board's CPU, and inspect it.
 
     Example: armload build --target rk3568 --programs llama-completion,llama-bench
@@ -81,9 +83,9 @@ def build(options: BuildOptions) -> None:
     from armload.build.target import load_target
     from armload.buildhost.choose import build_backend
     from armload.cli import terminal
-    from armload.cli.streams import show_document
     from armload.core.values import ValueList
     from armload.report.binaries import binaries_table
+    from armload.report.result import shown
 
     if options.list_:
         options = options.refuse(
@@ -91,8 +93,7 @@ def build(options: BuildOptions) -> None:
             "--list, which lists all builds",
             "Remove it.",
         )
-        _show_builds(as_json=options.as_json)
-        return
+        return _builds()
     progress = terminal.progress()
     chosen = load_target(options.target)
     engine = choose(options.source, ref=options.ref, progress=progress)
@@ -111,26 +112,17 @@ def build(options: BuildOptions) -> None:
             progress=progress,
             rebuild=options.rebuild,
         )
-    if options.as_json:
-        show_document(ValueList[Binary](tuple(binaries)))
-    else:
-        terminal.show(binaries_table(binaries))
+    return shown(ValueList[Binary](tuple(binaries)), binaries_table(binaries))
 
 
-def _show_builds(*, as_json: bool) -> None:
+def _builds() -> Result:
     from armload.build.cached import CachedBuild, cached_builds
-    from armload.cli import terminal
-    from armload.cli.streams import show_document
     from armload.core.values import ValueList
-    from armload.report.cache import builds_table
+    from armload.report.cache import builds_view
+    from armload.report.result import shown
 
     builds = cached_builds()
-    if as_json:
-        show_document(ValueList[CachedBuild](tuple(builds)))
-    elif builds:
-        terminal.show(builds_table(builds))
-    else:
-        terminal.progress().say("Nothing has been built yet. Start with: armload build")
+    return shown(ValueList[CachedBuild](tuple(builds)), builds_view(builds))
 
 
 class ProgramOptions(OutputOptions):
@@ -147,7 +139,7 @@ class ProgramOptions(OutputOptions):
 
 
 @verb(ProgramOptions)
-def inspect(options: ProgramOptions) -> None:
+def inspect(options: ProgramOptions) -> Iterator[Result]:
     """Show what a program requires of a board, and which targets it runs on.
 
     Example: armload inspect llama-completion --target rk3568
@@ -158,20 +150,16 @@ def inspect(options: ProgramOptions) -> None:
     from armload.build.fit import fits
     from armload.build.record import with_build_record
     from armload.build.target import load_target
-    from armload.cli import terminal
-    from armload.cli.streams import show_document
     from armload.core.trust import describing
     from armload.report.binaries import Inspected, inspection_table
+    from armload.report.result import shown
 
     path = Path(options.file).expanduser()
     with describing():  # nothing is built for them
         targets = [load_target(options.target)] if options.target else _all_targets()
     found = with_build_record(inspection.inspect(path))
     suits = list(fits(found, targets))
-    if options.as_json:
-        show_document(Inspected.of(found, suits))
-    else:
-        terminal.show(inspection_table(found, suits))
+    yield shown(Inspected.of(found, suits), inspection_table(found, suits))
     if options.target:
         inspection.check(found, targets[0])
 

@@ -9,9 +9,10 @@ from armload.cli.verb import verb
 from armload.core.options import Option
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from armload.core.cache import CacheKind, Decision
+    from armload.report.result import Result
 
 
 class CacheOptions(OutputOptions):
@@ -24,30 +25,28 @@ class CacheOptions(OutputOptions):
 
 
 @verb(CacheOptions)
-def clean(options: CacheOptions) -> None:
+def clean(options: CacheOptions) -> Iterator[Result]:
     """Show what is in the cache, and remove unused items of the kinds you choose.
 
     Asks for confirmation first. Example: armload clean --what builds,sources
     """
     from armload.cli import terminal
-    from armload.cli.streams import show_document
     from armload.core.cache import decide, free_all, unknown
+    from armload.core.values import format_bytes
     from armload.report.cache import cleaned_cache, kinds_table
+    from armload.report.result import shown
 
     progress = terminal.progress()
     with progress.step("Reading the cache"):
         kinds = _kinds()
-        shown = [*kinds, unknown(kinds)]
+        every = [*kinds, unknown(kinds)]
     chosen = _chosen(options.what, kinds)
     plan = decide(chosen)
-    if not options.as_json:
-        terminal.show(kinds_table(shown, chosen))
+    yield shown(None, kinds_table(every, chosen))
     is_meant = _is_meant(plan, options.what, yes=options.yes)
     done = free_all(plan, progress) if is_meant else plan
-    if options.as_json:
-        show_document(cleaned_cache(shown, done))
-    elif is_meant:
-        terminal.show(f"Freed {_size(done, 'freed')}.")
+    cleaned = cleaned_cache(every, done)
+    yield shown(cleaned, *([f"Freed {format_bytes(cleaned.freed_bytes)}."] if is_meant else []))
     _complain(done, options.what)
 
 

@@ -11,6 +11,7 @@ from armload.core.options import Option
 
 if TYPE_CHECKING:
     from armload.report.completion import CompletionScript
+    from armload.report.result import Result
 
 
 class CompletionOptions(OutputOptions):
@@ -23,31 +24,21 @@ class CompletionOptions(OutputOptions):
 
 
 @verb(CompletionOptions)
-def completion(options: CompletionOptions) -> None:
+def completion(options: CompletionOptions) -> Result:
     """Print the script that completes armload's commands in a shell.
 
     Verbs, options and their values are completed: boards, targets, hardware, models, runs, files.
     Example: armload completion bash --install
     """
-    from armload.cli import terminal
     from armload.cli.completion.table import TABLE
-    from armload.cli.streams import show_document
-    from armload.report.completion import CompletionScript
-    from armload.report.layout import whole
+    from armload.report.completion import CompletionScript, script_lines
+    from armload.report.result import shown
 
     text = TABLE.with_name(f"armload.{options.shell}").read_text(encoding="utf-8")
     script = CompletionScript(shell=options.shell, script=text)
     if options.install:
         script = _installed(script)
-    if options.as_json:
-        show_document(script)
-    elif script.path is None:
-        print(text, end="")
-    else:
-        terminal.show(whole(f"Written: {script.path}"))
-        if script.start_file:
-            terminal.show(whole(f"Loaded by a line in {script.start_file}"))
-        terminal.show(f"It takes effect when you open a new {script.shell}.")
+    return shown(script, *script_lines(script))
 
 
 def _installed(script: CompletionScript) -> CompletionScript:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from armload.cli.options import OutputOptions
 from armload.cli.verb import verb
 from armload.core.options import Option
+
+if TYPE_CHECKING:
+    from armload.report.result import Result
 
 
 class ConfigOptions(OutputOptions):
@@ -16,7 +19,7 @@ class ConfigOptions(OutputOptions):
 
 
 @verb(ConfigOptions)
-def config(options: ConfigOptions) -> None:
+def config(options: ConfigOptions) -> Result:
     """Check and show your own defaults for options, and where each is set.
 
     A file has a table for each verb, such as [bench], and [all] for every verb that has the option.
@@ -24,7 +27,6 @@ def config(options: ConfigOptions) -> None:
     pyproject.toml, your own config.toml.
     Example: armload config bench
     """
-    from armload.cli import terminal
     from armload.cli.configuration import (
         VERBS,
         all_defaults,
@@ -32,11 +34,11 @@ def config(options: ConfigOptions) -> None:
         defaults_of,
         user_file,
     )
-    from armload.cli.streams import show_document
     from armload.core.errors import UsageError
     from armload.core.near_names import did_you_mean
     from armload.core.values import ValueList
-    from armload.report.defaults import SetDefault, defaults_table
+    from armload.report.defaults import SetDefault, defaults_view
+    from armload.report.result import shown
 
     if options.verb and options.verb not in VERBS:
         raise UsageError(
@@ -52,9 +54,4 @@ def config(options: ConfigOptions) -> None:
             for each in found
         )
     )
-    if options.as_json:
-        show_document(documents)
-    elif found:
-        terminal.show(defaults_table(documents.root))
-    else:
-        terminal.show(f"No defaults are set. To set some, edit {user_file()}.")
+    return shown(documents, defaults_view(documents.root, user_file()))

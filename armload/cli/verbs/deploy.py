@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from armload.bench.options import MODEL
-from armload.cli.error_output import end_if_failed
 from armload.cli.options import OnBoards, OnGateways, OutputOptions
 from armload.cli.verb import verb
 from armload.core.defaults import DEMO
@@ -14,8 +13,7 @@ from armload.runs.request import EngineSource, Waiting
 
 if TYPE_CHECKING:
     from armload.core.progress import Progress
-    from armload.fleet.tasks import TaskResult
-    from armload.report.failure import DeployedBoard
+    from armload.report.result import Result
     from armload.runs.placing import Deployed
 
 
@@ -37,7 +35,7 @@ class DeployOptions(OnBoards, OnGateways, Waiting, EngineSource, OutputOptions):
 
 
 @verb(DeployOptions, keeps=True)
-def deploy(options: DeployOptions) -> None:
+def deploy(options: DeployOptions) -> Result:
     """Copy the engine and a model to a board and verify them there.
 
     Builds the engine first if necessary. Several boards are handled in parallel; if one
@@ -45,12 +43,10 @@ def deploy(options: DeployOptions) -> None:
     """
     from armload.boards.naming import boards_called
     from armload.cli import terminal
-    from armload.cli.streams import show_document
-    from armload.core.values import ValueList
     from armload.fleet.reach import boards_reached
     from armload.fleet.threads import on_each
     from armload.models.find import model_called
-    from armload.report.failure import DeployedBoard
+    from armload.report.on_boards import DeployedOnBoards
     from armload.runs.request import Request
 
     names = boards_called(options.board)
@@ -64,26 +60,4 @@ def deploy(options: DeployOptions) -> None:
             return reach.deploy(theirs, chosen, own, verify=options.verify)
 
         outcomes = on_each(names, put, progress)
-    if options.as_json and len(outcomes) == 1 and outcomes[0].result is not None:
-        show_document(outcomes[0].result)
-    elif options.as_json:
-        show_document(ValueList[DeployedBoard](tuple(map(_outcome, outcomes))))
-    for outcome in outcomes:
-        if outcome.result is not None and not options.as_json:
-            _show(outcome.board, outcome.result, verify=options.verify)
-    end_if_failed({outcome.board: outcome.error for outcome in outcomes})
-
-
-def _show(name: str, done: Deployed, *, verify: bool) -> None:
-    from armload.cli import terminal
-
-    what = "Copied to" if done.sent else "Verified on" if verify else "Already on"
-    terminal.show(f"{what} {name}:\n  {done.program}\n  {done.model}")
-
-
-def _outcome(outcome: TaskResult[str, Deployed]) -> DeployedBoard:
-    from armload.report.failure import DeployedBoard, Failure
-
-    placed = dict(outcome.result) if outcome.result is not None else {}
-    error = Failure.of(outcome.error) if outcome.error is not None else None
-    return DeployedBoard(board=outcome.board, **placed, error=error)
+    return DeployedOnBoards(outcomes=tuple(outcomes), verified=options.verify)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
@@ -16,6 +17,9 @@ from armload.core.workspace import evaluations_folder, runs_folder
 from armload.engines.service_plan import ScorerOptions
 from armload.evaluation.grading.registry import GRADERS
 from armload.runs.request import EngineSource, Metering, Resuming, Waiting
+
+if TYPE_CHECKING:
+    from armload.report.result import Result
 
 _MODELS = ("word-problems:Q8_0", "word-problems:Q2_K")
 _DEMO_TIME_S = 120
@@ -146,7 +150,7 @@ class EvalOptions(
 
 
 @verb(EvalOptions, name="eval", keeps=True, results=(runs_folder, evaluations_folder))
-def evaluate(options: EvalOptions) -> None:
+def evaluate(options: EvalOptions) -> Iterator[Result]:
     """Measure the accuracy of models under token and time budgets.
 
     Answers are kept: an interrupted evaluation resumes when the command is repeated, and grading
@@ -156,20 +160,27 @@ def evaluate(options: EvalOptions) -> None:
     from armload.boards.naming import boards_called
     from armload.cli import terminal
     from armload.cli.evaluation_checks import LOGITS, check_combination, has_questions
-    from armload.cli.present_evaluation import (
-        evaluate_and_present,
-        harness_and_present,
-        logits_and_present,
-        regrade_and_present,
-    )
+    from armload.core.errors import CombinedError
+    from armload.evaluation.harness.evaluating import evaluate_with
+    from armload.evaluation.logits.computing import logits_and_reference
     from armload.evaluation.preparing import EvaluationRequest
     from armload.evaluation.scorer_settings import ScorerSettings
+    from armload.fleet.evaluating import evaluate_on_boards
     from armload.fleet.reach import boards_reached
+    from armload.report.evaluation.document import harness_view
+    from armload.report.evaluation.result import (
+        EvaluationResult,
+        LogitsResult,
+        accuracy_note,
+        missing_line,
+        regraded,
+    )
+    from armload.report.result import shown
     from armload.runs.request import Request
 
     options = check_combination(options)
     if options.regrade:
-        regrade_and_present(options.regrade, options.grader, as_json=options.as_json)
+        yield regraded(options.regrade, options.grader)
         return
     boards = boards_called(options.board)
     request = options.part(Request).model_copy(update={"board": boards[0]})
@@ -201,17 +212,34 @@ def evaluate(options: EvalOptions) -> None:
         **dict(options.part(ScorerOptions)),
         max_time_s=options.max_time or (None if options.model else _DEMO_TIME_S),
     )
-    with boards_reached(options.scheduler, boards, terminal.progress()) as reach:
+    progress = terminal.progress()
+    with boards_reached(options.scheduler, boards, progress) as reach:
         if has_questions(options.task):
-            evaluate_and_present(request, asked, settings, reach, as_json=options.as_json)
+            evaluated, errors = evaluate_on_boards(
+                *(request, asked, settings, reach, progress), accuracy_note
+            )
+            result, failed = EvaluationResult.of(evaluated), CombinedError.of_boards(errors)
+            if failed is None:
+                result.check_answered()
+            yield result
+            evaluated.note_shown()
+            if missing := missing_line(evaluated):
+                progress.say(missing)
+            if failed is not None:
+                raise failed
         elif options.task != LOGITS:
-            harness_and_present(request, asked, settings, reach, as_json=options.as_json)
+            found = evaluate_with(request, asked, settings, progress, reach=reach)
+            yield shown(found, harness_view(found))
         else:
-            logits_and_present(
-                *(request, asked, settings, reach),
-                reference=options.reference,
+            folder, prompts, logits, agreement = logits_and_reference(
+                *(request, asked, settings, progress), reference=options.reference, reach=reach
+            )
+            yield LogitsResult(
+                folder=folder,
+                logits=logits,
+                prompts=prompts,
+                found=agreement,
                 must_be_close=options.fail_unless_close,
-                as_json=options.as_json,
             )
 
 
@@ -248,18 +276,14 @@ class TradeoffOptions(OutputOptions):
 
 
 @verb(TradeoffOptions)
-def tradeoff(options: TradeoffOptions) -> None:
+def tradeoff(options: TradeoffOptions) -> Result:
     """Show which of two models is more accurate in the same time.
 
     Example: armload tradeoff latest --deadline 30,60
     """
-    from armload.cli import terminal
-    from armload.cli.streams import show_document
-    from armload.core.values import ValueList
     from armload.evaluation.sides import find_sides
-    from armload.evaluation.tradeoff import Tradeoff, trade
-    from armload.report.evaluation.tradeoff import tradeoff_view, write_tradeoff_page
-    from armload.report.layout import whole
+    from armload.evaluation.tradeoff import trade
+    from armload.report.evaluation.tradeoff import TradeoffResult
     from armload.runs import store
 
     sides = find_sides(options.a, options.b)
@@ -274,8 +298,4 @@ def tradeoff(options: TradeoffOptions) -> None:
         runs=(runs[0], runs[1]) if runs else None,
         deadlines_s=options.deadline,
     )
-    if options.as_json:
-        show_document(ValueList[Tradeoff](tuple(found)))
-    else:
-        terminal.show(tradeoff_view(found))
-        terminal.show(whole(f"page  {write_tradeoff_page(sides, found)}"))
+    return TradeoffResult(sides=sides, found=tuple(found))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from armload.cli.options import OutputOptions
 from armload.cli.verb import verb
 from armload.core.options import Option, Yields
 from armload.core.workspace import imports_folder
 from armload.report.exchange import Format, Included
+
+if TYPE_CHECKING:
+    from armload.report.result import Result
 
 
 class ExportOptions(OutputOptions):
@@ -50,18 +52,18 @@ class ExportOptions(OutputOptions):
 
 
 @verb(ExportOptions)
-def export(options: ExportOptions) -> None:
+def export(options: ExportOptions) -> Result:
     """Print results for others to check, without details that identify you.
 
     Example: armload export latest --format json > result.json
     """
     from armload.analysis.repeats import judged_together
     from armload.bench.run_names import folders_of
-    from armload.cli.streams import show_document
     from armload.report.exchange.document import results_of
     from armload.report.exchange.excerpt import excerpt_of
     from armload.report.exchange.llama_bench import llama_bench
     from armload.report.exchange.tables import csv, markdown
+    from armload.report.result import Verbatim, shown
     from armload.runs import store
 
     if options.as_json:
@@ -71,10 +73,10 @@ def export(options: ExportOptions) -> None:
     )
     runs = [excerpt_of(store.load(folder), options.include) for folder in folders]
     if options.as_json or options.format == "json":
-        show_document(results_of(runs))
-        return
+        document = results_of(runs)
+        return shown(document, document)
     write = {"markdown": markdown, "csv": csv, "llama-bench": llama_bench}[options.format]
-    sys.stdout.write(write(judged_together(runs)))
+    return shown(None, Verbatim(text=write(judged_together(runs))))
 
 
 class ImportOptions(OutputOptions):
@@ -91,18 +93,16 @@ class ImportOptions(OutputOptions):
 
 
 @verb(ImportOptions, "import", results=(imports_folder,))
-def import_results(options: ImportOptions) -> None:
+def import_results(options: ImportOptions) -> Result:
     """Import results that others exported, to compare with your own.
 
     Example: armload import result.json
     """
-    from armload.cli import terminal
-    from armload.cli.streams import show_document
     from armload.core.files import is_there, require_file
-    from armload.core.values import ValueList, counted
+    from armload.core.values import ValueList
     from armload.core.workspace import RUN_FILE, imports_folder
-    from armload.report.exchange.document import read_results
-    from armload.report.table import list_table
+    from armload.report.exchange.document import imported_view, read_results
+    from armload.report.result import shown
     from armload.runs import store
 
     remedy = "Give a document that armload export --format json wrote."
@@ -112,15 +112,5 @@ def import_results(options: ImportOptions) -> None:
     known = [run_id for run_id in runs if is_there(imports_folder() / run_id / RUN_FILE)]
     for run in runs.values():
         store.save(run, imports_folder() / run.id)
-    if options.as_json:
-        show_document(ValueList[str](tuple(runs)))
-        return
-    terminal.show(list_table(list(runs.values())))
-    before = f"; {len(known)} had been imported before" if known else ""
-    progress = terminal.progress()
-    progress.say(f"Imported {counted(len(runs) - len(known), 'run')}{before}.")
-    first = next(iter(runs))
-    if store.run_folders():
-        progress.say(f"Compare with your own: armload compare latest {first}")
-    else:
-        progress.say(f"Show one: armload show {first}")
+    view = imported_view([*runs.values()], known=len(known), has_own=bool(store.run_folders()))
+    return shown(ValueList[str](tuple(runs)), *view)

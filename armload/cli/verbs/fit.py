@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from armload.bench.options import MODEL
-from armload.cli.error_output import end_if_failed
 from armload.cli.options import FileTypes, OnBoards, OnGateways, OutputOptions
 from armload.cli.verb import verb
 from armload.core.options import Names, Option, Yields
@@ -15,6 +14,7 @@ from armload.runs.request import EngineSource, Waiting
 if TYPE_CHECKING:
     from armload.bench.fitting import Fit
     from armload.core.progress import Progress
+    from armload.report.result import Result
 
 
 _REACHING = ("board", "scheduler", "wait_s")
@@ -55,7 +55,7 @@ class FitOptions(OnBoards, OnGateways, Waiting, EngineSource, Computation, Outpu
 
 
 @verb(FitOptions, keeps=True)
-def fit(options: FitOptions) -> None:
+def fit(options: FitOptions) -> Result:
     """Predict whether models fit on a board, and how fast they would be there.
 
     No model is uploaded: its operations are timed on the board, which takes at most 25 s for each
@@ -70,12 +70,13 @@ def fit(options: FitOptions) -> None:
     from armload.bench.fitting import fit as predict_fit
     from armload.boards.naming import boards_called
     from armload.cli import terminal
-    from armload.cli.streams import show_document
+    from armload.core.errors import CombinedError
     from armload.engines.contradictions import check_consistent
     from armload.engines.plan import Plan
     from armload.fleet.reach import boards_reached
     from armload.fleet.threads import on_each
     from armload.report.fitted import boards_view, listing_view
+    from armload.report.result import shown
     from armload.runs.request import Request
 
     check_consistent(options.part(Plan))
@@ -89,13 +90,8 @@ def fit(options: FitOptions) -> None:
             terminal.progress(),
             file_types=options.type,
         )
-        if options.as_json:
-            show_document(hardware)
-        elif options.model:
-            terminal.show(boards_view(hardware, "hardware", program=terminal.program()))
-        else:
-            terminal.show(listing_view(hardware.boards[0], program=terminal.program()))
-        return
+        view = boards_view(hardware, "hardware") if options.model else None
+        return shown(hardware, view or listing_view(hardware.boards[0]))
     boards, progress = boards_called(options.board), terminal.progress()
     check_compares(len(boards), options.model)
     with boards_reached(options.scheduler, boards, progress) as reach:
@@ -110,10 +106,10 @@ def fit(options: FitOptions) -> None:
 
         outcomes = on_each(boards, predicted, progress)
     fits = [one.result for one in outcomes if one.result is not None]
-    if fits and options.as_json:
-        show_document(fits[0] if len(boards) == 1 else compared(fits, options.model))
-    elif fits and not options.model:
-        terminal.show(listing_view(fits[0], program=terminal.program()))
-    elif fits:
-        terminal.show(boards_view(compared(fits, options.model), program=terminal.program()))
-    end_if_failed({one.board: one.error for one in outcomes})
+    failed = CombinedError.of_boards({one.board: one.error for one in outcomes})
+    if not fits and failed is not None:
+        raise failed
+    if not options.model:
+        return shown(fits[0], listing_view(fits[0]), error=failed)
+    several = compared(fits, options.model)
+    return shown(fits[0] if len(boards) == 1 else several, boards_view(several), error=failed)

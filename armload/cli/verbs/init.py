@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from armload.bench.options import MODEL
 from armload.cli import kept_answers
 from armload.cli.error_output import show_error, system_error
-from armload.cli.new_board import HOST_HELP, NewBoardOptions, add_board, added_sentence
+from armload.cli.new_board import HOST_HELP, NewBoardOptions, add_board
 from armload.cli.options import OutputOptions
 from armload.cli.streams import STANDARD_OUTPUT
 from armload.cli.verb import verb, with_password
@@ -74,7 +74,9 @@ def init(options: InitOptions) -> None:
     from armload.bench.sweeping import combinations
     from armload.boards.board import load_board
     from armload.cli import terminal
-    from armload.cli.present import repeat_and_present
+    from armload.cli.present import present
+    from armload.cli.verbs.bench import repeated
+    from armload.core.shell import program_name
     from armload.engines.plan import Plan
 
     _check_can_ask(options)
@@ -107,12 +109,12 @@ def init(options: InitOptions) -> None:
 
     def first_run() -> None:
         (one,) = combinations([options.model], [plan], terminal.progress())
-        repeat_and_present(request, one, Precision(), as_json=options.as_json)
+        present(repeated(request, one, Precision()), as_json=options.as_json)
 
     with _continued(options):
         with_password(first_run)
     kept_answers.forget()
-    program = terminal.program()
+    program = program_name()
     few = f" -n {_FEW_TOKENS}" if is_emulated else ""
     terminal.say(f"Run it again: {program} bench{named} --model {options.model}{few}")
     terminal.say(f"See what else this board can run: {program} fit{named}")
@@ -244,7 +246,7 @@ def _with_name(options: InitOptions) -> InitOptions:
 def _added(options: InitOptions) -> Board:
     from armload.boards.adding import added_before
     from armload.cli import terminal
-    from armload.report.boards import contradiction_lines
+    from armload.report.boards import added_sentence, contradiction_lines
 
     before = added_before(options.reach())
     if before is not None and before.name == options.name:
@@ -318,6 +320,7 @@ def _request(options: InitOptions, board: str) -> Request:
 def _with_model(options: InitOptions, board: str, named: str) -> InitOptions:
     from armload.bench.first_model import first_models
     from armload.cli import terminal
+    from armload.core.shell import program_name
     from armload.engines.plan import Plan
     from armload.models.find import demo_words, header_of, is_listed, published
     from armload.models.gguf import read_outline
@@ -333,7 +336,7 @@ def _with_model(options: InitOptions, board: str, named: str) -> InitOptions:
         terminal.say(f"Models that fit on {board} (times are rough estimates):")
         terminal.say(models_table(offered))
     else:
-        terminal.say(f"(for a list, run '{terminal.program()} fit{named}' later)")
+        terminal.say(f"(for a list, run '{program_name()} fit{named}' later)")
     default = offered[0].model if offered else DEMO
     while True:
         meaning = demo_words() if default == DEMO else ""

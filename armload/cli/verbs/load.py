@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from armload.cli.error_output import system_error
 from armload.cli.load_options import N_PREDICT, PROMPT_TOKENS, LoadOptions
 from armload.cli.options import models_in
 from armload.cli.verb import verb
 from armload.core.defaults import DEMO, VIRTUAL
+from armload.core.errors import ArmloadError
 from armload.core.workspace import loads_folder
 from armload.engines.service_plan import ServiceSettings
 
+if TYPE_CHECKING:
+    from armload.report.result import Result
+    from armload.serving.load_runner import LoadRunner
+
 
 @verb(LoadOptions, keeps=True, results=(loads_folder,))
-def load(options: LoadOptions) -> None:
+def load(options: LoadOptions) -> Iterator[Result]:
     """Put a service under load, and record the outcome of each request.
 
     Requests are sent at random times (--rate), or by clients that wait for their answers
@@ -34,7 +43,6 @@ def load(options: LoadOptions) -> None:
         users_of,
         varied_rate,
     )
-    from armload.cli.present_load import load_and_present
     from armload.runs.request import Request
     from armload.serving.arrivals import read_arrivals
     from armload.serving.dialects.dialect import CompletionRequest
@@ -132,16 +140,45 @@ def load(options: LoadOptions) -> None:
                 progress=progress,
             )
 
-        def run() -> object:
+        def run() -> None:
             if varied is not None:
-                return loading.staged(*(varied.stages, varied.times, stop), options.max_concurrency)
-            if not options.find_rate or objectives is None:
-                return loading.run(levels, stop, options.repeats)
-            return search(
-                *(probing, loading, objectives, stop),
-                slots=at_a_time,
-                max_time_s=options.max_time,
-                progress=progress,
-            )
+                loading.staged(*(varied.stages, varied.times, stop), options.max_concurrency)
+            elif not options.find_rate or objectives is None:
+                loading.run(levels, stop, options.repeats)
+            else:
+                search(
+                    *(probing, loading, objectives, stop),
+                    slots=at_a_time,
+                    max_time_s=options.max_time,
+                    progress=progress,
+                )
 
-        load_and_present(loading, run, formats, probing=probing, as_json=options.as_json)
+        yield from _carried_out(run, loading, probing, formats)
+
+
+def _carried_out(
+    run: Callable[[], None], loading: LoadRunner, probing: LoadRunner, formats: Sequence[str]
+) -> Iterator[Result]:
+    """Run a load; after a failure, or Ctrl-C, yield what there is of it.
+
+    Args:
+        probing: what a search begins with.
+    """
+    from armload.report.load.table import LoadResult
+    from armload.serving.exports import export
+    from armload.serving.load_runner import interruption
+
+    error: ArmloadError | None = None
+    try:
+        run()
+    except KeyboardInterrupt:
+        error = interruption(loading.kept, probing.kept)
+    except OSError as fault:
+        error = system_error(fault)
+    except ArmloadError as fault:
+        error = fault
+    kept = loading.kept
+    if kept is not None and kept.load.points:
+        yield LoadResult.of(kept, export(kept, formats, kept.load.objectives), error)
+    elif error is not None:
+        raise error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from armload.conversion.checkpoints.forms import Form
     from armload.conversion.checkpoints.proposal import Proposal
     from armload.core.progress import Progress
+    from armload.report.result import Result
 
 
 class ConvertOptions(OutputOptions):
@@ -54,17 +56,17 @@ class ConvertOptions(OutputOptions):
 
 
 @verb(ConvertOptions, keeps=True)
-def convert(options: ConvertOptions) -> None:
+def convert(options: ConvertOptions) -> Result:
     """Convert a Hugging Face checkpoint to GGUF, or to MNN.
 
     Asks before it installs the converters. Example: armload model.convert Llama-3.2-1B
     """
     from armload.cli import terminal
     from armload.cli.options import output_file, output_folder
-    from armload.cli.streams import show_document
     from armload.conversion.checkpoints.converting import convert as convert_checkpoint
     from armload.conversion.checkpoints.forms import check_form, check_type
     from armload.report.layout import whole
+    from armload.report.result import shown
 
     form = check_form(options.to)
     check_type(form, options.type, "")
@@ -84,10 +86,7 @@ def convert(options: ConvertOptions) -> None:
     )
     for line in done.check.lines:
         progress.say(line)
-    if options.as_json:
-        show_document(done)
-    else:
-        terminal.show(whole(str(done.path)))
+    return shown(done, whole(str(done.path)))
 
 
 def _found(reference: str, form: Form, progress: Progress) -> Checkpoint:
@@ -127,24 +126,21 @@ class InspectOptions(OutputOptions):
 
 
 @verb(InspectOptions)
-def inspect(options: InspectOptions) -> None:
+def inspect(options: InspectOptions) -> Iterator[Result]:
     """Show a model's tensors, the bytes read per token, and the size of its KV cache.
 
     Example: armload model.inspect llama-3.2-1b-q4_0.gguf
     """
     from armload.cli import terminal
-    from armload.cli.streams import show_document
     from armload.models.find import resolve
     from armload.models.gguf import read_model_summary
     from armload.models.header import check_whole
     from armload.report.model_summary import summary_table
+    from armload.report.result import shown
 
     progress = terminal.progress()
     summary = read_model_summary(resolve(options.file, progress), progress)
-    if options.as_json:
-        show_document(summary)
-    else:
-        terminal.show(summary_table(summary))
+    yield shown(summary, summary_table(summary))
     check_whole(summary.path, summary.size_bytes, summary.whole_bytes)
 
 
@@ -162,29 +158,26 @@ class SynthOptions(OutputOptions):
 
 
 @verb(SynthOptions)
-def synth(options: SynthOptions) -> None:
+def synth(options: SynthOptions) -> Result:
     """Generate a model with random weights and the tensors of a published one.
 
     Example: armload model.synth --like llama-3.1-8b --type Q2_K
     """
     from armload.cli import terminal
     from armload.cli.options import output_file
-    from armload.cli.streams import show_document
+    from armload.models.gguf import read_model_summary
     from armload.models.quant_mix import check_file_type
     from armload.models.shape import load_shape
     from armload.models.synth import synthesise_like
     from armload.report.layout import whole
+    from armload.report.result import shown
 
     shape, file_type = load_shape(_given(options.like)), check_file_type(options.type)
     path = output_file(options.output or f"{options.like}-{file_type}-random.gguf")
     progress = terminal.progress()
     synthesise_like(shape, path, file_type=file_type, seed=options.seed, progress=progress)
-    if options.as_json:
-        from armload.models.gguf import read_model_summary
-
-        show_document(read_model_summary(path, progress))
-    else:
-        terminal.show(whole(str(path)))
+    summary = read_model_summary(path, progress) if options.as_json else None  # reads all of it
+    return shown(summary, whole(str(path)))
 
 
 def _given(like: str) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from armload.cli.options import FileTypes, OutputOptions
 from armload.cli.verb import verb
 from armload.core.errors import UsageError
 from armload.core.options import Option
 from armload.runs.request import Request, SourceRef, Waiting
+
+if TYPE_CHECKING:
+    from armload.report.result import Result
 
 
 class QuantizeOptions(Waiting, SourceRef, OutputOptions):
@@ -69,7 +72,7 @@ class QuantizeOptions(Waiting, SourceRef, OutputOptions):
 
 
 @verb(QuantizeOptions, keeps=True)
-def quantize(options: QuantizeOptions) -> None:
+def quantize(options: QuantizeOptions) -> Result:
     """Quantise a model, and show size, speed and loss of each type.
 
     Results are kept in the cache. bench, eval, fit, serve and load do the same on demand:
@@ -82,7 +85,10 @@ def quantize(options: QuantizeOptions) -> None:
     Example: armload model.quantize llama-3.2-1b-f16.gguf --type Q4_K_M,Q2_K
     """
     from armload.boards.board import THIS_MACHINE, load_board
-    from armload.cli.present_quantised import quantise_and_present
+    from armload.cli import terminal
+    from armload.evaluation.quantising import quantise_and_compare
+    from armload.report.quantised import quantised_view
+    from armload.report.result import shown
 
     request = options.part(Request).model_copy(
         update={"board": options.on or THIS_MACHINE, "on": ""}
@@ -91,17 +97,18 @@ def quantize(options: QuantizeOptions) -> None:
         if name:
             load_board(name)  # a wrong name is reported before minutes pass
     folder = _folder(options.output) if options.output else None
-    quantise_and_present(
+    found = quantise_and_compare(
         request,
         options.base,
         options.type,
+        terminal.progress(),
         calibration=options.calibration.expanduser() if options.calibration else None,
         allow_requantize=options.allow_requantize,
         output=folder,
         board=options.board,
         kld=options.kld,
-        as_json=options.as_json,
     )
+    return shown(found, quantised_view(found))
 
 
 def _folder(text: str) -> Path:

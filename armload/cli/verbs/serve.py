@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from armload.cli.error_output import end_if_failed
 from armload.cli.options import (
     A_BOARD,
     OnBoard,
@@ -20,7 +20,6 @@ from armload.cli.options import (
     models_in,
     one_board,
 )
-from armload.cli.streams import show_document
 from armload.cli.verb import VerbGroup, verb
 from armload.core.defaults import VIRTUAL
 from armload.core.errors import UsageError
@@ -30,6 +29,7 @@ from armload.engines.service_plan import ServingPlan
 from armload.runs.request import EngineSource, Request, Resuming, Waiting
 
 if TYPE_CHECKING:
+    from armload.report.result import Result
     from armload.serving.front.llm_serving import DataForm
 
 
@@ -95,13 +95,16 @@ class ServeOptions(ServingPlan, OneModel, Resuming, Waiting, EngineSource, Outpu
 
 
 @verb(ServeOptions, keeps=True, results=(runs_folder,))
-def serve(options: ServeOptions) -> None:
+def serve(options: ServeOptions) -> Iterator[Result]:
     """Serve a model on a board, and forward a local port to it.
 
     Prints an OpenAI-compatible URL and the server's log until Ctrl-C, which stops the service.
     Example: armload serve --board dayu200 --model m.gguf --slots 2 --context 1024
     """
-    from armload.cli.present_service import serve_and_present
+    from armload.cli import terminal
+    from armload.report.result import shown
+    from armload.report.services import ServedModel, served_view
+    from armload.serving.following import follow, reached, warn_of_chats
     from armload.serving.planning import serving_plan
 
     file = read_serving_file(options.plan)
@@ -113,15 +116,18 @@ def serve(options: ServeOptions) -> None:
     name = options.model if is_named else file.model or options.model
     one_type = options.type or file.type
     (model,) = models_in(request, [name], [one_type] if one_type else [])
-    serve_and_present(
-        request,
-        model,
-        plan,
+    progress = terminal.progress()
+    with reached(
+        *(request, model, plan, progress),
         detach=options.detach,
         port=options.port or (_FRONT_PORT if options.front else 0),
-        as_json=options.as_json,
         front=_FRONTS[options.front] if options.front else None,
-    )
+    ) as (service, front_url):
+        described = ServedModel.of(service, is_forwarded=not options.detach, front_url=front_url)
+        yield shown(described, served_view(described, model))
+        warn_of_chats(service, progress)
+        if not options.detach:
+            follow(service, progress, lambda text: print(text, end="", file=sys.stderr, flush=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +180,7 @@ class ListOptions(OnBoards, OutputOptions):
 
 
 @verb(ListOptions, name="list")
-def list_services(options: ListOptions) -> None:
+def list_services(options: ListOptions) -> Result:
     """List the models that boards serve.
 
     Example: armload serve.list --board dayu200,kitchen
@@ -182,8 +188,10 @@ def list_services(options: ListOptions) -> None:
     from armload.boards.board import load_board
     from armload.boards.naming import boards_called
     from armload.cli import terminal
+    from armload.core.errors import CombinedError
     from armload.core.values import ValueList
     from armload.fleet.threads import on_each
+    from armload.report.result import shown
     from armload.report.services import services_view
     from armload.serving.listing import RunningService, services
 
@@ -194,11 +202,11 @@ def list_services(options: ListOptions) -> None:
     )
     found = [service for one in outcomes for service in one.result or ()]
     answered = [one.board for one in outcomes if one.error is None]
-    if options.as_json:
-        show_document(ValueList[RunningService](tuple(found)))
-    else:
-        terminal.show(services_view(found, answered))
-    end_if_failed({one.board: one.error for one in outcomes})
+    return shown(
+        ValueList[RunningService](tuple(found)),
+        services_view(found, answered),
+        error=CombinedError.of_boards({one.board: one.error for one in outcomes}),
+    )
 
 
 class StopOptions(OnBoard, OutputOptions):
@@ -211,24 +219,21 @@ class StopOptions(OnBoard, OutputOptions):
 
 
 @verb(StopOptions)
-def stop(options: StopOptions) -> None:
+def stop(options: StopOptions) -> Result:
     """Stop a service on a board, and fetch its files.
 
     Example: armload serve.stop --board dayu200
     """
     from armload.boards.board import load_board
     from armload.cli import terminal
-    from armload.report.layout import whole
+    from armload.report.result import shown
+    from armload.report.services import stopped_lines
     from armload.serving.listing import stop_service
 
     ended, folder = stop_service(
         load_board(options.board), terminal.progress(), run=options.run, force=options.force
     )
-    if options.as_json:
-        show_document(ended)
-    else:
-        terminal.show(f"{ended.board.name} no longer serves {ended.model.name}.")
-        terminal.show(whole(f"kept in {folder}"))
+    return shown(ended, *stopped_lines(ended, folder))
 
 
 group = VerbGroup(serve, list_services, stop)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
@@ -14,16 +13,14 @@ from armload.cli.verb import verb
 from armload.core.options import MOST, Option, Yields
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from armload.analysis.run import Run
-
-Listed = TypeVar("Listed")
+    from armload.report.result import Result
 
 
 _RUN = (
-    "id of a run, sweep, evaluation, load or tuning, or the beginning or end of one; latest, "
-    "latest:TEXT, BOARD:MODEL, latest-sweep, latest-eval, latest-load, or latest-tune"
+    "id of a run, sweep, evaluation, load, tuning or bisection, or the beginning or end of one; "
+    "latest, latest:TEXT, BOARD:MODEL, latest-sweep, latest-eval, latest-load, latest-tune, or "
+    "latest-bisect"
 )
 
 
@@ -46,108 +43,50 @@ class ShowOptions(RunFilter, OutputOptions):
 
 
 @verb(ShowOptions)
-def show(options: ShowOptions) -> None:
-    """Show a run, sweep, evaluation, load or tuning, or the list of runs or loads.
+def show(options: ShowOptions) -> Result:
+    """Show a run, sweep, evaluation, load, tuning or bisection, or the list of runs or loads.
 
     Example: armload show latest
     """
-    from armload.bench.sweep import find_sweep
-    from armload.cli import terminal
-    from armload.cli.present import show_sweep
-    from armload.cli.streams import show_document
-    from armload.evaluation.record import EvaluationFolder
-    from armload.report.load.table import loads_table
-    from armload.report.table import list_table, run_table
-    from armload.runs import store
-    from armload.serving.loads import LoadFolder
-    from armload.tuning.record import TuningFolder
+    from armload.core.shell import program_name
+    from armload.report.listing import Listing
 
     if options.run:
+        from armload.report.kinds import recorded
+
         options = options.refuse(
             RunFilter.model_fields, "RUN", "Leave out RUN to list the matching runs."
         )
         options = options.refuse(("loads",), "RUN", "Remove one.")
-        if EvaluationFolder.kind.is_meant(options.run):
-            from armload.cli.present_evaluation import regrade_and_present
-
-            regrade_and_present(options.run, (), as_json=options.as_json)
-            return
-        if LoadFolder.kind.is_meant(options.run):
-            from armload.cli.present_load import present
-
-            present(LoadFolder.find(options.run), as_json=options.as_json)
-            return
-        if TuningFolder.kind.is_meant(options.run):
-            from armload.cli.present_tuning import show_tuning
-
-            show_tuning(TuningFolder.find(options.run), as_json=options.as_json)
-            return
-        sweep = find_sweep(options.run)
-        if sweep is not None:
-            show_sweep(sweep, as_json=options.as_json)
-            return
-        found = store.load(store.find(options.run))
-        if options.as_json:
-            show_document(found)
-        else:
-            terminal.show(run_table(found))
-        return
+        return recorded(options.run)
     if options.loads:
+        from armload.report.load.table import loads_table
+        from armload.serving.loads import LoadFolder
+
         options = options.refuse(RunFilter.model_fields, "--loads", "Only runs can be filtered.")
-        folders = LoadFolder.kind.folders()
-        _list(
-            *(folders, options, LoadFolder.read, loads_table),
+        return Listing(
+            folders=LoadFolder.kind.folders(),
+            last=options.last,
+            read=LoadFolder.read,
+            table=loads_table,
             nothing="No loads yet. Start one: armload load",
-            again=f"{terminal.program()} show --loads",
+            again=f"{program_name()} show --loads",
         )
-        return
+    from armload.report.table import list_table
+    from armload.runs import store
+
     selection = options.selection()
     is_all = selection is None
-    _list(
-        *(store.run_folders(selection, imported=True), options, store.load, list_table),
+    return Listing(
+        folders=store.run_folders(selection, imported=True),
+        last=options.last,
+        read=store.load,
+        table=list_table,
         nothing="No runs yet. Start one: armload demo, or armload bench"
         if is_all
         else "No run matches the filter.",
-        again=f"{terminal.program()} show" if is_all else "use",
+        again=f"{program_name()} show" if is_all else "use",
     )
-
-
-def _list(
-    folders: Sequence[Path],
-    options: ShowOptions,
-    read: Callable[[Path], Listed],
-    table: Callable[[Sequence[Listed]], RenderableType],
-    *,
-    nothing: str,
-    again: str,
-) -> None:
-    from armload.cli import terminal
-    from armload.cli.streams import show_document
-    from armload.core.values import ValueList
-
-    if options.as_json:
-        show_document(ValueList[str](tuple(folder.name for folder in folders)))
-    elif folders:
-        shown = folders[-options.last :]  # 0 is all of them
-        terminal.show(table(list(_readable(shown, read))))
-        if len(shown) > 1:
-            terminal.progress().say(f"Compare two: {terminal.program()} compare ID ID")
-        if len(shown) < len(folders):
-            older = len(folders) - len(shown)
-            terminal.progress().say(f"{older} older: {again} --last {len(folders)}")
-    else:
-        terminal.progress().say(nothing)
-
-
-def _readable(folders: Sequence[Path], read: Callable[[Path], Listed]) -> Iterator[Listed]:
-    from armload.cli import terminal
-    from armload.core.errors import ArmloadError
-
-    for folder in folders:
-        try:
-            yield read(folder)
-        except ArmloadError as error:
-            terminal.progress().say(f"skipped: {error}")
 
 
 class ReportOptions(RunFilter, OutputOptions):
@@ -177,7 +116,7 @@ class ReportOptions(RunFilter, OutputOptions):
 
 
 @verb(ReportOptions)
-def report(options: ReportOptions) -> None:
+def report(options: ReportOptions) -> Result:
     """Write a page with charts of runs, an evaluation, a load, or a tuning.
 
     Repeats of a run are pooled. Example: armload report latest kitchen:llama-3.2-1b-q4_0
@@ -186,18 +125,12 @@ def report(options: ReportOptions) -> None:
     from armload.analysis.repeats import judged_together
     from armload.cli import terminal
     from armload.cli.options import output_folder
-    from armload.cli.streams import show_document
     from armload.core.errors import UsageError
-    from armload.evaluation.record import EvaluationFolder
-    from armload.report.evaluation.page import write_evaluation_report
     from armload.report.exchange.leaderboard import read_folders, write_leaderboard
-    from armload.report.load.loaded import LoadView
-    from armload.report.load.page import write_load_report
+    from armload.report.kinds import kind_of
     from armload.report.multi_run import new_folder, write_runs_report
-    from armload.report.tuning.page import write_tuning_report
-    from armload.report.tuning.view import TuningView
-    from armload.serving.loads import LoadFolder
-    from armload.tuning.record import TuningFolder
+    from armload.report.pages import report_lines
+    from armload.report.result import shown
 
     place, progress = output_folder(options.output) if options.output else None, terminal.progress()
     only = options.runs[0] if len(options.runs) == 1 else ""
@@ -208,24 +141,13 @@ def report(options: ReportOptions) -> None:
         if not options.runs:
             raise UsageError("RUNS is missing.", "Example: armload report results/ --leaderboard")
         written = write_leaderboard(read_folders([*map(Path, options.runs)], progress), place)
-    elif only and EvaluationFolder.kind.is_meant(only):
-        options = options.refuse_filter(only)
-        written = write_evaluation_report(EvaluationFolder.find(only), place, progress)
-    elif only and LoadFolder.kind.is_meant(only):
-        options = options.refuse_filter(only)
-        written = write_load_report(LoadView.of(LoadFolder.find(only)), place, progress)
-    elif only and TuningFolder.kind.is_meant(only):
-        options = options.refuse_filter(only)
-        written = write_tuning_report(TuningView.of(TuningFolder.find(only)), place, progress)
+    elif only and (kind := kind_of(only)) and kind.report:
+        options.refuse_filter(only)
+        written = kind.report(kind.journal.find(only), place, progress)
     else:
         found = judged_together(_runs_named(options))
         written = write_runs_report(found, place or new_folder(found), progress)
-    if options.as_json:
-        show_document(written)
-        return
-    terminal.show(f"{written.headline}\n  {written.page}")
-    for figure in written.figures:
-        terminal.show(f"{figure.title}: {figure.sentence}\n  {figure.png}")
+    return shown(written, *report_lines(written))
 
 
 def _runs_named(options: ReportOptions) -> list[Run]:

@@ -12,6 +12,7 @@ from armload.core.options import Option
 
 if TYPE_CHECKING:
     from armload.core.trust import TrustedFile
+    from armload.report.result import Result
 
 
 class WorkspaceTrustOptions(OutputOptions):
@@ -31,7 +32,7 @@ class WorkspaceTrustOptions(OutputOptions):
 
 
 @verb(WorkspaceTrustOptions, has_defaults=False)
-def trust(options: WorkspaceTrustOptions) -> None:
+def trust(options: WorkspaceTrustOptions) -> Result:
     """Show what a folder's files would decide to run, and trust them.
 
     Files that you did not make with armload describe boards, targets and tasks, but start no
@@ -41,10 +42,10 @@ def trust(options: WorkspaceTrustOptions) -> None:
     """
     from armload.cli import terminal
     from armload.cli.deciding_files import deciding_files
-    from armload.cli.streams import show_document
     from armload.core import trust as trusting
     from armload.core.values import ValueList
     from armload.core.workspace import workspace
+    from armload.report.result import shown
 
     if options.list_:
         options.refuse(("folder", "remove", "yes"), "--list", "Remove them.")
@@ -61,13 +62,10 @@ def trust(options: WorkspaceTrustOptions) -> None:
         new = [each for each in found if not trusting.is_trusted(each)]
         if new:
             _agree(new, place, yes=options.yes)
-    if options.as_json:
-        show_document(ValueList[trusting.TrustedFile](tuple(found)))
-    elif not found:
-        terminal.show(missing)
-    else:
-        title = "No longer trusted:" if options.remove else "Trusted:"
-        terminal.show("\n".join([title, *_lines(found)]))
+    lines = [missing]
+    if found:
+        lines = ["No longer trusted:" if options.remove else "Trusted:", *_lines(found)]
+    return shown(ValueList[trusting.TrustedFile](tuple(found)), "\n".join(lines))
 
 
 def is_agreed(files: Sequence[TrustedFile]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -17,6 +17,11 @@ from armload.core.values import ByteCount
 from armload.core.workspace import runs_folder, tunings_folder
 from armload.engines.plan import TUNED_REQUESTS, USUAL_PROMPT, PromptText
 from armload.runs.request import EngineSource, Metering, Resuming, Waiting
+
+if TYPE_CHECKING:
+    from armload.core.progress import Progress
+    from armload.report.result import Result
+    from armload.tuning.record import TuningFolder
 
 
 class TuneOptions(
@@ -149,7 +154,7 @@ class TuneOptions(
 
 
 @verb(TuneOptions, keeps=True, results=(runs_folder, tunings_folder))
-def tune(options: TuneOptions) -> None:
+def tune(options: TuneOptions) -> Result:
     """Find the fastest configuration for a model on a board.
 
     Starts with short trials, and gives longer ones to the best configurations. The winner is
@@ -160,17 +165,19 @@ def tune(options: TuneOptions) -> None:
     from armload.boards.naming import boards_called
     from armload.cli import terminal
     from armload.cli.options import output_file
-    from armload.cli.present_tuning import (
+    from armload.cli.tuning_checks import (
         check_combination,
         constraints_of,
         requests_of,
-        tune_and_present,
         work_typed,
     )
     from armload.evaluation.logits.computing import read_prompts
     from armload.fleet.reach import boards_reached
+    from armload.fleet.threads import on_each
+    from armload.report.tuning.result import TunedOnBoards, trial_line
     from armload.runs.request import Request
     from armload.tuning.request import TuningRequest
+    from armload.tuning.tune import tune as search
 
     options = check_combination(options)
     goal = TuningRequest(
@@ -192,9 +199,18 @@ def tune(options: TuneOptions) -> None:
             "several boards, each of which gets its own plan file",
             "Remove it: the files are named tuned-BOARD-MODEL.yaml.",
         )
-    with boards_reached(options.scheduler, boards, terminal.progress()) as reach:
-        tune_and_present(
-            *(options.part(Request), boards, goal, reach),
-            output=output_file(options.output) if options.output else None,
-            as_json=options.as_json,
-        )
+    output, progress = output_file(options.output) if options.output else None, terminal.progress()
+    with boards_reached(options.scheduler, boards, progress) as reach:
+
+        def tuned(board: str, own: Progress) -> TuningFolder:
+            return search(
+                options.part(Request).model_copy(update={"board": board}),
+                goal,
+                own,
+                output=output,
+                reach=reach,
+                begun=lambda journal: journal.say_begun(own),
+                report=lambda entry, state: own.say(trial_line(goal, entry, state)),
+            )
+
+        return TunedOnBoards(outcomes=tuple(on_each(boards, tuned, progress)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from armload.cli.options import OnBoard, OutputOptions
 from armload.cli.verb import verb
@@ -19,6 +19,9 @@ from armload.engines.plan import (
     TokenCount,
 )
 from armload.runs.request import Metering, Resuming, Waiting
+
+if TYPE_CHECKING:
+    from armload.report.result import Result
 
 
 class WatchOptions(OnBoard, Resuming, Metering, Waiting, OutputOptions):
@@ -86,7 +89,7 @@ class WatchOptions(OnBoard, Resuming, Metering, Waiting, OutputOptions):
 
 
 @verb(WatchOptions, keeps=True, results=(runs_folder,))
-def watch(options: WatchOptions) -> None:
+def watch(options: WatchOptions) -> Result:
     """Run any program on a board, timing each write and sampling its memory.
 
     Example: armload watch --board kitchen --put demo --put qwen -- demo qwen
@@ -95,11 +98,12 @@ def watch(options: WatchOptions) -> None:
 
     from armload.boards.board import is_group
     from armload.cli import terminal
-    from armload.cli.present import load_charting_meanwhile, present
     from armload.engines.rpc_server import RPC_SERVER
     from armload.engines.watched.engine import WatchedProgram, WatchRequest, look_at
     from armload.engines.watched.llama_cpp import WatchedOnGroup, model_of
     from armload.engines.watched.mnn_wheel import with_wheel
+    from armload.report.pages import load_meanwhile
+    from armload.report.table import NewRun
     from armload.runs.pipeline import execute
     from armload.runs.request import Request
     from armload.runs.session import session
@@ -123,7 +127,7 @@ def watch(options: WatchOptions) -> None:
         name=options.name,
         time_limit_s=options.time_limit_s,
     )
-    load_charting_meanwhile()
+    load_meanwhile()
     with tempfile.TemporaryDirectory() as folder:
         if options.mnn_python:
             watch_request = with_wheel(
@@ -144,4 +148,4 @@ def watch(options: WatchOptions) -> None:
             load = WatchedOnGroup.on_group if on_group else WatchedProgram.load
             engine = load(watch_request, program, progress)
             run, kept = execute(where, engine, progress, new=options.new)
-    present(run, kept, as_json=options.as_json)
+    return NewRun(run=run, folder=kept)

@@ -15,7 +15,9 @@ from armload.core.files import write_whole
 from armload.core.progress import Progress
 from armload.core.shell import join, pip_install
 from armload.core.values import Value
+from armload.evaluation.preparing import EvaluationRequest
 from armload.evaluation.scorer_settings import ScorerSettings
+from armload.models.find import model_called
 from armload.models.model import Model
 from armload.runs.reach import Reach
 from armload.runs.request import Request
@@ -135,3 +137,39 @@ def _task(name: str, found: Mapping[str, Any]) -> HarnessTask:
         kind[label if filtered == "none" else f"{label} ({filtered})"] = value
     samples = found.get("n-samples", {}).get(name, {}).get("effective", 0)
     return HarnessTask(name=name, samples=samples, metrics=metrics, stderr=stderr)
+
+
+def evaluate_with(
+    request: Request,
+    asked: EvaluationRequest,
+    settings: ScorerSettings,
+    progress: Progress,
+    *,
+    reach: Reach,
+) -> HarnessResult:
+    """Evaluate one model on one board with tasks that ``asked.task`` names: ``lm-eval:a,b``.
+
+    Raises:
+        ArmloadError: as for ``evaluate_with_harness``.
+    """
+    names = [name for name in asked.task.removeprefix(PREFIX).split(",") if name]
+    if not names:
+        raise UsageError(
+            f"--task {asked.task}: the name of the task is missing.", "Write --task lm-eval:piqa."
+        )
+    model_name = asked.only_model(f"{PREFIX}…")
+    folder = Path(asked.data) if asked.data else None
+    if folder and not folder.is_dir():
+        raise UsageError(
+            f"--data {folder}: this is not a folder.", "Give a folder with the task's YAML."
+        )
+    return evaluate_with_harness(
+        request,
+        model_called(model_name, progress),
+        names,
+        settings,
+        progress,
+        tasks_folder=folder,
+        limit=asked.limit,
+        reach=reach,
+    )

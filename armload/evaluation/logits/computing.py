@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from armload.core.errors import DataError, UsageError
 from armload.core.files import require_file, unreadable
 from armload.core.progress import Progress
 from armload.core.values import format_bytes
-from armload.evaluation.logits.rows import FLOAT_BYTES
+from armload.evaluation.logits.agreement import Agreement, agreement
+from armload.evaluation.logits.binding import BINDING, logits_by_binding
+from armload.evaluation.logits.rows import FLOAT_BYTES, Logits, logits_called, logits_of_run
+from armload.evaluation.preparing import EvaluationRequest
 from armload.evaluation.scorer_run import answer_items
 from armload.evaluation.scorer_settings import ScorerSettings
+from armload.models.find import model_called
 from armload.models.model import Model
 from armload.runs.reach import CONNECTED, Reach
 from armload.runs.request import Request
@@ -76,3 +81,38 @@ def logits_items(
     size = format_bytes(most_tokens * model.vocabulary * FLOAT_BYTES)
     progress.say(f"The logits take {size} at most, on the board and here.")
     return items
+
+
+def logits_and_reference(
+    request: Request,
+    asked: EvaluationRequest,
+    settings: ScorerSettings,
+    progress: Progress,
+    *,
+    reference: str,
+    reach: Reach,
+) -> tuple[Path, int, Logits, Agreement | None]:
+    """Compute the logits of one model's prompts, and compare them where there is a reference.
+
+    Returns:
+        The run's folder, the number of prompts, their logits, and how far these agree.
+
+    Raises:
+        ArmloadError: they could not be computed, or not be compared.
+    """
+    if not asked.data:
+        raise UsageError(
+            "--task logits needs prompts.", "Give a file with a prompt on each line: --data FILE."
+        )
+    model_name = asked.only_model("logits")
+    prompts = read_prompts(Path(asked.data), asked.limit)
+    model = model_called(model_name, progress)
+    with ExitStack() as stack:
+        known = None
+        if reference == BINDING:
+            known = stack.enter_context(logits_by_binding(model, prompts, settings, progress))
+        elif reference:
+            known = logits_called(reference)
+        folder = compute_logits(request, model, prompts, settings, progress, reach=reach)
+        logits = logits_of_run(folder)
+        return folder, len(prompts), logits, agreement(logits, known) if known else None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
+from pydantic import BaseModel
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -12,7 +15,7 @@ from armload import __version__
 from armload.analysis.tradeoff import Answers, AtDeadline, by_budget
 from armload.analysis.wording.energies import basis
 from armload.core.files import file_name_of, write_whole
-from armload.core.values import counted
+from armload.core.values import ValueList, counted
 from armload.core.workspace import reports_folder
 from armload.evaluation.answer_energy import SystemEnergy
 from armload.evaluation.sides import TradeoffSide
@@ -23,6 +26,26 @@ from armload.report.evaluation.series import variant_heading
 from armload.report.evaluation.table import INTERVAL, between
 from armload.report.layout import Column, Details, Prose, Table
 from armload.report.pages import Page, Paragraph, Section, paragraphs, render
+from armload.report.result import Part, Result, labelled
+
+
+@dataclass(frozen=True, kw_only=True)
+class TradeoffResult(Result):
+    """Which of two models is more accurate in the same time."""
+
+    sides: tuple[TradeoffSide, TradeoffSide]
+    found: tuple[Tradeoff, ...]
+
+    @cached_property
+    def files(self) -> Mapping[str, Path]:
+        return {"page": write_tradeoff_page(self.sides, self.found)}
+
+    def document(self) -> BaseModel:
+        return ValueList[Tradeoff](self.found)
+
+    def view(self) -> Iterator[Part]:
+        yield tradeoff_view(self.found)
+        yield from labelled(6, self.files.items())
 
 
 def tradeoff_view(tradeoffs: Sequence[Tradeoff]) -> Group:

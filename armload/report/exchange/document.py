@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,10 +15,12 @@ from armload.analysis.verdict import Verdict, judge
 from armload.core.bounds import read_bounded
 from armload.core.errors import DataError, NewerFormatError, UsageError
 from armload.core.validation_messages import explain_mistake
-from armload.core.values import Value, parse_json
+from armload.core.values import Value, counted, parse_json
 from armload.engines.output import Output
 from armload.report.exchange.excerpt import excerpt_of
 from armload.report.exchange.plausibility import implausible
+from armload.report.result import Aside, Part
+from armload.report.table import list_table
 
 FORMAT = 1
 LARGEST_BYTES = 64 << 20
@@ -127,3 +129,20 @@ def results_of(runs: Sequence[Run]) -> Results:
             f"At most {MOST_RUNS:,} runs and {MOST_STEPS:,} steps fit; export fewer at a time.",
         )
     return Results(runs=tuple(runs))
+
+
+def imported_view(runs: Sequence[Run], *, known: int, has_own: bool) -> Iterator[Part]:
+    """Yield runs that were imported, how many are new, and what to do with them.
+
+    Args:
+        known: how many had been imported before.
+        has_own: there are runs to compare them with.
+    """
+    yield list_table(runs)
+    before = f"; {known} had been imported before" if known else ""
+    yield Aside(text=f"Imported {counted(len(runs) - known, 'run')}{before}.")
+    first = runs[0].id
+    if has_own:
+        yield Aside(text=f"Compare with your own: armload compare latest {first}")
+    else:
+        yield Aside(text=f"Show one: armload show {first}")

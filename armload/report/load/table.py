@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from urllib.parse import urlsplit
 
+from pydantic import BaseModel
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -14,14 +18,74 @@ from armload.analysis.load.metrics import Metrics
 from armload.analysis.load.quantiles import FEWEST_INDEPENDENT, SHOWN, percentile_name
 from armload.analysis.load.records import Load
 from armload.analysis.wording.energies import power
+from armload.core.errors import ArmloadError
 from armload.core.values import counted
 from armload.report import formatting as words
 from armload.report.layout import Column, Prose, Table
-from armload.report.load.loaded import LoadView, about_users, doubts_about
+from armload.report.load.loaded import LoadDocument, LoadView, about_users, doubts_about
+from armload.report.result import Part, Result, labelled
 from armload.serving.loads import LoadFolder
 
 _OFFERED_OTHERWISE_FROM = 0.10
 """Difference of the drawn schedule's rate from the one that was asked for, as a share of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadResult(Result):
+    """A load as far as it ran, and its page where its folder can be written.
+
+    Attributes:
+        exports: files that it was written to.
+        error: why it ended early; none where it did not.
+    """
+
+    loaded: LoadView
+    folder: Path
+    exports: tuple[Path, ...] = ()
+    error: ArmloadError | None = None
+
+    @classmethod
+    def of(
+        cls, kept: LoadFolder, exports: Sequence[Path] = (), error: ArmloadError | None = None
+    ) -> LoadResult:
+        """Compute everything that a load's records say.
+
+        Raises:
+            DataError: a record was modified.
+        """
+        return cls(
+            loaded=LoadView.of(kept), folder=kept.folder, exports=tuple(exports), error=error
+        )
+
+    @cached_property
+    def _page(self) -> Path | OSError | None:
+        from armload.report.load.page import load_page
+        from armload.report.pages import write_page
+
+        if not self.loaded.points:
+            return None
+        try:
+            return write_page(load_page(self.loaded), self.folder)
+        except OSError as error:
+            return error
+
+    @cached_property
+    def files(self) -> Mapping[str, Path]:
+        return {"page": self._page} if isinstance(self._page, Path) else {}
+
+    def document(self) -> BaseModel:
+        return LoadDocument.of(self.loaded)
+
+    def view(self) -> Iterator[Part]:
+        if self.loaded.points:
+            yield load_view(self.loaded)
+            yield ""
+        exports = (("export", each) for each in self.exports)
+        yield from labelled(8, [("load", self.folder), *exports, *self.files.items()])
+
+    def remarks(self) -> Iterator[str]:
+        if isinstance(error := self._page, OSError):
+            yield f"The page was not written: {self.folder}: {error.strerror or error}."
 
 
 def load_view(loaded: LoadView) -> Group:

@@ -9,13 +9,11 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from armload.analysis.wording.figures import up_to_three_figures
-from armload.core.values import Value, counted
+from armload.core.values import counted
 from armload.report import formatting as words
-from armload.report.failure import Failure
 from armload.report.layout import Column, Entry, Prose, Table, whole
 from armload.report.tuning.figures import front_of
 from armload.report.tuning.view import Candidate, TuningView
-from armload.tuning.record import TuningDocument
 from armload.tuning.space import Choice
 
 MOST_ROWS = 10
@@ -167,20 +165,6 @@ def _verdict(view: TuningView, candidate: Candidate, *, is_on_front: bool) -> st
         "Pareto front" if is_on_front else "",
     ]
     return ", ".join(filter(None, notes))
-
-
-class TunedBoard(Value):
-    """A search on one of several boards.
-
-    Attributes:
-        board: its name.
-        tuning: the search; none if it failed.
-        error: why it failed; none if it did not.
-    """
-
-    board: str
-    tuning: TuningDocument | None
-    error: Failure | None
 
 
 def tunings_view(views: Sequence[TuningView]) -> Group:

@@ -1,4 +1,4 @@
-"""Quantise a model, and show what each type costs and gains."""
+"""Quantise a model, and find out what each type costs and gains."""
 
 from __future__ import annotations
 
@@ -8,39 +8,85 @@ from pathlib import Path
 
 from armload.analysis.wording.predictions import FittedModel
 from armload.bench.fitting import fit
-from armload.cli import terminal
-from armload.cli.streams import show_document
 from armload.conversion.calibrating import read_calibration
 from armload.conversion.quantising import Quantised, on_this_machine, quantise
 from armload.conversion.room import need_disk
 from armload.core.errors import ArmloadError, UsageError
 from armload.core.files import sha256_of, written_whole
 from armload.core.progress import Progress
+from armload.core.values import Value
 from armload.engines.plan import Plan
+from armload.engines.quantise import Fallback
 from armload.evaluation.logits.divergence import LARGEST_BASE_BYTES, Divergence, divergences
 from armload.models.file_types import UNQUANTISED, check_importance
 from armload.models.find import model_called
 from armload.models.gguf import read_outline
 from armload.models.model import Model
-from armload.report.quantised import QuantisedModel, QuantisedModels, quantised_view
 from armload.runs.request import Request
 
 _PROMPT_TOKENS = 128
 
 
-def quantise_and_present(
+class QuantisedModel(Value):
+    """A quantised model.
+
+    Attributes:
+        type: of the file, in llama.cpp's words.
+        path, sha256, size_bytes: of the file.
+        bytes_per_token: weights that one decode step reads.
+        bits_per_weight: of the whole file.
+        calibration: name of the text that the importance of weights was computed from; else empty.
+        made_on: the board that quantised it.
+        was_there: it had been made before.
+        fallbacks: tensors of another type than was meant for them.
+        divergence: from the base; none where it was not computed.
+        expected: of a run on the board that was asked for; none without one.
+    """
+
+    type: str
+    path: str
+    sha256: str
+    size_bytes: int
+    bytes_per_token: int
+    bits_per_weight: float
+    calibration: str = ""
+    made_on: str
+    was_there: bool
+    fallbacks: tuple[Fallback, ...] = ()
+    divergence: Divergence | None = None
+    expected: FittedModel | None = None
+
+
+class QuantisedModels(Value):
+    """What a model became.
+
+    Attributes:
+        base, base_sha256, base_size_bytes, base_bytes_per_token: of the model.
+        board: for which times are predicted; empty for none.
+        models: by type, in the order in which they were given.
+    """
+
+    base: str
+    base_sha256: str
+    base_size_bytes: int
+    base_bytes_per_token: int
+    board: str = ""
+    models: tuple[QuantisedModel, ...]
+
+
+def quantise_and_compare(
     request: Request,
     base_name: str,
     file_types: Sequence[str],
+    progress: Progress,
     *,
     calibration: Path | None,
     allow_requantize: bool,
     output: Path | None,
     board: str,
     kld: bool,
-    as_json: bool,
-) -> None:
-    """Quantise a model, copy the results where they are wanted, and show what they are like.
+) -> QuantisedModels:
+    """Quantise a model, copy the results where they are wanted, and find out what they are like.
 
     Args:
         output: a folder for copies; none leaves them in the cache alone.
@@ -50,7 +96,6 @@ def quantise_and_present(
     Raises:
         ArmloadError: as for ``quantise``; or a result cannot be copied, or not be compared.
     """
-    progress = terminal.progress()
     # What can be told at once is told before a large model is downloaded or read.
     check_importance(file_types, has_importance=calibration is not None)
     base = model_called(base_name, progress)
@@ -71,7 +116,7 @@ def quantise_and_present(
         plan = Plan(prompt_tokens=min(_PROMPT_TOKENS, base.context_length // 2))
         fitted = fit(there, [str(path) for path in paths], plan, progress)
         expected = dict(zip(paths, fitted.models, strict=True))
-    document = QuantisedModels(
+    described = QuantisedModels(
         base=base.name,
         base_sha256=base.sha256,
         base_size_bytes=base.size_bytes,
@@ -85,10 +130,7 @@ def quantise_and_present(
     if output is not None:
         for each in found:
             _copy(each, output, progress)
-    if as_json:
-        show_document(document)
-    else:
-        terminal.show(quantised_view(document))
+    return described
 
 
 def _described(

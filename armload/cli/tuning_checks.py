@@ -1,41 +1,18 @@
-"""A search for the best configuration: its options as values, and its result."""
+"""The options of a search for the best configuration: which belong together, and their values."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from pathlib import Path
 
 from armload.analysis.load.records import read_objectives
-from armload.analysis.wording.resuming import resuming
 from armload.bench.options import Options
-from armload.cli import terminal
-from armload.cli.error_output import end_if_failed
-from armload.cli.streams import show_document
 from armload.cli.verbs.tune import TuneOptions
 from armload.core.errors import UsageError
 from armload.core.options import MOST
-from armload.core.progress import Progress
-from armload.core.values import ValueList, counted
 from armload.engines.plan import TUNED_REQUESTS
-from armload.fleet.tasks import TaskResult
-from armload.fleet.threads import on_each
-from armload.report.failure import Failure
-from armload.report.layout import whole
-from armload.report.pages import write_page
-from armload.report.tuning.page import tuning_page
-from armload.report.tuning.table import TunedBoard, settings_view, tunings_view
-from armload.report.tuning.view import TuningView
-from armload.runs.request import Metering, Request
+from armload.runs.request import Metering
 from armload.serving.workload import read_lengths
-from armload.tuning.estimating import SearchState
-from armload.tuning.outcome_words import cost_words, violation_words
-from armload.tuning.reach import TuningReach
-from armload.tuning.record import TuningEntry, TuningFolder
-from armload.tuning.request import PROMPT_TOKENS, TunedLoad, TuningRequest, work_of
-from armload.tuning.settings import words_of
-from armload.tuning.space import Setting
-from armload.tuning.tune import tune
+from armload.tuning.request import PROMPT_TOKENS, TunedLoad, work_of
 from armload.tuning.wanted import SERVED, Constraints, LeastAccuracy
 
 _QUESTIONS = 100
@@ -169,89 +146,3 @@ def _least_accuracy(text: str, data: str) -> LeastAccuracy:
         )
     count = _tokens("min-accuracy", questions, least=1) or _QUESTIONS
     return LeastAccuracy(share=number, task=task, data=data, questions=count)
-
-
-def tune_and_present(
-    request: Request,
-    boards: Sequence[str],
-    goal: TuningRequest,
-    reach: TuningReach,
-    *,
-    output: Path | None,
-    as_json: bool,
-) -> None:
-    """Search on every board, with a line for each trial, and show what was found.
-
-    Raises:
-        ArmloadError: any of its kinds; the trials that were made are kept.
-        Exit: it failed on one of several boards; what the others found is shown.
-    """
-
-    def tuned(board: str, own: Progress) -> TuningFolder:
-        def begun(tuned: TuningFolder) -> None:
-            done = len(tuned.entries)
-            if done:
-                own.say(resuming(tuned.tuning.id, counted(done, "trial")))
-            size = counted(tuned.tuning.space.size, "configuration")
-            own.say(f"The search space has {size}. Trials are kept in {tuned.folder}.")
-
-        def report(entry: TuningEntry, state: SearchState) -> None:
-            own.say(trial_line(goal, entry, state))
-
-        theirs = request.model_copy(update={"board": board})
-        return tune(theirs, goal, own, output=output, reach=reach, begun=begun, report=report)
-
-    outcomes = on_each(boards, tuned, terminal.progress())
-    found = [one.result for one in outcomes if one.result is not None]
-    if len(boards) == 1:
-        show_tuning(found[0], as_json=as_json)
-    elif as_json:
-        show_document(ValueList[TunedBoard](tuple(map(_tuned_board, outcomes))))
-    elif found:
-        views = [TuningView.of(each) for each in found]
-        terminal.show(tunings_view(views))
-        for view, each in zip(views, found, strict=True):
-            page = write_page(tuning_page(view, each.folder), each.folder)
-            terminal.show(whole(f"page    {page}"))
-    end_if_failed({one.board: one.error for one in outcomes})
-
-
-def _tuned_board(one: TaskResult[str, TuningFolder]) -> TunedBoard:
-    return TunedBoard(
-        board=one.board,
-        tuning=one.result.document() if one.result else None,
-        error=Failure.of(one.error) if one.error else None,
-    )
-
-
-def show_tuning(tuned: TuningFolder, *, as_json: bool) -> None:
-    """Show what a search has found."""
-    if as_json:
-        show_document(tuned.document())
-        return
-    view = TuningView.of(tuned)
-    result = view.result
-    if view.steps:
-        terminal.show(settings_view(view))
-        terminal.show("")
-    if result is None:
-        terminal.show(
-            f"{tuned.tuning.id} is not finished: {counted(len(tuned.entries), 'trial')} so far."
-        )
-        return
-    terminal.show(result.sentence)
-    if result.violation is not None:
-        terminal.show(violation_words(tuned.tuning, result.violation))
-    terminal.show(whole(f"plan    {result.plan}"))
-    terminal.show(whole(f"tuning  {tuned.folder}"))
-    terminal.show(whole(f"page    {write_page(tuning_page(view, tuned.folder), tuned.folder)}"))
-
-
-def trial_line(goal: TuningRequest, entry: TuningEntry, state: SearchState) -> str:
-    outcome, setting = entry.outcome, entry.trial.setting
-    words = words_of(setting, Setting(choices=dict.fromkeys(setting.choices)), {})
-    figure = cost_words(goal.objective, outcome.cost) if outcome.cost else ""
-    ended = "" if outcome.status == "measured" else f"{outcome.status}: {outcome.reason}"
-    best = f"best: {cost_words(goal.objective, state.leader.cost)}" if state.leader else ""
-    said = "; ".join(each for each in (figure, ended, best) if each)
-    return f"Trial {entry.trial.number + 1}, {words}: {said}"

@@ -1,18 +1,16 @@
-"""Serve a model, say where it is reached, and show its log to a person."""
+"""A service that a command keeps up: reached from this machine, and followed."""
 
 from __future__ import annotations
 
-import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
 from armload.boards.forward import listening_on
-from armload.cli import terminal
-from armload.cli.streams import show_document
 from armload.core.errors import BoardError, ConnectError, PermanentConnectError, TransferError
+from armload.core.progress import Progress
 from armload.core.values import visible
 from armload.engines.service_plan import ServingPlan
-from armload.report.services import ServedModel, served_view
 from armload.runs.request import Request
 from armload.serving.front.app import Front, fronted
 from armload.serving.front.llm_serving import DataForm, FrontedModel
@@ -24,26 +22,29 @@ from armload.serving.tokenizer import ServiceApi
 _LOOK_EVERY_S = 1.0
 
 
-def serve_and_present(
+@contextmanager
+def reached(
     request: Request,
     model_name: str,
     plan: ServingPlan | None,
+    progress: Progress,
     *,
     detach: bool,
     port: int,
-    as_json: bool,
     front: DataForm | None = None,
-) -> None:
-    """Serve a model until Ctrl-C, or leave it running with ``detach``.
+) -> Iterator[tuple[Service, str | None]]:
+    """Serve a model within the block, or leave it running with ``detach``.
 
     Args:
         port: of this machine; 0 for a free one.
         front: answer there in llm-serving's protocol, in this form of its events.
 
+    Yields:
+        The service, and the URL of its front, if it has one.
+
     Raises:
-        ArmloadError: it cannot be served, or no longer is.
+        ArmloadError: it cannot be served.
     """
-    progress = terminal.progress()
     if front is not None:  # a port that is taken is reported before minutes pass
         listening_on(port, request.board).close()
     with ExitStack() as stack:
@@ -54,19 +55,7 @@ def serve_and_present(
         front_url = None
         if front is not None:
             front_url = stack.enter_context(fronted(_front(service, front), port, request.board))
-        described = ServedModel.of(service, is_forwarded=not detach, front_url=front_url)
-        if as_json:
-            show_document(described)
-        else:
-            terminal.show(served_view(described, model_name))
-        sys.stdout.flush()
-        if ServiceApi(service.url, service.api_key).lacks_chat_template():
-            progress.say(
-                f"{service.model} has no chat template: chats are formatted as ChatML, whose "
-                "markers it does not know. Use /v1/completions instead."
-            )
-        if not detach:
-            _follow(service)
+        yield service, front_url
 
 
 def _front(service: Service, form: DataForm) -> Front:
@@ -80,17 +69,31 @@ def _front(service: Service, form: DataForm) -> Front:
     return Front(url=service.url, api_key=service.api_key, model=model, form=form)
 
 
-def _follow(service: Service) -> None:
+def warn_of_chats(service: Service, progress: Progress) -> None:
+    """Say what chats with a model that has no template are worth."""
+    if ServiceApi(service.url, service.api_key).lacks_chat_template():
+        progress.say(
+            f"{service.model} has no chat template: chats are formatted as ChatML, whose "
+            "markers it does not know. Use /v1/completions instead."
+        )
+
+
+def follow(service: Service, progress: Progress, log: Callable[[str], object]) -> None:
+    """Pass a service's log on until Ctrl-C.
+
+    Raises:
+        ArmloadError: it is served no longer.
+    """
     try:
         while True:
-            _check(service)
-            print(visible(service.log()), end="", file=sys.stderr, flush=True)
+            _check(service, progress)
+            log(visible(service.log()))
             time.sleep(_LOOK_EVERY_S)
     except KeyboardInterrupt:
         return
 
 
-def _check(service: Service) -> None:
+def _check(service: Service, progress: Progress) -> None:
     """Raise why a service has ended; a board that restarted is waited for, and says it."""
     try:
         service.check()
@@ -99,7 +102,7 @@ def _check(service: Service) -> None:
         raise
     except ConnectError as error:
         silence = error
-    terminal.progress().say(f"{silence.message} Waiting for the board, to find out why.")
+    progress.say(f"{silence.message} Waiting for the board, to find out why.")
     until_s = time.monotonic() + RETURNS_WITHIN_S
     while time.monotonic() < until_s:
         time.sleep(_LOOK_EVERY_S)

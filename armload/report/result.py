@@ -1,0 +1,115 @@
+"""What a verb returns: a result, in the form that a program reads and the one for a person."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from pydantic import BaseModel
+from rich.console import RenderableType
+from rich.text import Text
+
+from armload.core.errors import ArmloadError
+from armload.core.values import Value
+from armload.report.failure import Failure
+from armload.report.layout import whole
+
+Document = TypeVar("Document", bound=BaseModel)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aside:
+    """A hint beside a view, which is no part of the result."""
+
+    text: RenderableType
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verbatim:
+    """A text in another program's format, to be printed as it is."""
+
+    text: str
+
+
+Part = RenderableType | Aside | Verbatim | BaseModel
+"""A part of what a person sees; a value is printed as its document."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result(ABC):
+    """What a verb has done or found."""
+
+    @property
+    def error(self) -> ArmloadError | None:
+        """Why it is not what was asked for; raised after the result was shown."""
+        return None
+
+    @abstractmethod
+    def document(self) -> BaseModel | None:
+        """Return what ``--json`` prints; none where another result of the verb has it."""
+
+    @abstractmethod
+    def view(self) -> Iterable[Part]:
+        """Return what a person sees."""
+
+    @cached_property
+    def files(self) -> Mapping[str, Path]:
+        """Its pages and pictures by label, written when they are first asked for."""
+        return {}
+
+    def remarks(self) -> Iterable[str]:
+        """Return what a person is told of it, and the user of a program, too."""
+        return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown(Result):
+    """A value that is its own document, and what a person sees of it."""
+
+    value: BaseModel | None
+    lines: tuple[Part, ...]
+    error: ArmloadError | None = None
+
+    def document(self) -> BaseModel | None:
+        return self.value
+
+    def view(self) -> Iterable[Part]:
+        return self.lines
+
+
+def shown(
+    value: BaseModel | None,
+    *lines: Part,
+    error: ArmloadError | None = None,
+) -> Shown:
+    """Return a value as a result."""
+    return Shown(value=value, lines=lines, error=error)
+
+
+class BoardOutcome(Value, Generic[Document]):
+    """What a verb did on one of several boards.
+
+    Attributes:
+        board: its name.
+        result: the document of that board alone, as far as it came; none if it did not begin.
+        error: why it failed; none if it did not.
+    """
+
+    board: str
+    result: Document | None
+    error: Failure | None
+
+    @classmethod
+    def of(
+        cls, board: str, result: Document | None, error: ArmloadError | None
+    ) -> BoardOutcome[Document]:
+        return cls(board=board, result=result, error=Failure.of(error) if error else None)
+
+
+def labelled(width: int, rows: Iterable[tuple[str, object]]) -> Iterator[Text]:
+    """Yield a line for each row: a label in that width, and a path or command, never broken."""
+    return (whole(f"{label:{width}}{value}") for label, value in rows)

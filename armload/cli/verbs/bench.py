@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, TypedDict
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from armload.analysis.repeats import Precision
     from armload.analysis.run import Run
     from armload.bench.combination import Combination
+    from armload.bench.sweep import SweepFolder
+    from armload.core.progress import Progress
     from armload.engines.plan import Plan
     from armload.report.repeats import RepeatedResult
     from armload.report.result import Result
@@ -236,20 +238,33 @@ class _Counts(TypedDict):
 
 
 def _swept(request: Request, cells: Sequence[Combination], reach: Reach, counts: _Counts) -> Result:
-    from armload.bench.sweeping import run_sweep
     from armload.cli import terminal
-    from armload.report.sweep import NewSweep, SweepProgress
+    from armload.report.sweep import NewSweep
 
-    progress = terminal.progress()
+    return NewSweep(journal=_sweep(request, cells, reach, counts, terminal.progress()))
+
+
+def _sweep(
+    request: Request,
+    cells: Sequence[Combination],
+    reach: Reach,
+    counts: _Counts,
+    progress: Progress,
+    begun: Callable[[SweepFolder], object] = lambda _: None,
+) -> SweepFolder:
+    """Run a sweep, with a line for each run."""
+    from armload.bench.sweeping import run_sweep
+    from armload.report.sweep import SweepProgress
+
     lines = SweepProgress(progress)
-    journal = run_sweep(
-        *(request, cells, progress),
-        **counts,
-        reach=reach,
-        begun=lines.begin,
-        report=lines.report,
+
+    def begin(journal: SweepFolder) -> None:
+        begun(journal)
+        lines.begin(journal)
+
+    return run_sweep(
+        *(request, cells, progress), **counts, reach=reach, begun=begin, report=lines.report
     )
-    return NewSweep(journal=journal)
 
 
 def _swept_on_each(
@@ -260,19 +275,32 @@ def _swept_on_each(
     reach: Reach,
     counts: _Counts,
 ) -> Result:
+    from functools import partial
+
+    from armload.bench.single import repeat_until_known
     from armload.cli import terminal
-    from armload.fleet.repeated_sweep import sweep_on_each
+    from armload.fleet.threads import on_each
     from armload.report.repeats import progress_line
     from armload.report.side_by_side import BoardsSweep
-    from armload.report.sweep import SweepProgress
 
-    journals, errors = sweep_on_each(
-        *(request, boards, cells, wanted, reach, terminal.progress()),
-        **counts,
-        lines=SweepProgress,
-        line=progress_line,
-    )
-    return BoardsSweep(journals=journals, errors=errors)
+    journals: dict[str, SweepFolder] = {}
+
+    def swept(board: str, own: Progress) -> None:
+        theirs = request.model_copy(update={"board": board})
+        begun = partial(journals.__setitem__, board)
+        if wanted is None:
+            _sweep(theirs, cells, reach, counts, own, begun)
+            return
+        repeat_until_known(
+            *(theirs, cells[0], wanted, own),
+            reference=counts["reference"],
+            reach=reach,
+            begun=begun,
+            report=lambda runs: own.say(progress_line(runs)),
+        )
+
+    outcomes = on_each(boards, swept, terminal.progress())
+    return BoardsSweep(journals=journals, errors={one.board: one.error for one in outcomes})
 
 
 def _shared(

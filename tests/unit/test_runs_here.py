@@ -105,6 +105,18 @@ def test_an_answer_is_read_within_a_bound(tmp_path: Path, script: str, answer: s
     program = tmp_path / "program"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
-    binary = Binary.model_construct(path=program, architecture=machine_architecture())
+    binary = Binary(
+        program="program",
+        path=program,
+        sha256="0" * 64,
+        size_bytes=1,
+        target="host",
+        architecture=machine_architecture(),
+        compiler="",
+        source="",
+        engine_commit="",
+        build_id="",
+        features=(),
+    )
     header = whole_header(word_problems_model("word-problems:Q8_0"))
     assert answer_here(binary, ["-m", "x"], header, 1) == answer

@@ -12,6 +12,7 @@ from typing import Any, Self
 import armload
 from armload.cli.streams import show_document
 from armload.report.drawing import chart_of
+from armload.report.figures.figure import drawn
 from armload.report.layout import Table
 from tests.golden.sandbox import replaced
 
@@ -38,7 +39,9 @@ class Calls:
             calls._note("Table")
             begin(table, *columns)
 
-        watched = [(function, calls._watched(function)) for function in (show_document, chart_of)]
+        watched = [
+            (function, calls._watched(function)) for function in (show_document, chart_of, drawn)
+        ]
         Table.__init__ = begun  # type: ignore[method-assign]
         try:
             with replaced(*watched):
@@ -47,11 +50,11 @@ class Calls:
             Table.__init__ = begin  # type: ignore[method-assign]
 
     def unreached(self, name: str) -> list[str]:
-        """Return the places that call something, and did not."""
+        """Return the functions with places that call something, and did not."""
         reached = self.places.get(name, set())
         return [
-            f"{file}:{node.lineno}"
-            for file, node in _calls_of(name)
+            f"{file} {function}"
+            for file, function, node in _calls_of(name)
             if not any(
                 where == file and node.lineno <= line <= (node.end_lineno or node.lineno)
                 for where, line in reached
@@ -75,10 +78,17 @@ class Calls:
             self.places.setdefault(name, set()).add(place)
 
 
-def _calls_of(name: str) -> Iterator[tuple[str, ast.Call]]:
+def _calls_of(name: str) -> Iterator[tuple[str, str, ast.Call]]:
     for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
-                called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
-                if called == name:
-                    yield str(path.relative_to(PACKAGE)), node
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        for function in functions:
+            for node in ast.walk(function):
+                if isinstance(node, ast.Call) and _called(node) == name:
+                    yield str(path.relative_to(PACKAGE)), function.name, node
+
+
+def _called(node: ast.Call) -> str:
+    if isinstance(node.func, ast.Name):
+        return node.func.id
+    return node.func.attr if isinstance(node.func, ast.Attribute) else ""

@@ -17,7 +17,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
@@ -112,30 +112,21 @@ class Sandbox:
     def remove(self) -> None:
         shutil.rmtree(self.folder)
 
-    def run(self, words: Sequence[str], *, columns: int | None, complete: bool = False) -> Said:
+    def run(
+        self,
+        words: Sequence[str],
+        *,
+        folder: str = "lab",
+        columns: int | None,
+        complete: bool = False,
+    ) -> Said:
         """Run ``armload`` with some words.
 
         Args:
+            folder: in which they are typed, below the sandbox.
             columns: of the terminal; none for a pipe, whose lines are not broken.
             complete: the words are those that a shell's completion gives.
         """
-
-        def work() -> None:
-            if complete:
-                answer(words)
-            else:
-                program.run()
-
-        return self.call(work, ["armload", *words], columns=columns)
-
-    def call(
-        self,
-        work: Callable[[], object],
-        words: Sequence[str] = ("armload",),
-        *,
-        columns: int | None,
-    ) -> Said:
-        """Do what prints a result, as a command with these words."""
         environment = {
             "PATH": os.environ.get("PATH", ""),
             "HOME": str(self.folder / "home"),
@@ -147,9 +138,13 @@ class Sandbox:
             VARIABLE: f"{self.folder}:{self.folder}/*",
             **({} if columns is None else {"COLUMNS": str(columns)}),
         }
-        with _environment(environment, self.lab, words), _streams() as streams:
+        typed = ["armload", *words]
+        with _environment(environment, self.folder / folder, typed), _streams() as streams:
             try:
-                work()
+                if complete:
+                    answer(words)
+                else:
+                    program.run()
                 status: object = 0
             except SystemExit as end:
                 status = end.code
@@ -245,6 +240,12 @@ def import_all() -> None:
                 importlib.import_module(module.name)
             except ImportError:  # what is for tasks that need further packages
                 continue
+
+
+def named(name: str) -> object:
+    """Return what a dotted name means."""
+    module, _, last = name.rpartition(".")
+    return getattr(sys.modules[module], last)
 
 
 @contextmanager

@@ -6,15 +6,58 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from armload.analysis import comparison_findings, findings, limit_figures, repeats
+from armload.analysis.load import findings as load_findings
+from armload.core.values import Value
 from tests.golden.calls import Calls
 from tests.golden.case import GOLDENS, Case
 from tests.golden.cases import CASES
 from tests.golden.sandbox import Sandbox, frozen, import_all
+
+FAMILIES = (findings, load_findings, comparison_findings, limit_figures, repeats)
+UNREACHED: Mapping[str, str] = {
+    "report/evaluation/figures.py energy_figure": "no recorded evaluation has a power meter",
+}
+"""Places that no case reaches, and why."""
+UNSHOWN: Mapping[ModuleType, set[str]] = {
+    load_findings: {
+        "answers at once",
+        "answers cut off",
+        "answers short",
+        "cancelled",
+        "client late",
+        "client limited",
+        "counts refused",
+        "incomplete",
+        "lines ignored",
+        "none succeeded",
+        "prompts cut",
+        "service ended",
+        "tokens uncounted",
+    },
+    comparison_findings: {
+        "constraints differ",
+        "disturbed",
+        "doubtful load",
+        "energy mixed",
+        "equal boards differ",
+        "excluded",
+        "failed requests",
+        "model unverified",
+        "requests differ",
+        "setting differs",
+        "spaces differ",
+    },
+    limit_figures: {"memory bandwidth"},
+    repeats: {"disturbed in a row", "not repeatable", "nothing timed", "out of time"},
+}
+"""Findings that no recorded result has, by their module."""
 
 
 class Produced:
@@ -83,3 +126,25 @@ def difference(path: Path, before: str, now: str) -> str:
             f"now/{path.relative_to(GOLDENS)}",
         )
     )
+
+
+@pytest.mark.parametrize("name", ["show_document", "Table", "chart_of", "drawn"])
+def test_every_place_that_presents_is_reached(name: str, produced: Produced) -> None:
+    for case in CASES:
+        produced.files(case)
+    assert [place for place in produced.calls.unreached(name) if place not in UNREACHED] == []
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__)
+def test_every_finding_is_shown(family: ModuleType) -> None:
+    shown = "".join(path.read_text(encoding="utf-8") for path in GOLDENS.rglob("*.json"))
+    kinds = {
+        field.default
+        for each in vars(family).values()
+        if isinstance(each, type)
+        and issubclass(each, Value)
+        and each.__module__ == family.__name__
+        and (field := each.model_fields.get("kind"))
+    }
+    missing = {kind for kind in kinds if f'"kind": "{kind}"' not in shown}
+    assert missing == UNSHOWN.get(family, set())

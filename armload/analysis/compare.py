@@ -29,7 +29,6 @@ from armload.analysis.comparison_findings import (
     TooFewRuns,
     differing,
 )
-from armload.analysis.findings import MOST_MORE_RUNS
 from armload.analysis.pairing import (
     MatchedWork,
     Measure,
@@ -42,6 +41,7 @@ from armload.analysis.pairing import (
     seconds_of,
     shared_measures,
 )
+from armload.analysis.precision import MOST_MORE_RUNS, less_varied
 from armload.analysis.sanity import departure
 from armload.analysis.statistics import (
     FEWEST_RUNS,
@@ -50,7 +50,6 @@ from armload.analysis.statistics import (
     runs_to_detect,
     spread_of,
 )
-from armload.analysis.wording.repeats import less_varied
 from armload.boards.power import EnergyBasis
 from armload.core.values import counted, format_seconds
 from armload.engines.measurement import Measurement, Method

@@ -11,7 +11,6 @@ from armload.analysis.finding import ToldFinding, any_of
 from armload.analysis.load.findings import AnyLoadFinding
 from armload.analysis.sanity import Departure
 from armload.analysis.wording import energies, figures
-from armload.analysis.wording.findings import departure
 from armload.boards.power import EnergyBasis
 from armload.core.values import Value
 
@@ -288,7 +287,7 @@ class OutputDiffers(Note):
     departure: Departure
 
     def fact(self) -> str:
-        return departure(self.departure)
+        return self.departure.sentence
 
 
 class ConstraintsDiffer(Note):

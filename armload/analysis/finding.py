@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator
 from functools import reduce
-from typing import Annotated, Any
+from operator import or_
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, computed_field
 
@@ -29,8 +29,18 @@ class Finding(Value):
         return " ".join(filter(None, (self.fact(), self.advice())))
 
 
+class RunFinding(Finding):
+    """A reason to doubt a run; several kinds may have one ``name``, which tables show."""
+
+    name: ClassVar[str]
+
+
+class Disturbance(RunFinding):
+    """Something from outside slowed a run down; a repeat may be without it."""
+
+
 class ToldFinding(Finding):
-    """A finding of a document that is made when it is asked for, and holds its sentence."""
+    """A finding of a document that is made when it is asked for, with its sentence."""
 
     kind: str
 
@@ -41,15 +51,19 @@ class ToldFinding(Finding):
         return super().sentence
 
 
-def kinds_of(family: type[Finding]) -> Iterator[type[Finding]]:
-    """Yield the classes of a family that are declared so far and have a kind."""
+def kinds_of(family: type[Finding]) -> list[type[Finding]]:
+    """Return the classes of a family that have a kind, in the order of their kinds."""
+    return sorted(_kinds(family), key=lambda each: str(each.model_fields["kind"].default))
+
+
+def _kinds(family: type[Finding]) -> Iterator[type[Finding]]:
     for each in family.__subclasses__():
         kind = each.model_fields.get("kind")
         if kind is not None and not kind.is_required():
             yield each
-        yield from kinds_of(each)
+        yield from _kinds(each)
 
 
 def any_of(family: type[Finding]) -> Any:
     """Return the type of any finding of a family, which pydantic tells apart by their kinds."""
-    return Annotated[reduce(operator.or_, kinds_of(family)), Field(discriminator="kind")]
+    return Annotated[reduce(or_, kinds_of(family)), Field(discriminator="kind")]

@@ -19,10 +19,10 @@ from armload.analysis.comparison_findings import (
     Excluded,
     OnlyOneSide,
 )
-from armload.analysis.findings import TooFewRepeats
 from armload.analysis.measurement import measurement_of
+from armload.analysis.precision import TooFewRepeats
 from armload.analysis.run import Run
-from armload.analysis.wording import findings
+from armload.analysis.verdict import Verdict
 from armload.analysis.wording.figures import times, times_interval
 from armload.boards.power import EnergyBasis
 from armload.core.errors import UsageError
@@ -262,7 +262,7 @@ def test_a_disturbed_repeat_is_left_out_and_named_where_others_are_not_disturbed
 
 
 def test_repeats_that_are_merely_imprecise_are_judged() -> None:
-    imprecise = findings.verdict([TooFewRepeats(runs=3, needed_runs=6)])
+    imprecise = Verdict.of([TooFewRepeats(runs=3, needed_runs=6)])
     run = quick_run().model_copy(update={"verdict": imprecise})
     found = measurement_of(run)
     assert (found.doubts, found.is_judged) == (imprecise.reasons, True)

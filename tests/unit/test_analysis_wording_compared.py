@@ -15,7 +15,6 @@ from armload.analysis.repeats import (
     Stop,
 )
 from armload.analysis.wording.prediction_notes import note
-from armload.analysis.wording.repeats import stopped
 from armload.core.values import Value
 from armload.engines.prediction import PredictionNoteKind
 
@@ -50,11 +49,11 @@ STOPS: tuple[tuple[Stop, str], ...] = (
 
 @pytest.mark.parametrize(("figures", "sentence"), STOPS)
 def test_each_reason_to_stop_has_its_words(figures: Stop, sentence: str) -> None:
-    assert stopped(figures) == sentence
+    assert figures.fact() == sentence
 
 
 def test_every_kind_is_written_here() -> None:
-    assert {type(figures) for figures, _ in STOPS} == kinds(Stop)
+    assert {type(figures) for figures, _ in STOPS} == {*Stop.__subclasses__()}
 
 
 @pytest.mark.parametrize("kind", typing.get_args(PredictionNoteKind))

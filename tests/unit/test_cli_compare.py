@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from armload.analysis.findings import TooFewRepeats
-from armload.analysis.run import Run, Verdict
+from armload.analysis.precision import TooFewRepeats
+from armload.analysis.run import Run
 from armload.analysis.summary import summarise
-from armload.analysis.wording import findings
+from armload.analysis.verdict import Verdict
 from armload.engines.trace import Step
 from armload.runs import store
 from tests.command_line import BIN, typed
@@ -132,7 +132,7 @@ def test_the_report_precedes_the_gate_s_error_in_a_file_of_both(
 def test_the_gate_judges_runs_that_are_merely_imprecise_as_the_finding_does(
     tmp_path: Path,
 ) -> None:
-    imprecise = findings.verdict([TooFewRepeats(runs=5, needed_runs=6)])
+    imprecise = Verdict.of([TooFewRepeats(runs=5, needed_runs=6)])
     for run in [
         *(a_run(f"a{number}", 1.0) for number in range(5)),
         *(a_run(f"b{number}", 1.08) for number in range(5)),

@@ -11,8 +11,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from armload.analysis.load import latency
-from armload.analysis.load.doubts import about_answers, about_client, about_requests
-from armload.analysis.load.findings import AnyLoadFinding, Cancelled, Incomplete, LoadFinding
+from armload.analysis.load.findings import (
+    AnyLoadFinding,
+    Cancelled,
+    Incomplete,
+    LoadFinding,
+    about_answers,
+    about_client,
+    about_requests,
+)
 from armload.analysis.load.quantiles import Distribution, QueueWaits, distribution, share_interval
 from armload.analysis.load.records import LoadPoint, Objectives, RateVerdict, Refusal
 from armload.analysis.load.request_columns import EndedRequest, failure

@@ -15,7 +15,6 @@ from armload.analysis.comparison import (
 from armload.analysis.comparison_findings import (
     ComparisonFinding,
     DegenerateOutput,
-    Difference,
     DoubtfulRun,
     EnergyMixed,
     EnergyPerToken,
@@ -25,6 +24,7 @@ from armload.analysis.comparison_findings import (
     NothingInCommon,
     OnlyOneSide,
     OutputDiffers,
+    SideDifference,
     SideLabel,
     TooFewRuns,
     differing,
@@ -277,11 +277,11 @@ def _is_sure(figures: tuple[ComparedFigure, ...]) -> bool:
 
 def _other_ways(
     one: WorkGroup, other: WorkGroup, figures: tuple[ComparedFigure, ...]
-) -> list[Difference]:
+) -> list[SideDifference]:
     """Return how the same work was done differently."""
     a, b = one[0], other[0]
     boards = (a.work.board, b.work.board)
-    found: list[Difference] = []
+    found: list[SideDifference] = []
     if figures and figures[0].key == "decode":
         found += depth_differences(a.work, b.work)
     if called_equal(a, b) and None not in boards and not _is_sure(figures):
@@ -326,11 +326,11 @@ def _energy(group: WorkGroup) -> _SideEnergy | None:
     return _SideEnergy(median(counted), basis, len(known) - len(counted))
 
 
-def _method_differences(a: Method, b: Method) -> list[Difference]:
+def _method_differences(a: Method, b: Method) -> list[SideDifference]:
     found = differing([("threads", "setting", a.threads, b.threads)])
     if a.repacked != b.repacked:
         found.append(
-            Difference(
+            SideDifference(
                 name="weights repacked",
                 role="setting",
                 a=a.repacked,

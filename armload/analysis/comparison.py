@@ -9,18 +9,18 @@ from pydantic import Field, JsonValue, computed_field
 
 from armload.analysis.comparison_findings import (
     AnyComparisonFinding,
+    ComparisonDoubt,
     ComparisonFinding,
-    Difference,
-    Doubt,
-    Note,
-    Obstacle,
+    ComparisonNote,
+    ComparisonObstacle,
+    SideDifference,
 )
 from armload.analysis.load.records import Stage
 from armload.analysis.statistics import Ratio, RatioFinding, lower_bound
 from armload.analysis.wording.figures import times, times_interval, up_to_three_figures
 from armload.core.values import Value, format_seconds
 
-Verdict = Literal[RatioFinding, "inconclusive", "not comparable"]
+OverallFinding = Literal[RatioFinding, "inconclusive", "not comparable"]
 """What a ratio says; nothing where the figures are not valid, or the sides did different work."""
 
 
@@ -102,7 +102,7 @@ class ComparedFigure(Value):
         energy = {"faster": "less energy", "slower": "more energy"}
         return energy.get(finding, finding) if self.is_energy else finding
 
-    def sentence_with(self, who: str, finding: Verdict) -> str:
+    def sentence_with(self, who: str, finding: OverallFinding) -> str:
         """Say what B's figure is beside A's, and whether that means something."""
         ratio, interval = self.cells
         figures = " ".join(filter(None, (self.words(self.b), self.phrase)))
@@ -119,7 +119,7 @@ class ComparedFigure(Value):
         return f"{who} {verb} {self.short_finding(finding)}: {figures} (95% CI {interval})."
 
 
-class LoadLevel(Value):
+class ComparedLevel(Value):
     """The point of two loads that is compared.
 
     Attributes:
@@ -162,13 +162,13 @@ class Comparison(Value):
     kind: Literal["runs", "load", "tuning"]
     a: Subject
     b: Subject
-    finding: Verdict
+    finding: OverallFinding
     reason: str = ""
     figures: tuple[ComparedFigure, ...]
     basis: Annotated[str, Field(exclude=True)] = ""
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[SideDifference, ...] = ()
     findings: tuple[AnyComparisonFinding, ...] = ()
-    level: LoadLevel | None = None
+    level: ComparedLevel | None = None
     lead: Annotated[str, Field(exclude=True)] = ""
     who: Annotated[str, Field(exclude=True)] = "B"
     advice: str = ""
@@ -188,14 +188,14 @@ class Comparison(Value):
     def notes(self) -> list[str]:
         """What else a reader should know, as sentences."""
         return [
-            *(each.sentence for each in self.findings if isinstance(each, Note)),
+            *(each.sentence for each in self.findings if isinstance(each, ComparisonNote)),
             *(each.sentence for each in self.differences if each.role == "setting"),
         ]
 
     @property
     def doubts(self) -> list[str]:
         """What speaks against single figures, each with whose it is."""
-        return [each.sentence for each in self.findings if isinstance(each, Doubt)]
+        return [each.sentence for each in self.findings if isinstance(each, ComparisonDoubt)]
 
     @computed_field
     @property
@@ -224,22 +224,22 @@ def not_comparable(phrases: Iterable[str]) -> str:
 
 
 def obstacles_in(
-    findings: Iterable[ComparisonFinding], differences: Iterable[Difference]
+    findings: Iterable[ComparisonFinding], differences: Iterable[SideDifference]
 ) -> list[str]:
     """Return what stands against comparing two sides, as parts of a sentence."""
     return [
-        *(each.fact() for each in findings if isinstance(each, Obstacle)),
+        *(each.fact() for each in findings if isinstance(each, ComparisonObstacle)),
         *(each.phrase for each in differences if each.role == "obstacle"),
     ]
 
 
 def overall_finding(
     findings: Iterable[ComparisonFinding],
-    differences: Iterable[Difference],
+    differences: Iterable[SideDifference],
     figures: tuple[ComparedFigure, ...],
     *,
     is_valid: bool,
-) -> Verdict:
+) -> OverallFinding:
     """Return what a comparison says: what its first figure does, if that may be believed.
 
     Args:

@@ -20,7 +20,7 @@ DifferenceRole = Literal["subject", "setting", "obstacle"]
 """A subject is what is compared, a setting is how it was done; an obstacle makes it other work."""
 
 
-class Difference(Value):
+class SideDifference(Value):
     """Something that the two sides do not share.
 
     Attributes:
@@ -54,17 +54,17 @@ class Difference(Value):
 
 def differing(
     facts: Iterable[tuple[str, DifferenceRole, JsonValue, JsonValue]],
-) -> list[Difference]:
+) -> list[SideDifference]:
     """Return those of some facts, each with its name and role, that the sides do not share."""
-    return [Difference(name=name, role=role, a=a, b=b) for name, role, a, b in facts if a != b]
+    return [SideDifference(name=name, role=role, a=a, b=b) for name, role, a, b in facts if a != b]
 
 
 def differing_settings(
     role: DifferenceRole, a: Mapping[str, JsonValue], b: Mapping[str, JsonValue]
-) -> list[Difference]:
+) -> list[SideDifference]:
     """Return the settings of two sides, by their names, that are not the same."""
     return [
-        Difference(
+        SideDifference(
             name=name.replace("_", " "), role=role, a=a.get(name), b=b.get(name), missing="default"
         )
         for name in dict.fromkeys((*a, *b))
@@ -83,26 +83,26 @@ class ComparisonFinding(ToldFinding):
     role: str
 
 
-class Obstacle(ComparisonFinding):
+class ComparisonObstacle(ComparisonFinding):
     """What makes the sides incomparable; its fact is a part of a sentence."""
 
     role: Literal["obstacle"] = "obstacle"
 
 
-class Doubt(ComparisonFinding):
+class ComparisonDoubt(ComparisonFinding):
     """What speaks against figures of one side."""
 
     role: Literal["doubt"] = "doubt"
     side: SideLabel
 
 
-class Note(ComparisonFinding):
+class ComparisonNote(ComparisonFinding):
     """What else a reader should know."""
 
     role: Literal["note"] = "note"
 
 
-class OnlyOneSide(Obstacle):
+class OnlyOneSide(ComparisonObstacle):
     """Only one side has runs of this plan."""
 
     kind: Literal["only one side"] = "only one side"
@@ -112,7 +112,7 @@ class OnlyOneSide(Obstacle):
         return f"only {self.side} has runs with this configuration"
 
 
-class DegenerateOutput(Obstacle):
+class DegenerateOutput(ComparisonObstacle):
     """A side's output is degenerate; ``faults`` say of each of its runs in what way."""
 
     kind: Literal["degenerate output"] = "degenerate output"
@@ -123,7 +123,7 @@ class DegenerateOutput(Obstacle):
         return f"{self.side}: {self.faults}"
 
 
-class NothingInCommon(Obstacle):
+class NothingInCommon(ComparisonObstacle):
     """There is nothing to compare."""
 
     kind: Literal["nothing in common"] = "nothing in common"
@@ -137,7 +137,7 @@ class NothingInCommon(Obstacle):
         }[self.what]
 
 
-class RequestsDiffer(Obstacle):
+class RequestsDiffer(ComparisonObstacle):
     """Two files of requests have one name, and different content."""
 
     kind: Literal["requests differ"] = "requests differ"
@@ -146,7 +146,7 @@ class RequestsDiffer(Obstacle):
         return "requests: the content of the file differs"
 
 
-class DoubtfulRun(Doubt):
+class DoubtfulRun(ComparisonDoubt):
     """A reason against one run; only of one that is not ``judged`` is it more than imprecise."""
 
     kind: Literal["doubtful run"] = "doubtful run"
@@ -158,7 +158,7 @@ class DoubtfulRun(Doubt):
         return f"{self.name}: {self.reason}"
 
 
-class DoubtfulLoad(Doubt):
+class DoubtfulLoad(ComparisonDoubt):
     """A reason to doubt a side's figures under load."""
 
     kind: Literal["doubtful load"] = "doubtful load"
@@ -168,7 +168,7 @@ class DoubtfulLoad(Doubt):
         return f"{self.side}: {self.found.sentence}"
 
 
-class FailedRequests(Doubt):
+class FailedRequests(ComparisonDoubt):
     """Requests of a side failed."""
 
     kind: Literal["failed requests"] = "failed requests"
@@ -179,7 +179,7 @@ class FailedRequests(Doubt):
         return f"{self.side}: {self.failed} of {self.requests} requests failed."
 
 
-class Disturbed(Doubt):
+class Disturbed(ComparisonDoubt):
     """Runs of a side were disturbed, in the words of their verdicts."""
 
     kind: Literal["disturbed"] = "disturbed"
@@ -189,7 +189,7 @@ class Disturbed(Doubt):
         return f"{self.side}: {self.reason}"
 
 
-class Excluded(Note):
+class Excluded(ComparisonNote):
     """Disturbed runs of a side, which has others."""
 
     kind: Literal["excluded"] = "excluded"
@@ -200,7 +200,7 @@ class Excluded(Note):
         return f"Disturbed and excluded from {self.side}: {', '.join(self.names)}."
 
 
-class ModelUnverified(Note):
+class ModelUnverified(ComparisonNote):
     """The files' sums do not tell whether the model is the same."""
 
     kind: Literal["model unverified"] = "model unverified"
@@ -212,7 +212,7 @@ class ModelUnverified(Note):
         return f"Cannot verify that both sides ran the same model: {names}."
 
 
-class EqualBoardsDiffer(Note):
+class EqualBoardsDiffer(ComparisonNote):
     """The sides ran on two boards that are declared identical, and differ by more than repeats do.
 
     Attributes:
@@ -232,7 +232,7 @@ class EqualBoardsDiffer(Note):
         )
 
 
-class TooFewRuns(Note):
+class TooFewRuns(ComparisonNote):
     """The interval allows for a variation between runs that was not measured."""
 
     kind: Literal["too few runs"] = "too few runs"
@@ -245,7 +245,7 @@ class TooFewRuns(Note):
         )
 
 
-class EnergyPerToken(Note):
+class EnergyPerToken(ComparisonNote):
     """The sides' medians of joules per token; only those of one basis can be compared."""
 
     kind: Literal["energy per token"] = "energy per token"
@@ -265,7 +265,7 @@ class EnergyPerToken(Note):
         )
 
 
-class EnergyMixed(Note):
+class EnergyMixed(ComparisonNote):
     """Energies of a side have different bases; only those that have the first one's count."""
 
     kind: Literal["energy mixed"] = "energy mixed"
@@ -280,7 +280,7 @@ class EnergyMixed(Note):
         )
 
 
-class OutputDiffers(Note):
+class OutputDiffers(ComparisonNote):
     """B's text departs from A's."""
 
     kind: Literal["output differs"] = "output differs"
@@ -290,7 +290,7 @@ class OutputDiffers(Note):
         return self.departure.sentence
 
 
-class ConstraintsDiffer(Note):
+class ConstraintsDiffer(ComparisonNote):
     """Two tunings had different constraints."""
 
     kind: Literal["constraints differ"] = "constraints differ"
@@ -299,7 +299,7 @@ class ConstraintsDiffer(Note):
         return "The constraints differ."
 
 
-class SpacesDiffer(Note):
+class SpacesDiffer(ComparisonNote):
     """Two tunings searched different values of these options."""
 
     kind: Literal["spaces differ"] = "spaces differ"
@@ -309,7 +309,7 @@ class SpacesDiffer(Note):
         return f"The search spaces differ: {', '.join(self.options)}."
 
 
-class NotInterleaved(Note):
+class NotInterleaved(ComparisonNote):
     """A tuning's figures are those of its trials, which did not alternate with the defaults."""
 
     kind: Literal["not interleaved"] = "not interleaved"

@@ -8,8 +8,8 @@ from operator import itemgetter
 from typing import Literal
 
 from armload.analysis.comparison_findings import (
-    Difference,
     DifferenceRole,
+    SideDifference,
     SideLabel,
     differing,
 )
@@ -87,19 +87,19 @@ def seconds_of(each: Measurement, measure: Measure) -> float | None:
     return 1 / rate if rate else None
 
 
-def differences(one: Measurement, other: Measurement, measure: Measure) -> list[Difference]:
+def differences(one: Measurement, other: Measurement, measure: Measure) -> list[SideDifference]:
     """Return what makes the two workloads differ; a value that one side lacks is not compared.
 
     Two models or boards that do the same work compare; different work, such as a longer text, does
     not, whoever does it.
     """
     a, b = one.work, other.work
-    found: list[Difference] = []
+    found: list[SideDifference] = []
     if can_be_checked(a, b) and a.model_sha256 != b.model_sha256:
         names = a.model, b.model
         if a.model == b.model:
             names = f"{a.model} {a.model_sha256[:12]}", b.model_sha256[:12]
-        found.append(Difference(name="model", role="subject", a=names[0], b=names[1]))
+        found.append(SideDifference(name="model", role="subject", a=names[0], b=names[1]))
     is_same_board = bool(called_equal(one, other))
     fields: list[tuple[str, DifferenceRole, int | str | None, int | str | None]] = [
         ("board", "subject", a.board, a.board if is_same_board else b.board),
@@ -121,7 +121,7 @@ def differences(one: Measurement, other: Measurement, measure: Measure) -> list[
     return found + differing(each for each in fields if None not in each)
 
 
-def depth_differences(a: Work, b: Work) -> list[Difference]:
+def depth_differences(a: Work, b: Work) -> list[SideDifference]:
     """Return the depths at which a run and a benchmark's test decode, if they differ.
 
     A run decodes after its prompt, a test usually in an empty context. They are compared all the

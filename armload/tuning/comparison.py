@@ -15,9 +15,9 @@ from armload.analysis.comparison import (
 from armload.analysis.comparison_findings import (
     ComparisonFinding,
     ConstraintsDiffer,
-    Difference,
     Disturbed,
     NotInterleaved,
+    SideDifference,
     SideLabel,
     SpacesDiffer,
     differing,
@@ -55,7 +55,7 @@ def compare_tunings(a: TuningFolder, b: TuningFolder) -> Comparison:
         *_figure("winner", a.tuning.objective, *map(_costs, (a, b), compared, winners)),
         *_figure("defaults", a.tuning.objective, *map(_costs, (a, b), compared, defaults)),
     )
-    if (a.tuning.objective, a.tuning.energy_basis) != (b.tuning.objective, b.tuning.energy_basis):
+    if a.tuning.objective != b.tuning.objective or _bases_differ(a.tuning, b.tuning):
         figures = ()  # a ratio of different quantities says nothing
     doubts = [*_doubts("A", results[0]), *_doubts("B", results[1])]
     choices = _choices(winners, defaults)
@@ -159,7 +159,7 @@ def _figure(
     ]
 
 
-def _choices(winners: Sequence[Setting], defaults: Sequence[Setting]) -> list[Difference]:
+def _choices(winners: Sequence[Setting], defaults: Sequence[Setting]) -> list[SideDifference]:
     one, other = (
         differing_choices(setting, each) for setting, each in zip(winners, defaults, strict=True)
     )
@@ -169,7 +169,7 @@ def _choices(winners: Sequence[Setting], defaults: Sequence[Setting]) -> list[Di
     ]
 
 
-def _obstacles(a: Tuning, b: Tuning) -> list[Difference]:
+def _obstacles(a: Tuning, b: Tuning) -> list[SideDifference]:
     found = differing(
         [
             ("board", "obstacle", a.board, b.board),
@@ -178,7 +178,7 @@ def _obstacles(a: Tuning, b: Tuning) -> list[Difference]:
     )
     if a.model_sha256 != b.model_sha256:
         found += differing([("model", "obstacle", _named(a, b), _named(b, a))])
-    if a.energy_basis and b.energy_basis:
+    if a.energy_basis and b.energy_basis and _bases_differ(a, b):
         bases = basis_words(a.energy_basis), basis_words(b.energy_basis)
         found += differing([("energy measurement", "obstacle", *bases)])
     if a.objective == b.objective:
@@ -186,6 +186,10 @@ def _obstacles(a: Tuning, b: Tuning) -> list[Difference]:
         if a.objective in SERVED:
             found += differing([("seed of the load", "obstacle", a.seed, b.seed)])
     return found
+
+
+def _bases_differ(a: Tuning, b: Tuning) -> bool:
+    return None not in (a.energy_basis, b.energy_basis) and a.energy_basis != b.energy_basis
 
 
 def _named(tuning: Tuning, other: Tuning) -> str:

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from armload.analysis.compare import compare
-from armload.analysis.comparison_findings import Difference
+from armload.analysis.comparison_findings import SideDifference
 from armload.analysis.measurement import measurement_of
 from armload.analysis.run import FORMAT, Run
 from armload.core.errors import DataError
@@ -311,4 +311,4 @@ def test_two_models_of_the_same_foreign_format_are_told_apart(tmp_path: Path) ->
     one = measurement_of(demo_run(tmp_path / "one"))
     two = measurement_of(watched_run(tmp_path / "two", writes, model=other))
     (found,) = compare([one], [two.model_copy(update={"name": "other"})])
-    assert Difference(name="model", role="subject", a="qwen", b="llama") in found.differences
+    assert SideDifference(name="model", role="subject", a="qwen", b="llama") in found.differences

@@ -9,18 +9,18 @@ from typing import Literal
 
 from armload.analysis.comparison import (
     ComparedFigure,
+    ComparedLevel,
     Comparison,
-    LoadLevel,
     Subject,
     overall_finding,
 )
 from armload.analysis.comparison_findings import (
     ComparisonFinding,
-    Difference,
     DoubtfulLoad,
     FailedRequests,
     NothingInCommon,
     RequestsDiffer,
+    SideDifference,
     SideLabel,
     differing,
     differing_settings,
@@ -144,7 +144,7 @@ def _compared(
         basis=f"medians of {counted(requests, 'request')}",
         differences=(*differences, *_other_services(a, b)),
         findings=(*found, *doubts),
-        level=LoadLevel(
+        level=ComparedLevel(
             label=point.label,
             rate=point.rate,
             concurrency=point.concurrency,
@@ -257,7 +257,7 @@ def _positive(seconds: float) -> float:
     return max(seconds, _LEAST_S)
 
 
-def _differences(a: Load, b: Load) -> list[Difference]:
+def _differences(a: Load, b: Load) -> list[SideDifference]:
     return differing(
         [
             ("requests", "obstacle", a.requests_from, b.requests_from),
@@ -279,7 +279,7 @@ def _plans(load: Load) -> list[tuple[float | None, int | None, float | None, int
     ]
 
 
-def _other_services(a: Load, b: Load) -> list[Difference]:
+def _other_services(a: Load, b: Load) -> list[SideDifference]:
     return [
         *differing(
             [

@@ -142,7 +142,14 @@ def test_energies_that_were_measured_differently_are_not_compared(
     found = compare_tunings(a, for_energy(tmp_path, 0.1, other))
     assert found.finding == "not comparable"
     assert found.obstacles == [f"energy measurement: A at the wall, idle power included, B {words}"]
+    assert found.figures == (), "energies of two kinds have no ratio"
     assert a.tuning.fingerprint != for_energy(tmp_path, 0.1, other).tuning.fingerprint
+
+
+def test_energy_of_an_unknown_kind_is_compared(tmp_path: Path) -> None:
+    unknown = ended(tmp_path, setting(2), 0.3, objective="energy")
+    found = compare_tunings(unknown, for_energy(tmp_path, 0.2, EnergyBasis(sees="wall")))
+    assert (found.finding, len(found.figures)) == ("faster", 2)
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,8 @@ from pathlib import Path
 
 from small_model import SHAPE
 
-from armload.analysis.run import Summary
 from armload.analysis.statistics import ratio_of_runs
-from armload.analysis.summary import summarise
+from armload.analysis.summary import Summary, summarise
 from armload.build.builder import build
 from armload.build.target import load_target
 from armload.core.progress import Silent

@@ -237,8 +237,8 @@ def _compared_cell(cell: tuple[Service, int, float, float, int]) -> tuple[str, i
         pairs = [list(zip(a[row].tolist(), b[row].tolist(), strict=True)) for row in rows]
         found = ratio_of_repeats(pairs)
         assert found is not None
-        is_slower += found[0].low > 1
-        is_faster += found[0].high < 1
+        is_slower += found.low > 1
+        is_faster += found.high < 1
     return f"{service:11} {slots} {load:4.0%}", is_slower, is_faster
 
 

@@ -340,7 +340,7 @@ def faults_of(answer: HostileAnswer) -> list[str]:
         found.model_dump_json()
     except Exception as error:  # noqa: BLE001 - that is what is looked for
         return [f"raised {error!r}"]
-    doubts = {each.figures.kind for each in found.findings} - {"client late"}
+    doubts = {each.kind for each in found.findings} - {"client late"}
     is_right = not doubts and severity(record, EASY) <= 1
     faults = []
     if took_s > HANGS_AFTER_S:

@@ -1,4 +1,4 @@
-"""Is B slower than A: the ratio of their times, how sure it is, and a plain verdict."""
+"""Is B slower than A: runs of two sides, their times and how sure the ratio is."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
+from armload.analysis.comparison import (
+    ComparedFigure,
+    Comparison,
+    Subject,
+    overall_finding,
+)
 from armload.analysis.comparison_findings import (
-    ComparisonFigures,
     ComparisonFinding,
     DegenerateOutput,
-    Differs,
+    DoubtfulRun,
     EnergyMixed,
     EnergyPerToken,
     EqualBoardsDiffer,
@@ -19,11 +24,10 @@ from armload.analysis.comparison_findings import (
     NothingInCommon,
     OnlyOneSide,
     OutputDiffers,
-    Remark,
+    SideDifference,
     SideLabel,
     TooFewRuns,
-    differing_facts,
-    overall_finding,
+    differing,
 )
 from armload.analysis.pairing import (
     MatchedWork,
@@ -36,90 +40,25 @@ from armload.analysis.pairing import (
     pairs_of,
     seconds_of,
     shared_measures,
-    subjects_and_obstacles,
 )
+from armload.analysis.precision import MOST_MORE_RUNS, less_varied
 from armload.analysis.sanity import departure
 from armload.analysis.statistics import (
     FEWEST_RUNS,
-    Ratio,
-    RatioFinding,
     ratio_of_runs,
     ratio_of_tokens,
     runs_to_detect,
     spread_of,
 )
-from armload.analysis.wording import comparisons as wording
 from armload.boards.power import EnergyBasis
-from armload.core.values import Value
-from armload.engines.measurement import Measurement, Method, Work
+from armload.core.values import counted, format_seconds
+from armload.engines.measurement import Measurement, Method
 
 _SEES_SHARE = 0.03
-
-
-class Side(Value):
-    """Repeats of one measurement.
-
-    Attributes:
-        names: of the measurements.
-        work, method: what was done and how.
-        doubts: reasons against single measurements, each with its name.
-        is_judged: none of these is more than that one is imprecise.
-        garbage: why the output is garbage and the speed meaningless; else empty.
-        predicted_token_s: what was expected per output token of the first of them.
-    """
-
-    names: tuple[str, ...]
-    work: Work
-    method: Method
-    doubts: tuple[str, ...] = ()
-    is_judged: bool = True
-    garbage: str = ""
-    predicted_token_s: float | None = None
-
-
-class Measured(Value):
-    """One figure of both sides.
-
-    Attributes:
-        measure: ``decode`` and ``prefill`` are seconds per token, ``first token`` seconds from
-            the program's start.
-        a_s, b_s: the sides' medians.
-        first_tokens: the medians are over so many tokens of each run, from the first decoded one,
-            because some run has no more; none where they are over all of them.
-        ratio: B's over A's: above 1, B is slower.
-        finding: what the ratio's interval says.
-    """
-
-    measure: Measure
-    a_s: float
-    b_s: float
-    ratio: Ratio
-    finding: RatioFinding
-    first_tokens: int | None = None
-
-
-class Comparison(Value):
-    """Two sides that did the same work, or what of it they did not do the same.
-
-    Attributes:
-        finding: of the first figure that both have; ``not comparable`` if anything in
-            ``differences`` stands against it; ``inconclusive`` if a run is not valid.
-        measured: every figure that both have, decode first.
-        subjects: what the sides differ in while they did the same: model, board, context, cache.
-        differences: what differs in the work.
-        notes: what else a reader should know.
-        runs_to_see_3_percent: repeats a side that it would take, from the spread seen; none where
-            there are too few to see a spread.
-    """
-
-    a: Side
-    b: Side
-    finding: ComparisonFinding
-    measured: tuple[Measured, ...]
-    subjects: tuple[Remark, ...] = ()
-    differences: tuple[Remark, ...] = ()
-    notes: tuple[Remark, ...] = ()
-    runs_to_see_3_percent: int | None = None
+_NOT_REPACKED = (
+    ", so different kernels ran. armload repacks weights if memory allows; to disable it on both "
+    "sides, use --engine-args --no-repack"
+)
 
 
 def compare(a: Sequence[Measurement], b: Sequence[Measurement]) -> list[Comparison]:
@@ -144,44 +83,48 @@ def _alone(pair: MatchedWork) -> Comparison:
     nearest = differences(a, b, shared[0] if shared else "decode")
     nearest += _method_differences(a.method, b.method)
     return Comparison(
-        a=_side(pair.a),
-        b=_side(pair.b),
+        kind="runs",
+        a=_subject(pair.a),
+        b=_subject(pair.b),
         finding="not comparable",
-        measured=(),
-        differences=wording.differences([OnlyOneSide(side=pair.only or "A"), *nearest]),
+        figures=(),
+        differences=tuple(each.model_copy(update={"role": "obstacle"}) for each in nearest),
+        findings=(OnlyOneSide(side=pair.only or "A"),),
     )
 
 
 def _compared(every_a: WorkGroup, every_b: WorkGroup) -> Comparison:
     one, other = _undisturbed(every_a), _undisturbed(every_b)
-    a, b = _side(one), _side(other)
     shared = shared_measures(one, other)
-    measured = tuple(_measured(one, other, measure) for measure in shared)
-    found = differences(one[0], other[0], shared[0]) if shared else []
-    subjects, obstacles = subjects_and_obstacles(found)
-    against: list[ComparisonFigures] = [*obstacles]
-    sides: tuple[tuple[SideLabel, Side], ...] = (("A", a), ("B", b))
-    against += [
-        DegenerateOutput(side=label, faults=side.garbage) for label, side in sides if side.garbage
+    figures = tuple(_figure(one, other, measure) for measure in shared)
+    differ = (*(differences(one[0], other[0], shared[0]) if shared else ()),)
+    differ += (*_other_ways(one, other, figures),)
+    found: list[ComparisonFinding] = [*_garbage("A", one), *_garbage("B", other)]
+    if not figures:
+        found.append(NothingInCommon(what="figure"))
+    found += [*_excluded("A", every_a, one), *_excluded("B", every_b, other)]
+    found += _notes(one, other, figures)
+    found += [*_doubts("A", one), *_doubts("B", other)]
+    groups: dict[SideLabel, WorkGroup] = {"A": one, "B": other}
+    doubted = [
+        label
+        for label, group in groups.items()
+        if not all(each.is_judged for each in group if not each.garbage)
     ]
-    if not measured:
-        against.append(NothingInCommon(what="figure"))
-    is_valid = a.is_judged and b.is_judged
+    verdict = overall_finding(found, differ, figures, is_valid=not doubted)
+    needed = _runs_needed(one, other, shared)
     return Comparison(
-        a=a,
-        b=b,
-        finding=overall_finding(against, [each.finding for each in measured], is_valid=is_valid),
-        measured=measured,
-        subjects=wording.differences(subjects),
-        differences=wording.differences(against),
-        notes=wording.remarks(
-            [
-                *_excluded("A", every_a, one),
-                *_excluded("B", every_b, other),
-                *_notes(one, other, measured),
-            ]
-        ),
-        runs_to_see_3_percent=_runs_needed(one, other, shared),
+        kind="runs",
+        a=_subject(one),
+        b=_subject(other),
+        finding=verdict,
+        reason=_invalid(groups, doubted) if verdict == "inconclusive" else "",
+        figures=figures,
+        basis="medians",
+        differences=differ,
+        findings=tuple(found),
+        advice=_advice(one, other, needed) if verdict == "not significant" else "",
+        runs_to_see_3_percent=needed,
     )
 
 
@@ -194,44 +137,105 @@ def _excluded(side: SideLabel, every: WorkGroup, kept: WorkGroup) -> list[Exclud
     return [Excluded(side=side, names=names)] if names else []
 
 
-def _side(group: WorkGroup) -> Side:
+def _subject(group: WorkGroup) -> Subject:
+    first = group[0]
+    work, method, expected_s = first.work, first.method, first.predicted_token_s
+    known = [
+        work.model,
+        work.board,
+        method.engine,
+        counted(method.threads, "thread") if method.threads else None,
+        f"predicted {format_seconds(expected_s)} per token" if expected_s else None,
+    ]
+    return Subject(
+        names=tuple(each.name for each in group),
+        model=work.model,
+        board=work.board,
+        engine=method.engine,
+        settings={
+            **work.model_dump(exclude={"model", "board"}, exclude_none=True),
+            **method.model_dump(exclude={"engine"}, exclude_none=True),
+            **({"predicted_token_s": expected_s} if expected_s else {}),
+        },
+        about=", ".join(filter(None, known)),
+    )
+
+
+def _garbage(side: SideLabel, group: WorkGroup) -> list[DegenerateOutput]:
     broken: dict[str, list[str]] = {}
     for each in group:
         if each.garbage:
             broken.setdefault(each.garbage.rstrip("."), []).append(each.name)
-    return Side(
-        names=tuple(each.name for each in group),
-        work=group[0].work,
-        method=group[0].method,
-        doubts=tuple(
-            f"{each.name}: {doubt}" for each in group if not each.garbage for doubt in each.doubts
-        ),
-        is_judged=all(each.is_judged for each in group if not each.garbage),
-        garbage="; ".join(f"{', '.join(names)}: {fault}" for fault, names in broken.items()),
-        predicted_token_s=group[0].predicted_token_s,
-    )
+    faults = "; ".join(f"{', '.join(names)}: {fault}" for fault, names in broken.items())
+    return [DegenerateOutput(side=side, faults=faults)] if faults else []
 
 
-def _measured(one: WorkGroup, other: WorkGroup, measure: Measure) -> Measured:
-    first_tokens = None
+def _doubts(side: SideLabel, group: WorkGroup) -> list[DoubtfulRun]:
+    return [
+        DoubtfulRun(side=side, name=each.name, reason=doubt, is_judged=each.is_judged)
+        for each in group
+        if not each.garbage
+        for doubt in each.doubts
+    ]
+
+
+def _invalid(groups: dict[SideLabel, WorkGroup], doubted: Sequence[SideLabel]) -> str:
+    """Say whose runs are not valid."""
+    sides, labels = [groups[label] for label in doubted], " and ".join(doubted)
+    if all(len(group) == 1 for group in sides):
+        are = "run of {} is" if len(doubted) == 1 else "runs of {} are"
+        return f"the {are.format(labels)} not valid"
+    if all(each.doubts and not each.garbage for group in sides for each in group):
+        return f"no run of {' or '.join(doubted)} is valid"
+    return f"not all runs of {labels} are valid"
+
+
+def _advice(one: WorkGroup, other: WorkGroup, needed: int | None) -> str:
+    """Say how many repeats it takes to see a small difference; nothing where these would do."""
+    if needed is None:
+        return "Repeat both: with 4 or more runs per side, the variation between runs is measured."
+    if needed <= min(len(one), len(other)):
+        return ""
+    if needed > MOST_MORE_RUNS:
+        helps = less_varied(is_emulated=one[0].work.is_emulated or other[0].work.is_emulated)
+        return (
+            "At this spread, no practical number of runs would detect a difference of 3%: "
+            f"{helps}, and repeat them."
+        )
+    return f"At this spread, {needed} runs per side are needed to detect a difference of 3%."
+
+
+def _figure(one: WorkGroup, other: WorkGroup, measure: Measure) -> ComparedFigure:
+    over, some = "median", ""
     if measure == "decode" and all(each.token_s for each in (*one, *other)):
         rows_a, rows_b = [each.token_s for each in one], [each.token_s for each in other]
         ratio = ratio_of_tokens(rows_a, rows_b)
         lengths = [len(row) for row in (*rows_a, *rows_b)]
         length = min(lengths)
-        first_tokens = length if max(lengths) > length else None
+        if max(lengths) > length:
+            some = f" (first {length})"
+            over = f"median of the first {counted(length, 'decoded token')} of every run"
         a_s, b_s = (median(median(row[:length]) for row in rows) for rows in (rows_a, rows_b))
     else:
         figures_a, figures_b = _figures(one, measure), _figures(other, measure)
         ratio = ratio_of_runs(figures_a, figures_b)
         a_s, b_s = median(figures_a), median(figures_b)
-    return Measured(
-        measure=measure,
-        a_s=a_s,
-        b_s=b_s,
+    phrases: dict[Measure, str] = {
+        "decode": "per token",
+        "prefill": "per prompt token",
+        "first token": "to its first token",
+    }
+    return ComparedFigure(
+        key=measure,
+        heading=measure if measure == "first token" else f"{measure}, per token{some}",
+        phrase=f"{phrases[measure]} ({over})",
+        unit="s" if measure == "first token" else "s/token",
+        a=a_s,
+        b=b_s,
+        a_runs=len(one),
+        b_runs=len(other),
         ratio=ratio,
         finding=ratio.finding,
-        first_tokens=first_tokens,
     )
 
 
@@ -240,18 +244,16 @@ def _figures(group: WorkGroup, measure: Measure) -> list[float]:
 
 
 def _notes(
-    one: WorkGroup, other: WorkGroup, measured: tuple[Measured, ...]
-) -> list[ComparisonFigures]:
+    one: WorkGroup, other: WorkGroup, figures: tuple[ComparedFigure, ...]
+) -> list[ComparisonFinding]:
     a, b = one[0], other[0]
-    notes: list[ComparisonFigures] = []
+    notes: list[ComparisonFinding] = []
     if not can_be_checked(a.work, b.work):
         notes.append(ModelUnverified(a=a.work.model, b=b.work.model))
-    if measured and measured[0].measure == "decode":
-        notes += depth_differences(a.work, b.work)
-    notes += _boards(one, other, measured)
-    notes += _method_differences(a.method, b.method)
-    notes += differing_facts([("programs", a.method.engine, b.method.engine)])
-    if measured and measured[0].ratio.unit != "runs":
+    called, boards = called_equal(a, b), (a.work.board, b.work.board)
+    if called and None not in boards and _is_sure(figures):
+        notes.append(EqualBoardsDiffer(a=str(boards[0]), b=str(boards[1]), called=called))
+    if figures and figures[0].ratio.unit != "runs":
         notes.append(TooFewRuns(needed_runs=FEWEST_RUNS))
     notes += _energies(one, other)
     if a.text is not None and b.text is not None and a.work.prompt == b.work.prompt:
@@ -265,16 +267,27 @@ def _notes(
     return notes
 
 
-def _boards(
-    one: WorkGroup, other: WorkGroup, measured: tuple[Measured, ...]
-) -> list[ComparisonFigures]:
-    a, b, called = one[0].work.board, other[0].work.board, called_equal(one[0], other[0])
-    if not called or a is None or b is None:
-        return []
-    first = measured[0] if measured else None
-    if first and first.finding != "not significant" and first.ratio.unit == "runs":
-        return [EqualBoardsDiffer(a=a, b=b, called=called)]
-    return [Differs(name="boards", a=a, b=b)]
+def _is_sure(figures: tuple[ComparedFigure, ...]) -> bool:
+    return (
+        bool(figures)
+        and figures[0].finding != "not significant"
+        and figures[0].ratio.unit == "runs"
+    )
+
+
+def _other_ways(
+    one: WorkGroup, other: WorkGroup, figures: tuple[ComparedFigure, ...]
+) -> list[SideDifference]:
+    """Return how the same work was done differently."""
+    a, b = one[0], other[0]
+    boards = (a.work.board, b.work.board)
+    found: list[SideDifference] = []
+    if figures and figures[0].key == "decode":
+        found += depth_differences(a.work, b.work)
+    if called_equal(a, b) and None not in boards and not _is_sure(figures):
+        found += differing([("boards", "setting", *boards)])
+    found += _method_differences(a.method, b.method)
+    return found + differing([("programs", "setting", a.method.engine, b.method.engine)])
 
 
 def _energies(one: WorkGroup, other: WorkGroup) -> list[EnergyPerToken | EnergyMixed]:
@@ -313,14 +326,19 @@ def _energy(group: WorkGroup) -> _SideEnergy | None:
     return _SideEnergy(median(counted), basis, len(known) - len(counted))
 
 
-def _method_differences(a: Method, b: Method) -> list[Differs]:
-    return differing_facts(
-        [
-            ("threads", a.threads, b.threads),
-            ("weights repacked", a.repacked, b.repacked),
-            ("options", a.options, b.options),
-        ]
-    )
+def _method_differences(a: Method, b: Method) -> list[SideDifference]:
+    found = differing([("threads", "setting", a.threads, b.threads)])
+    if a.repacked != b.repacked:
+        found.append(
+            SideDifference(
+                name="weights repacked",
+                role="setting",
+                a=a.repacked,
+                b=b.repacked,
+                consequence=_NOT_REPACKED,
+            )
+        )
+    return found + differing([("options", "setting", a.options, b.options)])
 
 
 def _runs_needed(one: WorkGroup, other: WorkGroup, shared: list[Measure]) -> int | None:

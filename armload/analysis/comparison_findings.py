@@ -1,123 +1,218 @@
-"""What a comparison of two sides found beside its figures: kinds with their numbers."""
+"""What a comparison of two sides found beside its figures, and in what the sides differ."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Literal
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import JsonValue, computed_field
 
-from armload.analysis.load.findings import LoadFigures
+from armload.analysis.finding import ToldFinding, any_of
+from armload.analysis.load.findings import AnyLoadFinding
 from armload.analysis.sanity import Departure
-from armload.analysis.statistics import RatioFinding
+from armload.analysis.wording import energies, figures
 from armload.boards.power import EnergyBasis
 from armload.core.values import Value
 
 SideLabel = Literal["A", "B"]
 
-ComparisonFinding = Literal[RatioFinding, "inconclusive", "not comparable"]
-"""What a ratio says; nothing where the figures are not valid, or the sides did different work."""
+DifferenceRole = Literal["subject", "setting", "obstacle"]
+"""A subject is what is compared, a setting is how it was done; an obstacle makes it other work."""
 
 
-def overall_finding(
-    against: Sequence[object], findings: Sequence[ComparisonFinding], *, is_valid: bool
-) -> ComparisonFinding:
-    """Return what a comparison says: what its first figure does, if that may be believed.
+class SideDifference(Value):
+    """Something that the two sides do not share.
 
-    Args:
-        against: what stands against comparing the sides; not empty where they share no figure.
-        findings: of the figures that both sides have.
-        is_valid: nothing speaks against these figures.
+    Attributes:
+        a, b: none where a side's is ``missing``: unknown, or left to the default.
+        consequence: what follows from it; may be empty.
     """
-    if against:
-        return "not comparable"
-    return findings[0] if is_valid else "inconclusive"
-
-
-class OfBothSides(Value):
-    """A name, and what each side has for it."""
 
     name: str
+    role: DifferenceRole
     a: JsonValue
     b: JsonValue
+    missing: Literal["unknown", "default"] = "unknown"
+    consequence: str = ""
+
+    @computed_field
+    @property
+    def phrase(self) -> str:
+        """For people: a part of a sentence."""
+        return f"{self.name}: A {self._words(self.a)}, B {self._words(self.b)}"
+
+    @property
+    def sentence(self) -> str:
+        """The phrase as a sentence, with the consequence."""
+        return f"{self.phrase[:1].upper()}{self.phrase[1:]}{self.consequence}."
+
+    def _words(self, value: JsonValue) -> str:
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        return self.missing if value is None else str(value) or "none"
 
 
-class OfOneSide(Value):
-    """Which side this is about."""
-
-    side: SideLabel
-
-
-class Differs(OfBothSides):
-    """A fact; none where a side's is unknown."""
-
-    kind: Literal["differs"] = "differs"
-
-
-class SettingDiffers(OfBothSides):
-    """A setting; none where a side has the default."""
-
-    kind: Literal["setting differs"] = "setting differs"
-
-
-def differing_facts(facts: Iterable[tuple[str, JsonValue, JsonValue]]) -> list[Differs]:
-    """Return those of some facts, each with its name, that the sides do not share."""
-    return [Differs(name=name, a=a, b=b) for name, a, b in facts if a != b]
+def differing(
+    facts: Iterable[tuple[str, DifferenceRole, JsonValue, JsonValue]],
+) -> list[SideDifference]:
+    """Return those of some facts, each with its name and role, that the sides do not share."""
+    return [SideDifference(name=name, role=role, a=a, b=b) for name, role, a, b in facts if a != b]
 
 
 def differing_settings(
-    a: Mapping[str, JsonValue], b: Mapping[str, JsonValue]
-) -> list[SettingDiffers]:
+    role: DifferenceRole, a: Mapping[str, JsonValue], b: Mapping[str, JsonValue]
+) -> list[SideDifference]:
     """Return the settings of two sides, by their names, that are not the same."""
     return [
-        SettingDiffers(name=name.replace("_", " "), a=a.get(name), b=b.get(name))
+        SideDifference(
+            name=name.replace("_", " "), role=role, a=a.get(name), b=b.get(name), missing="default"
+        )
         for name in dict.fromkeys((*a, *b))
         if a.get(name) != b.get(name)
     ]
 
 
-class OnlyOneSide(OfOneSide):
+class ComparisonFinding(ToldFinding):
+    """What a comparison found.
+
+    Attributes:
+        role: an ``obstacle`` makes the sides incomparable; a ``doubt`` speaks against single
+            figures; a ``note`` is what else a reader should know.
+    """
+
+    role: str
+
+
+class ComparisonObstacle(ComparisonFinding):
+    """What makes the sides incomparable; its fact is a part of a sentence."""
+
+    role: Literal["obstacle"] = "obstacle"
+
+
+class ComparisonDoubt(ComparisonFinding):
+    """What speaks against figures of one side."""
+
+    role: Literal["doubt"] = "doubt"
+    side: SideLabel
+
+
+class ComparisonNote(ComparisonFinding):
+    """What else a reader should know."""
+
+    role: Literal["note"] = "note"
+
+
+class OnlyOneSide(ComparisonObstacle):
     """Only one side has runs of this plan."""
 
     kind: Literal["only one side"] = "only one side"
+    side: SideLabel
+
+    def fact(self) -> str:
+        return f"only {self.side} has runs with this configuration"
 
 
-class DegenerateOutput(OfOneSide):
+class DegenerateOutput(ComparisonObstacle):
     """A side's output is degenerate; ``faults`` say of each of its runs in what way."""
 
     kind: Literal["degenerate output"] = "degenerate output"
+    side: SideLabel
     faults: str
 
+    def fact(self) -> str:
+        return f"{self.side}: {self.faults}"
 
-class NothingInCommon(Value):
+
+class NothingInCommon(ComparisonObstacle):
     """There is nothing to compare."""
 
     kind: Literal["nothing in common"] = "nothing in common"
     what: Literal["figure", "load level", "answered request"]
 
+    def fact(self) -> str:
+        return {
+            "figure": "the two sides have no metric in common",
+            "load level": "the loads have no rate or number of clients in common",
+            "answered request": "no request was answered in both loads",
+        }[self.what]
 
-class RequestsDiffer(Value):
+
+class RequestsDiffer(ComparisonObstacle):
     """Two files of requests have one name, and different content."""
 
     kind: Literal["requests differ"] = "requests differ"
 
+    def fact(self) -> str:
+        return "requests: the content of the file differs"
 
-class Excluded(OfOneSide):
+
+class DoubtfulRun(ComparisonDoubt):
+    """A reason against one run; only of one that is not ``judged`` is it more than imprecise."""
+
+    kind: Literal["doubtful run"] = "doubtful run"
+    name: str
+    reason: str
+    is_judged: bool
+
+    def fact(self) -> str:
+        return f"{self.name}: {self.reason}"
+
+
+class DoubtfulLoad(ComparisonDoubt):
+    """A reason to doubt a side's figures under load."""
+
+    kind: Literal["doubtful load"] = "doubtful load"
+    found: AnyLoadFinding
+
+    def fact(self) -> str:
+        return f"{self.side}: {self.found.sentence}"
+
+
+class FailedRequests(ComparisonDoubt):
+    """Requests of a side failed."""
+
+    kind: Literal["failed requests"] = "failed requests"
+    failed: int
+    requests: int
+
+    def fact(self) -> str:
+        return f"{self.side}: {self.failed} of {self.requests} requests failed."
+
+
+class Disturbed(ComparisonDoubt):
+    """Runs of a side were disturbed, in the words of their verdicts."""
+
+    kind: Literal["disturbed"] = "disturbed"
+    reason: str
+
+    def fact(self) -> str:
+        return f"{self.side}: {self.reason}"
+
+
+class Excluded(ComparisonNote):
     """Disturbed runs of a side, which has others."""
 
     kind: Literal["excluded"] = "excluded"
+    side: SideLabel
     names: tuple[str, ...]
 
+    def fact(self) -> str:
+        return f"Disturbed and excluded from {self.side}: {', '.join(self.names)}."
 
-class ModelUnverified(Value):
+
+class ModelUnverified(ComparisonNote):
     """The files' sums do not tell whether the model is the same."""
 
     kind: Literal["model unverified"] = "model unverified"
     a: str | None
     b: str | None
 
+    def fact(self) -> str:
+        names = f"A {self.a or 'unknown'}, B {self.b or 'unknown'}"
+        return f"Cannot verify that both sides ran the same model: {names}."
 
-class EqualBoardsDiffer(Value):
+
+class EqualBoardsDiffer(ComparisonNote):
     """The sides ran on two boards that are declared identical, and differ by more than repeats do.
 
     Attributes:
@@ -130,15 +225,27 @@ class EqualBoardsDiffer(Value):
     b: str
     called: str
 
+    def fact(self) -> str:
+        return (
+            f"{self.a} and {self.b} are declared identical ({self.called}), but differ by more "
+            "than their repeats."
+        )
 
-class TooFewRuns(Value):
+
+class TooFewRuns(ComparisonNote):
     """The interval allows for a variation between runs that was not measured."""
 
     kind: Literal["too few runs"] = "too few runs"
     needed_runs: int
 
+    def fact(self) -> str:
+        return (
+            f"With fewer than {self.needed_runs} runs per side, run-to-run variation is unknown; "
+            "the interval is widened to allow for it."
+        )
 
-class EnergyPerToken(Value):
+
+class EnergyPerToken(ComparisonNote):
     """The sides' medians of joules per token; only those of one basis can be compared."""
 
     kind: Literal["energy per token"] = "energy per token"
@@ -147,95 +254,78 @@ class EnergyPerToken(Value):
     a_basis: EnergyBasis
     b_basis: EnergyBasis
 
+    def fact(self) -> str:
+        one, other = energies.basis(self.a_basis), energies.basis(self.b_basis)
+        if self.a_basis == self.b_basis:
+            change = f", B uses {figures.times(self.b_j / self.a_j)} A's" if self.a_j else ""
+            return f"Energy {one}: A {self.a_j:.3g}, B {self.b_j:.3g} J per token{change}."
+        return (
+            f"Energy: A {self.a_j:.3g} J per token {one}, B {self.b_j:.3g} J per token {other}. "
+            f"{energies.not_comparable(self.a_basis, self.b_basis)}"
+        )
 
-class EnergyMixed(OfOneSide):
+
+class EnergyMixed(ComparisonNote):
     """Energies of a side have different bases; only those that have the first one's count."""
 
     kind: Literal["energy mixed"] = "energy mixed"
+    side: SideLabel
     basis: EnergyBasis
     left_out: int
 
+    def fact(self) -> str:
+        return (
+            f"Energy of {self.side}: only runs measured {energies.basis(self.basis)}, are used; "
+            f"{self.left_out} measured differently were excluded."
+        )
 
-class OutputDiffers(Value):
+
+class OutputDiffers(ComparisonNote):
     """B's text departs from A's."""
 
     kind: Literal["output differs"] = "output differs"
     departure: Departure
 
+    def fact(self) -> str:
+        return self.departure.sentence
 
-class ConstraintsDiffer(Value):
+
+class ConstraintsDiffer(ComparisonNote):
     """Two tunings had different constraints."""
 
     kind: Literal["constraints differ"] = "constraints differ"
 
+    def fact(self) -> str:
+        return "The constraints differ."
 
-class SpacesDiffer(Value):
+
+class SpacesDiffer(ComparisonNote):
     """Two tunings searched different values of these options."""
 
     kind: Literal["spaces differ"] = "spaces differ"
     options: tuple[str, ...]
 
+    def fact(self) -> str:
+        return f"The search spaces differ: {', '.join(self.options)}."
 
-class NotInterleaved(OfOneSide):
+
+class NotInterleaved(ComparisonNote):
     """A tuning's figures are those of its trials, which did not alternate with the defaults."""
 
     kind: Literal["not interleaved"] = "not interleaved"
+    side: SideLabel
     was_disturbed: bool
 
-
-class DoubtfulLoad(OfOneSide):
-    """A reason to doubt a side's figures under load."""
-
-    kind: Literal["doubtful load"] = "doubtful load"
-    figures: LoadFigures
-
-
-class FailedRequests(OfOneSide):
-    """Requests of a side failed."""
-
-    kind: Literal["failed requests"] = "failed requests"
-    failed: int
-    requests: int
+    def fact(self) -> str:
+        why = (
+            "too many disturbed runs in its final comparison"
+            if self.was_disturbed
+            else "no final comparison"
+        )
+        return f"{self.side} had {why}: its figures are from its longest trials."
 
 
-class Disturbed(OfOneSide):
-    """Runs of a side were disturbed, in the words of their verdicts."""
-
-    kind: Literal["disturbed"] = "disturbed"
-    reason: str
-
-
-ComparisonFigures = Annotated[
-    Differs
-    | SettingDiffers
-    | OnlyOneSide
-    | DegenerateOutput
-    | NothingInCommon
-    | RequestsDiffer
-    | Excluded
-    | ModelUnverified
-    | EqualBoardsDiffer
-    | TooFewRuns
-    | EnergyPerToken
-    | EnergyMixed
-    | OutputDiffers
-    | ConstraintsDiffer
-    | SpacesDiffer
-    | NotInterleaved
-    | DoubtfulLoad
-    | FailedRequests
-    | Disturbed,
-    Field(discriminator="kind"),
-]
-
-
-class Remark(Value):
-    """What a comparison found beside its figures.
-
-    Attributes:
-        figures: in numbers.
-        sentence: for people.
-    """
-
-    figures: ComparisonFigures
-    sentence: str
+if TYPE_CHECKING:
+    AnyComparisonFinding = ComparisonFinding
+else:
+    AnyComparisonFinding = any_of(ComparisonFinding)

@@ -6,9 +6,10 @@ Nothing in the board can tell: a virtual CPU that waits for a real one counts as
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar, Literal
 
-from armload.analysis.findings import EmulatorDelayed
-from armload.core.values import Count, Finite, Value
+from armload.analysis.finding import Disturbance
+from armload.core.values import Count, Finite, Value, counted
 
 FILE_NAME = "emulator.jsonl"
 
@@ -47,6 +48,34 @@ class Emulation(Value):
         """Whether that slowed the run down."""
         is_delayed = self.waited_s >= _DELAYED_FROM * self.watched_s
         return is_delayed and self.cpu_share < STARVED_BELOW
+
+
+class EmulatorDelayed(Disturbance):
+    """The workstation that emulates a virtual board was busy with other programs.
+
+    Attributes:
+        cpu_share: that the emulator had of the CPU time it wanted.
+        cores, load: of the workstation; the load is the highest during the run.
+        board_cores: how many the board has.
+    """
+
+    name: ClassVar[str] = "contended"
+    kind: Literal["emulator delayed"] = "emulator delayed"
+    cpu_share: float
+    cores: int
+    load: float
+    board_cores: int
+
+    def fact(self) -> str:
+        return (
+            "Contended: the workstation that emulates the board was busy. The emulator got only "
+            f"{self.cpu_share:.0%} of the CPU time that it needed (load {self.load:.1f} on "
+            f"{counted(self.cores, 'core')})."
+        )
+
+    def advice(self) -> str:
+        fewer = " emulate no more cores than it has," if self.board_cores > self.cores else ""
+        return f"Stop other programs on the workstation,{fewer} and repeat the run."
 
 
 def read_emulation(folder: Path) -> Emulation | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from armload.analysis.run import Run
 from armload.analysis.statistics import CONFIDENCE
+from armload.analysis.wording import figures
 from armload.core.values import Value
 
 if TYPE_CHECKING:
@@ -39,6 +40,14 @@ class UnequalBoards(Value):
     fastest: str
     ratio: float
     repeats_ratio: float
+
+    def sentence(self) -> str:
+        """Say how far they differ, beside their repeats."""
+        return (
+            f"{self.slowest} and {self.fastest} are declared identical ({self.called}), but "
+            f"{self.slowest} takes {figures.times(self.ratio)} as long per token. Repeats on one "
+            f"board differ by {self.repeats_ratio - 1:.1%}."
+        )
 
 
 def unequal_boards(configurations: Sequence[Sequence[Run]]) -> list[UnequalBoards]:

@@ -12,12 +12,15 @@ from armload.analysis.columns import (
     switches_per_token,
     without_storage,
 )
-from armload.analysis.limit_figures import (
+from armload.analysis.limit_findings import (
+    BUSY_FROM,
+    ROOM_TO_STAY,
+    SLOWEST_BOARD_BYTES_PER_S,
     BandwidthLimit,
     ComputeLimit,
     GroupLimit,
     IdleThreads,
-    LimitFigures,
+    LimitFinding,
     NothingDecoded,
     OtherProgram,
     StorageLimit,
@@ -34,23 +37,11 @@ from armload.engines.prediction import GroupForecast, PartTime
 from armload.engines.spread import Spread
 from armload.engines.trace import Step, Trace, Weights
 
-BUSY_FROM = 0.80
-"""Share of wall time that the engine's threads must run on a CPU to count as busy."""
-
 STORAGE_LIMITS_FROM = 1 - BUSY_FROM
 """Share of a token's time that reading storage must take to be what limits."""
 
 BANDWIDTH_LIMITED_FROM = 0.60
 """Share of the memory's read bandwidth from which memory is what limits."""
-
-FASTEST_QUANTISATION = "Q4_0"
-"""Has interleaved integer dot-product kernels for every Arm CPU in llama.cpp."""
-
-ROOM_TO_STAY = 0.8
-"""Share of the free memory that a model may take and stay there."""
-
-SLOWEST_BOARD_BYTES_PER_S = 1.5e9
-"""No supported board's memory is slower; below this the memory can't be what limits."""
 
 
 def find_limit(
@@ -64,7 +55,7 @@ def find_limit(
     spread: Spread | None = None,
     forecast: GroupForecast | None = None,
     servers: Sequence[ServerLoad] = (),
-) -> LimitFigures:
+) -> LimitFinding:
     """Return what limited the generating steps.
 
     Args:

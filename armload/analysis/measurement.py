@@ -10,7 +10,6 @@ from armload.analysis.repeats import counts, is_disturbed
 from armload.analysis.run import Run
 from armload.analysis.sanity import doubts_about_text
 from armload.analysis.summary import prompting, token_times
-from armload.analysis.wording.findings import text_fault
 from armload.core.options import declared_options
 from armload.engines.llama_cpp import repacked
 from armload.engines.measurement import Measurement, Method, Work
@@ -121,7 +120,7 @@ def _garbage(run: Run) -> str:
     if _lacks_text(run) or (run.watched is not None and run.watched.reads == "llm_bench"):
         return ""
     of_words = run.plan is not None and run.plan.prompt_tokens is not None
-    return " ".join(map(text_fault, doubts_about_text(run.text, of_words=of_words)))
+    return " ".join(each.sentence for each in doubts_about_text(run.text, of_words=of_words))
 
 
 def _lacks_text(run: Run) -> bool:

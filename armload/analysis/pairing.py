@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Literal
 
-from armload.analysis.comparison_findings import Differs, SideLabel, differing_facts
+from armload.analysis.comparison_findings import (
+    DifferenceRole,
+    SideDifference,
+    SideLabel,
+    differing,
+)
 from armload.core.errors import UsageError
 from armload.engines.measurement import Measurement, Work
 from armload.engines.plan import short_prompt
@@ -15,7 +20,6 @@ from armload.engines.plan import short_prompt
 Measure = Literal["decode", "prefill", "first token"]
 
 _DEPTH = "context depth (tokens)"
-_SUBJECTS = frozenset({"model", "board", "context", "KV cache type"})
 _MEASURES: tuple[Measure, ...] = ("decode", "prefill", "first token")
 
 WorkGroup = list[Measurement]
@@ -83,50 +87,41 @@ def seconds_of(each: Measurement, measure: Measure) -> float | None:
     return 1 / rate if rate else None
 
 
-def differences(one: Measurement, other: Measurement, measure: Measure) -> list[Differs]:
-    """Return what makes the two workloads differ; a value that one side lacks is not compared."""
-    a, b = one.work, other.work
-    found: list[Differs] = []
-    if can_be_checked(a, b) and a.model_sha256 != b.model_sha256:
-        names = a.model, b.model
-        if a.model == b.model:
-            names = f"{a.model} {a.model_sha256[:12]}", b.model_sha256[:12]
-        found.append(Differs(name="model", a=names[0], b=names[1]))
-    fields: list[tuple[str, int | str | None, int | str | None]] = [
-        *([] if called_equal(one, other) else [("board", a.board, b.board)]),
-        ("prompt", _prompt(a), _prompt(b)),
-        ("context", a.context_tokens, b.context_tokens),
-        ("KV cache type", a.kv_type, b.kv_type),
-        ("sampling", a.sampling, b.sampling),
-    ]
-    if measure == "decode":
-        fields += [
-            ("output tokens (n_predict)", a.output_tokens, b.output_tokens),
-            (_DEPTH, a.depth_tokens, b.depth_tokens),
-        ]
-    else:
-        fields += [
-            ("prompt tokens", a.prompt_tokens, b.prompt_tokens),
-            (_DEPTH, a.depth_tokens or 0, b.depth_tokens or 0),
-        ]
-    return found + differing_facts(each for each in fields if None not in each)
-
-
-def subjects_and_obstacles(
-    found: Sequence[Differs],
-) -> tuple[tuple[Differs, ...], tuple[Differs, ...]]:
-    """Divide differences into what is compared, such as two models, and what forbids comparing.
+def differences(one: Measurement, other: Measurement, measure: Measure) -> list[SideDifference]:
+    """Return what makes the two workloads differ; a value that one side lacks is not compared.
 
     Two models or boards that do the same work compare; different work, such as a longer text, does
     not, whoever does it.
     """
-    return (
-        tuple(each for each in found if each.name in _SUBJECTS),
-        tuple(each for each in found if each.name not in _SUBJECTS),
-    )
+    a, b = one.work, other.work
+    found: list[SideDifference] = []
+    if can_be_checked(a, b) and a.model_sha256 != b.model_sha256:
+        names = a.model, b.model
+        if a.model == b.model:
+            names = f"{a.model} {a.model_sha256[:12]}", b.model_sha256[:12]
+        found.append(SideDifference(name="model", role="subject", a=names[0], b=names[1]))
+    is_same_board = bool(called_equal(one, other))
+    fields: list[tuple[str, DifferenceRole, int | str | None, int | str | None]] = [
+        ("board", "subject", a.board, a.board if is_same_board else b.board),
+        ("prompt", "obstacle", _prompt(a), _prompt(b)),
+        ("context", "subject", a.context_tokens, b.context_tokens),
+        ("KV cache type", "subject", a.kv_type, b.kv_type),
+        ("sampling", "obstacle", a.sampling, b.sampling),
+    ]
+    if measure == "decode":
+        fields += [
+            ("output tokens (n_predict)", "obstacle", a.output_tokens, b.output_tokens),
+            (_DEPTH, "obstacle", a.depth_tokens, b.depth_tokens),
+        ]
+    else:
+        fields += [
+            ("prompt tokens", "obstacle", a.prompt_tokens, b.prompt_tokens),
+            (_DEPTH, "obstacle", a.depth_tokens or 0, b.depth_tokens or 0),
+        ]
+    return found + differing(each for each in fields if None not in each)
 
 
-def depth_differences(a: Work, b: Work) -> list[Differs]:
+def depth_differences(a: Work, b: Work) -> list[SideDifference]:
     """Return the depths at which a run and a benchmark's test decode, if they differ.
 
     A run decodes after its prompt, a test usually in an empty context. They are compared all the
@@ -136,7 +131,7 @@ def depth_differences(a: Work, b: Work) -> list[Differs]:
     are_of_a_kind = (a.depth_tokens is None) == (b.depth_tokens is None)
     if are_of_a_kind or depth_a is None or depth_b is None:
         return []
-    return differing_facts([(_DEPTH, depth_a, depth_b)])
+    return differing([(_DEPTH, "setting", depth_a, depth_b)])
 
 
 def _decode_depth(work: Work) -> int | None:
@@ -225,10 +220,10 @@ def _matching(a: list[WorkGroup], b: list[WorkGroup]) -> list[tuple[WorkGroup, W
 def _distance(one: WorkGroup, other: WorkGroup) -> tuple[bool, int, int, int]:
     shared = shared_measures(one, other)
     found = differences(one[0], other[0], shared[0] if shared else "decode")
-    subjects, obstacles = subjects_and_obstacles(found)
+    obstacles = sum(each.role == "obstacle" for each in found)
     a, b = one[0].method, other[0].method
     methods = (a.threads != b.threads) + (a.repacked != b.repacked) + (a.options != b.options)
-    return not shared, len(obstacles), len(subjects), methods
+    return not shared, obstacles, len(found) - obstacles, methods
 
 
 def _decodes(group: WorkGroup) -> bool:

@@ -9,17 +9,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import median
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import TYPE_CHECKING, Literal
 
 from armload.analysis.confidence_sequence import FEWEST_FIGURES, interval_of_figures
-from armload.analysis.findings import TooFewRepeats, WideSpreadOfRepeats
-from armload.analysis.run import Run, Verdict
-from armload.analysis.speed_doubts import MEDIAN_WITHIN
+from armload.analysis.finding import Disturbance, Finding, RunFinding, any_of
+from armload.analysis.precision import (
+    MEDIAN_WITHIN,
+    MOST_MORE_RUNS,
+    Imprecise,
+    TooFewRepeats,
+    WideSpreadOfRepeats,
+    too_different,
+)
+from armload.analysis.run import Run
 from armload.analysis.statistics import Interval, interval_of_runs
-from armload.analysis.wording.findings import valid_with_repeats, verdict
-from armload.core.values import Value
+from armload.analysis.verdict import Verdict
+from armload.core.values import Value, counted
 from armload.engines.job import Workstation
 from armload.engines.plan import DEFAULT_PRECISION, DEFAULT_PRECISION_TIME_S
 
@@ -28,11 +33,6 @@ _HEADROOM = 1.5
 """Runs differ, and those after the first are prepared, too."""
 
 _ROUND_S = 30
-DISTURBANCES = frozenset(("throttled", "under-voltage", "contended", "unsteady", "swapped"))
-"""Findings on what slowed a run down from outside."""
-
-_PASSING = DISTURBANCES | {"imprecise"}
-"""Findings that a repeat may be without."""
 
 
 class Precision(Value):
@@ -68,34 +68,52 @@ class Known(Value):
         return max(self.interval_s.high / self.p50_s - 1, 1 - self.interval_s.low / self.p50_s)
 
 
-class PrecisionReached(Value):
+class Stop(Finding):
+    """Why no further run is made; its fact is a sentence that begins in lower case."""
+
+    kind: str
+
+
+class PrecisionReached(Stop):
     """The median is known as exactly as was asked."""
 
     kind: Literal["precision reached"] = "precision reached"
 
+    def fact(self) -> str:
+        return "the requested precision was reached."
 
-class NotRepeatable(Value):
+
+class NotRepeatable(Stop):
     """A repeat would have the same fault, in the words of the run's verdict."""
 
     kind: Literal["not repeatable"] = "not repeatable"
     reason: str
 
+    def fact(self) -> str:
+        return f"repeating would not help: {self.reason}"
 
-class NothingTimed(Value):
+
+class NothingTimed(Stop):
     """The run has no output token after the first."""
 
     kind: Literal["nothing timed"] = "nothing timed"
 
+    def fact(self) -> str:
+        return "no output token was timed."
 
-class DisturbedInARow(Value):
+
+class DisturbedInARow(Stop):
     """So many runs in a row were disturbed, the last of them for this reason."""
 
     kind: Literal["disturbed in a row"] = "disturbed in a row"
     runs: int
     reason: str
 
+    def fact(self) -> str:
+        return f"{self.runs} runs in a row were disturbed. {self.reason}"
 
-class OutOfTime(Value):
+
+class OutOfTime(Stop):
     """Repeats would take longer than they may.
 
     Attributes:
@@ -122,12 +140,34 @@ class OutOfTime(Value):
     within: float | None = None
     workstation: Workstation | None = None
 
+    def fact(self) -> str:
+        needed = (
+            f"{counted(self.more_runs, 'more run')} of about {self.run_s:.0f} s would be needed, "
+            f"which exceeds the time limit for repeats ({self.allowed_s:g} s)"
+        )
+        if self.disturbed == self.runs:  # more runs of this kind would not count either
+            all_runs = "The only run was" if self.runs == 1 else f"All {self.runs} runs were"
+            return f"{needed}. {all_runs} disturbed. {self.reason}"
+        if self.within is not None and self.more_runs > MOST_MORE_RUNS:
+            said = (
+                f"the median of {self.runs - self.disturbed} runs is known only within "
+                f"{self.within:.0%}. {too_different(self.workstation)}"
+            )
+        else:
+            them = "it" if self.more_runs == 1 else "them"
+            said = f"{needed}. To allow {them}, use --precision-time {self.needed_s}."
+        if self.disturbed:
+            were = "was" if self.disturbed == 1 else "were"
+            said += f" {self.disturbed} of {self.runs} runs {were} disturbed. {self.reason}"
+        if self.is_storage_limited:
+            said += " Tokens wait for storage, whose speed varies."
+        return said
 
-Stop = Annotated[
-    PrecisionReached | NotRepeatable | NothingTimed | DisturbedInARow | OutOfTime,
-    Field(discriminator="kind"),
-]
-"""Why no further run is made."""
+
+if TYPE_CHECKING:
+    AnyStop = Stop
+else:
+    AnyStop = any_of(Stop)
 
 
 def known(runs: Sequence[Run]) -> Known | None:
@@ -147,13 +187,14 @@ def _figures(runs: Sequence[Run]) -> list[float]:
 
 def counts(run: Run) -> bool:
     """Return whether a run's median counts: nothing is wrong with it but that it is imprecise."""
-    return run.summary.token_s is not None and _names(run) <= {"imprecise"}
+    return run.summary.token_s is not None and all(
+        isinstance(each, Imprecise) for each in _found(run)
+    )
 
 
 def is_disturbed(run: Run) -> bool:
     """Return whether only an outside disturbance makes a run's figures doubtful."""
-    names = _names(run)
-    return bool(names & DISTURBANCES) and names <= _PASSING
+    return _may_pass(run) and any(isinstance(each, Disturbance) for each in _found(run))
 
 
 def stop(
@@ -169,7 +210,7 @@ def stop(
     if not runs:
         return None
     last = runs[-1]
-    if not counts(last) and not _names(last) <= _PASSING:
+    if not counts(last) and not _may_pass(last):
         return NotRepeatable(reason=last.verdict.reasons[0])
     if last.summary.token_s is None:
         return NothingTimed()
@@ -254,7 +295,10 @@ def _precision(run: Run) -> float | None:
 def _judged(run: Run, found: Known) -> Run:
     wanted = max(MEDIAN_WITHIN, _precision(run) or 0)
     if found.within is not None and found.within <= wanted:
-        note = valid_with_repeats(found.runs, found.within)
+        note = (
+            f"Valid with its repeats: the median of {found.runs} runs is known within "
+            f"{found.within:.1%}."
+        )
         return run.model_copy(update={"verdict": Verdict.of(()), "notes": (*run.notes, note)})
     finding = (
         TooFewRepeats(runs=found.runs, needed_runs=FEWEST_FIGURES)
@@ -267,7 +311,7 @@ def _judged(run: Run, found: Known) -> Run:
             workstation=run.board.workstation,
         )
     )
-    return run.model_copy(update={"verdict": verdict([finding], advises=not run.is_excerpt)})
+    return run.model_copy(update={"verdict": Verdict.of([finding], advises=not run.is_excerpt)})
 
 
 def _out_of_time(
@@ -304,5 +348,10 @@ def _more_runs(have: int, within: float, share: float) -> int:
     return math.ceil(have * ((within / share) ** 2 - 1))
 
 
-def _names(run: Run) -> set[str]:
-    return {finding.name for finding in run.verdict.findings}
+def _may_pass(run: Run) -> bool:
+    """Return whether a repeat may be without everything that was found."""
+    return all(isinstance(each, Disturbance | Imprecise) for each in _found(run))
+
+
+def _found(run: Run) -> list[RunFinding]:
+    return [each.figures for each in run.verdict.findings]

@@ -11,7 +11,7 @@ import re
 from typing import Literal
 
 from armload.analysis.noise import is_noise
-from armload.core.values import Value
+from armload.core.values import Value, counted
 
 SAME_CHARACTER = 24
 """A character repeated so often at the end is garbage."""
@@ -51,6 +51,22 @@ class Departure(Value):
     here: str = ""
     there: str = ""
 
+    @property
+    def sentence(self) -> str:
+        """How the text compares with the reference's."""
+        if self.kind == "same":
+            return f"The text matches that of {self.reference}."
+        other = " (another model, prompt or sampling)" if self.kind == "other model" else ""
+        where = (
+            f"after {counted(self.at_word, 'word')} (character {self.at_character})"
+            if self.at_word
+            else "from the first word on"
+        )
+        return (
+            f"The text differs from that of {self.reference}{other} {where}: {self.here!r} "
+            f"instead of {self.there!r}."
+        )
+
 
 class TextFault(Value):
     """What makes a text garbage.
@@ -68,6 +84,23 @@ class TextFault(Value):
     share: float | None = None
     repeated: str = ""
     times: int | None = None
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong with the text."""
+        match self.kind:
+            case "only white space":
+                return "The text contains only white space."
+            case "not UTF-8":
+                return "The text is not valid UTF-8."
+            case "white space":
+                return f"{self.share or 0:.0%} of the text is white space."
+            case "repeated character":
+                return f"The text ends in a repeated character: {self.repeated * 8!r}."
+            case "noise":
+                return "The text is random characters, not language, code or data."
+            case "loop":
+                return f"The text ends in a loop: {self.repeated!r}, repeated {self.times} times."
 
 
 def doubts_about_text(text: str, *, of_words: bool = False) -> list[TextFault]:

@@ -228,12 +228,17 @@ def lower_bound(ratio: Ratio, runs: int, tail: float) -> float:
     Resampling cannot tell: it never leaves the range of the samples, and all of four runs are
     slower by chance than all of four others in 1 of 70 draws. So the interval reaches as much
     farther as one from Student's t would; where an allowance stands in for the variation between
-    runs, as one from the normal distribution.
+    runs, as one from the normal distribution. The interval over requests is one from Student's t
+    and a constant allowance.
 
     Args:
         runs: on the side that has fewer.
         tail: the probability; ``TAIL`` gives the interval's own bound.
     """
+    if ratio.unit == "requests":
+        farther = t_quantile(1 - tail, COSINES) / t_quantile(1 - TAIL, COSINES)
+        own = ratio.low * (1 + RUN_TO_RUN) / ratio.ratio
+        return ratio.ratio * math.pow(own, farther) / (1 + RUN_TO_RUN)
     if ratio.unit == "runs":
         farther = t_quantile(1 - tail, runs - 1) / t_quantile(1 - TAIL, runs - 1)
     else:

@@ -4,33 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
-from typing import Literal
+from typing import ClassVar, Literal
 
 from armload.analysis.engine_options import context_tokens
-from armload.analysis.findings import LockedBytes, StreamedBytes
+from armload.analysis.finding import RunFinding
 from armload.analysis.summary import generating
-from armload.core.values import Value
+from armload.core.values import Value, format_bytes
 from armload.engines.job import Job
 from armload.engines.trace import Step, Trace, Weights
-
-WeightsNoteKind = Literal["not streamed", "lock refused", "memory ran short"]
-
-
-class WeightsNote(Value):
-    """What a reader of the figures should know of how the weights were held.
-
-    Attributes:
-        kind: what it is about.
-        reason: why they were not streamed, in the engine's words.
-        weights_bytes: that were locked before that was refused, or released.
-        is_anonymous: the rest is in anonymous memory, and not in the page cache.
-    """
-
-    kind: WeightsNoteKind
-    reason: str = ""
-    weights_bytes: int = 0
-    is_anonymous: bool = False
-
 
 READ_WITHIN = 0.05
 """Share of the streamed bytes by which the bytes read per token may differ from them."""
@@ -40,6 +21,56 @@ ROOM_BYTES = 4 << 20
 
 LOCKED_WITHIN_BYTES = 8 << 20
 """What a program may have locked beside the weights, and pages that two pieces share."""
+
+
+class StreamedBytes(RunFinding):
+    """A pass read another number of bytes than the weights that are streamed."""
+
+    name: ClassVar[str] = "streaming"
+    kind: Literal["streamed bytes"] = "streamed bytes"
+    read_bytes: float
+    streamed_bytes: int
+    weights_bytes: int
+    held_bytes: int
+    released_bytes: int
+    reads: str
+
+    def fact(self) -> str:
+        said = (
+            f"Each pass read {format_bytes(self.read_bytes)} from storage instead of "
+            f"{format_bytes(self.streamed_bytes)} ({format_bytes(self.weights_bytes)} of weights "
+            f"less {format_bytes(self.held_bytes)} held in memory)"
+        )
+        more = self.read_bytes - self.streamed_bytes
+        if more < 0:
+            return f"{said}: the rest was in the page cache."
+        said = f"{said}: {format_bytes(more)} more than needed, with {self.reads} reads."
+        if self.released_bytes:
+            said += (
+                f" Memory ran short, and {format_bytes(self.released_bytes)} of weights were "
+                "released: other programs took memory during the run."
+            )
+        return said
+
+    def advice(self) -> str:
+        if self.read_bytes >= self.streamed_bytes:
+            return ""
+        return "Drop the page cache first (bench: --cold), and leave less memory free."
+
+
+class LockedBytes(RunFinding):
+    """The kernel counts less locked memory than the program says that it locked."""
+
+    name: ClassVar[str] = "streaming"
+    kind: Literal["locked bytes"] = "locked bytes"
+    said_bytes: int
+    counted_bytes: int
+
+    def fact(self) -> str:
+        return (
+            f"The program locked {format_bytes(self.said_bytes)} of weights, but the kernel "
+            f"reports {format_bytes(self.counted_bytes)} of locked memory (VmLck)."
+        )
 
 
 def streamed_weights(header: Trace | None) -> Weights | None:
@@ -88,27 +119,27 @@ def _about_locking(weights: Weights, steps: Sequence[Step]) -> list[LockedBytes]
     return [LockedBytes(said_bytes=weights.locked_bytes, counted_bytes=locked)]
 
 
-def notes_about_weights(
-    header: Trace | None,
-) -> tuple[WeightsNote, ...]:
-    """Return what a reader of the figures should know of how the weights were held."""
+def notes_about_weights(header: Trace | None) -> list[str]:
+    """Say what a reader of the figures should know of how the weights were held."""
     if header is None or not header.weights:
-        return ()
+        return []
     last = header.weights[-1]
     if last.weights == "mapped":
-        return (WeightsNote(kind="not streamed", reason=last.reason),)
+        return [f"The weights were not streamed: {last.reason}."]
     notes = []
     if last.lock_refused:
+        rest = "kept in anonymous memory" if last.anonymous_bytes else "left in the page cache"
         notes.append(
-            WeightsNote(
-                kind="lock refused",
-                weights_bytes=last.locked_bytes,
-                is_anonymous=bool(last.anonymous_bytes),
-            )
+            f"Locking weights in memory was refused after {format_bytes(last.locked_bytes)}; "
+            f"the rest was {rest}. To permit it, log in as root, or add 'USER - memlock "
+            "unlimited' to the board's /etc/security/limits.conf."
         )
     if last.released_bytes:
-        notes.append(WeightsNote(kind="memory ran short", weights_bytes=last.released_bytes))
-    return tuple(notes)
+        notes.append(
+            f"Memory ran short during the run: {format_bytes(last.released_bytes)} of resident "
+            "weights were released, and streamed from then on."
+        )
+    return notes
 
 
 class ResidentParts(Value):

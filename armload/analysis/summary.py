@@ -6,11 +6,74 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from armload.analysis.run import ExpertReads, Summary, TokenTimes
 from armload.analysis.speculation import SpeculationResult
 from armload.analysis.statistics import FEWEST_TOKENS, interval_of_few
+from armload.core.values import Value
 from armload.engines.output import Reported
 from armload.engines.trace import Step, Trace
+
+
+class TokenTimes(Value):
+    """Quantiles of the time per output token, in seconds.
+
+    Attributes:
+        p50_low, p50_high: the median's 95% confidence interval, from this run's tokens and what
+            usually differs between runs; none for few tokens.
+    """
+
+    p50: float
+    p90: float
+    p99: float
+    max: float
+    p50_low: float | None = None
+    p50_high: float | None = None
+
+
+class ExpertReads(Value):
+    """How streamed experts were used by the steps that generated.
+
+    Attributes:
+        hit_rate: share of the bytes used that were in memory already.
+        bytes_per_token: of experts, that a token uses.
+        missed_bytes_per_token: of these, read from storage.
+        wait_s_per_token: that computing waited for storage.
+    """
+
+    hit_rate: float
+    bytes_per_token: float
+    missed_bytes_per_token: float
+    wait_s_per_token: float
+
+
+class Summary(Value):
+    """Figures that are computed from the steps.
+
+    Attributes:
+        ttft_s: from the process's start to the end of the prompt's last step, with model loading.
+        prefill_tps: prompt tokens per second of prompt steps.
+        decode_tps: generated tokens per second of generating steps; none without such steps.
+            For a watched program these two, and the sums below, are as the program reports them.
+        token_s: time per output token; none without generating steps.
+        wall_s: from the process's start to its last step's end.
+        prefill_s, decode_s: sums of the prompt's and of the generating steps, without loading; a
+            draft model's steps between them count as generating; none without such steps.
+        prefill_tokens, decode_tokens: tokens that went through the model in them; the first
+            output token comes out of prefill, so decode is one fewer than was written.
+        speculation: what guessed tokens gave; none where none were to be guessed.
+        experts: how streamed experts were used; none of other weights.
+    """
+
+    ttft_s: float | None
+    prefill_tps: float | None
+    decode_tps: float | None
+    token_s: TokenTimes | None
+    wall_s: float | None
+    prefill_s: float | None = None
+    prefill_tokens: int | None = None
+    decode_s: float | None = None
+    decode_tokens: int | None = None
+    speculation: SpeculationResult | None = None
+    experts: ExpertReads | None = None
 
 
 def quantile(samples: Sequence[float], percent: int) -> float:

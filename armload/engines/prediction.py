@@ -162,6 +162,11 @@ class PartTime(Value):
     board: str
     token_s: float
 
+    @property
+    def name(self) -> str:
+        """The member's name, or what the connection to it is called."""
+        return self.board if self.kind == "member" else f"the connection to {self.board}"
+
 
 class GroupForecast(Value):
     """What the parts of a group take.

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from armload.analysis.findings import FindingName
+from armload.analysis.output_doubts import Failed, OutputMissing
 from armload.analysis.run import Run
 from armload.core.errors import ArmloadError, BoardError
 from armload.core.progress import Progress
@@ -89,7 +89,7 @@ def _longest(board: EngineBoard, engine: Scoring, max_tokens: int) -> _Time:
     return _Time(time_s, is_bound=prediction.compute == "roofline")
 
 
-ABOUT_ANSWERS: tuple[FindingName, ...] = ("failed", "output missing")
+ABOUT_ANSWERS: tuple[str, ...] = (Failed.name, OutputMissing.name)
 """Findings on how a run ended: what was answered until then is as good as any answer."""
 
 Note = Callable[[int, Sequence[Answer]], str]

@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import Field, PlainSerializer, computed_field
 
 from armload.analysis.accuracy import Accuracy, accuracy_of
-from armload.analysis.findings import FindingName
+from armload.analysis.output_doubts import DegenerateText, TextDiffers
 from armload.analysis.run import Run
 from armload.core.values import Value, counted
 from armload.engines.answers import (
@@ -25,7 +25,7 @@ from armload.evaluation.grading.registry import grade
 from armload.evaluation.question import LETTERS, Question
 from armload.evaluation.record import AnswerSource, Evaluation, EvaluationFolder, Part
 
-ABOUT_TEXT: tuple[FindingName, ...] = ("degenerate text", "text differs")
+ABOUT_TEXT: tuple[str, ...] = (DegenerateText.name, TextDiffers.name)
 """Findings on what was written, which takes as long whatever it says."""
 
 

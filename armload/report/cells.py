@@ -11,8 +11,8 @@ from statistics import median
 from typing import Literal
 
 from armload.analysis.equal_boards import unequal_boards
-from armload.analysis.findings import MOST_MORE_RUNS
 from armload.analysis.measurement import measurement_of
+from armload.analysis.precision import MOST_MORE_RUNS, too_different
 from armload.analysis.repeats import counts
 from armload.analysis.run import Run
 from armload.analysis.statistics import (
@@ -22,8 +22,6 @@ from armload.analysis.statistics import (
     ratio_of_tokens,
     runs_for_precision,
 )
-from armload.analysis.wording.comparisons import unequal as unequal_sentence
-from armload.analysis.wording.repeats import too_different
 from armload.engines.llama_cpp import repacked
 from armload.engines.measurement import Measurement
 from armload.engines.prediction import Bottleneck
@@ -213,7 +211,7 @@ def configurations_of(cells: Iterable[Cell]) -> list[list[Run]]:
 
 def unequal(cells: Iterable[Cell]) -> list[str]:
     """Say which boards are declared identical but differ by more than their repeats."""
-    return list(map(unequal_sentence, unequal_boards(configurations_of(cells))))
+    return [each.sentence() for each in unequal_boards(configurations_of(cells))]
 
 
 def is_warm_up(run: Run) -> bool:

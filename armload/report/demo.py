@@ -8,9 +8,8 @@ from pathlib import Path
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from armload.analysis.repeats import Known, Stop, known
+from armload.analysis.repeats import Known, PrecisionReached, Stop, known
 from armload.analysis.run import Run
-from armload.analysis.wording.repeats import stopped
 from armload.engines.llama_cpp import generated_text
 from armload.engines.plan import DEFAULT_PRECISION
 from armload.report import formatting as words
@@ -79,7 +78,7 @@ def demo_view(
         program: what armload is called where these commands are typed.
     """
     found, verdict = known(runs), middle.verdict
-    why_imprecise = "" if stop.kind == "precision reached" else stopped(stop)
+    why_imprecise = "" if isinstance(stop, PrecisionReached) else stop.fact()
     # What disturbed the runs may be why they ended, and is said once; how precisely the median is
     # known is said of all runs, not of this one.
     is_told = (bool(verdict.reasons) and verdict.reasons[0] in why_imprecise) or (

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from armload.analysis.confidence_sequence import FEWEST_FIGURES
-from armload.analysis.repeats import Known, Precision, Stop, counts, known, middle
+from armload.analysis.repeats import AnyStop, Known, Precision, Stop, counts, known, middle
 from armload.analysis.run import Run
-from armload.analysis.wording.repeats import stopped
 from armload.bench.sweep import Sweep
 from armload.core.values import Value
 from armload.report import formatting as words
@@ -39,7 +38,7 @@ class Combined(Value):
     precision: float
     known_within: float | None
     reached: bool
-    stop: Stop
+    stop: AnyStop
     stopped: str
 
 
@@ -70,7 +69,7 @@ def together(runs: Sequence[Run], stop: Stop) -> Details:
     if found:
         median = f"{words.seconds(found.p50_s)} per token{confidence(found)}"
         rows.append(("median", f"{median}; {_width(found)}"))
-    why = stopped(stop)
+    why = stop.fact()
     for reason in middle(runs).verdict.reasons:  # it is shown with that run
         why = why.replace(reason, "See the verdict.")
     rows.append(("stopped", why))
@@ -101,7 +100,7 @@ def together_json(sweep: Sweep, runs: Sequence[Run], wanted: Precision, stop: St
         known_within=found.within if found else None,
         reached=stop.kind == "precision reached",
         stop=stop,
-        stopped=stopped(stop),
+        stopped=stop.fact(),
     )
 
 

@@ -10,7 +10,6 @@ from armload.analysis.repeats import is_disturbed
 from armload.analysis.run import Member, Run
 from armload.analysis.summary import generating
 from armload.analysis.wording.energies import power as power_words
-from armload.analysis.wording.findings import departure as departure_sentence
 from armload.analysis.wording.predictions import per_token
 from armload.core.shell import join
 from armload.deploy.exit_reason import INTERRUPTED
@@ -309,7 +308,7 @@ def _repacking(run: Run) -> str:
 
 def reference_line(run: Run) -> str:
     """Say how the text compares with a reference's; nothing without one."""
-    return departure_sentence(run.reference) if run.reference else ""
+    return run.reference.sentence if run.reference else ""
 
 
 def _whole(reason: str) -> str:

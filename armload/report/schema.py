@@ -10,8 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from armload.analysis.compare import Comparison
-from armload.analysis.load.comparison import LoadComparison
+from armload.analysis.comparison import Comparison
 from armload.analysis.run import FORMAT, Run
 from armload.bench.fitting import BoardsFit, Fit
 from armload.bench.options import Options
@@ -49,7 +48,6 @@ from armload.report.tuning.table import TunedBoard
 from armload.runs.placing import Deployed
 from armload.serving.listing import RunningService
 from armload.tuning.choices import SearchSpace
-from armload.tuning.comparison import TuningComparison
 from armload.tuning.record import TuningDocument
 
 
@@ -141,18 +139,9 @@ DOCUMENTS = (
         verbs=("pull",),
     ),
     Schema(
-        name="comparisons", value=ValueList[Comparison], title="compared plans", verbs=("compare",)
-    ),
-    Schema(
-        name="load-comparisons",
-        value=ValueList[LoadComparison],
-        title="compared loads",
-        verbs=("compare",),
-    ),
-    Schema(
-        name="tuning-comparisons",
-        value=ValueList[TuningComparison],
-        title="compared searches for settings",
+        name="comparisons",
+        value=ValueList[Comparison],
+        title="compared runs, loads or searches for settings",
         verbs=("compare",),
     ),
     Schema(name="fit", value=Fit, title="predictions for models on a board", verbs=("fit",)),

@@ -12,7 +12,6 @@ from armload.analysis.speculation import (
     WithoutSpeculation,
     compare_with_baseline,
 )
-from armload.analysis.wording.findings import departure as departure_sentence
 from armload.core.values import Value
 from armload.report import formatting as words
 from armload.report.cells import Cell
@@ -104,7 +103,7 @@ def gains(cells: Mapping[str, Cell]) -> list[str]:
 
 
 def _gain(found: WithoutSpeculation, s_per_token: float, *, valid: bool) -> tuple[str, ...]:
-    text = departure_sentence(found.text)
+    text = found.text.sentence
     opening = _OUTCOMES[found.outcome] if valid and found.valid else _NOT_VALID
     ratio = found.ratio
     if ratio is None:

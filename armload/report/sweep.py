@@ -9,10 +9,10 @@ from typing import get_args
 from rich.console import Group
 from rich.text import Text
 
-from armload.analysis.findings import FindingName
 from armload.analysis.pairing import differences
-from armload.analysis.run import Finding, Run
+from armload.analysis.run import Run
 from armload.analysis.statistics import FEWEST_RUNS
+from armload.analysis.verdict import Doubt
 from armload.bench.sweep import Sweep
 from armload.core.errors import ArmloadError
 from armload.core.values import Value
@@ -113,11 +113,11 @@ class CellResult:
         return next((each.sentence for each in self._findings), self.cell.too_few)
 
     @property
-    def name_of_doubt(self) -> FindingName:
+    def name_of_doubt(self) -> str:
         return next((each.name for each in self._findings), "imprecise")
 
     @property
-    def _findings(self) -> list[Finding]:
+    def _findings(self) -> list[Doubt]:
         return (
             [each for run in self.cell.runs for each in run.verdict.findings] if self.cell else []
         )

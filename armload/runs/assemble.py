@@ -20,13 +20,13 @@ from armload.analysis.conditions_log import (
 from armload.analysis.emulation import read_emulation
 from armload.analysis.energy import Phase, read_energy
 from armload.analysis.limit import find_limit
+from armload.analysis.limit_findings import Limit
 from armload.analysis.members import ServerLoad
 from armload.analysis.run import Run
 from armload.analysis.streaming import notes_about_weights
 from armload.analysis.summary import generating, prompting, summarise
-from armload.analysis.throttling import since_boot_before
-from armload.analysis.verdict import judge
-from armload.analysis.wording import findings, limits
+from armload.analysis.throttling import notes_about_supply
+from armload.analysis.verdict import Verdict, judge
 from armload.boards.board import Board, RealReach
 from armload.boards.probe import Probe
 from armload.core.errors import DataError
@@ -181,7 +181,7 @@ def assemble(job: Job, folder: Path) -> Run:
         memory=_peak(folder, output),
         text=output.text or "",
         exit=ended,
-        limit=limits.limit(
+        limit=Limit.of(
             find_limit(
                 steps,
                 header,
@@ -197,18 +197,15 @@ def assemble(job: Job, folder: Path) -> Run:
                 ],
             )
         ),
-        verdict=findings.verdict(judge(job, output, ended, around, departure)),
+        verdict=Verdict.of(judge(job, output, ended, around, departure)),
         reference=departure,
         without_speculation=read_without(job, summary, output.text or "", folder),
         members=members,
         result=output.result,
         notes=(
             *output.notes,
-            *findings.notes_about_supply(since_boot_before(around.throttling)),
-            *map(
-                findings.weights_note,
-                notes_about_weights(header),
-            ),
+            *notes_about_supply(around.throttling),
+            *notes_about_weights(header),
         ),
     )
 

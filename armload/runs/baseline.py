@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from armload.analysis.run import Run, Summary
+from armload.analysis.run import Run
 from armload.analysis.sanity import departure
 from armload.analysis.speculation import WithoutSpeculation, compare_with_baseline
+from armload.analysis.summary import Summary
 from armload.core.files import write_whole
 from armload.core.values import Value
 from armload.engines.job import Job, RunSpec

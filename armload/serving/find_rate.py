@@ -119,7 +119,7 @@ def _check_judged(probed: LoadRunner, objectives: Objectives) -> None:
     found = metrics_of(kept.load.points[number], kept.columns(number), objectives)
     if found.ok and found.goodput is not None and not found.goodput.good:
         for each in found.findings:
-            if isinstance(each.figures, _UNJUDGED):
+            if isinstance(each, _UNJUDGED):
                 raise RunError(
                     f"No answer of the closed loop can be within the SLO. {each.sentence}",
                     "Change the requests or --slo, or use --rate to measure the rest.",
@@ -131,7 +131,7 @@ _UNJUDGED = AnswersAtOnce | AnswersShort | AnswersCutOff | PromptsCut | TokensUn
 
 def _spoilt_by_the_client(found: Metrics) -> str:
     """Say how this machine spoilt a point, and what to do; nothing where it did not."""
-    kinds = {type(each.figures) for each in found.findings}
+    kinds = {type(each) for each in found.findings}
     if ClientLimited in kinds:
         return "this machine had no open files or ports left. Raise its limit (ulimit -n)."
     if ClientLate in kinds:

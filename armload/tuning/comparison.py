@@ -6,113 +6,36 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Literal
 
-from armload.analysis.comparison_findings import (
-    ComparisonFigures,
-    ComparisonFinding,
-    ConstraintsDiffer,
-    Differs,
-    Disturbed,
-    NotInterleaved,
-    Remark,
-    SideLabel,
-    SpacesDiffer,
-    differing_facts,
-    differing_settings,
+from armload.analysis.comparison import (
+    ComparedFigure,
+    Comparison,
+    Subject,
     overall_finding,
 )
-from armload.analysis.statistics import Ratio, RatioFinding, ratio_of_runs
-from armload.analysis.wording import comparisons as wording
+from armload.analysis.comparison_findings import (
+    ComparisonFinding,
+    ConstraintsDiffer,
+    Disturbed,
+    NotInterleaved,
+    SideDifference,
+    SideLabel,
+    SpacesDiffer,
+    differing,
+    differing_settings,
+)
+from armload.analysis.statistics import ratio_of_runs
 from armload.analysis.wording.energies import basis as basis_words
 from armload.core.errors import UsageError
-from armload.core.values import Value
+from armload.core.values import counted
+from armload.tuning.outcome_words import gain_words
 from armload.tuning.record import Confirmation, Result, Tuning, TuningFolder
-from armload.tuning.settings import differing, words_of
+from armload.tuning.settings import differing as differing_choices
+from armload.tuning.settings import words_of
 from armload.tuning.space import Choice, Setting
-from armload.tuning.wanted import SERVED, Objective
+from armload.tuning.wanted import AIMS, SERVED, Objective
 
 
-class TunedSide(Value):
-    """A search that has ended.
-
-    Attributes:
-        id: of the search.
-        model: the file's name.
-        winner: its choices, by the names of options.
-        winner_words: what of it is not as in the defaults.
-        speed: how many times as fast as the defaults the winner is; none where the defaults won,
-            or do not run.
-        trials: how many were run.
-    """
-
-    id: str
-    board: str
-    model: str
-    engine: str
-    objective: Objective
-    winner: dict[str, Choice]
-    winner_words: str
-    speed: Ratio | None
-    trials: int
-
-
-class MeasuredSetting(Value):
-    """What the winners, or the defaults, of both searches cost.
-
-    Attributes:
-        setting: whose cost it is.
-        a_cost, b_cost: medians over runs, in the objective's unit: seconds per token for decode
-            and prefill, joules per token for energy, seconds per request for rate, else seconds.
-        a_runs, b_runs: how many each is the median of.
-        ratio: B's over A's: above 1, B is slower, or takes more energy.
-        finding: what the ratio's interval says.
-    """
-
-    setting: Literal["winner", "defaults"]
-    a_cost: float
-    b_cost: float
-    a_runs: int
-    b_runs: int
-    ratio: Ratio
-    finding: RatioFinding
-
-
-class DifferentChoice(Value):
-    """An option that the winners of both searches set differently.
-
-    Attributes:
-        option: its name in a plan file.
-        a, b: what it is set to; none leaves it to the engine.
-    """
-
-    option: str
-    a: Choice
-    b: Choice
-
-
-class TuningComparison(Value):
-    """Two searches of the same kind.
-
-    Attributes:
-        finding: of the winners; ``not comparable`` if anything in ``differences`` stands against
-            it; ``inconclusive`` if a run that it rests on is not valid.
-        measured: the winners, then the defaults as far as they run on both sides.
-        choices: what the winners set differently; empty where the same settings won.
-        differences: what differs in the work.
-        notes: what else a reader should know.
-        doubts: what speaks against single figures.
-    """
-
-    a: TunedSide
-    b: TunedSide
-    finding: ComparisonFinding
-    measured: tuple[MeasuredSetting, ...]
-    choices: tuple[DifferentChoice, ...]
-    differences: tuple[Remark, ...] = ()
-    notes: tuple[Remark, ...] = ()
-    doubts: tuple[Remark, ...] = ()
-
-
-def compare_tunings(a: TuningFolder, b: TuningFolder) -> TuningComparison:
+def compare_tunings(a: TuningFolder, b: TuningFolder) -> Comparison:
     """Compare two searches by what won in each.
 
     A setting's cost is that of its runs in the comparison at the search's end, or of its longest
@@ -127,31 +50,36 @@ def compare_tunings(a: TuningFolder, b: TuningFolder) -> TuningComparison:
     winners = [each.winner for each in results]
     defaults = [each.tuning.space.defaults for each in (a, b)]
     compared = [each.confirmation for each in results]
-    measured = [
-        found
-        for found in (
-            _measured("winner", *map(_costs, (a, b), compared, winners)),
-            _measured("defaults", *map(_costs, (a, b), compared, defaults)),
-        )
-        if found is not None
-    ]
-    against = _differences(a.tuning, b.tuning)
+    obstacles = _obstacles(a.tuning, b.tuning)
+    figures = (
+        *_figure("winner", a.tuning.objective, *map(_costs, (a, b), compared, winners)),
+        *_figure("defaults", a.tuning.objective, *map(_costs, (a, b), compared, defaults)),
+    )
+    if a.tuning.objective != b.tuning.objective or _bases_differ(a.tuning, b.tuning):
+        figures = ()  # a ratio of different quantities says nothing
     doubts = [*_doubts("A", results[0]), *_doubts("B", results[1])]
-    return TuningComparison(
-        a=_side(a.tuning, results[0]),
-        b=_side(b.tuning, results[1]),
-        finding=overall_finding(against, [each.finding for each in measured], is_valid=not doubts),
-        measured=tuple(measured),
-        choices=tuple(_choices(winners, defaults)),
-        differences=wording.differences(against),
-        notes=wording.remarks(
-            [
-                *_notes(a.tuning, b.tuning),
-                *_not_interleaved("A", compared[0]),
-                *_not_interleaved("B", compared[1]),
-            ]
+    choices = _choices(winners, defaults)
+    verdict = overall_finding((), obstacles, figures, is_valid=not doubts)
+    return Comparison(
+        kind="tuning",
+        a=_subject(a.tuning, results[0]),
+        b=_subject(b.tuning, results[1]),
+        finding=verdict,
+        reason="not all runs are valid" if verdict == "inconclusive" else "",
+        figures=figures,
+        differences=(
+            *obstacles,
+            *choices,
+            *differing([("engines", "setting", a.tuning.engine, b.tuning.engine)]),
         ),
-        doubts=wording.remarks(doubts),
+        findings=(
+            *_notes(a.tuning, b.tuning),
+            *_not_interleaved("A", compared[0]),
+            *_not_interleaved("B", compared[1]),
+            *doubts,
+        ),
+        lead="Different configurations won." if choices else "The same configuration won.",
+        who="B's winner",
     )
 
 
@@ -165,18 +93,20 @@ def _result(tuned: TuningFolder) -> Result:
     return result
 
 
-def _side(tuning: Tuning, result: Result) -> TunedSide:
-    confirmed = result.confirmation
-    return TunedSide(
-        id=tuning.id,
-        board=tuning.board,
+def _subject(tuning: Tuning, result: Result) -> Subject:
+    confirmed, objective = result.confirmation, tuning.objective
+    speed = confirmed.speed if confirmed is not None and confirmed.is_faster else None
+    gain = f"; {gain_words(objective, speed)}" if speed else ""
+    return Subject(
+        names=(tuning.id,),
         model=tuning.model,
+        board=tuning.board,
         engine=tuning.engine,
-        objective=tuning.objective,
-        winner=result.winner.choices,
-        winner_words=words_of(result.winner, tuning.space.defaults, {}),
-        speed=confirmed.speed if confirmed and confirmed.is_faster else None,
-        trials=result.trials,
+        settings={**result.winner.choices},
+        about=(
+            f"{tuning.model} on {tuning.board}, for {objective}. Winner: "
+            f"{words_of(result.winner, tuning.space.defaults, {})}{gain}"
+        ),
     )
 
 
@@ -203,51 +133,63 @@ def _not_interleaved(side: SideLabel, compared: Confirmation | None) -> list[Not
     return [NotInterleaved(side=side, was_disturbed=compared is not None)]
 
 
-def _measured(
-    setting: Literal["winner", "defaults"], a: Sequence[float], b: Sequence[float]
-) -> MeasuredSetting | None:
+def _figure(
+    setting: Literal["winner", "defaults"],
+    objective: Objective,
+    a: Sequence[float],
+    b: Sequence[float],
+) -> list[ComparedFigure]:
     if not (a and b):
-        return None
-    ratio = ratio_of_runs(a, b)
-    return MeasuredSetting(
-        setting=setting,
-        a_cost=median(a),
-        b_cost=median(b),
-        a_runs=len(a),
-        b_runs=len(b),
-        ratio=ratio,
-        finding=ratio.finding,
-    )
-
-
-def _choices(winners: Sequence[Setting], defaults: Sequence[Setting]) -> list[DifferentChoice]:
-    one, other = (differing(setting, each) for setting, each in zip(winners, defaults, strict=True))
+        return []
+    ratio, aim = ratio_of_runs(a, b), AIMS[objective]
+    runs = counted(len(b), "run")
     return [
-        DifferentChoice(option=name, a=one.get(name), b=other.get(name))
-        for name in dict.fromkeys((*one, *other))
-        if one.get(name) != other.get(name)
-    ]
-
-
-def _differences(a: Tuning, b: Tuning) -> list[ComparisonFigures]:
-    found: list[ComparisonFigures] = [
-        *differing_facts([("board", a.board, b.board), ("objective", a.objective, b.objective)])
-    ]
-    if a.model_sha256 != b.model_sha256:
-        found.append(Differs(name="model", a=_named(a, b), b=_named(b, a)))
-    if a.energy_basis and b.energy_basis and a.energy_basis != b.energy_basis:
-        found.append(
-            Differs(
-                name="energy measurement",
-                a=basis_words(a.energy_basis),
-                b=basis_words(b.energy_basis),
-            )
+        ComparedFigure(
+            key=setting,
+            heading=f"{setting} ({runs if len(a) == len(b) else f'{len(a)} and {runs}'})",
+            unit=aim.unit,
+            rate_unit=aim.rate_unit,
+            a=median(a),
+            b=median(b),
+            a_runs=len(a),
+            b_runs=len(b),
+            ratio=ratio,
+            finding=ratio.finding,
         )
+    ]
+
+
+def _choices(winners: Sequence[Setting], defaults: Sequence[Setting]) -> list[SideDifference]:
+    one, other = (
+        differing_choices(setting, each) for setting, each in zip(winners, defaults, strict=True)
+    )
+    return [
+        each.model_copy(update={"name": f"winner's {each.name}"})
+        for each in differing_settings("setting", one, other)
+    ]
+
+
+def _obstacles(a: Tuning, b: Tuning) -> list[SideDifference]:
+    found = differing(
+        [
+            ("board", "obstacle", a.board, b.board),
+            ("objective", "obstacle", a.objective, b.objective),
+        ]
+    )
+    if a.model_sha256 != b.model_sha256:
+        found += differing([("model", "obstacle", _named(a, b), _named(b, a))])
+    if a.energy_basis and b.energy_basis and _bases_differ(a, b):
+        bases = basis_words(a.energy_basis), basis_words(b.energy_basis)
+        found += differing([("energy measurement", "obstacle", *bases)])
     if a.objective == b.objective:
-        found += differing_settings(a.work, b.work)
+        found += differing_settings("obstacle", a.work, b.work)
         if a.objective in SERVED:
-            found += differing_facts([("seed of the load", a.seed, b.seed)])
+            found += differing([("seed of the load", "obstacle", a.seed, b.seed)])
     return found
+
+
+def _bases_differ(a: Tuning, b: Tuning) -> bool:
+    return None not in (a.energy_basis, b.energy_basis) and a.energy_basis != b.energy_basis
 
 
 def _named(tuning: Tuning, other: Tuning) -> str:
@@ -255,8 +197,8 @@ def _named(tuning: Tuning, other: Tuning) -> str:
     return f"{tuning.model} ({tuning.model_sha256[:12]})" if same else tuning.model
 
 
-def _notes(a: Tuning, b: Tuning) -> list[ComparisonFigures]:
-    found: list[ComparisonFigures] = [*differing_facts([("engines", a.engine, b.engine)])]
+def _notes(a: Tuning, b: Tuning) -> list[ComparisonFinding]:
+    found: list[ComparisonFinding] = []
     if a.constraints != b.constraints:
         found.append(ConstraintsDiffer())
     if options := _searched_otherwise(_offered(a), _offered(b)):

@@ -6,8 +6,14 @@ import math
 from functools import cached_property
 
 from armload.analysis.energy import FEWEST_SAMPLES
-from armload.analysis.findings import FindingName
-from armload.analysis.repeats import DISTURBANCES
+from armload.analysis.finding import Disturbance
+from armload.analysis.output_doubts import (
+    DegenerateText,
+    Failed,
+    NoTrace,
+    OutputCount,
+    OutputMissing,
+)
 from armload.analysis.run import Run
 from armload.analysis.summary import token_times
 from armload.bench.combination import Combination, combination
@@ -38,7 +44,7 @@ LEAST_DECODE_S = 6.0
 FEWEST_TOKENS = 9
 """Of fewer, a run has too few times to estimate their spread."""
 
-_ENDED_BADLY: tuple[FindingName, ...] = ("failed", "no trace", "token count", "output missing")
+_ENDED_BADLY: tuple[str, ...] = (Failed.name, NoTrace.name, OutputCount.name, OutputMissing.name)
 
 
 class Continuations:
@@ -172,12 +178,15 @@ def outcome_of(run: Run, objective: Objective) -> Outcome:
             short = "decode is too short for the power meter"
             reason = f"the run has no valid energy: {problem or short}"
         return Outcome(status="failed", reason=reason, evidence=(run.id,))
-    garbage = findings.get("degenerate text", "")
+    garbage = findings.get(DegenerateText.name, "")
+    disturbing = [
+        each.name for each in run.verdict.findings if isinstance(each.figures, Disturbance)
+    ]
     return Outcome(
         status="violates" if garbage else "measured",
         cost=cost,
         samples=samples,
         reason=garbage,
-        disturbance=next((findings[name] for name in findings if name in DISTURBANCES), ""),
+        disturbance=findings[disturbing[0]] if disturbing else "",
         evidence=(run.id,),
     )

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from armload.analysis.sanity import departure
-from armload.analysis.wording.findings import departure as departure_sentence
 from armload.core.errors import (
     ArmloadError,
     BusyError,
@@ -124,7 +123,7 @@ class Judge:
         found = departure(attempt.text, self._text, name="the defaults")
         quality = Quality(same_text=found.kind == "same")
         if found.kind != "same" and keeps_text(setting, self._defaults):
-            outcome = _violating(outcome, departure_sentence(found))
+            outcome = _violating(outcome, found.sentence)
         return Judged(outcome=outcome, quality=quality)
 
     def _found(self, setting: Setting) -> tuple[Quality, str]:

@@ -8,7 +8,6 @@ from armload.analysis.load.findings import AnswersShort, PromptsCut
 from armload.analysis.load.metrics import Metrics, metrics_of
 from armload.analysis.load.records import Load, RequestRecord
 from armload.analysis.sanity import doubts_about_text
-from armload.analysis.wording.findings import text_fault
 from armload.core.errors import ArmloadError, BusyError, ConnectError, UsageError
 from armload.core.progress import Progress
 from armload.core.values import Value, counted
@@ -214,7 +213,7 @@ def _cost(found: Metrics, times: float, *, is_rate: bool) -> tuple[float | None,
 def _cut_off(found: Metrics) -> str:
     if found.cut_off:
         return f"{found.cut_off} of {counted(found.ok, 'answer')} ended before their limit"
-    less = [each for each in found.findings if isinstance(each.figures, AnswersShort | PromptsCut)]
+    less = [each for each in found.findings if isinstance(each, AnswersShort | PromptsCut)]
     return less[0].sentence if less else ""
 
 
@@ -227,7 +226,7 @@ def _garbage(records: Sequence[RequestRecord], *, of_words: bool) -> str:
     if len(doubts) <= _GARBAGE_FROM * len(records):
         return ""
     of_all = f"{len(doubts)} of {counted(len(records), 'answer')}"
-    return f"{of_all} are degenerate: {text_fault(doubts[0])}"
+    return f"{of_all} are degenerate: {doubts[0].sentence}"
 
 
 def _failures(found: Metrics) -> str:

@@ -14,11 +14,11 @@ from armload.analysis.conditions_log import Swapped
 from armload.analysis.emulation import Emulation
 from armload.analysis.energy import Energy
 from armload.analysis.limit import find_limit
-from armload.analysis.limit_figures import GroupLimit
+from armload.analysis.limit_findings import GroupLimit, Limit
 from armload.analysis.run import Run
 from armload.analysis.sanity import departure
 from armload.analysis.speculation import WithoutSpeculation
-from armload.analysis.wording import findings, limits
+from armload.analysis.verdict import Verdict
 from armload.boards.conditions import ClusterState, SwapDevice
 from armload.boards.sensors import Sensor
 from armload.boards.throttling import ThrottleState
@@ -32,7 +32,7 @@ from armload.engines.prediction import (
 )
 from armload.engines.spread import ChosenSplit, LinkRates, Share, Spread
 from armload.engines.trace import Weights
-from tests.unit.findings import CC1, SENTENCES
+from tests.unit.findings import CC1, EXAMPLES
 from tests.unit.runs import SMALL_MODEL, planned, quick_run
 
 Path = tuple[str | int, ...]
@@ -121,7 +121,7 @@ def talkative_run() -> Run:
                     ),
                 }
             ),
-            "limit": limits.limit(
+            "limit": Limit.of(
                 find_limit(
                     run.steps,
                     run.trace,
@@ -132,7 +132,7 @@ def talkative_run() -> Run:
                 )
             ),
             "exit": run.exit.model_copy(update={"remedy": "Nothing."}),
-            "verdict": findings.verdict(figures for figures, _ in SENTENCES),
+            "verdict": Verdict.of(EXAMPLES),
             "cache": "dropped",
             "governor": "performance",
             "background_processes": (CC1,),
@@ -189,7 +189,7 @@ def planted(run: Run, secret: Callable[[str], str], places: Sequence[Path] = ())
 def on_a_group(run: Run) -> Run:
     """Return the same run as if a group had limited it."""
     limit = GroupLimit(first="one", others=("other",), token_s=0.2, own_s=0.1, alone_s=None)
-    return run.model_copy(update={"limit": limits.limit(limit)})
+    return run.model_copy(update={"limit": Limit.of(limit)})
 
 
 def free_texts(run: Run) -> list[Path]:

@@ -6,10 +6,10 @@ import random
 
 from armload.analysis.conditions_log import RunConditions
 from armload.analysis.limit import find_limit
-from armload.analysis.run import Run, Verdict
+from armload.analysis.limit_findings import Limit
+from armload.analysis.run import Run
 from armload.analysis.summary import summarise
-from armload.analysis.verdict import judge
-from armload.analysis.wording import findings, limits
+from armload.analysis.verdict import Verdict, judge
 from armload.boards.conditions import Conditions
 from armload.deploy.exit_reason import Exit
 from armload.engines.job import BinaryRecord, BoardRecord, ModelRecord
@@ -187,12 +187,12 @@ def _run(
         memory=Memory(max_rss_bytes=rss_bytes, max_vms_bytes=2 * rss_bytes) if rss_bytes else None,
         text=text,
         exit=ended,
-        limit=limits.limit(find_limit(steps, header, model=model, board=BOARD, before=BEFORE)),
+        limit=Limit.of(find_limit(steps, header, model=model, board=BOARD, before=BEFORE)),
         verdict=Verdict(valid=True),
     )
     output = Output(header=header, steps=steps, text=text)
     found = judge(run, output, ended, RunConditions(after=after))
-    return run.model_copy(update={"verdict": findings.verdict(found)})
+    return run.model_copy(update={"verdict": Verdict.of(found)})
 
 
 def planned(run: Run, **changes: object) -> Run:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from armload.analysis.limit import find_limit
-from armload.analysis.run import Run, Verdict
+from armload.analysis.limit_findings import Limit
+from armload.analysis.run import Run
 from armload.analysis.summary import summarise
-from armload.analysis.wording import limits
+from armload.analysis.verdict import Verdict
 from armload.engines.job import ModelRecord
 from armload.engines.output import Memory
 from armload.engines.trace import Step, Weights
@@ -130,8 +131,6 @@ def _run(steps: tuple[Step, ...], weights: tuple[Weights, ...], free_bytes: int)
             "steps": steps,
             "summary": summarise(trace, steps),
             "memory": Memory(max_rss_bytes=peak, max_vms_bytes=2 * peak),
-            "limit": limits.limit(
-                find_limit(steps, trace, model=MODEL, board=BOARD, before=before)
-            ),
+            "limit": Limit.of(find_limit(steps, trace, model=MODEL, board=BOARD, before=before)),
         }
     )

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from armload.analysis.conditions_log import RunConditions
 from armload.analysis.limit import find_limit
+from armload.analysis.limit_findings import Limit
 from armload.analysis.run import Run
 from armload.analysis.summary import summarise
-from armload.analysis.verdict import judge
-from armload.analysis.wording import findings, limits
+from armload.analysis.verdict import Verdict, judge
 from armload.deploy.exit_reason import Exit
 from armload.engines.job import ModelRecord
 from armload.engines.output import Memory, Output
@@ -153,10 +153,8 @@ def _finished(
             "before": before,
             "after": base.after,
             "exit": ended,
-            "limit": limits.limit(
-                find_limit(steps, trace, model=model, board=record, before=before)
-            ),
-            "verdict": findings.verdict(
+            "limit": Limit.of(find_limit(steps, trace, model=model, board=record, before=before)),
+            "verdict": Verdict.of(
                 judge(
                     base.model_copy(update={"plan": plan, "board": record, "before": before}),
                     Output(header=trace, steps=steps, text=base.text if steps else ""),

@@ -8,7 +8,7 @@ import pytest
 
 from armload.analysis.clocks import MeasuredClock, read_clocks
 from armload.analysis.conditions_log import RunConditions
-from armload.analysis.findings import SlowerThanShown
+from armload.analysis.throttling import SlowerThanShown
 from tests.unit.samples import steps_with_prompt
 from tests.unit.test_analysis_verdict_board import reasons
 

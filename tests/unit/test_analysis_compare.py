@@ -5,31 +5,30 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from armload.analysis.benchmark_file import read_benchmark_file
-from armload.analysis.compare import Comparison, compare
+from armload.analysis.compare import compare
+from armload.analysis.comparison import Comparison
 from armload.analysis.comparison_findings import (
     EnergyMixed,
     EnergyPerToken,
     Excluded,
     OnlyOneSide,
-    Remark,
 )
-from armload.analysis.findings import TooFewRepeats
 from armload.analysis.measurement import measurement_of
+from armload.analysis.precision import TooFewRepeats
 from armload.analysis.run import Run
-from armload.analysis.statistics import Ratio
-from armload.analysis.wording import findings
+from armload.analysis.verdict import Verdict
+from armload.analysis.wording.figures import times, times_interval
 from armload.boards.power import EnergyBasis
 from armload.core.errors import UsageError
 from armload.engines.job import ModelRecord, Workstation
 from armload.engines.measurement import Measurement
-from armload.report.comparison import advice, comparison_view, each_once, ratio_cells, sentence
+from armload.report.comparison import comparison_view, each_once
 from armload.report.exchange.llama_bench import llama_bench
 from tests.unit.runs import failed_run, quick_run, storage_run
 from tests.unit.sweeps import Q4, Q8, made_run
@@ -74,8 +73,8 @@ def changed(run: Run, **plan: object) -> Run:
 def test_the_finding_follows_the_interval(times: float, finding: str) -> None:
     compared = one(repeats("a", 6), repeats("b", 6, times))
     assert compared.finding == finding
-    decode = compared.measured[0]
-    assert decode.measure == "decode"
+    decode = compared.figures[0]
+    assert decode.key == "decode"
     assert decode.ratio.unit == "runs"
     assert decode.ratio.low <= times <= decode.ratio.high
 
@@ -107,7 +106,7 @@ def test_what_differs_in_the_work_is_said(other: Run, word: str) -> None:
         )
     compared = one([measurement_of(base)], [measurement_of(other)])
     assert compared.finding == "not comparable"
-    assert any(word in each for each in said_of(compared.differences)), compared.differences
+    assert any(word in each for each in compared.obstacles), compared.obstacles
 
 
 @pytest.mark.parametrize(
@@ -139,9 +138,9 @@ def test_two_subjects_of_the_same_work_are_compared_and_it_is_said_what_they_dif
         other = changed(other, context_tokens=512)
     compared = one(repeats("a", 4, run=base), repeats("b", 4, 1.2, run=other))
     assert compared.finding == "slower"
-    assert not compared.differences
-    assert [said in each for each in said_of(compared.subjects)] == [True]
-    assert sentence(compared).endswith(f"The sides differ in {compared.subjects[0].sentence}.")
+    assert not compared.obstacles
+    assert [said in each for each in compared.subjects] == [True]
+    assert compared.sentence.endswith(f"The sides differ in {compared.subjects[0]}.")
 
 
 def test_sweeps_of_two_models_are_compared_plan_by_plan() -> None:
@@ -150,11 +149,11 @@ def test_sweeps_of_two_models_are_compared_plan_by_plan() -> None:
         return [measurement_of(run) for run in runs]
 
     found = compare(sweep(Q4), sweep(Q8))
-    assert [each.a.method.threads for each in found] == [1, 2, 4]
+    assert [each.a.settings["threads"] for each in found] == [1, 2, 4]
     for each in found:
         assert each.finding == "slower"
-        assert each.a.method.threads == each.b.method.threads
-        assert said_of(each.subjects) == [f"model: A {Q4.name}, B {Q8.name}"]
+        assert each.a.settings["threads"] == each.b.settings["threads"]
+        assert each.subjects == [f"model: A {Q4.name}, B {Q8.name}"]
 
 
 def test_energy_is_noted_and_what_was_measured_otherwise_is_left_out_and_said() -> None:
@@ -169,24 +168,20 @@ def test_energy_is_noted_and_what_was_measured_otherwise_is_left_out_and_said() 
 
     a = drawing("a", (3.0, wall), (3.2, wall), (9.0, board), (0.5, net), (3.4, wall))
     b = drawing("b", (1.6, wall), (1.6, wall))
-    found = [each.figures for each in one(a, b).notes]
+    found = one(a, b).findings
     assert EnergyPerToken(a_j=3.2, b_j=1.6, a_basis=wall, b_basis=wall) in found
     assert [each for each in found if isinstance(each, EnergyMixed)] == [
         EnergyMixed(side="A", basis=wall, left_out=2)
     ]
-    without = one(a, repeats("b", 2)).notes
-    assert not [n for n in without if isinstance(n.figures, EnergyPerToken)]
+    without = one(a, repeats("b", 2)).findings
+    assert not [each for each in without if isinstance(each, EnergyPerToken)]
 
 
 def test_a_not_comparable_pair_still_shows_its_ratio() -> None:
     compared = one([measurement_of(quick_run())], [measurement_of(storage_run())])
     assert compared.finding == "not comparable"
-    assert compared.measured[0].ratio.ratio > 100
-    assert re.search(r"For reference: B takes .*, [1-9]\d\d× A's time\.", sentence(compared))
-
-
-def said_of(found: Iterable[Remark]) -> list[str]:
-    return [each.sentence for each in found]
+    assert compared.figures[0].ratio.ratio > 100
+    assert re.search(r"For reference: B takes .*, [1-9]\d\d× A's time\.", compared.sentence)
 
 
 def shown(compared: Comparison) -> str:
@@ -206,9 +201,9 @@ def test_the_finding_stands_before_the_figures() -> None:
 def test_texts_that_continue_different_prompts_are_not_compared() -> None:
     a = measurement_of(quick_run()).model_copy(update={"text": "One text"})
     b = a.model_copy(update={"name": "b", "text": "Another text"})
-    assert any("text differs" in said for said in said_of(one([a], [b]).notes))
+    assert any("text differs" in said for said in one([a], [b]).notes)
     other = b.model_copy(update={"work": b.work.model_copy(update={"prompt": "Hello"})})
-    assert not any("text differs" in said for said in said_of(one([a], [other]).notes))
+    assert not any("text differs" in said for said in one([a], [other]).notes)
 
 
 @pytest.mark.parametrize("extra", [("-b", "64"), ("--poll", "0")])
@@ -217,7 +212,7 @@ def test_another_way_to_do_the_same_work_is_compared_and_noted(extra: tuple[str,
         [measurement_of(quick_run())], [measurement_of(changed(quick_run(), extra=extra))]
     )
     assert compared.finding == "not significant"
-    assert f"Options: A none, B {' '.join(extra)}." in said_of(compared.notes)
+    assert f"Options: A none, B {' '.join(extra)}." in compared.notes
 
 
 def test_runs_whose_weights_were_repacked_are_no_repeats_of_others() -> None:
@@ -228,11 +223,11 @@ def test_runs_whose_weights_were_repacked_are_no_repeats_of_others() -> None:
     ]
     alone, other = compare(repacked, [*repeats("c", 4), *not_repacked])
     assert alone.finding == "not significant"
-    assert other.differences[0].figures == OnlyOneSide(side="B")
-    assert "weights repacked: A yes, B no" in said_of(other.differences)
+    assert other.findings == (OnlyOneSide(side="B"),)
+    assert "weights repacked: A yes, B no" in other.obstacles
     compared = one(repacked, not_repacked)
     assert compared.finding == "slower"
-    assert any("Weights repacked: A yes, B no, so" in note for note in said_of(compared.notes))
+    assert any("Weights repacked: A yes, B no, so" in note for note in compared.notes)
 
 
 @pytest.mark.parametrize(
@@ -259,22 +254,15 @@ def test_a_disturbed_repeat_is_left_out_and_named_where_others_are_not_disturbed
     )
     compared = one(repeats("a", 4), [*repeats("b", 4), slow])
     assert compared == one(repeats("a", 4), repeats("b", 4)).model_copy(
-        update={
-            "notes": (
-                Remark(
-                    figures=Excluded(side="B", names=("b9",)),
-                    sentence="Disturbed and excluded from B: b9.",
-                ),
-            )
-        }
+        update={"findings": (Excluded(side="B", names=("b9",)),)}
     )
     alone = one(repeats("a", 4), [slow])
-    assert alone.b.doubts == ("b9: Contended.",)
+    assert alone.doubts == ["b9: Contended."]
     assert alone.finding == "inconclusive"
 
 
 def test_repeats_that_are_merely_imprecise_are_judged() -> None:
-    imprecise = findings.verdict([TooFewRepeats(runs=3, needed_runs=6)])
+    imprecise = Verdict.of([TooFewRepeats(runs=3, needed_runs=6)])
     run = quick_run().model_copy(update={"verdict": imprecise})
     found = measurement_of(run)
     assert (found.doubts, found.is_judged) == (imprecise.reasons, True)
@@ -283,16 +271,16 @@ def test_repeats_that_are_merely_imprecise_are_judged() -> None:
         for side in "ab"
     )
     compared = one(*sides)
-    assert (compared.finding, len(compared.b.doubts)) == ("not significant", 6)
+    assert (compared.finding, len(compared.doubts)) == ("not significant", 12)
 
 
 def test_garbage_is_never_the_faster_one() -> None:
     quick = measurement_of(quick_run(text="," * 60).model_copy(update={"id": "other"}))
     compared = one([measurement_of(quick_run())], [quick])
     assert compared.finding == "not comparable"
-    assert "repeated character" in sentence(compared)
+    assert "repeated character" in compared.sentence
     again = quick.model_copy(update={"name": "again"})
-    said = sentence(one([measurement_of(quick_run())], [quick, again]))
+    said = one([measurement_of(quick_run())], [quick, again]).sentence
     assert said.count("repeated character") == said.count("B: other, again: The text ends") == 1
     assert ".." not in said
 
@@ -301,7 +289,7 @@ def test_a_run_that_failed_is_not_comparable() -> None:
     failed = failed_run().model_copy(update={"id": "other"})
     compared = one([measurement_of(quick_run())], [measurement_of(failed)])
     assert compared.finding == "not comparable"
-    assert "SIGILL" in sentence(compared)
+    assert "SIGILL" in compared.sentence
 
 
 def test_times_that_cannot_be_give_no_ratio() -> None:
@@ -313,21 +301,21 @@ def test_times_that_cannot_be_give_no_ratio() -> None:
     odd = run.model_copy(update={"id": "odd", "summary": summary, "steps": steps})
     compared = one([measurement_of(run)], [measurement_of(odd)])
     assert compared.finding == "not comparable"
-    assert "no metric in common" in sentence(compared)
+    assert "no metric in common" in compared.sentence
 
 
 def test_a_text_that_departs_is_noted() -> None:
     run = quick_run()
     other = run.model_copy(update={"id": "other", "text": run.text[:30] + "else"})
     notes = one([measurement_of(run)], [measurement_of(other)]).notes
-    assert any("differs" in note and "character 30" in note for note in said_of(notes))
+    assert any("differs" in note and "character 30" in note for note in notes)
 
 
 def test_plans_are_compared_one_by_one_and_repeats_pooled() -> None:
     short, long = quick_run(tokens=16), quick_run(tokens=32)
     a = repeats("a", 4, run=short) + repeats("aa", 4, run=long)
     b = repeats("b", 4, 1.1, run=long) + repeats("bb", 4, run=short)
-    found = {each.a.work.output_tokens: each for each in compare(a, b)}
+    found = {each.a.settings["output_tokens"]: each for each in compare(a, b)}
     assert found[16].finding == "not significant"
     assert found[32].finding == "slower"
     assert [len(each.b.names) for each in found.values()] == [4, 4]
@@ -342,7 +330,7 @@ def test_a_plan_that_one_side_lacks_is_told_and_compares_to_nothing() -> None:
         "not comparable",
         "not comparable",
     ]
-    assert [said_of(each.differences) for each in found[1:]] == [
+    assert [each.obstacles for each in found[1:]] == [
         ["only A has runs with this configuration", "output tokens (n_predict): A 32, B 16"],
         ["only B has runs with this configuration", "output tokens (n_predict): A 16, B 24"],
     ]
@@ -352,7 +340,7 @@ def test_a_number_of_threads_that_one_side_lacks_is_named() -> None:
     both, alone = repeats("a", 1), repeats("aa", 1)
     method = alone[0].method.model_copy(update={"threads": 4})
     found = compare([*both, alone[0].model_copy(update={"method": method})], repeats("b", 1))
-    assert said_of(found[1].differences) == [
+    assert found[1].obstacles == [
         "only A has runs with this configuration",
         "threads: A 4, B 2",
     ]
@@ -381,11 +369,11 @@ def test_a_run_and_llama_bench_are_compared_by_what_both_have(tmp_path: Path) ->
     ]
     path.write_text(json.dumps(tests))
     (compared,) = compare([measurement_of(quick_run())], read_benchmark_file(path))
-    assert [each.measure for each in compared.measured] == ["decode"]
-    assert compared.measured[0].ratio.unit == "none"
+    assert [each.key for each in compared.figures] == ["decode"]
+    assert compared.figures[0].ratio.unit == "none"
     assert compared.finding == "faster"
-    assert any("Cannot verify" in note for note in said_of(compared.notes))
-    assert "Context depth (tokens): A 8, B 0." in said_of(compared.notes)
+    assert any("Cannot verify" in note for note in compared.notes)
+    assert "Context depth (tokens): A 8, B 0." in compared.notes
     assert len(compared.b.names) == 5
 
 
@@ -403,7 +391,7 @@ def test_tests_at_different_depths_are_not_the_same_work(
 
     compared = one(at("a", 0), at("b", 4096))
     assert compared.finding == "not comparable"
-    assert said_of(compared.differences) == ["context depth (tokens): A 0, B 4096"]
+    assert compared.obstacles == ["context depth (tokens): A 0, B 4096"]
     assert one(at("a", 4096), at("b", 4096)).finding == "not significant"
 
 
@@ -411,7 +399,7 @@ def test_prefill_of_a_run_is_not_compared_with_a_test_that_begins_deeper(tmp_pat
     path = tmp_path / "bench.json"
     path.write_text(json.dumps([LLAMA_BENCH | {"n_prompt": 8, "n_gen": 0, "n_depth": 4096}]))
     compared = one([measurement_of(quick_run())], read_benchmark_file(path))
-    assert "context depth (tokens): A 0, B 4096" in said_of(compared.differences)
+    assert "context depth (tokens): A 0, B 4096" in compared.obstacles
 
 
 def test_exported_runs_with_prompts_of_different_lengths_are_not_comparable(
@@ -425,7 +413,7 @@ def test_exported_runs_with_prompts_of_different_lengths_are_not_comparable(
         return [each for each in read_benchmark_file(path) if each.decode_tps]
 
     compared = one(exported(8), exported(4096))
-    assert said_of(compared.differences) == ["context depth (tokens): A 8, B 4096"]
+    assert compared.obstacles == ["context depth (tokens): A 8, B 4096"]
 
 
 def test_two_files_of_other_engines_are_compared(tmp_path: Path) -> None:
@@ -433,16 +421,16 @@ def test_two_files_of_other_engines_are_compared(tmp_path: Path) -> None:
     one_path.write_text(LLM_DEMO)
     other_path.write_text(LLM_DEMO.replace("11.00", "9.00"))
     compared = one(read_benchmark_file(one_path), read_benchmark_file(other_path))
-    assert [each.finding for each in compared.measured] == ["slower", "not significant"]
+    assert [each.finding for each in compared.figures] == ["slower", "not significant"]
 
 
 def test_the_sentence_is_plain_and_says_how_sure_it_is() -> None:
-    said = sentence(one(repeats("a", 6), repeats("b", 6, 1.05)))
+    said = one(repeats("a", 6), repeats("b", 6, 1.05)).sentence
     assert said.startswith("B is slower: ")
     assert "ms per token (median) against " in said
     assert re.search(r", 1\.0\d\d× A's time \(95% CI 1\.0\d\d–1\.0\d\d\)\.$", said)
     none = one(repeats("a", 6), repeats("b", 6))
-    assert sentence(none).startswith("No significant difference")
+    assert none.sentence.startswith("No significant difference")
 
 
 @pytest.mark.parametrize("runs", [1, 5])
@@ -452,15 +440,15 @@ def test_medians_over_a_part_of_the_tokens_say_over_which(runs: int) -> None:
         each.model_copy(update={"name": f"short-{each.name}", "token_s": each.token_s[:9]})
         for each in whole
     ]
-    decode = one(whole, short).measured[0]
-    assert decode.first_tokens == 9
-    assert decode.a_s == decode.b_s
+    decode = one(whole, short).figures[0]
+    assert decode.heading == "decode, per token (first 9)"
+    assert decode.a == decode.b
     said = " ".join(shown(one(whole, short)).split())
     assert "(median of the first 9 decoded tokens of every run) against" in said
     assert "decode, per token (first 9)" in said
     alike = one(whole, repeats("b", runs))
-    assert alike.measured[0].first_tokens is None
-    assert "per token (median) against" in sentence(alike)
+    assert alike.figures[0].heading == "decode, per token"
+    assert "per token (median) against" in alike.sentence
 
 
 def test_a_doubt_with_different_figures_is_told_once_in_full() -> None:
@@ -472,15 +460,14 @@ def test_a_doubt_with_different_figures_is_told_once_in_full() -> None:
 
 
 def test_more_repeats_are_advised_where_a_small_difference_would_not_be_seen() -> None:
-    assert "4 or more runs per side" in advice(one(repeats("a", 1), repeats("b", 1)))
+    assert "4 or more runs per side" in one(repeats("a", 1), repeats("b", 1)).advice
     wild = [
         each.model_copy(update={"token_s": tuple(t * (0.94 + n / 25) for t in each.token_s)})
         for n, each in enumerate(repeats("a", 4))
     ]
-    assert "runs per side are needed to detect a difference of 3%" in advice(
-        one(wild, repeats("b", 4))
-    )
-    assert advice(one(repeats("a", 6), repeats("b", 6, 1.1))) == ""
+    said = one(wild, repeats("b", 4)).advice
+    assert "runs per side are needed to detect a difference of 3%" in said
+    assert one(repeats("a", 6), repeats("b", 6, 1.1)).advice == ""
 
 
 @pytest.mark.parametrize(
@@ -500,7 +487,7 @@ def test_where_no_number_of_runs_would_do_what_varies_is_named(
         each.model_copy(update={"token_s": tuple(t * (0.5 + n / 3) for t in each.token_s)})
         for n, each in enumerate(repeats("a", 4, run=run))
     ]
-    said = advice(one(wild, repeats("b", 4, run=run)))
+    said = one(wild, repeats("b", 4, run=run)).advice
     assert "no practical number of runs would detect a difference of 3%" in said
     assert f"stop other programs on {helps}" in said
 
@@ -518,4 +505,4 @@ def test_where_no_number_of_runs_would_do_what_varies_is_named(
 def test_every_ratio_and_its_interval_are_written_as_factors(
     ratio: float, low: float, high: float, cells: tuple[str, str]
 ) -> None:
-    assert ratio_cells(Ratio(ratio=ratio, low=low, high=high, unit="runs")) == cells
+    assert (times(ratio), times_interval(low, high)) == cells

@@ -11,7 +11,6 @@ from armload.analysis.equal_boards import unequal_boards
 from armload.analysis.measurement import measurement_of
 from armload.analysis.pairing import called_equal
 from armload.analysis.run import Run
-from armload.analysis.wording.comparisons import unequal
 from armload.engines.job import SweepPoint
 from armload.report.cells import cells_of, configurations_of
 from tests.unit.runs import quick_run
@@ -71,10 +70,10 @@ def test_a_board_that_is_slower_beyond_its_repeats_is_named_with_the_fastest() -
     assert found.ratio == pytest.approx(1.1, abs=0.02)
     assert 1 < found.repeats_ratio < 1.06
     assert found.called == "@rk rock rk3568"
-    assert unequal(found).startswith(
+    assert found.sentence().startswith(
         f"b and {found.fastest} are declared identical (@rk rock rk3568), "
     )
-    assert "× as long per token. Repeats on one board differ by " in unequal(found)
+    assert "× as long per token. Repeats on one board differ by " in found.sentence()
 
 
 def test_four_repeats_on_each_of_two_boards_are_enough() -> None:

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 import pytest
 
 from armload.analysis.limit import find_limit
-from armload.analysis.limit_figures import (
+from armload.analysis.limit_findings import (
     BandwidthLimit,
     ComputeLimit,
     GroupLimit,
     IdleThreads,
-    LimitFigures,
+    Limit,
+    LimitFinding,
     NothingDecoded,
     StorageLimit,
     StorageReads,
     UnknownBandwidth,
 )
 from armload.analysis.members import MemberSample, ServerLoad
-from armload.analysis.wording import limits
 from armload.engines.job import BoardRecord, ModelRecord, RateKind
 from armload.engines.prediction import GroupForecast, PartTime
 from armload.engines.spread import Share, Spread
@@ -42,7 +42,7 @@ def limit_of(
     spread: Spread | None = None,
     servers: Sequence[ServerLoad] = (),
     forecast: GroupForecast | None = None,
-) -> LimitFigures:
+) -> LimitFinding:
     return find_limit(
         steps,
         trace(),
@@ -224,7 +224,7 @@ def test_of_a_group_it_is_told_who_computed_and_whether_the_first_alone_would_be
     assert (limit.first, limit.others) == ("a", ("b", "c"))
     assert (limit.token_s, limit.own_s) == pytest.approx((0.1, 0.02))
     assert limit.alone_s == pytest.approx(0.08)
-    found = limits.limit(limit)
+    found = Limit.of(limit)
     assert "of 100 ms per token, a computed for 20.0 ms and waited 80.0 ms for b and c" in (
         found.sentence
     )
@@ -236,11 +236,11 @@ def test_of_a_group_whose_model_exceeds_the_first_nothing_is_said_of_it_alone() 
     limit = limit_of(steps, available=1_000_000, spread=spread(100, 300))
     assert isinstance(limit, GroupLimit)
     assert limit.alone_s is None
-    assert "'listen'" in limits.limit(limit).advice
+    assert "'listen'" in Limit.of(limit).advice
     busy = [step(n, duration_s=0.1, busy_threads=1.4) for n in range(9)]
     slower_alone = limit_of(busy, spread=spread(100, 300))
     assert isinstance(slower_alone, GroupLimit)
-    assert limits.limit(slower_alone).advice == ""
+    assert Limit.of(slower_alone).advice == ""
 
 
 def server(board: str, *, threads: int, cpu_s: float) -> ServerLoad:
@@ -282,7 +282,7 @@ def test_of_a_group_it_is_told_which_member_or_connection_limits(
     limit = limit_of(steps, spread=spread(100, 200, 100), servers=servers, forecast=forecast)
     assert isinstance(limit, GroupLimit)
     assert sum(part.token_s for part in limit.parts) == pytest.approx(1.0)
-    sentence = limits.limit(limit).sentence
+    sentence = Limit.of(limit).sentence
     assert sentence.startswith(
         f"Limited by {limited}: of 1.00 s per token, computing took a 100 ms, b "
     )

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from armload.analysis.comparison_findings import Remark
-from armload.analysis.load.comparison import LoadComparison, compare_loads
+from armload.analysis.comparison import Comparison
+from armload.analysis.load.comparison import compare_loads
 from armload.analysis.load.telemetry import ObservedPoint
 from armload.analysis.statistics import surely_above
-from armload.report.load.comparison import sentence
 from armload.report.load.loaded import LoadView
 from armload.serving.loads import LoadFolder
 from tests import command_line
@@ -30,29 +28,24 @@ def kept(folder: Path, server: Simulated, **changed: object) -> LoadFolder:
     return found
 
 
-def compared(a: LoadFolder, b: LoadFolder) -> list[LoadComparison]:
-    one, other = LoadView.of(a), LoadView.of(b)
-    return compare_loads(
-        one.load,
-        [(point.observed, point.assessed) for point in one.points],
-        other.load,
-        [(point.observed, point.assessed) for point in other.points],
-    )
+def compared(a: LoadFolder, b: LoadFolder) -> list[Comparison]:
+    return compare_loads(*LoadView.of(a).compared, *LoadView.of(b).compared)
 
 
 def test_a_slower_server_is_found_to_be_slower_at_every_rate(tmp_path: Path) -> None:
     a, b = kept(tmp_path / "a", Simulated()), kept(tmp_path / "b", Simulated(step_s=0.15))
     found = compared(a, b)
-    assert [each.rate for each in found] == list(RATES)
+    assert [each.level.rate for each in found if each.level] == list(RATES)
     assert {each.finding for each in found} == {"slower"}
-    assert [each.measure for each in found[0].measured] == [
+    assert [each.key for each in found[0].figures] == [
         "end to end",
         "first token",
         "per token",
     ]
-    assert found[0].requests == len(a.requests(0))
-    assert found[0].measured[2].ratio.ratio == pytest.approx(0.16 / 0.11, rel=0.15)
-    assert sentence(found[0]).startswith("0.1 requests/s: B is slower: ")
+    assert found[0].level is not None
+    assert found[0].level.requests == len(a.requests(0))
+    assert found[0].figures[2].ratio.ratio == pytest.approx(0.16 / 0.11, rel=0.15)
+    assert found[0].sentence.startswith("0.1 requests/s: B is slower: ")
 
 
 def test_the_same_server_is_not_found_to_differ_from_itself(tmp_path: Path) -> None:
@@ -68,9 +61,10 @@ def test_one_load_each_near_saturation_is_inconclusive_and_asks_for_repeats(
         for name, server in (("a", Simulated()), ("b", Simulated(step_s=0.11)))
     )
     (found,) = compared(a, b)
-    assert (found.finding, found.repeats) == ("inconclusive", 1)
-    assert found.measured[0].low_at(0.025) == 0.0
-    assert "independent observations. Run both loads with --repeats 5." in sentence(found)
+    assert (found.finding, found.figures[0].a_runs) == ("inconclusive", 1)
+    assert found.figures[0].low_at(0.025) == 0.0
+    assert "independent observations. B takes" in found.sentence
+    assert found.advice == "Run both loads with --repeats 5."
 
 
 def test_repeats_of_a_point_are_one_comparison_with_one_sample_each(tmp_path: Path) -> None:
@@ -82,10 +76,9 @@ def test_repeats_of_a_point_are_one_comparison_with_one_sample_each(tmp_path: Pa
         for name, server in (("a", Simulated()), ("b", Simulated(step_s=0.11)))
     )
     (found,) = compared(a, b)
-    assert (found.finding, found.repeats) == ("slower", 5)
-    assert found.measured[0].degrees == 4
-    assert found.measured[0].ratio.unit == "runs"
-    assert ", over 5 repeats)." in sentence(found)
+    assert (found.finding, found.figures[0].a_runs) == ("slower", 5)
+    assert found.figures[0].ratio.unit == "runs"
+    assert "end to end (median over 5 repeats) against" in found.sentence
 
 
 def served(server: Simulated, seed: int) -> ObservedPoint:
@@ -116,10 +109,6 @@ def _low_at(lows: tuple[float, float], level: float) -> float:
     return alone if level >= 0.025 else of_two
 
 
-def said_of(found: Iterable[Remark]) -> list[str]:
-    return [each.sentence for each in found]
-
-
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
@@ -134,8 +123,8 @@ def test_loads_of_other_requests_are_not_comparable(
 ) -> None:
     a, b = kept(tmp_path / "a", Simulated()), kept(tmp_path / "b", Simulated(), **changed)
     (first, _) = compared(a, b)
-    assert (first.finding, said_of(first.differences)) == ("not comparable", [said])
-    assert f"Not comparable: {said}. For reference" in sentence(first)
+    assert (first.finding, first.obstacles) == ("not comparable", [said])
+    assert f"Not comparable: {said}. For reference" in first.sentence
 
 
 def test_loads_with_another_cap_on_requests_in_flight_are_not_comparable(tmp_path: Path) -> None:
@@ -144,7 +133,7 @@ def test_loads_with_another_cap_on_requests_in_flight_are_not_comparable(tmp_pat
     b = kept(tmp_path / "b", Simulated(), points=tuple(capped))
     first = compared(a, b)[0]
     said = ["--max-concurrency: A none, B 4"]
-    assert (first.finding, said_of(first.differences)) == ("not comparable", said)
+    assert (first.finding, first.obstacles) == ("not comparable", said)
 
 
 def test_loads_without_a_rate_in_common_are_not_comparable(tmp_path: Path) -> None:
@@ -152,7 +141,7 @@ def test_loads_without_a_rate_in_common_are_not_comparable(tmp_path: Path) -> No
     b = keep(points(Simulated(), (0.5,)), tmp_path / "b")
     (found,) = compared(a, b)
     assert found.finding == "not comparable"
-    assert "no rate or number of clients in common" in sentence(found)
+    assert "no rate or number of clients in common" in found.sentence
 
 
 def test_other_settings_are_noted_and_failures_are_doubts(tmp_path: Path) -> None:
@@ -163,14 +152,15 @@ def test_other_settings_are_noted_and_failures_are_doubts(tmp_path: Path) -> Non
     broken = {**json.loads(lines[0]), "outcome": "dropped"}
     b.entries_file(0).write_text("\n".join([json.dumps(broken), *lines[1:]]) + "\n")
     first = compared(a, b)[0]
-    assert first.requests == len(lines) - 1
-    assert said_of(first.notes) == [
+    assert first.level is not None
+    assert first.level.requests == len(lines) - 1
+    assert first.notes == [
         "Boards: A kitchen, B porch.",
         "Context tokens: A 2048, B 512.",
     ]
-    assert said_of(first.doubts) == [f"B: 1 of {len(lines)} requests failed."]
+    assert first.doubts == [f"B: 1 of {len(lines)} requests failed."]
     assert first.finding == "inconclusive"
-    assert "Inconclusive: not all figures are valid. B takes" in sentence(first)
+    assert "Inconclusive: not all figures are valid. B takes" in first.sentence
 
 
 @pytest.fixture(scope="module")

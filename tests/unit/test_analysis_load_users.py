@@ -19,7 +19,7 @@ from armload.analysis.load.records import (
     read_objectives,
 )
 from armload.analysis.load.telemetry import Telemetry
-from armload.analysis.wording.users import about_users, no_steady_state
+from armload.report.load.loaded import about_users
 
 TURNS = 3
 
@@ -151,14 +151,14 @@ def test_a_load_that_is_all_beginning_has_no_interval_and_says_why() -> None:
     assert found.from_scheduled.e2e is not None
     assert found.from_scheduled.e2e.p50.low_s is None
     assert found.conversations is not None
-    assert no_steady_state(found.conversations).startswith(
+    assert found.conversations.no_steady_state().startswith(
         "no confidence intervals: conversations take 11 s, but new ones began for only 19.5 s"
     )
     longer = [each for number in range(80) for each in conversation(number, 0.5 * number)]
     steady = figures(longer, rate=2.0)
     assert steady.steady is not None
     assert steady.conversations is not None
-    assert no_steady_state(steady.conversations) == ""
+    assert steady.conversations.no_steady_state() == ""
 
 
 def test_the_steady_state_is_of_the_rate_of_turns_without_beginning_and_end() -> None:
@@ -246,7 +246,7 @@ def test_a_rate_at_which_users_give_up_is_not_sustained_for_that_reason() -> Non
 
 def test_a_point_of_which_users_abandon_everything_shows_nothing() -> None:
     found = figures([alone(number, float(number), outcome="abandoned") for number in range(3)])
-    assert [each.figures.kind for each in found.findings] == ["none succeeded"]
+    assert [each.kind for each in found.findings] == ["none succeeded"]
     assert found.output_tokens == 15
 
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from armload.analysis.confidence_sequence import interval_of_figures, rank
-from armload.analysis.findings import FindingName
 from armload.analysis.repeats import (
     OutOfTime,
     Precision,
@@ -22,8 +21,9 @@ from armload.analysis.repeats import (
     middle,
     stop,
 )
-from armload.analysis.run import Run, Summary, TokenTimes, Verdict
-from armload.analysis.wording.repeats import stopped
+from armload.analysis.run import Run
+from armload.analysis.summary import Summary, TokenTimes
+from armload.analysis.verdict import FindingName
 from armload.bench.sweep import Sweep, SweepEntry, SweepFolder
 from armload.core.progress import Silent
 from armload.core.workspace import runs_folder
@@ -31,7 +31,7 @@ from armload.deploy.exit_reason import Exit
 from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
 from armload.runs import store
-from tests.unit.findings import finding as finding_of
+from tests.unit.findings import verdict_of
 from tests.unit.runs import quick_run
 from tests.unit.samples import plan_cells, sweep_of
 
@@ -50,7 +50,6 @@ def run(
 ) -> Run:
     """Return a run of few tokens, so that its own do not show its median."""
     base = _base()
-    found = [finding_of(finding, f"It was {finding}.")] if finding else []
     return base.model_copy(
         update={
             "id": f"{base.id}-{number}",
@@ -62,7 +61,7 @@ def run(
                 token_s=TokenTimes(p50=p50_s, p90=1, p99=1, max=1),
                 wall_s=3,
             ),
-            "verdict": Verdict.of(found),
+            "verdict": verdict_of(**({finding: f"It was {finding}."} if finding else {})),
             "exit": Exit(kind="exit status", status=status, meaning="it ended"),
         }
     )
@@ -175,7 +174,7 @@ def test_the_interval_of_runs_is_bounded_by_figures_that_lie_equally_far_inside(
 
 def decided(several: Sequence[Run], *, added_s: float = 0, a_run_s: float | None = 3) -> str | None:
     ended = stop(several, WANTED, added_s=added_s, a_run_s=a_run_s)
-    return None if ended is None else stopped(ended)
+    return None if ended is None else ended.fact()
 
 
 def test_repeats_end_where_the_precision_is_reached_and_not_before() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import tracemalloc
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from statistics import median
 import pytest
 
 from armload.analysis.statistics import (
+    COSINES,
     FEWEST_TOKENS,
     RUN_TO_RUN,
     TAIL,
@@ -114,6 +116,17 @@ def test_a_rarer_error_takes_a_lower_bound_beyond_the_samples(runs: int) -> None
     assert lower_bound(ratio, runs, TAIL) == pytest.approx(ratio.low)
     bounds = [lower_bound(ratio, runs, TAIL / count) for count in (1, 2, 5, 20)]
     assert bounds == sorted(set(bounds), reverse=True)
+
+
+def test_the_bound_of_requests_reaches_as_far_as_their_own_error_does() -> None:
+    error = 0.03  # of the ratio's logarithm
+
+    def low(tail: float) -> float:
+        return 1.2 / math.exp(t_quantile(1 - tail, COSINES) * error) / (1 + RUN_TO_RUN)
+
+    ratio = Ratio(ratio=1.2, low=low(TAIL), high=1.2**2 / low(TAIL), unit="requests")
+    for count in (1, 2, 5, 20):
+        assert lower_bound(ratio, 1, TAIL / count) == pytest.approx(low(TAIL / count))
 
 
 def test_few_runs_get_an_interval_that_holds_all_the_same() -> None:

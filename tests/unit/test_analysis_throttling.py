@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from armload.analysis.conditions_log import RunConditions
-from armload.analysis.findings import ThrottledByHardware, ThrottledFromStart, UnderVoltage
-from armload.analysis.throttling import ThrottleEvent, since_boot_before, throttle_events
+from armload.analysis.throttling import (
+    ThrottledByHardware,
+    ThrottledFromStart,
+    ThrottleEvent,
+    UnderVoltage,
+    notes_about_supply,
+    throttle_events,
+)
 from armload.boards.throttling import ThrottleReading, read_throttling
 from armload.engines.plan import Plan
 from tests.unit.samples import board_record, conditions
@@ -103,9 +109,10 @@ def test_a_line_that_was_cut_off_is_left_out_and_an_unknown_source_refused() -> 
 
 
 def test_what_the_firmware_had_recorded_before_is_told() -> None:
-    assert since_boot_before(log("100.0 50000")) == ("under-voltage", "throttled")
-    assert since_boot_before(log("100.0 5")) == ()
-    assert since_boot_before(()) == ()
+    (note,) = notes_about_supply(log("100.0 50000"))
+    assert "recorded under-voltage, throttled since the boot" in note
+    assert notes_about_supply(log("100.0 5")) == []
+    assert notes_about_supply(()) == []
 
 
 def test_under_voltage_makes_a_run_invalid_and_is_the_one_cause_of_its_low_clock() -> None:

@@ -7,24 +7,14 @@ from pathlib import Path
 import pytest
 
 from armload.analysis.conditions_log import RunConditions
-from armload.analysis.findings import (
-    Contended,
-    DegenerateText,
-    Failed,
-    Figures,
-    MoreTokens,
-    OutputCount,
-    StorageFull,
-    Swapping,
-    TextDiffers,
-    Throttled,
-    TooFewTokens,
-    Unsteady,
-    WideSpread,
-)
+from armload.analysis.contention import Contended, Unsteady
+from armload.analysis.finding import RunFinding
+from armload.analysis.output_doubts import DegenerateText, Failed, OutputCount, TextDiffers
+from armload.analysis.precision import MoreTokens, TooFewTokens, WideSpread
 from armload.analysis.run import Run
 from armload.analysis.sanity import Departure, TextFault
-from armload.analysis.verdict import judge
+from armload.analysis.throttling import Throttled
+from armload.analysis.verdict import StorageFull, Swapping, judge
 from armload.deploy.exit_reason import Exit
 from armload.engines.job import SweepPoint, Watched
 from armload.engines.output import Output
@@ -58,7 +48,7 @@ def reasons(
     header: Trace | None = None,
     spread: Spread | None = None,
     place: SweepPoint | None = None,
-) -> list[Figures]:
+) -> list[RunFinding]:
     return judge(
         quick_run().model_copy(
             update={
@@ -124,7 +114,7 @@ def test_a_good_run_is_valid() -> None:
         ),
     ],
 )
-def test_every_doubt_has_its_reason(found: list[Figures], expected: Figures) -> None:
+def test_every_doubt_has_its_reason(found: list[RunFinding], expected: RunFinding) -> None:
     assert expected in found
 
 
@@ -169,7 +159,7 @@ def test_too_few_tokens_are_told_with_what_gives_more_of_them(
 
 
 def test_an_answer_of_one_token_has_too_few_and_a_run_for_prefill_alone_has_not() -> None:
-    def found(plan: Plan) -> list[Figures]:
+    def found(plan: Plan) -> list[RunFinding]:
         run = quick_run().model_copy(update={"plan": plan})
         output = Output(header=trace(), steps=steps_with_prompt([]), text="a")
         return judge(run, output, ENDED_WELL, RunConditions(after=conditions()))
@@ -302,7 +292,7 @@ def test_a_run_that_generates_nothing_and_one_that_failed_lack_no_tokens() -> No
     assert reason == Failed(status=137, meaning="killed for memory")
 
 
-def compared(run: Run, reference: Run, folder: Path) -> tuple[Departure, list[Figures]]:
+def compared(run: Run, reference: Run, folder: Path) -> tuple[Departure, list[RunFinding]]:
     keep_reference(reference, folder)
     found = read_departure(run, run.text, folder)
     assert found is not None

@@ -6,16 +6,10 @@ import pytest
 
 from armload.analysis.background import BackgroundProcess
 from armload.analysis.conditions_log import Cache, RunConditions, Swapped
-from armload.analysis.findings import (
-    Contended,
-    Figures,
-    NotCold,
-    Swapping,
-    Throttled,
-    ThrottledFromStart,
-    Unsteady,
-)
-from armload.analysis.verdict import judge
+from armload.analysis.contention import Contended, Unsteady
+from armload.analysis.finding import RunFinding
+from armload.analysis.throttling import Throttled, ThrottledFromStart
+from armload.analysis.verdict import NotCold, Swapping, judge
 from armload.boards.conditions import ClusterState, Conditions, SwapDevice
 from armload.deploy.exit_reason import Exit
 from armload.engines.job import BoardRecord, Workstation
@@ -35,7 +29,7 @@ def reasons(
     plan: Plan | None = None,
     board: BoardRecord | None = None,
     header: Trace | None = None,
-) -> list[Figures]:
+) -> list[RunFinding]:
     return judge(
         quick_run().model_copy(
             update={
@@ -78,7 +72,7 @@ def test_a_neighbour_that_took_nothing_away_is_no_doubt() -> None:
 
 
 def test_a_run_of_a_prompt_alone_is_contended_if_its_threads_were_preempted() -> None:
-    def read(busy_threads: float, switches: int) -> list[Figures]:
+    def read(busy_threads: float, switches: int) -> list[RunFinding]:
         prompt = step(
             0, phase="prompt", tokens=128, busy_threads=busy_threads, involuntary_switches=switches
         )
@@ -138,7 +132,7 @@ def throttled(
     governor: str | None = None,
     arm: bool = True,
     header: Trace | None = None,
-) -> Figures | None:
+) -> RunFinding | None:
     board = board_record()
     found = reasons(
         steps,
@@ -164,7 +158,7 @@ def test_a_board_that_is_slow_from_the_start_is_found_out_by_its_maximum() -> No
     assert throttled(at_khz(408_000, 408_000, 408_000, 2_400_000)) is None
 
 
-def _from_start(found: Figures | None) -> tuple[int, int]:
+def _from_start(found: RunFinding | None) -> tuple[int, int]:
     assert isinstance(found, ThrottledFromStart)
     return found.highest_khz, found.maximum_khz
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from armload.analysis.findings import Throttled
-from armload.analysis.run import Finding, Run, Summary, TokenTimes, Verdict
+from armload.analysis.run import Run
+from armload.analysis.summary import Summary, TokenTimes
 from armload.bench.run_names import folders_of
 from armload.bench.sweep import (
     Sweep,
@@ -39,6 +39,7 @@ from armload.report.sweep import (
     swept_cells,
 )
 from armload.runs import store
+from tests.unit.findings import verdict_of
 from tests.unit.runs import failed_run, planned, quick_run
 from tests.unit.samples import plan_cells, sweep_of
 
@@ -53,11 +54,7 @@ def sweep(*plans: Plan, identity: str = "one", repeats: int = 3, warmups: int = 
     return sweep_of(*plan_cells(*plans), identity=identity, repeats=repeats, warmups=warmups)
 
 
-THROTTLED = Finding(
-    name="throttled",
-    figures=Throttled(time_share=0.5, below_khz=1e6, lowest_khz=1, peak_khz=2, celsius=None),
-    sentence="Throttled: it was hot.",
-)
+THROTTLED = verdict_of(throttled="Throttled: it was hot.")
 
 
 def run(decode_tps: float, *, number: int = 0, valid: bool = True) -> Run:
@@ -69,7 +66,7 @@ def run(decode_tps: float, *, number: int = 0, valid: bool = True) -> Run:
             "summary": Summary(
                 ttft_s=1, prefill_tps=9, decode_tps=decode_tps, token_s=times, wall_s=1
             ),
-            "verdict": Verdict.of([] if valid else [THROTTLED]),
+            "verdict": base.verdict if valid else THROTTLED,
         }
     )
 

@@ -105,7 +105,7 @@ def run_at(khz: tuple[int, ...], found: Probe, board_name: str, work: Path) -> l
         plan=Plan(n_predict=22),
         board=board_record(board_of(board_name, work), found),
     )
-    return [figure.kind for figure in figures]
+    return [figure.name for figure in figures]
 
 
 def test_a_run_at_full_speed_is_not_doubted_on_any_board(name: str, tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_run_below_the_full_speed_is(name: str, tmp_path: Path) -> None:
     if "under-voltage" in name:
         assert doubts == ["under-voltage"]
     else:
-        assert doubts == (["throttled from the start"] if half else [])
+        assert doubts == (["throttled"] if half else [])
 
 
 def test_fit_says_what_each_boards_memory_holds(name: str, tmp_path: Path) -> None:

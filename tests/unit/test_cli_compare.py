@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from armload.analysis.findings import TooFewRepeats
-from armload.analysis.run import Run, Verdict
+from armload.analysis.precision import TooFewRepeats
+from armload.analysis.run import Run
 from armload.analysis.summary import summarise
-from armload.analysis.wording import findings
+from armload.analysis.verdict import Verdict
 from armload.engines.trace import Step
 from armload.runs import store
 from tests.command_line import BIN, typed
@@ -82,7 +82,7 @@ def test_one_document_is_printed_for_programs(folder: Path) -> None:
     done = typed(folder, "compare", side("a"), side("b"), "--json")
     (compared,) = json.loads(done.stdout)
     assert compared["finding"] == "slower"
-    assert compared["measured"][0]["ratio"]["low"] > 1.03
+    assert compared["figures"][0]["ratio"]["low"] > 1.03
     assert done.stderr == ""
 
 
@@ -132,7 +132,7 @@ def test_the_report_precedes_the_gate_s_error_in_a_file_of_both(
 def test_the_gate_judges_runs_that_are_merely_imprecise_as_the_finding_does(
     tmp_path: Path,
 ) -> None:
-    imprecise = findings.verdict([TooFewRepeats(runs=5, needed_runs=6)])
+    imprecise = Verdict.of([TooFewRepeats(runs=5, needed_runs=6)])
     for run in [
         *(a_run(f"a{number}", 1.0) for number in range(5)),
         *(a_run(f"b{number}", 1.08) for number in range(5)),
@@ -152,7 +152,7 @@ def test_a_gate_over_several_plans_asks_more_of_each(tmp_path: Path) -> None:
             run = a_run(f"{label}{number}", times, tokens=tokens)
             store.save(run, tmp_path / "runs" / run.id)
     (alone,) = json.loads(typed(tmp_path, "compare", side("a"), side("b"), "--json").stdout)
-    allowed = f"{(alone['measured'][0]['ratio']['low'] - 1.0002):.4%}"
+    allowed = f"{(alone['figures'][0]['ratio']['low'] - 1.0002):.4%}"
     words = ("--fail-if-slower", allowed)
     assert typed(tmp_path, "compare", side("a"), side("b"), *words).returncode == 11
     both = (f"{side('a')},{side('e')}", f"{side('b')},{side('f')}")

@@ -10,7 +10,7 @@ from invoke.parser import Parser
 
 from armload.analysis.load import comparison
 from armload.analysis.load.assessed import SLOW_BY_S
-from armload.analysis.load.doubts import MOST_LATENESS_SHARE
+from armload.analysis.load.findings import MOST_LATENESS_SHARE
 from armload.analysis.load.quantiles import FEWEST_INDEPENDENT
 from armload.analysis.load.steady import DEVIATIONS
 from armload.cli.program import namespace

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from armload.analysis.compare import compare
-from armload.analysis.comparison_findings import Differs
+from armload.analysis.comparison_findings import SideDifference
 from armload.analysis.measurement import measurement_of
 from armload.analysis.run import FORMAT, Run
 from armload.core.errors import DataError
@@ -293,17 +293,15 @@ def test_a_watched_run_compares_with_one_of_ours(tmp_path: Path) -> None:
     ours = comparable(watched, tokens=len(tokens))
     (found,) = compare([measurement_of(watched)], [measurement_of(ours)])
     assert found.finding == "faster", found.differences
-    assert found.measured[0].a_s == pytest.approx(0.1)
-    assert any("Cannot verify" in each.sentence for each in found.notes)
+    assert found.figures[0].a == pytest.approx(0.1)
+    assert any("Cannot verify" in each for each in found.notes)
 
 
 def test_what_stands_against_a_comparison_is_said(tmp_path: Path) -> None:
     watched = demo_run(tmp_path)
     (found,) = compare([measurement_of(watched)], [measurement_of(comparable(watched, tokens=64))])
     assert found.finding == "not comparable"
-    assert [each.sentence for each in found.differences] == [
-        f"output tokens (n_predict): A {len(WORDS)}, B 64"
-    ]
+    assert found.obstacles == [f"output tokens (n_predict): A {len(WORDS)}, B 64"]
 
 
 def test_two_models_of_the_same_foreign_format_are_told_apart(tmp_path: Path) -> None:
@@ -313,4 +311,4 @@ def test_two_models_of_the_same_foreign_format_are_told_apart(tmp_path: Path) ->
     one = measurement_of(demo_run(tmp_path / "one"))
     two = measurement_of(watched_run(tmp_path / "two", writes, model=other))
     (found,) = compare([one], [two.model_copy(update={"name": "other"})])
-    assert Differs(name="model", a="qwen", b="llama") in [each.figures for each in found.subjects]
+    assert SideDifference(name="model", role="subject", a="qwen", b="llama") in found.differences

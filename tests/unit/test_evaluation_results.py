@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from armload.analysis.run import Verdict
 from armload.core.errors import DataError
 from armload.core.files import write_whole
 from armload.core.progress import Silent
@@ -26,7 +25,7 @@ from armload.report.evaluation.table import notes
 from armload.report.pages import render
 from armload.runs import store
 from tests.unit.evaluations import BUDGETS, QUESTIONS, answer, evaluated
-from tests.unit.findings import finding
+from tests.unit.findings import verdict_of
 from tests.unit.runs import quick_run
 
 
@@ -124,8 +123,8 @@ def test_it_is_noted_which_runs_answered_and_what_was_found_about_their_times() 
     write_whole(folder / "stdout", f"{answer('1', 'again').model_dump_json()}\n".encode())
     harvest(made, Silent())
     assert made.sources(1) == [AnswerSource(run=folder.name, part=1, board=run.board.name)]
-    found = [finding("output missing", "Cut."), finding("throttled", "Hot.")]
-    store.save(run.model_copy(update={"verdict": Verdict.of(found)}), folder)
+    found = verdict_of(output_missing="Cut.", throttled="Hot.")
+    store.save(run.model_copy(update={"verdict": found}), folder)
     harvest(made, Silent())
     again = EvaluationFolder.read(made.folder)
     assert [source.doubts for source in again.sources(1)] == [("Hot.",)]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from armload.analysis.energy import Energy
-from armload.analysis.run import Finding, Run, Verdict
+from armload.analysis.run import Run
 from armload.analysis.tradeoff import by_budget
+from armload.analysis.verdict import Verdict
 from armload.boards.power import Sees
 from armload.cli import terminal
 from armload.core.errors import UsageError
@@ -25,7 +25,7 @@ from armload.report.evaluation.table import notes
 from armload.report.evaluation.tradeoff import energy_lines, tradeoff_view, write_tradeoff_page
 from armload.report.pages import render
 from tests.unit.evaluations import BUDGETS, QUESTIONS, answer, evaluated
-from tests.unit.findings import finding
+from tests.unit.findings import verdict_of
 from tests.unit.pages import Page
 from tests.unit.runs import quick_run
 
@@ -197,14 +197,14 @@ def test_questions_of_one_number_must_be_the_same_question() -> None:
     assert trade(*find_sides(f"{first}:a", f"{same}:b"))
 
 
-def _run_of(side: TradeoffSide, *, board: str = "here", findings: Sequence[Finding] = ()) -> Run:
+def _run_of(side: TradeoffSide, *, board: str = "here", verdict: Verdict | None = None) -> Run:
     run = quick_run()
     return run.model_copy(
         update={
             "id": f"run-{side.model}",
             "model": run.model.model_copy(update={"sha256": side.model_sha256}),
             "board": run.board.model_copy(update={"name": board}),
-            "verdict": Verdict.of(findings),
+            "verdict": verdict or run.verdict,
         }
     )
 
@@ -226,9 +226,9 @@ def test_times_from_two_boards_are_refused() -> None:
 def test_times_of_an_invalid_run_are_called_so_and_the_answers_own_are_not_judged() -> None:
     evaluated(fails=False, parallel=8)
     a, b = find_sides("latest", "")
-    contended = finding("contended", "The CPU was busy.")
-    text = finding("degenerate text", "The text repeats itself.")
-    (found,) = trade(a, b, runs=(_run_of(a, findings=[text]), _run_of(b, findings=[contended])))
+    contended = verdict_of(contended="The CPU was busy.")
+    text = verdict_of(degenerate_text="The text repeats itself.")
+    (found,) = trade(a, b, runs=(_run_of(a, verdict=text), _run_of(b, verdict=contended)))
     assert found.times_of == ("run-a.gguf", "run-b.gguf")
     assert found.doubts == ("Do not rely on the times of run-b.gguf: The CPU was busy.",)
 

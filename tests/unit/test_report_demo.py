@@ -7,10 +7,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from armload.analysis.findings import EmulatorDelayed, WideSpread
+from armload.analysis.emulation import EmulatorDelayed
+from armload.analysis.precision import WideSpread
 from armload.analysis.repeats import DisturbedInARow, NothingTimed, OutOfTime, PrecisionReached
-from armload.analysis.run import Run, Verdict
-from armload.analysis.wording.findings import verdict
+from armload.analysis.run import Run
+from armload.analysis.verdict import Verdict
 from armload.report.demo import SpokenText, demo_view
 from tests.unit.runs import quick_run
 
@@ -67,7 +68,7 @@ def test_a_run_that_is_not_valid_is_called_so_with_the_reason(tmp_path: Path) ->
 
 
 def test_what_disturbed_the_runs_is_said_once_and_no_limit_of_them(tmp_path: Path) -> None:
-    spoilt = verdict([EmulatorDelayed(cpu_share=0.05, cores=2, load=40.12, board_cores=2)])
+    spoilt = Verdict.of([EmulatorDelayed(cpu_share=0.05, cores=2, load=40.12, board_cores=2)])
     (reason,) = spoilt.reasons
     run = quick_run().model_copy(update={"verdict": spoilt})
     console = Console(width=100, record=True, file=io.StringIO())
@@ -80,7 +81,7 @@ def test_what_disturbed_the_runs_is_said_once_and_no_limit_of_them(tmp_path: Pat
 
 def test_an_imprecise_first_run_has_one_remedy_and_is_not_called_invalid(tmp_path: Path) -> None:
     wide = WideSpread(within=0.12, more=None, adds_repeats=True, workstation=None)
-    one = quick_run().model_copy(update={"verdict": verdict([wide])})
+    one = quick_run().model_copy(update={"verdict": Verdict.of([wide])})
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(demo_view([one], one, tmp_path / "report.html", ONE_RUN))
     text = " ".join(console.export_text().split())

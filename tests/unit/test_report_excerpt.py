@@ -15,10 +15,10 @@ import pytest
 
 from armload.analysis.background import BackgroundProcess
 from armload.analysis.compare import compare
-from armload.analysis.findings import Contended
+from armload.analysis.contention import Contended
 from armload.analysis.measurement import measurement_of
 from armload.analysis.run import Run
-from armload.analysis.wording.findings import verdict
+from armload.analysis.verdict import Verdict
 from armload.core.errors import UsageError
 from armload.core.values import as_json
 from armload.deploy.exit_reason import Exit, ExitKind
@@ -272,7 +272,7 @@ def test_threads_of_the_kernel_keep_their_names_and_programs_do_not(
     found = Contended(
         busy_share=0.5, threads=4, switches=9, per="token", process=other, workstation=None
     )
-    update = {"background_processes": (other,), "verdict": verdict([found])}
+    update = {"background_processes": (other,), "verdict": Verdict.of([found])}
     run = excerpt_of(quick_run().model_copy(update=update))
     assert background_line(run).startswith(published)
     assert f"mostly by {published} (" in run.verdict.reasons[0]
@@ -301,9 +301,9 @@ def test_a_run_without_its_text_is_not_garbage() -> None:
     mine, theirs = measurement_of(quick_run()), measurement_of(excerpt_of(quick_run()))
     assert (theirs.garbage, theirs.text) == ("", None)
     (compared,) = compare([mine], [theirs])
-    assert {each.figures.kind for each in compared.subjects} == {"differs"}
-    assert not any("garbage" in each.sentence for each in compared.differences)
-    assert compared.measured[0].ratio.ratio == pytest.approx(1.0)
+    assert compared.subjects
+    assert not any("garbage" in each for each in compared.obstacles)
+    assert compared.figures[0].ratio.ratio == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from armload.analysis.benchmark_file import read_benchmark_file
-from armload.analysis.findings import EmulatorDelayed
+from armload.analysis.emulation import EmulatorDelayed
 from armload.analysis.repeats import known
 from armload.analysis.run import Run
-from armload.analysis.wording.findings import verdict
+from armload.analysis.verdict import Verdict
 from armload.core.errors import DataError, UsageError
 from armload.core.progress import Silent
 from armload.core.values import as_json
@@ -265,7 +265,7 @@ def test_one_run_is_told_in_the_singular_why_it_is_not_valid() -> None:
 
 def test_reasons_that_differ_in_figures_alone_are_one_line_of_an_export() -> None:
     verdicts = [
-        verdict([EmulatorDelayed(cpu_share=share, cores=2, load=40.0, board_cores=2)])
+        Verdict.of([EmulatorDelayed(cpu_share=share, cores=2, load=40.0, board_cores=2)])
         for share in (0.05, 0.06)
     ]
     runs = [

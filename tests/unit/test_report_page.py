@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.analysis.run import Run, Verdict
+from armload.analysis.run import Run
 from armload.report.figures.over_time import (
     FROM_STORAGE,
     IN_MEMORY,
@@ -25,7 +25,7 @@ from armload.report.formatting import seconds
 from armload.report.run_page import write_report
 from armload.report.run_words import headline
 from tests.command_line import share_charts
-from tests.unit.findings import finding
+from tests.unit.findings import verdict_of
 from tests.unit.pages import HOSTILE, Page
 from tests.unit.runs import failed_run, quick_run, storage_run
 
@@ -151,8 +151,8 @@ def test_the_headline_speaks_of_seconds_where_a_token_takes_some() -> None:
 
 def test_a_run_that_is_not_valid_says_so_first_on_page_and_picture() -> None:
     run = quick_run()
-    found = finding("contended", "The workstation was busy.")
-    doubtful = run.model_copy(update={"verdict": Verdict.of([found])})
+    found = verdict_of(contended="The workstation was busy.")
+    doubtful = run.model_copy(update={"verdict": found})
     for each, begins in ((run, "66.6 ms"), (doubtful, "Not valid: 66.6 ms")):
         assert headline(each).startswith(begins)
         assert token_chart(each)["title"]["text"] == headline(each)

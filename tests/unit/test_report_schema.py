@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 import yaml
 
-from armload.analysis.findings import FindingName
 from armload.analysis.run import Run
+from armload.analysis.verdict import FindingName
 from armload.cli.program import namespace
 from armload.engines.registry import ENGINES
 from armload.engines.trace import Step

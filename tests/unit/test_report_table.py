@@ -9,15 +9,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
-from armload.analysis.findings import Failed, Figures
-from armload.analysis.wording import findings
+from armload.analysis.finding import RunFinding
+from armload.analysis.output_doubts import Failed
+from armload.analysis.verdict import Verdict
 from armload.build.binary import FeatureUse
 from armload.deploy.exit_reason import Exit, ExitKind
 from armload.report import formatting as words
 from armload.report import run_words
 from armload.report.binaries import binaries_table
 from armload.report.table import list_table, run_table
-from tests.unit.findings import SENTENCES
+from tests.unit.findings import EXAMPLES
 from tests.unit.runs import failed_run, quick_run, storage_run
 from tests.unit.samples import binary
 
@@ -90,10 +91,10 @@ def test_a_list_has_a_line_for_each_run() -> None:
 def test_a_list_says_in_few_words_why_a_run_is_not_valid(
     kind: ExitKind, status: int | None, said: str, width: int
 ) -> None:
-    contended = next(each for each, _ in SENTENCES if each.name == "contended")
-    found: list[Figures] = [Failed(status=status, meaning="x")] if status != 0 else [contended]
+    contended = next(each for each in EXAMPLES if each.name == "contended")
+    found: list[RunFinding] = [Failed(status=status, meaning="x")] if status != 0 else [contended]
     ended = Exit(kind=kind, status=status, meaning="x")
-    run = quick_run().model_copy(update={"exit": ended, "verdict": findings.verdict(found)})
+    run = quick_run().model_copy(update={"exit": ended, "verdict": Verdict.of(found)})
     shown = _shown(list_table([run, quick_run()]), width=width)
     lines = [line.rstrip() for line in shown.splitlines()]
     assert max(map(len, lines)) <= width

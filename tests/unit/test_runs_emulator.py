@@ -13,10 +13,8 @@ from pathlib import Path
 import pytest
 
 from armload.analysis.conditions_log import RunConditions
-from armload.analysis.emulation import FILE_NAME, Emulation, read_emulation
-from armload.analysis.findings import EmulatorDelayed
-from armload.analysis.verdict import judge
-from armload.analysis.wording import findings
+from armload.analysis.emulation import FILE_NAME, Emulation, EmulatorDelayed, read_emulation
+from armload.analysis.verdict import Verdict, judge
 from armload.boards.board import Board, load_board
 from armload.boards.virtual.process import Started
 from armload.boards.virtual.state import MachineState, keep, machine_folder
@@ -105,7 +103,7 @@ def test_an_even_run_on_a_starved_emulator_is_contended_and_advises_nothing() ->
     (found,) = judge(run, output, run.exit, around)
     assert found == EmulatorDelayed(cpu_share=0.05, cores=2, load=40.1, board_cores=run.board.cores)
     limit = run.limit.model_copy(update={"advice": "Try more threads."})
-    judged = run.model_copy(update={"limit": limit, "verdict": findings.verdict([found])})
+    judged = run.model_copy(update={"limit": limit, "verdict": Verdict.of([found])})
     assert judged.verdict.findings[0].name == "contended"
     assert "workstation" in judged.verdict.reasons[0]
     assert run_words.advice(judged) == ""

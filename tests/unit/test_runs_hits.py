@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from armload.analysis.board_resources import MeasuredHits
-from armload.analysis.run import ExpertReads, Run
+from armload.analysis.run import Run
+from armload.analysis.summary import ExpertReads
 from armload.runs import store
 from armload.runs.predicting import measured_hits
 from tests.unit.samples import model

@@ -66,7 +66,7 @@ def kinds(record: RequestRecord, objectives: Objectives = EASY) -> set[str]:
     assert found.goodput is not None
     assert found.goodput.good == (severity(record, objectives) <= 1)
     assert found.valid == (not found.findings)
-    return {str(each.figures.kind) for each in found.findings} - {"client late"}
+    return {str(each.kind) for each in found.findings} - {"client late"}
 
 
 def test_an_answer_of_a_token_each_is_observed_and_good() -> None:

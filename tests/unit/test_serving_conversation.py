@@ -163,7 +163,7 @@ def test_a_conversation_that_no_longer_fits_ends_as_such(dialect: str) -> None:
     found = metrics_of(kept.load.points[0], kept.requests(0))
     assert found.conversations is not None
     assert found.conversations.ended == {"context-full": 4}
-    assert {each.figures.kind for each in found.findings} <= {"client late"}
+    assert {each.kind for each in found.findings} <= {"client late"}
 
 
 def test_an_answer_that_fills_its_slot_ends_its_conversation() -> None:
@@ -264,7 +264,7 @@ def test_what_an_impatient_user_has_received_counts(dialect: str) -> None:
     assert found.from_scheduled.e2e.count == 2
     assert point.freed_s is not None
     assert point.left_busy == 0
-    assert {each.figures.kind for each in found.findings} <= {"client late"}
+    assert {each.kind for each in found.findings} <= {"client late"}
 
 
 def test_patience_counts_from_when_the_request_was_due_and_in_the_queue() -> None:

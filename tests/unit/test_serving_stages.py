@@ -183,13 +183,10 @@ def test_stages_are_compared_with_the_same_stage_alone() -> None:
     with stub_service() as service:
         one = staged(target(service.url), "40:0.5", "20:0.5", "40:0.5")
         other = staged(target(service.url), "40:0.5", "20:0.5", "40:0.5")
-    sides = [
-        (kept.load, [(point.observed, point.assessed) for point in LoadView.of(kept).points])
-        for kept in (one, other)
-    ]
-    found = compare_loads(*sides[0], *sides[1])
-    assert [each.stage.start_s for each in found if each.stage] == [0.0, 0.5, 1.0]
-    assert {each.repeats for each in found} == {1}
+    found = compare_loads(*LoadView.of(one).compared, *LoadView.of(other).compared)
+    levels = [each.level for each in found if each.level]
+    assert [each.stage.start_s for each in levels if each.stage] == [0.0, 0.5, 1.0]
+    assert {each.repeats for each in levels} == {1}
     assert {each.finding for each in found} == {"inconclusive"}
 
 

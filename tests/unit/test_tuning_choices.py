@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from armload.analysis.energy import Energy
-from armload.analysis.findings import FindingName
-from armload.analysis.run import Run, Verdict
+from armload.analysis.run import Run
+from armload.analysis.verdict import FindingName
 from armload.boards.conditions import ClusterState
 from armload.core.cpu_sets import cpu_numbers, cpu_words
 from armload.core.errors import DataError, UsageError
@@ -27,7 +27,7 @@ from armload.tuning.settings import differing, keeps_text, options_of, scored, w
 from armload.tuning.space import Choice, Feasibility, Setting, Space
 from armload.tuning.tune import offer_of
 from armload.tuning.wanted import Objective
-from tests.unit.findings import finding
+from tests.unit.findings import verdict_of
 from tests.unit.runs import failed_run, quick_run
 from tests.unit.samples import binary, conditions, model
 from tests.unit.test_engines_speculation import context
@@ -240,8 +240,7 @@ def test_what_the_engine_would_refuse_is_not_tried(fields: dict[str, Any], reaso
 def test_a_run_is_disturbed_by_what_slows_it_down_from_outside(
     name: FindingName, disturbance: str
 ) -> None:
-    made = finding(name, f"It was {name}.")
-    run = quick_run().model_copy(update={"verdict": Verdict.of([made])})
+    run = quick_run().model_copy(update={"verdict": verdict_of(**{name: f"It was {name}."})})
     assert outcome_of(run, "decode").disturbance == disturbance
 
 

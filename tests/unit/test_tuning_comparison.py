@@ -10,7 +10,7 @@ from rich.console import Console
 
 from armload.boards.power import EnergyBasis
 from armload.core.errors import UsageError
-from armload.report.tuning.comparison import sentence, tuning_comparison_view
+from armload.report.comparison import comparison_view
 from armload.tuning.comparison import compare_tunings
 from armload.tuning.confirming import Compared, confirm
 from armload.tuning.record import Result, TuningFolder
@@ -79,31 +79,29 @@ def test_a_search_that_found_better_settings_is_faster_and_says_which(tmp_path: 
         ended(tmp_path, setting(2), 0.3), ended(tmp_path, setting(4, "q8_0"), 0.2)
     )
     assert found.finding == "faster"
-    winner, defaults = found.measured
+    winner, defaults = found.figures
     assert winner.ratio.ratio == pytest.approx(2 / 3, rel=0.01)
     assert winner.ratio.unit == "runs"
     assert defaults.finding == "not significant"
-    assert [(each.option, each.a, each.b) for each in found.choices] == [
-        ("threads", 2, 4),
-        ("kv_type", None, "q8_0"),
+    assert [(each.name, each.a, each.b) for each in found.differences] == [
+        ("winner's threads", 2, 4),
+        ("winner's kv type", None, "q8_0"),
     ]
-    assert found.a.speed
-    assert found.a.speed.ratio == pytest.approx(4 / 3, rel=0.01)
+    assert {each.role for each in found.differences} == {"setting"}
 
 
 def test_the_same_settings_may_win_and_yet_have_become_slower(tmp_path: Path) -> None:
     a = ended(tmp_path, setting(4), 0.2)
     b = ended(tmp_path, setting(4), 0.24, default_cost=0.48)
     found = compare_tunings(a, b)
-    assert not found.choices
-    assert [each.finding for each in found.measured] == ["slower", "slower"]
+    assert not found.differences
+    assert [each.finding for each in found.figures] == ["slower", "slower"]
 
 
 def test_a_search_in_which_the_defaults_won_has_them_as_its_winner(tmp_path: Path) -> None:
     found = compare_tunings(ended(tmp_path, setting(4), 0.2), ended(tmp_path, setting(4), 0.41))
-    assert found.b.winner_words == "the defaults"
-    assert found.b.speed is None
-    assert found.measured[0].b_cost == pytest.approx(0.4, rel=0.01)
+    assert found.b.about.endswith("Winner: the defaults")
+    assert found.figures[0].b == pytest.approx(0.4, rel=0.01)
 
 
 def for_energy(folder: Path, cost: float, basis: EnergyBasis) -> TuningFolder:
@@ -114,12 +112,12 @@ def test_searches_for_energy_say_which_winner_takes_less(tmp_path: Path) -> None
     wall = EnergyBasis(sees="wall")
     found = compare_tunings(for_energy(tmp_path, 0.3, wall), for_energy(tmp_path, 0.2, wall))
     assert found.finding == "faster"
-    assert sentence(found).startswith(
+    assert found.sentence.startswith(
         "The same configuration won. B's winner takes less energy: 0.201 J/token against 0.301 "
         "J/token, 0.667× A's energy (95% CI "
     )
     console = Console(width=200, record=True)
-    console.print(tuning_comparison_view(found))
+    console.print(comparison_view(found))
     shown = console.export_text()
     assert "less energy" in shown
     assert "× the default efficiency" in shown
@@ -143,10 +141,15 @@ def test_energies_that_were_measured_differently_are_not_compared(
     a = for_energy(tmp_path, 0.3, EnergyBasis(sees="wall"))
     found = compare_tunings(a, for_energy(tmp_path, 0.1, other))
     assert found.finding == "not comparable"
-    assert [each.sentence for each in found.differences] == [
-        f"energy measurement: A at the wall, idle power included, B {words}"
-    ]
+    assert found.obstacles == [f"energy measurement: A at the wall, idle power included, B {words}"]
+    assert found.figures == (), "energies of two kinds have no ratio"
     assert a.tuning.fingerprint != for_energy(tmp_path, 0.1, other).tuning.fingerprint
+
+
+def test_energy_of_an_unknown_kind_is_compared(tmp_path: Path) -> None:
+    unknown = ended(tmp_path, setting(2), 0.3, objective="energy")
+    found = compare_tunings(unknown, for_energy(tmp_path, 0.2, EnergyBasis(sees="wall")))
+    assert (found.finding, len(found.figures)) == ("faster", 2)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +167,7 @@ def test_searches_of_other_work_are_not_comparable(
     b = ended(tmp_path, setting(4), 0.1, **difference)  # type: ignore[arg-type]
     found = compare_tunings(a, b)
     assert found.finding == "not comparable"
-    assert [each.sentence for each in found.differences] == [words]
+    assert found.obstacles == [words]
 
 
 def test_without_a_comparison_at_the_end_the_longest_trials_count_and_are_named(
@@ -188,9 +191,9 @@ def test_without_a_comparison_at_the_end_the_longest_trials_count_and_are_named(
         )
     )
     found = compare_tunings(a, b)
-    assert found.measured[0].b_cost == pytest.approx(0.4)
-    assert found.measured[0].b_runs == 2
-    assert [each.sentence for each in found.notes] == [
+    assert found.figures[0].b == pytest.approx(0.4)
+    assert found.figures[0].b_runs == 2
+    assert [each.sentence for each in found.findings] == [
         "B had no final comparison: its figures are from its longest trials.",
     ]
 
@@ -210,13 +213,13 @@ def test_the_verb_tells_the_finding_and_its_gate_fails_a_slower_search(tmp_path:
     words = " ".join(shown.stdout.split())
     assert "Different configurations won. B's winner is slower: 3.33 tokens/s" in words
     assert "tokens/s against 4.99 tokens/s" in words
-    assert "threads 4 2" in words
+    assert "Winner's threads: A 4, B 2." in words
     gated = ("--fail-if-slower", "3%")
     assert typed(tmp_path, "compare", a.tuning.id, b.tuning.id, *gated).returncode == 11
     assert typed(tmp_path, "compare", a.tuning.id, c.tuning.id, *gated).returncode == 12
     assert typed(tmp_path, "compare", b.tuning.id, a.tuning.id, *gated).returncode == 0
     (found,) = json.loads(typed(tmp_path, "compare", a.folder.name, "latest-tune", "--json").stdout)
-    assert found["a"]["winner"] == {"threads": 4, "kv_type": None}
+    assert found["a"]["settings"] == {"threads": 4, "kv_type": None}
     mixed = typed(tmp_path, "compare", a.tuning.id, "latest")
     assert mixed.returncode == 2
     assert "a tuning can only be compared with another tuning" in mixed.stderr

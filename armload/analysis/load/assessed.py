@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 from armload.analysis.energy import MeteredTime, metered, per
 from armload.analysis.limit import find_limit
+from armload.analysis.limit_findings import Limit
 from armload.analysis.load.latency import e2e_s, missed_objective
 from armload.analysis.load.metrics import Metrics, metrics_of
 from armload.analysis.load.parts import Accounting, LatencyBreakdown, Parts
@@ -17,8 +18,6 @@ from armload.analysis.load.records import Objective, Objectives, Stage
 from armload.analysis.load.request_columns import EndedRequest
 from armload.analysis.load.server_metrics import ServerMetric, server_metrics
 from armload.analysis.load.telemetry import ObservedPoint, Telemetry, telemetry_of
-from armload.analysis.run import Limit
-from armload.analysis.wording import limits
 from armload.core.values import Finite, Value, counted
 from armload.engines.job import Job
 
@@ -263,7 +262,7 @@ def _limit(observed: ObservedPoint, job: Job | None) -> Limit | None:
         before=job.before,
         cpus=cpus_of(job),
     )
-    return limits.limit(found)
+    return Limit.of(found)
 
 
 def cpus_of(job: Job) -> str | None:

@@ -11,8 +11,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from armload.analysis.load import latency
-from armload.analysis.load.doubts import about_answers, about_client, about_requests
-from armload.analysis.load.findings import Cancelled, Incomplete, LoadFigures, LoadFinding
+from armload.analysis.load.findings import (
+    AnyLoadFinding,
+    Cancelled,
+    Incomplete,
+    LoadFinding,
+    about_answers,
+    about_client,
+    about_requests,
+)
 from armload.analysis.load.quantiles import Distribution, QueueWaits, distribution, share_interval
 from armload.analysis.load.records import LoadPoint, Objectives, RateVerdict, Refusal
 from armload.analysis.load.request_columns import EndedRequest, failure
@@ -27,7 +34,6 @@ from armload.analysis.load.users import (
     prompt_reuse,
 )
 from armload.analysis.statistics import Interval
-from armload.analysis.wording.loads import doubt
 from armload.core.values import Value
 
 _MORE_TOKENS_THAN_CHUNKS = 1.2
@@ -140,7 +146,7 @@ class Metrics(Value):
     prompt_reuse: PromptReuse | None = None
     cut_short: bool = False
     valid: bool
-    findings: tuple[LoadFinding, ...] = ()
+    findings: tuple[AnyLoadFinding, ...] = ()
 
     @property
     def is_of_embeddings(self) -> bool:
@@ -203,7 +209,7 @@ def metrics_of(
         sent_s,
     )
     e2e_from_sent = summary(ok, lambda record: _since_sent(record, record.end_s), sent_s)
-    doubts: list[LoadFigures] = [
+    doubts: list[LoadFinding] = [
         *about_client(lateness, (ttft_from_sent or e2e_from_sent) if ok else None),
         *about_requests(point, records, measured),
         *about_answers(ok, context_tokens, objectives),
@@ -261,7 +267,7 @@ def metrics_of(
         prompt_reuse=prompt_reuse(ok),
         cut_short=any(isinstance(each, Cancelled | Incomplete) for each in doubts),
         valid=not doubts,
-        findings=tuple(LoadFinding(figures=each, sentence=doubt(each)) for each in doubts),
+        findings=tuple(doubts),
     )
 
 

@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Literal
 
 from armload.analysis.load.records import LoadPoint, Outcome
 from armload.analysis.load.request_columns import EndedRequest
-from armload.core.values import Value
+from armload.core.values import Value, counted
 
 Ending = Literal["complete", "context-full", "abandoned", "failed", "cancelled"]
 """How a conversation ended: with the answer to its last turn, or with what became of another."""
+
+_ENDINGS: Mapping[Ending, str] = {
+    "context-full": "outgrew the context of a slot",
+    "abandoned": "abandoned",
+    "failed": "ended by a failed request",
+    "cancelled": "cancelled",
+}
 
 _LONG_ONES = 0.9
 _MOST_FILLING = 0.5
@@ -54,6 +61,30 @@ class Conversations(Value):
             return False
         return self.length_s <= _MOST_FILLING * self.span_s
 
+    def sentence(self) -> str:
+        """Say what became of them."""
+        complete = self.ended.get("complete", 0)
+        held = f"{counted(self.begun, 'conversation')} of {self.turns:.3g} turns on average"
+        if complete == self.begun:
+            return f"{held}, all complete."
+        words = [f"{complete:,} complete"] if complete else []
+        words += [
+            f"{self.ended[how]:,} {what}" for how, what in _ENDINGS.items() if how in self.ended
+        ]
+        return f"{held}: {', '.join(words)}."
+
+    def no_steady_state(self) -> str:
+        """Say why they have no confidence intervals; nothing where they may have some."""
+        if self.span_s is None or self.is_steady:
+            return ""
+        if self.length_s is None:
+            return "no confidence intervals: no conversation was completed."
+        return (
+            f"no confidence intervals: conversations take {self.length_s:.3g} s, but new ones "
+            f"began for only {self.span_s:.3g} s, so most of the load was ramp-up. Use a longer "
+            "--duration."
+        )
+
 
 class Abandoned(Value):
     """Requests that users gave up, after the warm-up.
@@ -71,6 +102,20 @@ class Abandoned(Value):
     freed_s: float | None
     left_busy: int
 
+    def sentence(self, requests: int) -> str:
+        """Say who gave up, of so many requests."""
+        said = (
+            f"users abandoned {self.requests:,} of {counted(requests, 'request')}, "
+            f"{self.unanswered:,} of them before any text arrived. End-to-end latencies cover only "
+            "the other requests, which were faster."
+        )
+        if self.left_busy:
+            said += (
+                f" Long after the last request had ended, {counted(self.left_busy, 'request')} "
+                "kept the service busy: it may not notice that users have left."
+            )
+        return said
+
 
 class PromptReuse(Value):
     """Prompt tokens that the server had in its cache, of answers for which it tells.
@@ -83,6 +128,12 @@ class PromptReuse(Value):
     cached_tokens: int
     prompt_tokens: int
     hit_rate: float
+
+    def sentence(self) -> str:
+        return (
+            f"{self.hit_rate:.0%} of the prompt tokens came from the server's cache "
+            f"({self.cached_tokens:,} of {self.prompt_tokens:,})."
+        )
 
 
 def conversations_of(point: LoadPoint, records: Sequence[EndedRequest]) -> Conversations | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from armload.analysis.limit import ROOM_TO_STAY
+from armload.analysis.limit_findings import ROOM_TO_STAY
 from armload.analysis.wording.figures import up_to_three_figures
 from armload.analysis.wording.splits import limited_by
 from armload.core.values import Value, counted, format_bytes

@@ -10,9 +10,8 @@ from pydantic import Field, ValidationError
 
 from armload.analysis.conditions_log import RunConditions
 from armload.analysis.run import FORMAT as RUN_FORMAT
-from armload.analysis.run import Run, Verdict
-from armload.analysis.verdict import judge
-from armload.analysis.wording import findings
+from armload.analysis.run import Run
+from armload.analysis.verdict import Verdict, judge
 from armload.core.bounds import read_bounded
 from armload.core.errors import DataError, NewerFormatError, UsageError
 from armload.core.validation_messages import explain_mistake
@@ -109,10 +108,10 @@ def _judged_again(path: Path, claimed: Run) -> Run:
         emulation=run.emulation,
     )
     output = Output(header=run.trace, steps=run.steps, text=run.text or None)
-    found = findings.verdict(judge(run, output, run.exit, around), advises=False).findings
+    found = judge(run, output, run.exit, around)
     names = {each.name for each in found}
-    others = (each for each in run.verdict.findings if each.name not in names)
-    return run.model_copy(update={"verdict": Verdict.of((*found, *others))})
+    others = (each.figures for each in run.verdict.findings if each.name not in names)
+    return run.model_copy(update={"verdict": Verdict.of((*found, *others), advises=False)})
 
 
 def results_of(runs: Sequence[Run]) -> Results:

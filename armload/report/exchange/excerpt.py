@@ -9,11 +9,12 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from armload.analysis.background import BackgroundProcess
 from armload.analysis.energy import Energy
-from armload.analysis.findings import Figures
+from armload.analysis.finding import RunFinding
 from armload.analysis.limit import find_limit
-from armload.analysis.run import Run, Summary, Verdict
-from armload.analysis.summary import summarise
-from armload.analysis.wording import findings, limits
+from armload.analysis.limit_findings import Limit
+from armload.analysis.run import Run
+from armload.analysis.summary import Summary, summarise
+from armload.analysis.verdict import Verdict
 from armload.boards.conditions import ClusterState, Conditions, SwapDevice
 from armload.boards.hardware import KIND as HARDWARE
 from armload.boards.hardware import Hardware, called
@@ -82,7 +83,7 @@ def excerpt_of(run: Run, include: Collection[Included] = ()) -> Run:
         memory=run.memory,
         text=run.text if "prompt" in include else "",
         exit=ended,
-        limit=limits.limit(
+        limit=Limit.of(
             find_limit(
                 run.steps,
                 trace,
@@ -305,10 +306,10 @@ def _verdict(run: Run, ended: Exit, board: BoardRecord) -> Verdict:
         "source": "as the board reports",
         "reference": "a reference run",
     }
-    figures: list[Figures] = [
+    figures: list[RunFinding] = [
         _without_words(finding.figures, words) for finding in run.verdict.findings
     ]
-    return findings.verdict(figures, advises=False)
+    return Verdict.of(figures, advises=False)
 
 
 def _background(

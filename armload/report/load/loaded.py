@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from armload.analysis.load.assessed import AssessedPoint, SlowRequests, assess, slow_requests
 from armload.analysis.load.capacity import FAILED_BY_THE_CLIENT, Capacity, capacity_of
+from armload.analysis.load.findings import AnswersAtOnce
+from armload.analysis.load.metrics import Metrics
 from armload.analysis.load.parts import Accounting
 from armload.analysis.load.records import ENDED_BY_THE_USER, Load, Objectives
 from armload.analysis.load.telemetry import ObservedPoint
-from armload.analysis.wording.loads import about_chunks, held_back, refused
-from armload.core.values import Value, counted
+from armload.core.values import Value, counted, format_seconds
 from armload.engines.job import Job
 from armload.serving.loads import LoadFolder, observed_points
 
@@ -108,6 +109,11 @@ class LoadView:
         return "conversations" if held else "requests"
 
     @property
+    def compared(self) -> tuple[Load, Sequence[tuple[ObservedPoint, AssessedPoint]]]:
+        """What a comparison needs of it."""
+        return self.load, [(point.observed, point.assessed) for point in self.points]
+
+    @property
     def telling(self) -> LoadedPoint:
         """The point at which the service is at its limit: the first that is not sustained.
 
@@ -139,11 +145,41 @@ def doubts_about(point: AssessedPoint, where: str) -> list[str]:
     said = [f"{where}, not valid: {each.sentence}" for each in metrics.findings]
     if failed := _failures(metrics.failed):
         said.append(f"{where}: {failed}.")
-    if why := refused(metrics):
-        said.append(f"{where}: {why}")
-    if held := held_back(metrics):
-        said.append(f"{where}: {held}")
-    said += [f"{where}: {each}" for each in about_chunks(metrics)]
+    if (refused := metrics.refusal) is not None:
+        said.append(
+            f"{where}: {counted(refused.requests, 'request')} refused with status "
+            f"{refused.status}: {refused.message.rstrip('.')}. {refused.remedy}"
+        )
+    if metrics.held is not None:
+        said.append(
+            f"{where}: {metrics.held.count:,} of {counted(metrics.requests, 'request')} waited "
+            f"for --max-concurrency, up to {format_seconds(metrics.held.max_s)}. Latencies count "
+            "from the scheduled time, and include that wait."
+        )
+    if metrics.at_once and not any(isinstance(each, AnswersAtOnce) for each in metrics.findings):
+        said.append(
+            f"{where}: {metrics.at_once:,} of {counted(metrics.ok, 'answer')} arrived in one "
+            "piece, or most of their tokens with the first one: these have no time per output "
+            "token."
+        )
+    if metrics.tokens_per_chunk is not None:
+        said.append(
+            f"{where}: a chunk has {metrics.tokens_per_chunk:.1f} tokens on average, as with "
+            "speculative decoding: inter-token latencies are those between chunks."
+        )
+    return said
+
+
+def about_users(metrics: Metrics) -> list[str]:
+    """Say what became of conversations, who gave up, and how much of the prompts was cached."""
+    said = []
+    if metrics.conversations is not None:
+        said.append(metrics.conversations.sentence())
+    if metrics.abandoned is not None:
+        said.append(metrics.abandoned.sentence(metrics.requests))
+    reuse = metrics.prompt_reuse
+    if reuse is not None and (reuse.cached_tokens or metrics.conversations):
+        said.append(reuse.sentence())
     return said
 
 

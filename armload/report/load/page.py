@@ -7,17 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from armload.analysis.load.assessed import CAUSES, MOST_SLOW, PointEnergy
+from armload.analysis.load.capacity import why_slow
 from armload.analysis.load.latency import e2e_s, tpot_s, ttft_s
 from armload.analysis.load.telemetry import Telemetry
 from armload.analysis.wording.energies import power
-from armload.analysis.wording.loads import why_slow
-from armload.analysis.wording.users import about_users
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.values import counted
 from armload.report import formatting as words
 from armload.report.layout import Column, Details, Entry, Table
-from armload.report.load.loaded import LoadView, doubts_about
+from armload.report.load.loaded import LoadView, about_users, doubts_about
 from armload.report.load.point_table import point_table
 from armload.report.load.rates import latency_figure, throughput_figure
 from armload.report.load.requests import KINDS, latency_distribution, parts_figure

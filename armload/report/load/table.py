@@ -9,16 +9,15 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from armload.analysis.load.assessed import AssessedPoint
+from armload.analysis.load.capacity import why_slow
 from armload.analysis.load.metrics import Metrics
 from armload.analysis.load.quantiles import FEWEST_INDEPENDENT, SHOWN, percentile_name
 from armload.analysis.load.records import Load
 from armload.analysis.wording.energies import power
-from armload.analysis.wording.loads import why_slow
-from armload.analysis.wording.users import about_users, no_steady_state
 from armload.core.values import counted
 from armload.report import formatting as words
 from armload.report.layout import Column, Prose, Table
-from armload.report.load.loaded import LoadView, doubts_about
+from armload.report.load.loaded import LoadView, about_users, doubts_about
 from armload.serving.loads import LoadFolder
 
 _OFFERED_OTHERWISE_FROM = 0.10
@@ -134,7 +133,7 @@ def remarks(point: AssessedPoint) -> list[str]:
             f"{where}: overloaded. The backlog grows, and latencies depend on how long the load "
             f"lasts: {counted(steady.open_at_end, 'request')} had no answer when the last was sent."
         )
-    elif metrics.conversations is not None and (why := no_steady_state(metrics.conversations)):
+    elif metrics.conversations is not None and (why := metrics.conversations.no_steady_state()):
         said.append(f"{where}: {why}")
     elif steady is not None and metrics.independent < FEWEST_INDEPENDENT:
         said.append(

@@ -57,6 +57,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="SECONDS",
         help="skip the exhaustive tests that have not begun after so many seconds",
     )
+    parser.addoption(
+        "--accept", action="store_true", help="write what tests/golden compares with anew"
+    )
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -1,0 +1,84 @@
+"""Which places of the package were reached: where documents, tables and charts are made."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import armload
+from armload.cli.streams import show_document
+from armload.report.drawing import chart_of
+from armload.report.layout import Table
+from tests.golden.sandbox import replaced
+
+PACKAGE = Path(armload.__file__).parent
+
+Place = tuple[str, int]
+"""A file below the package, and a line."""
+
+
+class Calls:
+    """The places that called what was watched."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, set[Place]] = {}
+
+    @classmethod
+    @contextmanager
+    def recorded(cls) -> Iterator[Self]:
+        """Record who calls, until the block ends."""
+        calls = cls()
+        begin = Table.__init__
+
+        def begun(table: Table, *columns: Any) -> None:
+            calls._note("Table")
+            begin(table, *columns)
+
+        watched = [(function, calls._watched(function)) for function in (show_document, chart_of)]
+        Table.__init__ = begun  # type: ignore[method-assign]
+        try:
+            with replaced(*watched):
+                yield calls
+        finally:
+            Table.__init__ = begin  # type: ignore[method-assign]
+
+    def unreached(self, name: str) -> list[str]:
+        """Return the places that call something, and did not."""
+        reached = self.places.get(name, set())
+        return [
+            f"{file}:{node.lineno}"
+            for file, node in _calls_of(name)
+            if not any(
+                where == file and node.lineno <= line <= (node.end_lineno or node.lineno)
+                for where, line in reached
+            )
+        ]
+
+    def _watched(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        name = function.__name__
+
+        def watching(*words: Any, **more: Any) -> Any:
+            self._note(name)
+            return function(*words, **more)
+
+        return watching
+
+    def _note(self, name: str) -> None:
+        frame = sys._getframe(2)
+        path = Path(frame.f_code.co_filename)
+        if path.is_relative_to(PACKAGE):
+            place = (str(path.relative_to(PACKAGE)), frame.f_lineno)
+            self.places.setdefault(name, set()).add(place)
+
+
+def _calls_of(name: str) -> Iterator[tuple[str, ast.Call]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+                called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+                if called == name:
+                    yield str(path.relative_to(PACKAGE)), node

@@ -1,0 +1,109 @@
+"""All cases."""
+
+from __future__ import annotations
+
+from armload.cli.program import namespace
+from tests.golden.case import Case, called, gathered, typed
+from tests.golden.mistakes import MISTAKES
+from tests.golden.results import RESULTS
+from tests.golden.typed_words import COMPLETED
+
+EVALUATIONS = ("eval-sums-6b86", "eval-sums-d473")
+LOADS = ("load-kitchen-2303", "load-kitchen-2304")
+TUNINGS = ("tune-kitchen-4b22", "tune-kitchen-ef2d", "tune-kitchen-e7f6", "tune-kitchen-7902")
+RUNS = tuple(f"{number:04x}" for number in range(1, 0x27))
+REPORTED_RUNS = ("0001", "0002", "0003", "0004", "0005", "000b", "000e", "0010", "0011")
+SWEEPS = ("sweep-kitchen-5eed", "repeats-kitchen-a11a")
+BOTH = ("0066,0067,0068", "0069,006a,006b")
+
+SHOWN = [
+    "show",
+    "show --last 3",
+    "show --last 0",
+    "show --board kitchen",
+    "show --board kitchen,cellar --model Q4",
+    "show --model qwen",
+    "show --since 2026-11-21T04:00",
+    "show --until 2026-11-21T02:20",
+    "show --model nothing-like-it",
+    "show --loads",
+    "show --loads --last 1",
+    *(f"show {run}" for run in RUNS),
+    *(f"show {each}" for each in (*SWEEPS, *EVALUATIONS, *LOADS, *TUNINGS)),
+    "show latest",
+    "show latest-sweep",
+    "show latest-eval",
+    "show latest-load",
+    "show kitchen:Q4",
+    "show latest:losing",
+]
+REPORTED = [
+    *(f"report {run}" for run in REPORTED_RUNS),
+    "report 0004 0005 0006 0007 0008",
+    "report 0009 000a 0001",
+    "report 000b 000c 000d",
+    *(f"report {each}" for each in (*SWEEPS, *EVALUATIONS, *LOADS, *TUNINGS)),
+    "report sweep-kitchen-5eed repeats-kitchen-a11a repeats-cellar-ce11",
+    "report --board kitchen --model Q8",
+    "report --model qwen -o pages",
+]
+COMPARED = [
+    f"compare {BOTH[0]} {BOTH[1]}",
+    f"compare {BOTH[1]} {BOTH[0]}",
+    "compare 0066 0069",
+    "compare 0066 0001",
+    "compare 0001 0010",
+    "compare 0004 0008",
+    "compare 000b 000c",
+    "compare 0001 0013",
+    "compare 0011 0012",
+    "compare sweep-kitchen-5eed/1 sweep-kitchen-5eed/2",
+    "compare sweep-kitchen-5eed repeats-kitchen-a11a",
+    "compare repeats-kitchen-a11a repeats-cellar-ce11",
+    "compare load-kitchen-2303 load-kitchen-2304",
+    "compare load-kitchen-2304 load-kitchen-2303",
+    "compare tune-kitchen-ef2d tune-kitchen-e7f6",
+    "compare tune-kitchen-4b22 tune-kitchen-ef2d",
+    f"compare {BOTH[0]} {BOTH[1]} --fail-if-slower 3%",
+    f"compare {BOTH[1]} {BOTH[0]} --fail-if-slower 3%",
+    "compare 0001 0013 --fail-if-slower 3%",
+    "compare load-kitchen-2304 load-kitchen-2303 --fail-if-slower 10%",
+    "compare 0066 0001 --fail-if-slower 3%",
+]
+EXPORTED = [
+    f"export {runs} --format {form}{more}"
+    for runs in ("0001", "0001 0002 0003 0010", "0009 000b 000e 0011", "sweep-kitchen-5eed")
+    for form in ("markdown", "csv", "json", "llama-bench")
+    for more in ("", " --include board,model,prompt")
+]
+TRADED = [
+    *(f"tradeoff {each}" for each in EVALUATIONS),
+    "tradeoff eval-sums-6b86 --deadline 0.3,1",
+]
+KEPT = ["build --list", "clean", "clean --what builds,models", "clean --what reports"]
+LISTED = ["board.list", "board.hardware", "config", "config bench", "trust", "trust --list"]
+FITTED = [
+    "fit --hardware raspberry-pi-5-8gb --model llama-3.2-1b:Q4_0",
+    "fit --hardware raspberry-pi-5-8gb,rock-5b-8gb --model llama-3.2-1b:Q4_0",
+    "fit --hardware all --model llama-3.1-8b:Q4_K_M",
+    "fit --hardware raspberry-pi-5-8gb --model llama-3.2-1b:Q4_0,llama-3.1-8b:Q4_0 --context 4096",
+]
+
+CASES: list[Case] = [
+    Case(group="help", name="armload", lines=("--help",), widths=(80,)),
+    *(
+        Case(group="help", name=verb, lines=(f"{verb} --help",), widths=(80,))
+        for verb in sorted(namespace.task_names)
+    ),
+    *typed("show", SHOWN, has_pages=False),
+    *typed("report", REPORTED, widths=(80,)),
+    *typed("compare", COMPARED),
+    *typed("export", EXPORTED, widths=(None,), has_documents=False),
+    *typed("tradeoff", TRADED),
+    *typed("kept", KEPT),
+    *typed("listed", LISTED),
+    *typed("fit", FITTED),
+    *called("results", RESULTS),
+    *gathered("mistakes", MISTAKES),
+    *gathered("completion", COMPLETED, is_completion=True),
+]

@@ -1,0 +1,85 @@
+"""What a person and a program read, byte for byte.
+
+``pytest tests/golden --accept`` writes the files anew.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.golden.calls import Calls
+from tests.golden.case import GOLDENS, Case
+from tests.golden.cases import CASES
+from tests.golden.sandbox import Sandbox, frozen, import_all
+
+
+class Produced:
+    """What the cases produce, each once."""
+
+    def __init__(self, sandbox: Sandbox, calls: Calls) -> None:
+        self.calls = calls
+        self._sandbox = sandbox
+        self._files: dict[str, dict[Path, str]] = {}
+
+    def files(self, case: Case) -> dict[Path, str]:
+        key = f"{case.group}/{case.name}"
+        if key not in self._files:
+            self._files[key] = case.produce(self._sandbox)
+        return self._files[key]
+
+
+@pytest.fixture(scope="module")
+def produced() -> Iterator[Produced]:
+    import_all()
+    sandbox = Sandbox()
+    try:
+        with frozen(), Calls.recorded() as calls:
+            yield Produced(sandbox, calls)
+    finally:
+        sandbox.remove()
+
+
+def test_names_of_cases_are_their_own() -> None:
+    names = [f"{case.group}/{case.name}" for case in CASES]
+    assert sorted(set(names)) == sorted(names)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.group}/{case.name}")
+def test_is_said_as_before(case: Case, produced: Produced, pytestconfig: pytest.Config) -> None:
+    files = produced.files(case)
+    known = set(GOLDENS.glob(f"{case.group}/{case.name}.*"))
+    if pytestconfig.getoption("accept"):
+        for path, text in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text.encode())
+        return
+    different = "".join(
+        difference(path, path.read_bytes().decode() if path in known else "", text)
+        for path, text in files.items()
+    )
+    assert not different, f"pytest tests/golden --accept accepts this:\n{different}"
+
+
+def test_no_file_is_left_over(produced: Produced, pytestconfig: pytest.Config) -> None:
+    files = {path for case in CASES for path in produced.files(case)}
+    left = [path for path in GOLDENS.rglob("*") if path.is_file() and path not in files]
+    if pytestconfig.getoption("accept"):
+        for path in left:
+            path.unlink()
+        return
+    assert left == []
+
+
+def difference(path: Path, before: str, now: str) -> str:
+    return "".join(
+        difflib.unified_diff(
+            before.splitlines(keepends=True),
+            now.splitlines(keepends=True),
+            f"accepted/{path.relative_to(GOLDENS)}",
+            f"now/{path.relative_to(GOLDENS)}",
+        )
+    )

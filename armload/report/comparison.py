@@ -11,9 +11,9 @@ from rich.text import Text
 from armload.analysis.compare import Comparison, Measured, Side
 from armload.analysis.comparison_findings import Remark
 from armload.analysis.precision import MOST_MORE_RUNS, less_varied
+from armload.analysis.ratios import times, times_interval
 from armload.analysis.statistics import Ratio
 from armload.analysis.wording.comparisons import not_comparable
-from armload.analysis.wording.figures import times, times_interval
 from armload.report import formatting as words
 from armload.report.layout import Column, Details, Prose, Table
 

@@ -22,7 +22,6 @@ from armload.analysis.comparison_findings import (
 )
 from armload.analysis.statistics import Ratio, RatioFinding, ratio_of_runs
 from armload.analysis.wording import comparisons as wording
-from armload.analysis.wording.energies import basis as basis_words
 from armload.core.errors import UsageError
 from armload.core.values import Value
 from armload.tuning.record import Confirmation, Result, Tuning, TuningFolder
@@ -239,8 +238,8 @@ def _differences(a: Tuning, b: Tuning) -> list[ComparisonFigures]:
         found.append(
             Differs(
                 name="energy measurement",
-                a=basis_words(a.energy_basis),
-                b=basis_words(b.energy_basis),
+                a=str(a.energy_basis),
+                b=str(b.energy_basis),
             )
         )
     if a.objective == b.objective:

@@ -45,6 +45,7 @@ from armload.analysis.load.findings import (
     ServiceEnded,
     TokensUncounted,
 )
+from armload.analysis.prediction_notes import note
 from armload.analysis.repeats import (
     DisturbedInARow,
     NothingTimed,
@@ -56,7 +57,6 @@ from armload.analysis.repeats import (
 from armload.analysis.sanity import Departure
 from armload.analysis.wording import comparisons
 from armload.analysis.wording.loads import doubt
-from armload.analysis.wording.prediction_notes import note
 from armload.boards.power import EnergyBasis
 from armload.core.values import Value
 from armload.engines.prediction import PredictionNoteKind

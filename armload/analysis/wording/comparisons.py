@@ -30,8 +30,7 @@ from armload.analysis.comparison_findings import (
     TooFewRuns,
 )
 from armload.analysis.equal_boards import UnequalBoards
-from armload.analysis.wording import energies
-from armload.analysis.wording.figures import times
+from armload.analysis.ratios import times
 from armload.analysis.wording.loads import doubt
 
 
@@ -80,7 +79,7 @@ def _difference(found: ComparisonFigures) -> str:
             return _sentence(found).rstrip(".")
 
 
-def _sentence(found: ComparisonFigures) -> str:  # noqa: C901 - one case for each finding
+def _sentence(found: ComparisonFigures) -> str:
     match found:
         case Differs(name="weights repacked"):
             return (
@@ -107,7 +106,7 @@ def _sentence(found: ComparisonFigures) -> str:  # noqa: C901 - one case for eac
             return _energy(found)
         case EnergyMixed():
             return (
-                f"Energy of {found.side}: only runs measured {energies.basis(found.basis)}, are "
+                f"Energy of {found.side}: only runs measured {found.basis}, are "
                 f"used; {found.left_out} measured differently were excluded."
             )
         case OutputDiffers():
@@ -137,12 +136,12 @@ def _sentence(found: ComparisonFigures) -> str:  # noqa: C901 - one case for eac
 def _energy(found: EnergyPerToken) -> str:
     if found.a_basis == found.b_basis:
         change = f", B uses {times(found.b_j / found.a_j)} A's" if found.a_j else ""
-        where = energies.basis(found.a_basis)
+        where = str(found.a_basis)
         return f"Energy {where}: A {found.a_j:.3g}, B {found.b_j:.3g} J per token{change}."
     return (
-        f"Energy: A {found.a_j:.3g} J per token {energies.basis(found.a_basis)}, B "
-        f"{found.b_j:.3g} J per token {energies.basis(found.b_basis)}. "
-        f"{energies.not_comparable(found.a_basis, found.b_basis)}"
+        f"Energy: A {found.a_j:.3g} J per token {found.a_basis}, B "
+        f"{found.b_j:.3g} J per token {found.b_basis}. "
+        f"{found.a_basis.not_comparable(found.b_basis)}"
     )
 
 

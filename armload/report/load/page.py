@@ -9,7 +9,6 @@ from pathlib import Path
 from armload.analysis.load.assessed import CAUSES, MOST_SLOW, PointEnergy
 from armload.analysis.load.latency import e2e_s, tpot_s, ttft_s
 from armload.analysis.load.telemetry import Telemetry
-from armload.analysis.wording.energies import power
 from armload.analysis.wording.loads import why_slow
 from armload.analysis.wording.users import about_users
 from armload.core.errors import UsageError
@@ -210,7 +209,7 @@ def _energy(found: PointEnergy) -> list[tuple[str, str]]:
     each = words.joules_per(
         (found.joules_per_request, "request"), (found.joules_per_token, "output token")
     )
-    return [*([("energy", each)] if each else []), ("power", power(found))]
+    return [*([("energy", each)] if each else []), ("power", found.power)]
 
 
 def _server(loaded: LoadView) -> Iterator[Block]:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from armload.analysis.repeats import Precision, middle
 from armload.analysis.run import Run
-from armload.analysis.wording.resuming import resuming
 from armload.bench.combination import Combination
 from armload.bench.single import repeat_until_known, run_once
 from armload.bench.sweep import SweepFolder
@@ -18,6 +17,7 @@ from armload.bench.sweeping import run_sweep
 from armload.cli import terminal
 from armload.cli.streams import show_document
 from armload.core.errors import ArmloadError, RunError
+from armload.core.journal import resuming
 from armload.core.progress import Progress
 from armload.core.values import counted
 from armload.core.workspace import RUN_FILE, runs_folder

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from armload.analysis.load.records import read_objectives
-from armload.analysis.wording.resuming import resuming
 from armload.bench.options import Options
 from armload.cli import terminal
 from armload.cli.error_output import end_if_failed
 from armload.cli.streams import show_document
 from armload.cli.verbs.tune import TuneOptions
 from armload.core.errors import UsageError
+from armload.core.journal import resuming
 from armload.core.options import MOST
 from armload.core.progress import Progress
 from armload.core.values import ValueList, counted

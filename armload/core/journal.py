@@ -346,3 +346,16 @@ def _matching(folders: Sequence[Path], reference: str) -> list[Path]:
         for folder in folders
         if folder.name.startswith(reference) or folder.name.endswith(reference)
     ]
+
+
+START_OVER = "To start over instead, add --new."
+
+
+def resuming(what: str, done: str) -> str:
+    """Say what is resumed.
+
+    Args:
+        what: the id of a sweep, a search or an evaluation.
+        done: how much of it is there, such as ``3 runs``.
+    """
+    return f"Resuming {what}, with {done} already done. {START_OVER}"

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from armload.analysis.wording.resuming import resuming
 from armload.core.errors import UsageError
+from armload.core.journal import resuming
 from armload.core.progress import Progress
 from armload.core.values import Value, counted
 from armload.evaluation.data import load_questions

@@ -16,11 +16,11 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from armload.analysis.run import Run
-from armload.analysis.wording.resuming import START_OVER
 from armload.build.binary import Binary
 from armload.core.errors import ArmloadError, DataError, RunError
 from armload.core.files import write_whole
 from armload.core.ids import fingerprint_of, time_of_id
+from armload.core.journal import START_OVER
 from armload.core.progress import Progress
 from armload.core.values import ValueList, as_json, counted
 from armload.core.workspace import runs_folder

@@ -8,25 +8,26 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from armload.analysis import comparison_findings, findings, limit_figures, repeats
-from armload.analysis.load import findings as load_findings
-from armload.core.values import Value
+from armload.analysis.comparison_findings import ComparisonFinding
+from armload.analysis.finding import Finding, RunFinding, kinds_of
+from armload.analysis.limit_findings import LimitFinding
+from armload.analysis.load.findings import LoadFinding
+from armload.analysis.repeats import Stop
 from tests.golden.calls import Calls
 from tests.golden.case import GOLDENS, Case
 from tests.golden.cases import CASES
 from tests.golden.sandbox import Sandbox, frozen, import_all
 
-FAMILIES = (findings, load_findings, comparison_findings, limit_figures, repeats)
+FAMILIES = (RunFinding, LoadFinding, ComparisonFinding, LimitFinding, Stop)
 UNREACHED: Mapping[str, str] = {
     "report/evaluation/figures.py energy_figure": "no recorded evaluation has a power meter",
 }
 """Places that no case reaches, and why."""
-UNSHOWN: Mapping[ModuleType, set[str]] = {
-    load_findings: {
+UNSHOWN: Mapping[type[Finding], set[str]] = {
+    LoadFinding: {
         "answers at once",
         "answers cut off",
         "answers short",
@@ -41,7 +42,7 @@ UNSHOWN: Mapping[ModuleType, set[str]] = {
         "service ended",
         "tokens uncounted",
     },
-    comparison_findings: {
+    ComparisonFinding: {
         "constraints differ",
         "disturbed",
         "doubtful load",
@@ -54,10 +55,10 @@ UNSHOWN: Mapping[ModuleType, set[str]] = {
         "setting differs",
         "spaces differ",
     },
-    limit_figures: {"memory bandwidth"},
-    repeats: {"disturbed in a row", "not repeatable", "nothing timed", "out of time"},
+    LimitFinding: {"memory bandwidth"},
+    Stop: {"disturbed in a row", "not repeatable", "nothing timed", "out of time"},
 }
-"""Findings that no recorded result has, by their module."""
+"""Findings that no recorded result has, by their family."""
 
 
 class Produced:
@@ -136,15 +137,8 @@ def test_every_place_that_presents_is_reached(name: str, produced: Produced) -> 
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__)
-def test_every_finding_is_shown(family: ModuleType) -> None:
+def test_every_finding_is_shown(family: type[Finding]) -> None:
     shown = "".join(path.read_text(encoding="utf-8") for path in GOLDENS.rglob("*.json"))
-    kinds = {
-        field.default
-        for each in vars(family).values()
-        if isinstance(each, type)
-        and issubclass(each, Value)
-        and each.__module__ == family.__name__
-        and (field := each.model_fields.get("kind"))
-    }
+    kinds = {each.model_fields["kind"].default for each in kinds_of(family)}
     missing = {kind for kind in kinds if f'"kind": "{kind}"' not in shown}
     assert missing == UNSHOWN.get(family, set())

@@ -6,8 +6,8 @@ from io import StringIO
 
 from rich.console import Console, RenderableType
 
-from armload.analysis.wording.prediction_notes import note
-from armload.analysis.wording.predictions import fitted, recommendation
+from armload.analysis.fitted import fitted, recommendation
+from armload.analysis.prediction_notes import note
 from armload.bench.fitting import BoardsFit, Fit
 from armload.models.model import Model
 from armload.report.fitted import boards_view, fit_view, listing_view

@@ -107,10 +107,10 @@ def bisect(options: BisectOptions) -> None:
 
 def _carry_out(request: Request, bisection: BisectionRequest, *, as_json: bool) -> None:
     """Find the commit, with a line for each that is judged, and show it."""
-    from armload.analysis.wording.resuming import resuming
     from armload.cli import terminal
     from armload.cli.streams import show_document
     from armload.core.files import write_whole
+    from armload.core.journal import resuming
     from armload.core.values import counted
     from armload.fleet.bisect import bisect as find_commit
     from armload.report.bisected import Bisected, bisected_view, judged_line

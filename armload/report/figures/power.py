@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from armload.analysis.energy import Energy
 from armload.analysis.run import Run
 from armload.analysis.summary import generating, prompting
-from armload.analysis.wording.energies import power
 from armload.report.drawing import COLOURS, QUIET, Rows, guide, source
 from armload.report.figures.figure import Figure, drawn
 
@@ -51,7 +50,7 @@ def _drawn(energy: Energy, rows: Rows) -> Figure:
         layers.append(guide(source("idle"), y))
         datasets["idle"] = [{"watts": energy.idle_w}]
     dashed = " Dashed line: the idle board, before the run." if energy.idle_w is not None else ""
-    return drawn(NAME, TITLE, f"{power(energy)}.{dashed}", layers, datasets)
+    return drawn(NAME, TITLE, f"{energy.power}.{dashed}", layers, datasets)
 
 
 def _rows(run: Run, energy: Energy) -> Rows:

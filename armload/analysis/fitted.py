@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from armload.analysis.limit_findings import ROOM_TO_STAY
-from armload.analysis.wording.figures import up_to_three_figures
-from armload.analysis.wording.splits import limited_by
+from armload.analysis.ratios import up_to_three_figures
 from armload.core.values import Value, counted, format_bytes
 from armload.engines.prediction import Bottleneck, Division, Expected, HitRate, Prediction
 from armload.models.model import Model
@@ -98,7 +97,7 @@ def _divided(found: Division) -> str:
 
 def limit_of(found: Prediction) -> str:
     """Say what limits the speed: of a group, the member or connection that takes longest."""
-    return limited_by(found.group) if found.group is not None else found.bottleneck
+    return found.group.longest.name if found.group is not None else found.bottleneck
 
 
 def _hits(found: HitRate) -> str:

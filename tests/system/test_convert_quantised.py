@@ -27,7 +27,7 @@ pytestmark = [
     ),
     pytest.mark.build,
 ]
-UNREADABLE = {"awq", "bitsandbytes"}
+UNREADABLE = {"awq", "bitnet", "bitsandbytes"}
 COMPARED = {"fp8", "fp8, a scale for all"}
 MATRICES = {
     "attn_v": "self_attn.v_proj",

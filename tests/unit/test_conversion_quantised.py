@@ -42,6 +42,7 @@ REFUSED = [
     ({"load_in_8bit": True}, "quantised with bitsandbytes"),
     ({"quant_method": "hqq"}, "quantised with HQQ"),
     ({"quant_method": "aqlm"}, "quantised with AQLM"),
+    ({"quant_method": "bitnet"}, "quantised with BitNet"),
     ({"quant_method": "torchao"}, "quantised with torchao"),
     ({"quant_method": "mxfp4"}, "quantised with MXFP4"),
     ({"quant_method": "auto-round"}, "quantised with auto-round"),
@@ -70,7 +71,6 @@ def test_what_the_converter_cannot_read_is_refused_before_it_is_installed(
     ("quantised", "said"),
     [
         ({"quant_method": "gptq", "bits": 4}, "GPTQ"),
-        ({"quant_method": "bitnet"}, "BitNet"),
         ({"quant_method": "modelopt"}, "ModelOpt"),
         ({"quant_method": "compressed-tensors", "format": "pack-quantized"}, "compressed-tensors"),
         ({"quant_method": "compressed-tensors", "format": "float-quantized"}, "compressed-tensors"),

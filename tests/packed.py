@@ -135,11 +135,12 @@ def _nearest(values: Floats, table: Floats, sign: int) -> NDArray[np.uint8]:
 
 
 def _valued(codes: NDArray[np.uint8], table: Floats, sign: int) -> Floats:
-    return np.where(codes & sign, -1, 1).astype(np.float32) * table[codes & (sign - 1)]
+    values: Floats = np.where(codes & sign, -1, 1) * table[codes & (sign - 1)]
+    return values.astype(np.float32)
 
 
 def _widened(scale: Floats, height: int, width: int, shape: tuple[int, ...]) -> Floats:
-    whole = scale.repeat(height, 0).repeat(width, 1)
+    whole: Floats = scale.repeat(height, 0).repeat(width, 1)
     return whole[: shape[0], : shape[1]]
 
 
@@ -199,13 +200,14 @@ def _grouped(values: Floats) -> tuple[NDArray[np.uint32], Floats, Floats]:
 def _in_words(codes: NDArray[np.uint32]) -> NDArray[np.int32]:
     """Put eight codes of 4 bits into each word, along the last dimension."""
     eights = codes.reshape(*codes.shape[:-1], -1, 8) << (4 * np.arange(8, dtype=np.uint32))
-    return np.bitwise_or.reduce(eights, -1).astype(np.uint32).view(np.int32)
+    words: NDArray[np.int32] = np.bitwise_or.reduce(eights, -1).astype(np.uint32).view(np.int32)
+    return words
 
 
 def _by_gptq(values: Floats) -> tuple[Stored, Floats]:
     codes, scale, stands_for = _grouped(values)
     zeros = np.full((scale.shape[1], scale.shape[0]), 7, np.uint32)  # one less, as GPTQ stores it
-    stored = {
+    stored: dict[str, tuple[str, NDArray[Any]]] = {
         ".qweight": ("I32", _in_words(codes).T),
         ".qzeros": ("I32", _in_words(zeros)),
         ".scales": ("F16", scale.T.astype(np.float16)),
@@ -219,7 +221,7 @@ def _by_awq(values: Floats) -> tuple[Stored, Floats]:
     order = [0, 2, 4, 6, 1, 3, 5, 7]
     columns = codes.T.reshape(values.shape[1], -1, 8)[:, :, order].reshape(values.shape[1], -1)
     zeros = np.full((scale.shape[1], scale.shape[0]), 8, np.uint32)
-    stored = {
+    stored: dict[str, tuple[str, NDArray[Any]]] = {
         ".qweight": ("I32", _in_words(columns)),
         ".qzeros": ("I32", _in_words(zeros)),
         ".scales": ("F16", scale.T.astype(np.float16)),
@@ -236,7 +238,7 @@ def _by_bitsandbytes(values: Floats) -> tuple[Stored, Floats]:
 
 def _in_packed_words(values: Floats) -> tuple[Stored, Floats]:
     codes, scale, stands_for = _grouped(values)
-    stored = {
+    stored: dict[str, tuple[str, NDArray[Any]]] = {
         ".weight_packed": ("I32", _in_words(codes)),
         ".weight_scale": ("F32", scale),
         ".weight_shape": ("I64", np.array(values.shape, np.int64)),
@@ -256,7 +258,7 @@ def _in_four_bits(*, names: tuple[str, str, str], is_inverse: bool) -> Callable[
         factor = np.maximum(E4M3[scales] * whole, 1e-12)[:, :, None]
         codes = _nearest(groups / factor, E2M1, 8)
         pairs = codes.reshape(rows, columns // 2, 2)
-        stored = {
+        stored: dict[str, tuple[str, NDArray[Any]]] = {
             names[0]: ("U8", pairs[:, :, 0] | pairs[:, :, 1] << 4),
             names[1]: ("F8_E4M3", scales),
             names[2]: ("F32", np.array([1 / whole] if is_inverse else whole, np.float32)),

@@ -69,7 +69,7 @@ def convert(options: ConvertOptions) -> None:
     form = check_form(options.to)
     check_type(form, options.type, "")
     progress = terminal.progress()
-    found = _found(options.checkpoint, form, progress)
+    found = _found(options.checkpoint, form, progress, unchecked=options.unchecked)
     type_name = check_type(form, options.type, found.dtype)
     is_file = form == "gguf"
     usual = f"{found.name}-{type_name}.gguf" if is_file else f"{found.name}-mnn-{type_name}"
@@ -90,7 +90,7 @@ def convert(options: ConvertOptions) -> None:
         terminal.show(whole(str(done.path)))
 
 
-def _found(reference: str, form: Form, progress: Progress) -> Checkpoint:
+def _found(reference: str, form: Form, progress: Progress, *, unchecked: bool) -> Checkpoint:
     """Return the checkpoint that a person named, which the form's converter knows."""
     from armload.conversion.checkpoints.checkpoint import (
         NEEDED_PATTERNS,
@@ -101,7 +101,7 @@ def _found(reference: str, form: Form, progress: Progress) -> Checkpoint:
     from armload.models.hub_reference import is_reference
 
     def check(folder: Path) -> None:
-        check_convertible(folder, form, progress)
+        check_convertible(folder, form, progress, unchecked=unchecked)
 
     if is_reference(reference):
         folder = fetch_checkpoint(reference, NEEDED_PATTERNS, check, progress)

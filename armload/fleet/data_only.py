@@ -22,7 +22,7 @@ from distributed.comm.registry import backends
 from distributed.comm.tcp import TCP, TLS, TCPBackend, TCPConnector, TLSBackend, TLSConnector
 from tornado.iostream import StreamClosedError
 
-from armload.fleet.gateway_tasks import TOPIC
+from armload.fleet.messages import TOPIC
 
 _PREFIX = "data-only-"
 _REFUSALS = "refusals"

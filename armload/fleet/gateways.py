@@ -22,7 +22,8 @@ from armload.core.progress import Progress
 from armload.deploy.retry import RETRY_FOR_S
 from armload.fleet import gateway
 from armload.fleet.board_locks import held
-from armload.fleet.gateway_tasks import TOPIC, ProgressEvent, TaskAnswer, read_sent, split_reply
+from armload.fleet.events import ProgressEvent
+from armload.fleet.messages import TOPIC, TaskAnswer, read_sent, split_reply
 from armload.fleet.offers import GatewayWorker, names_in, not_offered, workers_of
 from armload.fleet.scheduler import (
     SchedulerAddress,

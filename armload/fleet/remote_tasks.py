@@ -7,22 +7,21 @@ the gateway knows by the key whether it has been done.
 from __future__ import annotations
 
 import hashlib
-import queue
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, cast
 from uuid import uuid4
 
 from armload.core.errors import ArmloadError, ConnectError, RunError
-from armload.core.progress import Progress, ProgressStep
+from armload.core.progress import Progress
 from armload.fleet import gateway
 from armload.fleet.archives import Incoming
-from armload.fleet.events import Noted, ProgressEvent, Shown
+from armload.fleet.events import Noted, Shown
 from armload.fleet.files import SentFile
 from armload.fleet.gateway import Gateway
 from armload.fleet.gateways import Call, Gateways, GoneError
@@ -162,71 +161,35 @@ class _Telling(Generic[Result]):
             return outcome.result
 
     def _done(self, where: GatewayWorker) -> TaskOutcome[Result]:
-        task = self.task
-        heard: queue.Queue[ProgressEvent | None] = queue.Queue()
+        gateways, task = self.tasks.gateways, self.task
         boards = names_in(task.board)
-        calling = self.tasks.gateways.begun(
-            *(where.address, resources_of(boards)),
-            *(gateway.do_task, task.model_dump_json()),
-            ended=heard,
-        )
         with (
-            self._held(boards),
-            self.tasks.gateways.hearing(task.key, heard),
-            calling as call,
+            gateways.holding(boards, self.progress),
+            gateways.begun(
+                *(where.address, gateway.do_task, task.model_dump_json()),
+                resources=resources_of(boards),
+                task=task.key,
+            ) as call,
             Shown(self.progress, self.noted) as shown,
         ):
             again = task.operation.told_again()
             self.task = task.model_copy(update={"operation": again})
             try:
-                reply = self._reply(call, heard, shown)
+                reply = call.reply(shown)
             except KeyboardInterrupt:
-                self._stop(where, call, heard)
+                self._stop(where, call)
                 raise
         return self._received(where, reply)
 
-    @contextmanager
-    def _held(self, boards: Sequence[str]) -> Iterator[None]:
-        with ExitStack() as until_held:
-            steps: dict[str, ProgressStep] = {}
-
-            def waiting(board: str) -> None:
-                if board not in steps:
-                    label = f"Waiting for {board}, which another command uses"
-                    steps[board] = until_held.enter_context(self.progress.step(label))
-                steps[board].update(0)
-
-            with self.tasks.gateways.holding(boards, waiting):
-                until_held.close()
-                yield
-
-    def _reply(self, call: Call, heard: queue.Queue[ProgressEvent | None], shown: Shown) -> bytes:
-        while True:
-            try:
-                event = heard.get(timeout=_LOOK_EVERY_S)
-            except queue.Empty:
-                shown.refresh()
-                call.check()
-                continue
-            if event is None:
-                return call.result()
-            shown.show(event)
-
-    def _stop(
-        self, where: GatewayWorker, call: Call, heard: queue.Queue[ProgressEvent | None]
-    ) -> None:
+    def _stop(self, where: GatewayWorker, call: Call) -> None:
         """Stop a task as Ctrl-C does, and fetch what it has done."""
+        board, key = self.task.board, self.task.key
         try:
-            is_there = self.tasks.gateways.call(
-                *(where.address, Gateway.stop, self.task.board, self.task.key)
-            )
-            if not is_there:
+            if not self.tasks.gateways.call(where.address, Gateway.stop, board, key):
                 call.cancel()
                 return
-            if call.is_done:
-                heard.put(None)
             with Shown(self.progress, self.noted) as shown:
-                self._received(where, self._reply(call, heard, shown))
+                self._received(where, call.reply(shown))
         except ArmloadError as error:  # still an interruption
             self.progress.say(str(error))
 

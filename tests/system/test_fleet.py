@@ -16,9 +16,9 @@ from distributed import Client
 
 from armload.core.errors import ArmloadError
 from armload.core.progress import Silent
-from armload.fleet.board_locks import held
 from armload.fleet.gateway import Gateway
 from armload.fleet.gateways import Gateways, GoneError
+from armload.fleet.offers import held
 from armload.fleet.scheduler import scheduler_address
 from tests.labs import Lab, check_sweep, runs_of
 from tests.outside_data import STORIES, needs_stories

@@ -66,7 +66,7 @@ def used(port: int) -> object:
     with closing(Gateways(scheduler_address(f"tcp://127.0.0.1:{port}"), Silent())) as there:
         try:
             worker = there.of("one", Silent(), within_s=0.3)
-            with there.holding(["one"], lambda _: None):
+            with there.holding(["one"], Silent()):
                 return there.call(worker.address, Gateway.begun, "one", "none")
         except ArmloadError as error:
             return error

@@ -14,7 +14,7 @@ from armload.runs.request import EngineSource, Waiting
 
 if TYPE_CHECKING:
     from armload.core.progress import Progress
-    from armload.fleet.tasks import TaskResult
+    from armload.fleet.threads import TaskResult
     from armload.report.failure import DeployedBoard
     from armload.runs.placing import Deployed
 

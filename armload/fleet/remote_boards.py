@@ -26,14 +26,16 @@ from armload.engines.prediction import Prediction
 from armload.engines.rpc_server import RPC_SERVER
 from armload.engines.server import SERVER
 from armload.evaluation.scorer_run import TimedScoring
+from armload.fleet.events import Noted
 from armload.fleet.files import Files, SentBinary
 from armload.fleet.gateway import Begun, Gateway
 from armload.fleet.gateway_board import BoardRequirements
 from armload.fleet.gateways import FIRST_OFFER_S, Gateways, GoneError
-from armload.fleet.messages import read_sent
+from armload.fleet.messages import Result, read_sent
 from armload.fleet.operations import (
     Deploy,
     OpenBoard,
+    Operation,
     Predict,
     PredictRun,
     Pull,
@@ -145,7 +147,6 @@ class RemoteBoard:
         warns: bool = True,
     ) -> Run:
         del heard
-        name = self.where.board.name
         key = f"single-{uuid4().hex if new else engine.fingerprint}"
         run = ""
         if place is not None:
@@ -156,7 +157,7 @@ class RemoteBoard:
             files = Files()
             running = RunEngine(
                 requirements=self.requirements,
-                binaries=self._programs(engine, files),
+                binaries=self._programs(files, engine.name, RPC_SERVER),
                 engine=sent_engine(engine, files),
                 fingerprint=engine.fingerprint,
                 place=place,
@@ -164,7 +165,7 @@ class RemoteBoard:
                 warns=warns,
             )
             noted = engine.noted if isinstance(engine, TimedScoring) else None
-            run = self.tasks.do(name, running, self.progress, files=files, key=key, noted=noted)
+            run = self._done(running, files, key=key, noted=noted)
         return judge_fetched(run, reference=reference, baseline=baseline)
 
     def predict(self, model: Model, header: WholeHeader, plan: Plan) -> Prediction:
@@ -174,14 +175,14 @@ class RemoteBoard:
             files = Files()
             predicting = Predict(
                 requirements=self.requirements,
-                binaries={PROGRAM: files.binary(self.where.binaries[PROGRAM])},
+                binaries=self._programs(files, PROGRAM),
                 model=model.model_copy(update={"path": Path(path.name), "parts": ()}),
                 header=files.file(path, hashlib.sha256(header.content).hexdigest()),
                 file_bytes=header.file_bytes,
                 plan=plan,
                 hits=measured_hits(self.where.board.name, model),
             )
-            return self.tasks.do(self.where.board.name, predicting, self.progress, files=files)
+            return self._done(predicting, files)
 
     def predict_before_run(self, engine: BoardEngine) -> Prediction | None:
         where = self.where
@@ -192,38 +193,45 @@ class RemoteBoard:
         files = Files()
         predicting = PredictRun(
             requirements=self.requirements,
-            binaries=self._programs(engine, files),
+            binaries=self._programs(files, engine.name, RPC_SERVER),
             engine=sent_engine(engine, files),
         )
-        return self.tasks.do(where.board.name, predicting, self.progress, files=files)
+        return self._done(predicting, files)
 
     def load(self, model: Model, one: TrialLoad, place: SweepPoint) -> LoadFolder:
         files, data = Files(), one.requests.data
         loading = RunLoad(
             requirements=self.requirements,
-            binaries={SERVER: files.binary(self.where.binaries[SERVER])},
+            binaries=self._programs(files, SERVER),
             model=files.model(model),
             load=one,
             data=files.file(data, sha256_of(data)) if data else None,
         )
         key = f"{place.sweep}-{place.cell}-{place.round}-{one.model_dump_json()}"
-        load = self.tasks.do(
-            *(self.where.board.name, loading, self.progress), files=files, key=fingerprint_of([key])
-        )
-        return LoadFolder.find(load)
+        return LoadFolder.find(self._done(loading, files, key=fingerprint_of([key])))
 
     def deploy(self, model: Model, *, verify: bool) -> Deployed:
         files = Files()
         deploying = Deploy(
             requirements=self.requirements,
-            binaries={PROGRAM: files.binary(self.where.binaries[PROGRAM])},
+            binaries=self._programs(files, PROGRAM),
             model=files.model(model),
             verify=verify,
         )
-        return self.tasks.do(self.where.board.name, deploying, self.progress, files=files)
+        return self._done(deploying, files)
 
-    def _programs(self, engine: BoardEngine, files: Files) -> Mapping[str, SentBinary]:
-        binaries = {engine.name: engine.binary}
-        if server := self.where.binaries.get(RPC_SERVER):
-            binaries[RPC_SERVER] = server
-        return {name: files.binary(binary) for name, binary in binaries.items()}
+    def _programs(self, files: Files, *names: str) -> Mapping[str, SentBinary]:
+        """Return those of the programs that were asked for; ``RPC_SERVER`` is there for groups."""
+        built = self.where.binaries
+        return {name: files.binary(built[name]) for name in names if name in built}
+
+    def _done(
+        self,
+        operation: Operation[Result],
+        files: Files,
+        *,
+        key: str = "",
+        noted: Noted | None = None,
+    ) -> Result:
+        board = self.where.board.name
+        return self.tasks.do(board, operation, self.progress, files=files, key=key, noted=noted)

@@ -124,6 +124,7 @@ def told_run(
     engine: BoardEngine, **binaries: Binary
 ) -> tuple[GatewayTask, Mapping[SentFile, Path]]:
     place = SweepPoint(sweep="20261101T000000Z-eval-piqa-ab12", cell=0, round=1)
+    binaries = {engine.name: engine.binary, **binaries}
     return told(lambda board: board.run(engine, new=False, place=place), **binaries)
 
 

@@ -149,7 +149,7 @@ def _import_all() -> None:
 
     for module in pkgutil.walk_packages(armload.__path__, "armload."):
         # Dask reads its configuration, a command's environment say, when it is imported.
-        if not module.name.endswith(("_process", "__main__", "fleet.client", "fleet.data_only")):
+        if not module.name.endswith(("_process", "__main__", "fleet.data_only")):
             with suppress(ImportError):  # what is for tasks that need further packages
                 importlib.import_module(module.name)
     for name in _NEEDED_LATE:

@@ -26,8 +26,7 @@ from armload.evaluation.preparing import EvaluationRequest, prepare
 from armload.evaluation.record import EvaluationFolder
 from armload.evaluation.results import AccuracyPoint, is_answer_correct, points_of
 from armload.evaluation.scorer_settings import ScorerSettings
-from armload.fleet.tasks import BoardTask
-from armload.fleet.threads import serve
+from armload.fleet.threads import BoardTask, serve
 from armload.models.find import model_called
 from armload.report.evaluation.document import (
     EvaluationDocument,

@@ -18,8 +18,7 @@ from armload.core.options import MOST
 from armload.core.progress import Progress
 from armload.core.values import ValueList, counted
 from armload.engines.plan import TUNED_REQUESTS
-from armload.fleet.tasks import TaskResult
-from armload.fleet.threads import on_each
+from armload.fleet.threads import TaskResult, on_each
 from armload.report.failure import Failure
 from armload.report.layout import whole
 from armload.report.pages import write_page

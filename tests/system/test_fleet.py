@@ -16,9 +16,9 @@ from distributed import Client
 
 from armload.core.errors import ArmloadError
 from armload.core.progress import Silent
-from armload.fleet.archives import archive_chunk
-from armload.fleet.board_locks import held
+from armload.fleet.gateway import Gateway
 from armload.fleet.gateways import Gateways, GoneError
+from armload.fleet.offers import held
 from armload.fleet.scheduler import scheduler_address
 from tests.labs import Lab, check_sweep, runs_of
 from tests.outside_data import STORIES, needs_stories
@@ -196,7 +196,7 @@ def test_what_fails_on_a_gateway_is_no_lost_scheduler(lab: Lab) -> None:
     with closing(Gateways(scheduler_address(lab.address), Silent())) as gateways:
         where, *_ = gateways.workers()
         with pytest.raises(ArmloadError, match="failed: FileNotFoundError") as caught:
-            gateways.call(where.address, archive_chunk, "missing", 0)
+            gateways.call(where.address, Gateway.archive_chunk, "missing", 0)
         assert not isinstance(caught.value, GoneError)
 
 

@@ -22,8 +22,7 @@ from armload.cli.streams import promise_document
 from armload.cli.verbs.serve import ListOptions, list_services
 from armload.core.errors import ArmloadError, BoardError, BusyError, ConnectError, RunError
 from armload.core.progress import Progress, Silent
-from armload.fleet.tasks import BoardTask, TaskResult
-from armload.fleet.threads import Served, on_each, serve
+from armload.fleet.threads import BoardTask, Served, TaskResult, on_each, serve
 from tests.waiting import wait_until
 
 BOARDS = ("a", "b", "c")

@@ -115,7 +115,7 @@ def _kinds() -> list[CacheKind]:
     from armload.build.cached import build_kinds
     from armload.conversion.cached import conversion_kinds
     from armload.conversion.checkpoints.installing import converter_kinds
-    from armload.fleet.received import received_files
+    from armload.fleet.files import received_files
     from armload.models.find import model_kinds
     from armload.report.cache import report_kinds
 

@@ -14,7 +14,7 @@ from armload.runs.request import EngineSource, Waiting
 
 if TYPE_CHECKING:
     from armload.core.progress import Progress
-    from armload.fleet.tasks import TaskResult
+    from armload.fleet.threads import TaskResult
     from armload.report.failure import DeployedBoard
     from armload.runs.placing import Deployed
 
@@ -47,6 +47,7 @@ def deploy(options: DeployOptions) -> None:
     from armload.cli import terminal
     from armload.cli.streams import show_document
     from armload.core.values import ValueList
+    from armload.engines.completion import PROGRAM
     from armload.fleet.reach import boards_reached
     from armload.fleet.threads import on_each
     from armload.models.find import model_called
@@ -61,7 +62,8 @@ def deploy(options: DeployOptions) -> None:
 
         def put(name: str, own: Progress) -> Deployed:
             theirs = request.model_copy(update={"board": name})
-            return reach.deploy(theirs, chosen, own, verify=options.verify)
+            with reach.open(theirs, (PROGRAM,), own) as board:
+                return board.deploy(chosen, verify=options.verify)
 
         outcomes = on_each(names, put, progress)
     if options.as_json and len(outcomes) == 1 and outcomes[0].result is not None:

@@ -29,8 +29,14 @@ pytestmark = [
     ),
 ]
 
-PROGRAMS = ("llama-completion", "armload-score")
+PROGRAMS = ("llama-completion", "llama-speculative-simple", "armload-score")
 WORDS = ("--no-repack", "--poll", "0", "-t", "2", "-c", "1024", "--ignore-eos", "--temp", "0")
+REPEATED = "one two three four. " * 5 + "one two"
+SMALL_DRAFTS = ("--spec-type", "draft-simple", "--spec-draft-n-max", "4", "-md")
+NGRAMS = (
+    *("--spec-type", "ngram-simple"),
+    *("--spec-ngram-simple-size-n", "2", "--spec-ngram-simple-size-m", "4"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +73,32 @@ def test_prompts_of_any_length(
         variables = streamed(resident_bytes) | {"ARMLOAD_READS": reads}
         found = built.runs(words, variables)
         assert (found.status, found.out) == (0, expected.out), found.log
+
+
+@pytest.mark.parametrize(
+    ("model", "drafts"), [("small", "smaller"), ("mixture", "same"), ("mixture", "text")]
+)
+def test_speculation(
+    built: Sanitized, models: Models, tmp_path: Path, model: str, drafts: str
+) -> None:
+    path: Path = getattr(models, model)
+    drafting = {
+        "smaller": (*SMALL_DRAFTS, models.draft),
+        "same": (*SMALL_DRAFTS, path),
+        "text": NGRAMS,
+    }[drafts]
+    plan = ("-m", path, "-p", REPEATED, "-n", 8, *WORDS, "-t", 1, *drafting)
+    words = built.words("llama-speculative-simple", *plan)
+    expected = built.runs(words)
+    assert expected.status == 0, expected.log
+    assert "n_drafted" in expected.log
+    for resident_bytes in (0, 4 << 20):
+        trace = tmp_path / str(resident_bytes)
+        found = built.runs(words, streamed(resident_bytes) | {"ARMLOAD_TRACE": str(trace)})
+        assert (found.status, found.out) == (0, expected.out), found.log
+        header, steps = traced(trace)
+        assert header.weights[0].weights == "streamed"
+        assert sum(step.speculated_tokens for step in steps) > 0
 
 
 def await_steps(trace: Path, phase: str, process: subprocess.Popen[str]) -> None:

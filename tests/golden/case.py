@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,7 +41,7 @@ class Case:
     is_completion: bool = False
     has_pages: bool = True
     folder: str = "lab"
-    stand_ins: Mapping[str, Callable[..., object]] = field(default_factory=dict)
+    stand_ins: Mapping[str, object] = field(default_factory=dict)
 
     def produce(self, sandbox: Sandbox) -> dict[Path, str]:
         """Return the content of each of its files."""

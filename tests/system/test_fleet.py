@@ -17,7 +17,7 @@ from distributed import Client
 from armload.core.errors import DiskError
 from armload.core.progress import Silent
 from armload.fleet.gateway import Gateway
-from armload.fleet.gateways import Gateways, GoneError
+from armload.fleet.gateways import Gateways
 from armload.fleet.offers import held
 from armload.fleet.scheduler import scheduler_address
 from tests.labs import Lab, check_sweep, runs_of

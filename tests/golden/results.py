@@ -44,7 +44,7 @@ from tests.golden.sandbox import RECORDED
 
 Read = TypeVar("Read")
 
-StandIns = Mapping[str, Callable[..., object]]
+StandIns = Mapping[str, object]
 """What is done instead of functions, by their dotted names."""
 
 FULL = BoardError("cellar: no space left on the device.", "Free some: armload board.clean")

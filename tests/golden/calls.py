@@ -42,7 +42,7 @@ class Calls:
         watched = [
             (function, calls._watched(function)) for function in (show_document, chart_of, drawn)
         ]
-        Table.__init__ = begun  # type: ignore[method-assign, assignment]
+        Table.__init__ = begun  # type: ignore[method-assign,assignment]
         try:
             with replaced(*watched):
                 yield calls

@@ -30,6 +30,7 @@ class Case:
         has_pages: what stands on pages that it writes is kept, too.
         is_completion: the lines are those at which a shell's completion asks.
         folder: below the sandbox, in which it is typed.
+        cache: the folder of the cache.
         stand_ins: what is done instead of functions of the package, by their dotted names.
     """
 
@@ -41,6 +42,7 @@ class Case:
     is_completion: bool = False
     has_pages: bool = True
     folder: str = "lab"
+    cache: str = "cache"
     stand_ins: Mapping[str, object] = field(default_factory=dict)
 
     def produce(self, sandbox: Sandbox) -> dict[Path, str]:
@@ -80,7 +82,11 @@ class Case:
             words.insert(place, "--json")
         with replaced(*((named(name), each) for name, each in self.stand_ins.items())):
             return sandbox.run(
-                words, folder=self.folder, columns=width, complete=self.is_completion
+                words,
+                folder=self.folder,
+                columns=width,
+                cache=self.cache,
+                complete=self.is_completion,
             )
 
     def _written(self, sandbox: Sandbox, said: Said, files: dict[Path, str]) -> Iterable[str]:
@@ -118,6 +124,7 @@ def typed(
     has_documents: bool = True,
     has_pages: bool = True,
     folder: str = "lab",
+    cache: str = "cache",
 ) -> list[Case]:
     """Return a case for each command."""
     return [
@@ -129,6 +136,7 @@ def typed(
             has_document=has_documents,
             has_pages=has_pages,
             folder=folder,
+            cache=cache,
         )
         for line in lines
     ]

@@ -118,7 +118,7 @@ MISTAKES: Mapping[str, Sequence[str]] = {
     ],
     "names": [
         "board.probe --board vitual",
-        "board.probe --board Virtual",
+        "board.probe --board Virtuel",
         "board.probe --board nowhere",
         "bench --board kichen",
         "bench --board @nothing",

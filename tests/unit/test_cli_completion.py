@@ -299,7 +299,7 @@ def test_a_broken_workspace_is_silent(line: str, tmp_path: Path) -> None:
     # By Python: in an environment whose path has a blank, pip's script starts a shell, which
     # itself complains of its folder.
     script = f'cd {gone}; rmdir {gone}; exec "$0" "$1" __complete bash "{line}"'
-    words: list[str | Path] = ["sh", "-c", script, BIN / "python3", BIN / "armload"]
+    words = ["sh", "-c", script, str(BIN / "python3"), str(BIN / "armload")]
     done = subprocess.run(words, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
 
@@ -318,7 +318,7 @@ MOST_OPENED = 200
 
 
 def opened(line: str, folder: Path) -> int:
-    words: list[str | Path] = [BIN / "python3", "-c", COUNTED, line]
+    words = [str(BIN / "python3"), "-c", COUNTED, line]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
     return int(done.stderr)
 

@@ -25,39 +25,6 @@ UNREACHED: Mapping[str, str] = {
     "report/evaluation/figures.py energy_figure": "no recorded evaluation has a power meter",
 }
 """Places that no case reaches, and why."""
-UNSHOWN: Mapping[ModuleType, set[str]] = {
-    load_findings: {
-        "answers at once",
-        "answers cut off",
-        "answers short",
-        "cancelled",
-        "client late",
-        "client limited",
-        "counts refused",
-        "incomplete",
-        "lines ignored",
-        "none succeeded",
-        "prompts cut",
-        "service ended",
-        "tokens uncounted",
-    },
-    comparison_findings: {
-        "constraints differ",
-        "disturbed",
-        "doubtful load",
-        "energy mixed",
-        "equal boards differ",
-        "excluded",
-        "failed requests",
-        "model unverified",
-        "requests differ",
-        "setting differs",
-        "spaces differ",
-    },
-    limit_figures: {"memory bandwidth"},
-    repeats: {"disturbed in a row", "not repeatable", "nothing timed", "out of time"},
-}
-"""Findings that no recorded result has, by their module."""
 
 
 class Produced:
@@ -147,4 +114,4 @@ def test_every_finding_is_shown(family: ModuleType) -> None:
         and (field := each.model_fields.get("kind"))
     }
     missing = {kind for kind in kinds if f'"kind": "{kind}"' not in shown}
-    assert missing == UNSHOWN.get(family, set())
+    assert missing == set()

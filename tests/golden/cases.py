@@ -9,8 +9,8 @@ from tests.golden.results import DONE
 from tests.golden.sandbox import UNWATCHED
 from tests.golden.typed_words import COMPLETED
 
-EVALUATIONS = ("eval-sums-6b86", "eval-sums-d473", "eval-piqa-2c62", "eval-word-problems-adf6")
-LOADS = ("load-kitchen-2303", "load-kitchen-2304")
+EVALUATIONS = ("eval-sums-6b86", "eval-sums-d473", "eval-piqa-4a44", "eval-word-problems-adf6")
+LOADS = tuple(f"load-kitchen-230{last}" for last in "3456789a")
 TUNINGS = (
     "tune-kitchen-4b22",
     "tune-kitchen-ef2d",
@@ -19,7 +19,7 @@ TUNINGS = (
     "ee51",
 )
 REAL_RUNS = ("5bf8", "692f", "62e9", "7aa1", "013e", "0f78")
-RUNS = (*(f"{number:04x}" for number in range(1, 0x27)), *REAL_RUNS)
+RUNS = (*(f"{number:04x}" for number in range(1, 0x27)), "0201", "9066", *REAL_RUNS)
 REPORTED_RUNS = (
     "0001",
     "0002",
@@ -77,6 +77,13 @@ COMPARED = [
     "compare 000b 000c",
     "compare 0001 0013",
     "compare 0011 0012",
+    "compare 0078,0079 0076,0077",
+    "compare 0203,0204,0205,0206 0207,0208,0209,020a",
+    "compare 000b,000c 000b",
+    "compare 0001 0202",
+    "compare 0066 9066",
+    "compare 9066 9072",
+    "compare 0001 0201",
     "compare 5bf8 692f",
     "compare 013e 5bf8",
     "compare @shelf:Q4 @shelf:Q8",
@@ -85,6 +92,13 @@ COMPARED = [
     "compare repeats-kitchen-a11a repeats-cellar-ce11",
     "compare load-kitchen-2303 load-kitchen-2304",
     "compare load-kitchen-2304 load-kitchen-2303",
+    "compare load-kitchen-2304 load-kitchen-230a",
+    "compare load-kitchen-2304 load-kitchen-2308",
+    "compare load-kitchen-2305 load-kitchen-2306",
+    "compare load-kitchen-2305 load-kitchen-2304",
+    "compare load-kitchen-2307 load-kitchen-2309",
+    "compare tune-kitchen-2c62 tune-kitchen-1958",
+    "compare tune-kitchen-ef2d tune-this-machine-ee51",
     "compare tune-kitchen-ef2d tune-kitchen-e7f6",
     "compare tune-kitchen-4b22 tune-kitchen-ef2d",
     f"compare {BOTH[0]} {BOTH[1]} --fail-if-slower 3%",

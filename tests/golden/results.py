@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
@@ -11,7 +11,13 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from armload.analysis.repeats import PrecisionReached
+from armload.analysis.repeats import (
+    DisturbedInARow,
+    NothingTimed,
+    NotRepeatable,
+    OutOfTime,
+    PrecisionReached,
+)
 from armload.bench.fitting import Fit
 from armload.bench.sweep import SweepFolder
 from armload.boards.board import SshAddress, load_board
@@ -79,7 +85,9 @@ def _run(name: str) -> Callable[..., object]:
     return ran
 
 
-def _repeated(request: Any, *_: object, **more: Any) -> tuple[object, ...]:
+def _repeated(
+    request: Any, *_: object, stop: object = PrecisionReached(), **more: Any
+) -> tuple[object, ...]:
     if request.board == "pair":
         raise FULL
     own = "repeats-cellar-ce11" if request.board == "cellar" else "repeats-kitchen-a11a"
@@ -90,7 +98,7 @@ def _repeated(request: Any, *_: object, **more: Any) -> tuple[object, ...]:
     more.get("begun", returning(None))(folder)
     for number in range(1, len(runs) + 1):
         more["report"](runs[:number])
-    return folder, runs, PrecisionReached()
+    return folder, runs, stop
 
 
 def _swept(_request: object, _cells: object, _progress: object, **more: Any) -> SweepFolder:
@@ -140,15 +148,18 @@ def _pulled(lost: Mapping[str, BoardError]) -> Callable[..., object]:
     return pull
 
 
-def _deployed(request: Any, *_: object, **__: object) -> Deployed:
-    if request.board == "cellar":
-        raise FULL
-    place = PurePosixPath("/data/armload")
-    return Deployed(
-        program=place / "bin" / "555555555555" / "llama-completion",
-        model=place / "models" / "aaaaaaaaaaaa" / "m.gguf",
-        sent=True,
-    )
+def _opened(request: Any, *_: object, **__: object) -> AbstractContextManager[SimpleNamespace]:
+    def deploy(*_: object, **__: object) -> Deployed:
+        if request.board == "cellar":
+            raise FULL
+        place = PurePosixPath("/data/armload")
+        return Deployed(
+            program=place / "bin" / "555555555555" / "llama-completion",
+            model=place / "models" / "aaaaaaaaaaaa" / "m.gguf",
+            sent=True,
+        )
+
+    return nullcontext(SimpleNamespace(deploy=deploy))
 
 
 def _fitted(request: Any, *_: object, **__: object) -> Fit:
@@ -166,6 +177,22 @@ def _cleaned(*_: object, agreed: Callable[..., bool], **__: object) -> Cleaned:
     return done
 
 
+STOPS = (
+    NotRepeatable(reason="The text ends in a loop."),
+    NothingTimed(),
+    DisturbedInARow(runs=3, reason="Throttled."),
+    OutOfTime(
+        more_runs=5,
+        run_s=12.5,
+        allowed_s=60.0,
+        needed_s=140,
+        runs=6,
+        disturbed=1,
+        reason="Throttled.",
+        is_storage_limited=False,
+        within=0.08,
+    ),
+)
 KEY = ServerKey(host="kitchen.example", port=22, line="ssh-ed25519 AAAA", fingerprint="SHA256:AAAA")
 CONTRADICTION = Contradiction(fact="memory", declared="2.1 GB", found="1.0 GB")
 HOST = SimpleNamespace(close=returning(None))
@@ -230,6 +257,13 @@ DONE: Mapping[str, StandIns] = {
         }
         for run in ("0001", "0002", "0003", "0004", "0009", "000b", "000e", "0011", "5bf8")
     },
+    **{
+        f"bench --board kitchen --precision {number}%": {
+            **BENCHED,
+            "armload.bench.single.repeat_until_known": partial(_repeated, stop=stop),
+        }
+        for number, stop in enumerate(STOPS, start=1)
+    },
     "bench --board kitchen": BENCHED,
     "bench --board kitchen --threads 1,2,4": BENCHED,
     "bench --board kitchen,cellar": BENCHED,
@@ -287,11 +321,11 @@ DONE: Mapping[str, StandIns] = {
     },
     "deploy --board kitchen --model m.gguf": {
         **ANY_MODEL,
-        "armload.fleet.reach.boards_reached": _reached(deploy=_deployed),
+        "armload.fleet.reach.boards_reached": _reached(open=_opened),
     },
     "deploy --board kitchen,cellar --model m.gguf": {
         **ANY_MODEL,
-        "armload.fleet.reach.boards_reached": _reached(deploy=_deployed),
+        "armload.fleet.reach.boards_reached": _reached(open=_opened),
     },
     "pull --board kitchen": {
         "armload.fleet.reach.boards_reached": _reached(pull=_pulled({"20261121T0-kitchen": FULL}))

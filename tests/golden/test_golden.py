@@ -26,39 +26,6 @@ UNREACHED: Mapping[str, str] = {
     "report/evaluation/figures.py energy_figure": "no recorded evaluation has a power meter",
 }
 """Places that no case reaches, and why."""
-UNSHOWN: Mapping[type[Finding], set[str]] = {
-    LoadFinding: {
-        "answers at once",
-        "answers cut off",
-        "answers short",
-        "cancelled",
-        "client late",
-        "client limited",
-        "counts refused",
-        "incomplete",
-        "lines ignored",
-        "none succeeded",
-        "prompts cut",
-        "service ended",
-        "tokens uncounted",
-    },
-    ComparisonFinding: {
-        "constraints differ",
-        "disturbed",
-        "doubtful load",
-        "energy mixed",
-        "equal boards differ",
-        "excluded",
-        "failed requests",
-        "model unverified",
-        "requests differ",
-        "setting differs",
-        "spaces differ",
-    },
-    LimitFinding: {"memory bandwidth"},
-    Stop: {"disturbed in a row", "not repeatable", "nothing timed", "out of time"},
-}
-"""Findings that no recorded result has, by their family."""
 
 
 class Produced:
@@ -141,4 +108,4 @@ def test_every_finding_is_shown(family: type[Finding]) -> None:
     shown = "".join(path.read_text(encoding="utf-8") for path in GOLDENS.rglob("*.json"))
     kinds = {each.model_fields["kind"].default for each in kinds_of(family)}
     missing = {kind for kind in kinds if f'"kind": "{kind}"' not in shown}
-    assert missing == UNSHOWN.get(family, set())
+    assert missing == set()

@@ -39,7 +39,7 @@ class Calls:
             begin(table, *columns)
 
         watched = [(function, calls._watched(function)) for function in (show_document, chart_of)]
-        Table.__init__ = begun  # type: ignore[method-assign]
+        Table.__init__ = begun  # type: ignore[assignment, method-assign]
         try:
             with replaced(*watched):
                 yield calls

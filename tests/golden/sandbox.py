@@ -21,12 +21,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
-from functools import partialmethod
 from pathlib import Path
 from typing import Any, Self
-from unittest import mock
-
-import altair as alt
 
 import armload
 from armload.cli import program, progress, terminal
@@ -268,21 +264,13 @@ def replaced(*changes: tuple[object, object]) -> Iterator[None]:
 
 @contextmanager
 def frozen() -> Iterator[None]:
-    """Stop the clock, draw no picture, and report no step.
-
-    Charts are checked by the tests of the figures; to check them here would take half of the time.
-    """
-    checked = alt.TopLevelMixin.to_dict
-    unchecked = partialmethod(checked, validate=False)
-    with (
-        mock.patch.object(alt.TopLevelMixin, "to_dict", unchecked),
-        replaced(
-            (datetime, Frozen),
-            (drawing.png, lambda _: b"a picture"),
-            (drawing.svg, lambda _: _PICTURE),
-            (drawing.inline_svg, lambda _: _PICTURE),
-            (pages.libraries, lambda: ""),
-            (terminal.progress, lambda: _Quiet(terminal.errors())),
-        ),
+    """Stop the clock, draw no picture, and report no step."""
+    with replaced(
+        (datetime, Frozen),
+        (drawing.png, lambda _: b"a picture"),
+        (drawing.svg, lambda _: _PICTURE),
+        (drawing.inline_svg, lambda _: _PICTURE),
+        (pages.libraries, lambda: ""),
+        (terminal.progress, lambda: _Quiet(terminal.errors())),
     ):
         yield

@@ -63,6 +63,7 @@ def axis(
     ticks: int | None = None,
     values: Sequence[float] | None = None,
     form: str = NUMBER,
+    grid: bool | None = None,
 ) -> Channel:
     """Return the axis of a quantity.
 
@@ -75,11 +76,12 @@ def axis(
         ticks: about so many.
         values: that have a tick; none for round ones.
         form: of the labels.
+        grid: as all charts have it, where none is said: for quantities upwards, on linear scales.
     """
     scale: dict[str, Any] = {"zero": zero, "nice": nice, "padding": padding, "domain": domain}
     if is_log:
         scale = {"type": "log", "nice": False, "padding": padding}
-    marks: dict[str, Any] = {"format": form, "tickCount": ticks, "values": values}
+    marks = {"format": form, "tickCount": ticks, "values": values, "grid": grid}
     if form == COUNT:
         marks["tickMinStep"] = 1
     if is_log:

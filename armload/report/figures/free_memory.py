@@ -208,8 +208,14 @@ def _drawn(shown: Sequence[MemorySeries], sentence: str) -> Figure:
     y = axis("time", f"time per token ({unit.name})", zero=True, ticks=6)
     key = lines_key("line", names)
     dashes = {"domain": [False, True], "range": [[1, 0], [6, 4]]}
-    lines = Plot(rows="curves", x=x, y=y, key=key).line(order="mb")
-    lines["encoding"]["strokeDash"] = channel("is_dashed:N", {"legend": None, "scale": dashes})
+    lines = Plot(rows="curves", x=x, y=y, key=key).marks(
+        "line",
+        {"strokeWidth": 2},
+        {
+            "order": channel("mb:Q"),
+            "strokeDash": channel("is_dashed:N", {"legend": None, "scale": dashes}),
+        },
+    )
     marks = Plot(rows="points", x=x, y=y, key=key).points(
         size=90,
         said=(

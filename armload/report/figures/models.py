@@ -126,8 +126,7 @@ def _drawn(pairs: Sequence[ModelPair], sentence: str) -> Figure:
     position = {"sort": order, "title": None, "axis": None}
     padding = {"paddingInner": gap / step, "paddingOuter": gap / step}
     key = kinds_key("kind", KINDS, rows)
-    x = axis("ratio", "times that of the smaller model", zero=True, ticks=8)
-    x["axis"]["grid"] = True
+    x = axis("ratio", "times that of the smaller model", zero=True, ticks=8, grid=True)
     pair = channel("pair:N", {**position, "scale": padding})
     plot = Plot(rows="ratios", x=x, y=pair, key=key)
     offset = {"yOffset": channel("kind:N", {"sort": list(KINDS), "scale": {"paddingInner": 0.1}})}

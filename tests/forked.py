@@ -31,7 +31,7 @@ from typing import Any
 _ARMLOAD = Path(sys.executable).with_name("armload")
 _READ_AT_START = re.compile(r"PYTHON|LANG$|LC_|LD_|TZ$|SSL_|MALLOC_")
 """Environment variables that a process looks at while it starts."""
-_NEEDED_LATE = ("altair", "fabric", "jinja2", "numpy", "psutil", "rich.progress", "vl_convert")
+_NEEDED_LATE = ("fabric", "jinja2", "numpy", "psutil", "rich.progress", "vl_convert")
 _STATUS = struct.Struct("i")
 _ENVIRONMENT = dict(os.environ)
 """Before any test changes it."""

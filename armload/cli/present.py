@@ -173,7 +173,7 @@ def _load_charting() -> None:
     from armload.report.pages import libraries
 
     with contextlib.suppress(ImportError, OSError):  # writing the page will say it
-        importlib.import_module("altair")
+        importlib.import_module("vl_convert")
         libraries()
 
 

@@ -21,12 +21,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
-from functools import partialmethod
 from pathlib import Path
 from typing import Any, Self
 from unittest import mock
 
-import altair as alt
 import jinja2
 
 import armload
@@ -317,14 +315,8 @@ def _one_after_another(crew: Any, boards: Sequence[str], progress: Progress) -> 
 
 @contextmanager
 def frozen() -> Iterator[None]:
-    """Stop the clock, draw no picture, and report no step.
-
-    Charts are checked by the tests of the figures; to check them here would take half of the time.
-    """
-    checked = alt.TopLevelMixin.to_dict
-    unchecked = partialmethod(checked, validate=False)
+    """Stop the clock, draw no picture, and report no step."""
     with (
-        mock.patch.object(alt.TopLevelMixin, "to_dict", unchecked),
         mock.patch.object(threads._Crew, "serve_all", _one_after_another),
         mock.patch.object(jinja2.Environment, "compile", _compiled),
         replaced(

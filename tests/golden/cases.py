@@ -19,7 +19,7 @@ TUNINGS = (
     "ee51",
 )
 REAL_RUNS = ("5bf8", "692f", "62e9", "7aa1", "013e", "0f78")
-RUNS = (*(f"{number:04x}" for number in range(1, 0x27)), "0201", "9066", *REAL_RUNS)
+RUNS = (*(f"{number:04x}" for number in range(1, 0x27)), "0201", "9066", "020b", *REAL_RUNS)
 REPORTED_RUNS = (
     "0001",
     "0002",
@@ -79,7 +79,7 @@ COMPARED = [
     "compare 0011 0012",
     "compare 0078,0079 0076,0077",
     "compare 0203,0204,0205,0206 0207,0208,0209,020a",
-    "compare 000b,000c 000b",
+    "compare 000b,000c 020b",
     "compare 0001 0202",
     "compare 0066 9066",
     "compare 9066 9072",

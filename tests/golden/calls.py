@@ -12,6 +12,7 @@ from typing import Any, Self
 import armload
 from armload.cli.streams import show_document
 from armload.report.drawing import chart_of
+from armload.report.figures.figure import drawn
 from armload.report.layout import Table
 from tests.golden.sandbox import replaced
 
@@ -38,7 +39,9 @@ class Calls:
             calls._note("Table")
             begin(table, *columns)
 
-        watched = [(function, calls._watched(function)) for function in (show_document, chart_of)]
+        watched = [
+            (function, calls._watched(function)) for function in (show_document, chart_of, drawn)
+        ]
         Table.__init__ = begun  # type: ignore[assignment, method-assign]
         try:
             with replaced(*watched):

@@ -126,7 +126,7 @@ Noted = Callable[[Sequence[str]], str]
 """Given lines of output, says in a few words how it stands."""
 
 
-class Shown:
+class RelayedProgress:
     """Shows what a gateway tells of a task, as if it were done here."""
 
     def __init__(self, progress: Progress, noted: Noted | None) -> None:

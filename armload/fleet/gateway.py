@@ -26,7 +26,7 @@ from armload.fleet.events import ProgressEvent, Relay, Send
 from armload.fleet.files import SentFile, bytes_here, receive
 from armload.fleet.gateway_board import GatewayBoard
 from armload.fleet.messages import GatewayError, TaskAnswer, TaskOutcome, reply_of
-from armload.fleet.operations import GatewayTask, Operation, RunEngine
+from armload.fleet.operations import BoardOperation, GatewayTask, RunEngine
 from armload.runs import store
 from armload.runs.selection import RunSelection
 
@@ -170,7 +170,7 @@ class _BoardPost:
                 self._replies.pop(task.key, None)
         return reply_of(outcome, first)
 
-    def _done(self, operation: Operation[Any]) -> TaskOutcome[Any]:
+    def _done(self, operation: BoardOperation[Any]) -> TaskOutcome[Any]:
         before = {folder.name for folder in self._runs()}
         outcome: TaskOutcome[Any]
         try:

@@ -22,7 +22,7 @@ from armload.core.errors import ArmloadError, ConnectError, TransferError, Usage
 from armload.core.progress import Progress, ProgressStep
 from armload.deploy.retry import RETRY_FOR_S
 from armload.fleet import gateway
-from armload.fleet.events import ProgressEvent, Shown
+from armload.fleet.events import ProgressEvent, RelayedProgress
 from armload.fleet.messages import TOPIC, TaskAnswer, read_sent, split_reply
 from armload.fleet.offers import GatewayWorker, held, names_in, not_offered, workers_of
 from armload.fleet.scheduler import (
@@ -285,7 +285,7 @@ class Call:
         with contextlib.suppress(Exception):
             self.future.cancel()
 
-    def reply(self, shown: Shown | None = None) -> bytes:
+    def reply(self, shown: RelayedProgress | None = None) -> bytes:
         """Wait for its result, and show its events meanwhile.
 
         Raises:

@@ -34,7 +34,7 @@ from armload.runs.predicting import predict_there
 from armload.tuning.serving_load import TrialLoad, load_there
 
 
-class Operation(Value, Generic[Result]):
+class BoardOperation(Value, Generic[Result]):
     """Something that a board does."""
 
     kind: str
@@ -55,12 +55,12 @@ class Operation(Value, Generic[Result]):
     @classmethod
     def outcome(cls) -> type[TaskOutcome[Result]]:
         """Return what is accepted of a gateway that has done it."""
-        declared: Any = cls.__bases__[0]  # such as ``Operation[Probe]``
+        declared: Any = cls.__bases__[0]  # such as ``BoardOperation[Probe]``
         (result,) = declared.__pydantic_generic_metadata__["args"]
         return TaskOutcome[result]  # type: ignore[valid-type]
 
 
-class OnBoard(Operation[Result], Generic[Result]):
+class OnOpenBoard(BoardOperation[Result], Generic[Result]):
     """An operation of a board that is ready for it.
 
     Attributes:
@@ -74,7 +74,7 @@ class OnBoard(Operation[Result], Generic[Result]):
         return board.ready(self.requirements, self.binaries)
 
 
-class OpenBoard(OnBoard[Probe]):
+class OpenBoard(OnOpenBoard[Probe]):
     """The board is made ready for further operations; the result is what it reported."""
 
     kind: Literal["open"] = "open"
@@ -84,7 +84,7 @@ class OpenBoard(OnBoard[Probe]):
         return TaskOutcome(result=self.ready(board).where.found)
 
 
-class RunEngine(OnBoard[FolderName]):
+class RunEngine(OnOpenBoard[FolderName]):
     """An engine is run; the result is the id of the run.
 
     Attributes:
@@ -114,7 +114,7 @@ class RunEngine(OnBoard[FolderName]):
         return TaskOutcome(result=run, runs=(run,))
 
 
-class PredictRun(OnBoard[Prediction]):
+class PredictRun(OnOpenBoard[Prediction]):
     """A run is predicted as before it begins, on a group; the result is the prediction."""
 
     kind: Literal["estimate"] = "estimate"
@@ -126,7 +126,7 @@ class PredictRun(OnBoard[Prediction]):
         return TaskOutcome(result=opened.predict_before_run(engine))
 
 
-class Predict(OnBoard[Prediction]):
+class Predict(OnOpenBoard[Prediction]):
     """A run is predicted after timing what the model computes; no weights are sent.
 
     Attributes:
@@ -151,7 +151,7 @@ class Predict(OnBoard[Prediction]):
         return TaskOutcome(result=found)
 
 
-class RunLoad(OnBoard[FolderName]):
+class RunLoad(OnOpenBoard[FolderName]):
     """A server is started and put under load; the result is the id of the load.
 
     Attributes:
@@ -177,7 +177,7 @@ class RunLoad(OnBoard[FolderName]):
         return TaskOutcome(result=load.id, runs=runs, loads=(load.id,))
 
 
-class Deploy(OnBoard[Deployed]):
+class Deploy(OnOpenBoard[Deployed]):
     """Program and model are put on the board; the result says where they lie.
 
     Attributes:
@@ -205,7 +205,7 @@ class PulledRuns(Value):
     lost: Mapping[str, GatewayError]
 
 
-class Pull(Operation[PulledRuns]):
+class Pull(BoardOperation[PulledRuns]):
     """Finished runs are fetched from the board, whether or not it can be made ready.
 
     Attributes:

@@ -33,9 +33,9 @@ from armload.fleet.gateway_board import BoardRequirements
 from armload.fleet.gateways import FIRST_OFFER_S, Gateways, GoneError
 from armload.fleet.messages import Result, read_sent
 from armload.fleet.operations import (
+    BoardOperation,
     Deploy,
     OpenBoard,
-    Operation,
     Predict,
     PredictRun,
     Pull,
@@ -227,7 +227,7 @@ class RemoteBoard:
 
     def _done(
         self,
-        operation: Operation[Result],
+        operation: BoardOperation[Result],
         files: Files,
         *,
         key: str = "",

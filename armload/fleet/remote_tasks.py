@@ -21,7 +21,7 @@ from armload.core.errors import ArmloadError, ConnectError, RunError
 from armload.core.progress import Progress
 from armload.fleet import gateway
 from armload.fleet.archives import Incoming
-from armload.fleet.events import Noted, Shown
+from armload.fleet.events import Noted, RelayedProgress
 from armload.fleet.files import SentFile
 from armload.fleet.gateway import Gateway
 from armload.fleet.gateways import Call, Gateways, GoneError
@@ -34,7 +34,7 @@ from armload.fleet.messages import (
     split_reply,
 )
 from armload.fleet.offers import GatewayWorker, names_in, resources_of
-from armload.fleet.operations import GatewayTask, Operation
+from armload.fleet.operations import BoardOperation, GatewayTask
 from armload.runs.store import store_id
 
 _LOOK_EVERY_S = 1.0
@@ -55,7 +55,7 @@ class RemoteTasks:
     def do(
         self,
         board: str,
-        operation: Operation[Result],
+        operation: BoardOperation[Result],
         progress: Progress,
         *,
         files: Mapping[SentFile, Path] = {},
@@ -170,7 +170,7 @@ class _Telling(Generic[Result]):
                 resources=resources_of(boards),
                 task=task.key,
             ) as call,
-            Shown(self.progress, self.noted) as shown,
+            RelayedProgress(self.progress, self.noted) as shown,
         ):
             again = task.operation.told_again()
             self.task = task.model_copy(update={"operation": again})
@@ -188,7 +188,7 @@ class _Telling(Generic[Result]):
             if not self.tasks.gateways.call(where.address, Gateway.stop, board, key):
                 call.cancel()
                 return
-            with Shown(self.progress, self.noted) as shown:
+            with RelayedProgress(self.progress, self.noted) as shown:
                 self._received(where, call.reply(shown))
         except ArmloadError as error:  # still an interruption
             self.progress.say(str(error))

@@ -27,7 +27,7 @@ from armload.evaluation.scorer_settings import ScorerSettings
 from armload.fleet.events import Noted, ProgressEvent, Relay
 from armload.fleet.files import SentFile
 from armload.fleet.gateway_board import BoardRequirements
-from armload.fleet.operations import GatewayTask, Operation, Predict, RunEngine
+from armload.fleet.operations import BoardOperation, GatewayTask, Predict, RunEngine
 from armload.fleet.remote_boards import RemoteBoard
 from armload.fleet.remote_tasks import RemoteTasks
 from armload.models.find import model_called
@@ -88,7 +88,7 @@ class Kept(RemoteTasks):
     def do(
         self,
         board: str,
-        operation: Operation[Any],
+        operation: BoardOperation[Any],
         progress: Progress,
         *,
         files: Mapping[SentFile, Path] = {},

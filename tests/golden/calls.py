@@ -6,6 +6,7 @@ import ast
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -79,13 +80,22 @@ class Calls:
 
 
 def _calls_of(name: str) -> Iterator[tuple[str, str, ast.Call]]:
+    for path, function, node in _every_call():
+        if _called(node) == name:
+            yield path, function, node
+
+
+@cache
+def _every_call() -> tuple[tuple[str, str, ast.Call], ...]:
+    found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-        for function in functions:
-            for node in ast.walk(function):
-                if isinstance(node, ast.Call) and _called(node) == name:
-                    yield str(path.relative_to(PACKAGE)), function.name, node
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef):
+                calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
+                name = str(path.relative_to(PACKAGE))
+                found += [(name, function.name, node) for node in calls]
+    return tuple(found)
 
 
 def _called(node: ast.Call) -> str:

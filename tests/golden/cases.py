@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from armload.cli.program import namespace
-from tests.golden.case import Case, gathered, slug, typed
+from tests.golden.case import WIDTHS, Case, gathered, slug, typed
 from tests.golden.mistakes import DAMAGED, MISCONFIGURED, MISTAKES
 from tests.golden.results import DONE
 from tests.golden.sandbox import UNWATCHED
@@ -137,6 +137,8 @@ FITTED = [
     "fit --hardware all --model llama-3.1-8b:Q4_K_M",
     "fit --hardware raspberry-pi-5-8gb --model llama-3.2-1b:Q4_0,llama-3.1-8b:Q4_0 --context 4096",
 ]
+SHOWN_ELSEWHERE = ("bench --board kitchen --repeats", "demo", "eval --regrade", "tune")
+"""Verbs that end with what show shows, and write pages, which takes long."""
 CONFIGURED = ["config", "config bench", "config show", "show", "board.list"]
 
 CASES: list[Case] = [
@@ -152,13 +154,15 @@ CASES: list[Case] = [
     *typed("tradeoff", TRADED),
     *typed("kept", KEPT),
     *typed("listed", LISTED),
-    *typed("fit", FITTED, cache=UNWATCHED),
+    *typed("fit", FITTED[:2], cache=UNWATCHED),
+    *typed("fit", FITTED[2:], cache=UNWATCHED, widths=(80,)),
     *typed("import", IMPORTED),
     *(
         Case(
             group="done",
             name=slug(line),
             lines=(line,),
+            widths=(80,) if line.startswith(SHOWN_ELSEWHERE) else WIDTHS,
             stand_ins=stand_ins,
             has_document=True,
         )

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 from unittest import mock
@@ -32,6 +33,7 @@ from armload.cli import program, progress, terminal
 from armload.cli.completion.answer import answer
 from armload.cli.streams import promise_document
 from armload.core.cache import disk_usage
+from armload.core.options import Declared, OptionGroup, declared_options
 from armload.core.progress import Labelled, Progress, ProgressStep
 from armload.core.trust import VARIABLE
 from armload.fleet import threads
@@ -308,6 +310,11 @@ def _compiled(environment: jinja2.Environment, *source: Any, **how: Any) -> Any:
     return _templates[key]
 
 
+@cache
+def _declared(options: type[OptionGroup]) -> tuple[Declared, ...]:
+    return tuple(declared_options(options))
+
+
 def _one_after_another(crew: Any, boards: Sequence[str], progress: Progress) -> None:
     for board in boards:
         crew.serve(board, Labelled(progress, board))
@@ -326,6 +333,7 @@ def frozen() -> Iterator[None]:
             (drawing.inline_svg, lambda _: _PICTURE),
             (pages.libraries, lambda: ""),
             (disk_usage, _content_bytes),
+            (declared_options, _declared),
             (terminal.progress, lambda: _Quiet(terminal.errors())),
         ),
     ):

@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 
 from armload.core.progress import Silent
-from armload.fleet.gateway import begun_points
+from armload.fleet.gateway import Gateway
 from armload.fleet.gateways import Gateways
 from armload.fleet.scheduler import scheduler_address
 from tests.labs import Lab
@@ -47,7 +47,7 @@ def call_s(lab: Lab) -> float:
         (worker,) = (each.address for each in gateways.workers() if "three" in each.boards)
         for _ in range(CALLS):
             began_s = time.monotonic()
-            gateways.call(worker, begun_points, "three", "none")
+            gateways.call(worker, Gateway.begun, "three", "none")
             took_s.append(time.monotonic() - began_s)
     return median(took_s)
 

@@ -26,6 +26,10 @@ COMMITS = 50
 BEGAN_S = pytest.StashKey[float]()
 SHARING = (
     ("test_end_to_end.py", "test_runs_share.py", "test_runs_survive.py"),  # a virtual board
+    (
+        "test_sanitized_engines.py",
+        "test_sanitized_streaming.py",
+    ),  # two builds
     ("test_release.py", "test_release_prebuilt.py"),  # a wheel
 )
 """Files whose tests run in one process, and so with one of what they share."""

@@ -31,7 +31,7 @@ from typing import Any
 _ARMLOAD = Path(sys.executable).with_name("armload")
 _READ_AT_START = re.compile(r"PYTHON|LANG$|LC_|LD_|TZ$|SSL_|MALLOC_")
 """Environment variables that a process looks at while it starts."""
-_NEEDED_LATE = ("altair", "fabric", "jinja2", "numpy", "psutil", "rich.progress", "vl_convert")
+_NEEDED_LATE = ("fabric", "jinja2", "numpy", "psutil", "rich.progress", "vl_convert")
 _STATUS = struct.Struct("i")
 _ENVIRONMENT = dict(os.environ)
 """Before any test changes it."""
@@ -149,7 +149,7 @@ def _import_all() -> None:
 
     for module in pkgutil.walk_packages(armload.__path__, "armload."):
         # Dask reads its configuration, a command's environment say, when it is imported.
-        if not module.name.endswith(("_process", "__main__", "fleet.client", "fleet.data_only")):
+        if not module.name.endswith(("_process", "__main__", "fleet.data_only")):
             with suppress(ImportError):  # what is for tasks that need further packages
                 importlib.import_module(module.name)
     for name in _NEEDED_LATE:

@@ -25,7 +25,7 @@ from typing import Any
 import msgpack
 
 from armload import __version__
-from armload.fleet.gateway_tasks import TaskAnswer, reply_of
+from armload.fleet.messages import TaskAnswer, reply_of
 
 HOSTILE = "ARMLOAD_HOSTILE"
 """Set in processes that may unpickle what they made themselves."""

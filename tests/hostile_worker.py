@@ -19,7 +19,7 @@ from distributed import Worker, get_worker
 
 from armload import __version__
 from armload.fleet import gateway
-from armload.fleet.gateway_tasks import TaskAnswer, reply_of
+from armload.fleet.messages import TaskAnswer, reply_of
 from armload.fleet.offers import VERSION, resources_of
 from tests.hostile_scheduler import HOSTILE, Payload, PayloadError
 

@@ -23,7 +23,7 @@ from tests.person import Person
 from tests.sleeping_engine import compiled_sleeper
 from tests.waiting import wait_until
 
-START_S = 120.0
+START_S = 400.0
 
 
 class Lab:
@@ -126,9 +126,13 @@ class Lab:
         return ["worker", "--scheduler", self.address, "--boards", boards]
 
     def start(self) -> None:
-        self.start_scheduler()
-        for name in self.boards:
-            self.start_gateway(name)
+        try:
+            self.start_scheduler()
+            for name in self.boards:
+                self.start_gateway(name)
+        except BaseException:
+            self.stop()
+            raise
 
     def kill(self, name: str) -> None:
         self._running[name].kill()

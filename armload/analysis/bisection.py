@@ -15,8 +15,8 @@ from statistics import median
 from typing import Literal, Protocol
 
 from armload.analysis.confidence_sequence import FEWEST_FIGURES, decide, ratio_of_pairs
+from armload.analysis.ratios import as_long, times
 from armload.analysis.statistics import CONFIDENCE, Ratio
-from armload.analysis.wording.figures import as_long, times
 from armload.core.errors import InconclusiveError, UsageError
 from armload.core.values import Value
 

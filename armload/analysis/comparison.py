@@ -16,8 +16,8 @@ from armload.analysis.comparison_findings import (
     SideDifference,
 )
 from armload.analysis.load.records import Stage
+from armload.analysis.ratios import times, times_interval, up_to_three_figures
 from armload.analysis.statistics import Ratio, RatioFinding, lower_bound
-from armload.analysis.wording.figures import times, times_interval, up_to_three_figures
 from armload.core.values import Value, format_seconds
 
 OverallFinding = Literal[RatioFinding, "inconclusive", "not comparable"]

@@ -9,8 +9,8 @@ from pydantic import JsonValue, computed_field
 
 from armload.analysis.finding import ToldFinding, any_of
 from armload.analysis.load.findings import AnyLoadFinding
+from armload.analysis.ratios import times
 from armload.analysis.sanity import Departure
-from armload.analysis.wording import energies, figures
 from armload.boards.power import EnergyBasis
 from armload.core.values import Value
 
@@ -255,13 +255,13 @@ class EnergyPerToken(ComparisonNote):
     b_basis: EnergyBasis
 
     def fact(self) -> str:
-        one, other = energies.basis(self.a_basis), energies.basis(self.b_basis)
+        one, other = str(self.a_basis), str(self.b_basis)
         if self.a_basis == self.b_basis:
-            change = f", B uses {figures.times(self.b_j / self.a_j)} A's" if self.a_j else ""
+            change = f", B uses {times(self.b_j / self.a_j)} A's" if self.a_j else ""
             return f"Energy {one}: A {self.a_j:.3g}, B {self.b_j:.3g} J per token{change}."
         return (
             f"Energy: A {self.a_j:.3g} J per token {one}, B {self.b_j:.3g} J per token {other}. "
-            f"{energies.not_comparable(self.a_basis, self.b_basis)}"
+            f"{self.a_basis.not_comparable(self.b_basis)}"
         )
 
 
@@ -275,7 +275,7 @@ class EnergyMixed(ComparisonNote):
 
     def fact(self) -> str:
         return (
-            f"Energy of {self.side}: only runs measured {energies.basis(self.basis)}, are used; "
+            f"Energy of {self.side}: only runs measured {self.basis!s}, are used; "
             f"{self.left_out} measured differently were excluded."
         )
 

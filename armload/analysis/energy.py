@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from armload.boards.power import EnergyBasis, PowerReading, Sees
+from armload.boards.power import EnergyBasis, PowerReading, Sees, place
 from armload.core.values import Finite, Value, counted
 from armload.engines.trace import Step
 
@@ -76,6 +76,21 @@ class MeteredTime(Value):
     joules: Finite | None = None
     curve: tuple[Sample, ...] = ()
     problem: str = ""
+
+    @property
+    def power(self) -> str:
+        """What the meter showed, or why its figures are not valid."""
+        if self.problem or self.average_w is None or self.peak_w is None:
+            return f"not valid: {self.problem} ({self.source})"
+        idle = "idle power"
+        if self.idle_w is not None:
+            idle += f" ({self.idle_w:.2f} W)"
+        included = "subtracted from the energy" if self.subtracts_idle else "included"
+        rate = f"{counted(self.samples, 'sample')}, one every {self.interval_s or 0.0:.1f} s"
+        return (
+            f"{self.average_w:.2f} W on average, {self.peak_w:.2f} W peak {place(self.sees)}, "
+            f"{idle} {included} ({self.source}; {rate})"
+        )
 
     @property
     def basis(self) -> EnergyBasis:

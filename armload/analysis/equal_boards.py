@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
+from armload.analysis.ratios import times
 from armload.analysis.run import Run
 from armload.analysis.statistics import CONFIDENCE
-from armload.analysis.wording import figures
 from armload.core.values import Value
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class UnequalBoards(Value):
         """Say how far they differ, beside their repeats."""
         return (
             f"{self.slowest} and {self.fastest} are declared identical ({self.called}), but "
-            f"{self.slowest} takes {figures.times(self.ratio)} as long per token. Repeats on one "
+            f"{self.slowest} takes {times(self.ratio)} as long per token. Repeats on one "
             f"board differ by {self.repeats_ratio - 1:.1%}."
         )
 
@@ -114,9 +114,9 @@ def _compared(
     numbers = {board: number for number, board in enumerate(boards)}
     observed, drawn = np.zeros((1, len(boards))), np.zeros((_DRAWS, len(boards)))
     counts = np.zeros(len(boards))
-    for times in strata:
-        owners = [numbers[board] for board, its in times.items() for _ in its]
-        logs = np.log([time_s for its in times.values() for time_s in its])
+    for stratum in strata:
+        owners = [numbers[board] for board, its in stratum.items() for _ in its]
+        logs = np.log([time_s for its in stratum.values() for time_s in its])
         logs -= logs.mean()
         observed += _levels(logs[np.newaxis], owners, len(boards))
         drawn += _levels(

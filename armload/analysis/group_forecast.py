@@ -16,12 +16,12 @@ sum over all members by ``allreduce_fallback``) of October 2026:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from armload.analysis.board_resources import Rate
 from armload.analysis.compute import Compute
 from armload.analysis.shares import LayerSizes
-from armload.core.values import Value
+from armload.core.values import Value, format_seconds
 from armload.engines.llama_cpp import KV_ROUNDING_TOKENS
 from armload.engines.plan import MICRO_BATCH_TOKENS
 from armload.engines.prediction import Expected, GroupForecast, PartTime
@@ -283,3 +283,23 @@ def load_time(
         if storage is not None:
             own += storage.time_s(share.weights_bytes * kept_share)
     return own
+
+
+def chosen_between(
+    best: Split, times_s: Mapping[Split, float], lacking: Mapping[Split, str]
+) -> str:
+    """Say which split was taken.
+
+    Args:
+        times_s: forecast per output token, where it is known.
+        lacking: why a split cannot be had.
+    """
+    other: Split = "tensor" if best == "layer" else "layer"
+    if other in lacking:
+        return f"--split auto takes {best}; {other} is not possible: {lacking[other]}"
+    if len(times_s) < 2:
+        return f"--split auto takes {best}: the members' speed is unknown."
+    return (
+        f"--split auto takes {best}: about {format_seconds(times_s[best])} per token, compared "
+        f"with {format_seconds(times_s[other])} with {other}."
+    )

@@ -12,8 +12,8 @@ from typing import Literal
 from armload.analysis.board_resources import BoardResources, MeasuredHits
 from armload.analysis.compute import Compute
 from armload.analysis.limit import BANDWIDTH_LIMITED_FROM
+from armload.analysis.prediction_notes import note
 from armload.analysis.streamed_prediction import held_weights, predict_streamed
-from armload.analysis.wording.prediction_notes import note
 from armload.core.values import format_bytes
 from armload.engines.engine import MemoryNeed
 from armload.engines.llama_cpp import KV_ROUNDING_TOKENS

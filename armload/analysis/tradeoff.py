@@ -24,7 +24,7 @@ from armload.analysis.accuracy import (
 )
 from armload.analysis.statistics import CONFIDENCE, Interval, percentile_interval
 from armload.core.errors import UsageError
-from armload.core.values import Value
+from armload.core.values import Value, counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -147,6 +147,35 @@ class Crossover(Value):
         if self.deadline_s is None or self.interval is None:
             return "possible" if self.share > 1 - CONFIDENCE else "none"
         return "shown" if self.share >= CONFIDENCE else "within noise"
+
+    @property
+    def sentence(self) -> str:
+        """What was found."""
+        if self.finding == "too few questions":
+            asked = counted(self.questions, "question")
+            return f"{asked}: too few to tell whether there is a crossover."
+        if self.deadline_s is None or self.interval is None:
+            ahead = (
+                f"averaged up to any deadline, {self.before} answers at least as many questions "
+                "correctly"
+            )
+            if self.finding == "possible":
+                return (
+                    f"No crossover in these answers: {ahead}. More questions may reveal one: it "
+                    f"occurs in {self.share:.0%} of bootstrap resamples."
+                )
+            return f"No crossover: {ahead}."
+        at = f"{self.deadline_s:.3g} s"
+        if self.finding == "within noise":
+            return (
+                f"No significant crossover: {self.after} overtakes {self.before} at {at}, but in "
+                f"only {self.share:.0%} of bootstrap resamples."
+            )
+        low, high = f"{self.interval.low:.3g}", f"{self.interval.high:.3g}"
+        return (
+            f"{self.before} is more accurate up to {at}, {self.after} from then on "
+            f"({CONFIDENCE:.0%} CI {low}\u2013{high} s)."
+        )
 
 
 class _Crossings(NamedTuple):

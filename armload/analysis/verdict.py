@@ -129,7 +129,7 @@ else:
     FindingName = Literal[tuple(sorted({each.name for each in kinds_of(RunFinding)}))]
 
 
-class Doubt(Value):
+class KeptFinding(Value):
     """One reason to doubt a run.
 
     Attributes:
@@ -154,7 +154,7 @@ class Verdict(Value):
 
     valid: bool
     reasons: tuple[str, ...] = ()
-    findings: tuple[Doubt, ...] = ()
+    findings: tuple[KeptFinding, ...] = ()
 
     @classmethod
     def of(cls, found: Iterable[RunFinding], *, advises: bool = True) -> Verdict:
@@ -164,7 +164,7 @@ class Verdict(Value):
             advises: the sentences also say what to do, for whoever can repeat the run.
         """
         doubts = tuple(
-            Doubt(
+            KeptFinding(
                 name=each.name,
                 figures=each,
                 sentence=each.sentence if advises else each.fact(),

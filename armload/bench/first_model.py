@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from armload.analysis.wording.predictions import FittedModel
+from armload.analysis.fitted import FittedModel
 from armload.bench.fitting import Fit, fit
 from armload.boards.board import VirtualReach, load_board
 from armload.core.progress import Progress

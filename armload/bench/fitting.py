@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from armload.analysis.wording.predictions import (
+from armload.analysis.fitted import (
     FittedModel,
     fitted,
     recommendation,

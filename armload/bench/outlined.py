@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from armload.analysis.wording.predictions import FittedModel, fitted
+from armload.analysis.fitted import FittedModel, fitted
 from armload.conversion.quantising import quantised_for
 from armload.core.progress import Progress
 from armload.core.shell import join

@@ -18,7 +18,7 @@ from armload.core.errors import ArmloadError, BoardError, UsageError
 from armload.core.files import write_whole
 from armload.core.progress import Progress
 from armload.core.trust import trust
-from armload.core.workspace import data_names, workspace
+from armload.core.workspace import data_names, spelled_name, workspace
 from armload.core.yamlfile import own_file
 
 ANY_TARGET = "armv8-generic"
@@ -37,9 +37,9 @@ def check_new(name: str) -> Path:
             f"A board cannot be called {name!r}.",
             "Use letters, digits, dots, dashes and underscores.",
         )
-    if name in data_names("boards"):
+    if (taken := spelled_name("boards", name)) in data_names("boards"):
         raise UsageError(
-            f"There is already a board named {name!r}.",
+            f"There is already a board named {taken!r}.",
             "Choose another name, or edit its file in boards/.",
         )
     return workspace() / "boards" / f"{name}.yaml"

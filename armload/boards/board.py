@@ -270,10 +270,9 @@ class Board(Value):
                 f"To list the targets: {listing_of('toolchains')}",
             )
         try:
-            data_file("toolchains", target)
+            return data_file("toolchains", target).stem
         except UsageError as error:
             raise ForbiddenValueError.of(error) from error
-        return target
 
     @field_validator("workdir")
     @classmethod

@@ -12,12 +12,12 @@ from armload.core.deciding import Words
 from armload.core.errors import UsageError
 from armload.core.near_names import available
 from armload.core.values import ByteCount, Value
-from armload.core.workspace import data_names, listing_of
+from armload.core.workspace import data_names, listing_of, spelled_name
 from armload.core.yamlfile import load_named
 
 KIND = "hardware"
 
-_SIZE = re.compile(r"(?P<stem>.+)-(?P<count>\d+)(?P<unit>gb|mb)")
+_SIZE = re.compile(r"(?P<stem>.+)-(?P<count>\d+)(?P<unit>gb|mb)", re.IGNORECASE)
 _REVISION = re.compile(r"(\s+(rev|v\d|board|developer kit|engineering).*)?", re.IGNORECASE)
 """After a device's name; anything else makes it another device: an Orange Pi 5 is no 5 Plus."""
 
@@ -163,10 +163,14 @@ def load_hardware(name: str) -> ChosenHardware:
         DataError: its file is malformed.
     """
     known = data_names(KIND)
+    name = spelled_name(KIND, name)
     match = _SIZE.fullmatch(name)
-    if name not in known and match and match["stem"] in known:
-        hardware = load_named(KIND, match["stem"], Hardware)
-        size = int(match["count"]) * _UNITS[match["unit"]]
+    stem = spelled_name(KIND, match["stem"]) if match else ""
+    if name not in known and match and stem in known:
+        hardware = load_named(KIND, stem, Hardware)
+        unit = match["unit"].lower()
+        size = int(match["count"]) * _UNITS[unit]
+        name = f"{stem}-{match['count']}{unit}"
         if size in hardware.memory_sizes or (size and not hardware.memory_sizes):
             return ChosenHardware(name=name, hardware=hardware, memory=size)
         raise UsageError(

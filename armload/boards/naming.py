@@ -27,8 +27,9 @@ def boards_called(words: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the boards that words mean, in their order.
 
     Args:
-        words: names, ``@LABEL`` for all boards with that label, and patterns such as ``rk*``. A
-            board that several labels or patterns match counts once; they match no group.
+        words: names, ``@LABEL`` for all boards with that label, and patterns such as ``rk*``, in
+            any case. A board that several labels or patterns match counts once; they match no
+            group.
 
     Raises:
         UsageError: no board matches, there is no word, or one is repeated.
@@ -65,7 +66,7 @@ def _meant(word: str) -> list[str]:
     if is_name(word):
         return [load_group(word).name if is_group(word) else load_board(word).name]
     names = _single_boards()
-    found = [name for name in names if fnmatchcase(name, word)]
+    found = [name for name in names if fnmatchcase(name.casefold(), word.casefold())]
     if not found:
         raise UsageError(f"{word}: no board matches.", f"Boards: {nearest_first(word, names)}.")
     return found
@@ -74,7 +75,8 @@ def _meant(word: str) -> list[str]:
 def _labelled(label: str) -> list[str]:
     with describing():  # whichever is chosen is read again
         labels = {name: load_board(name).labels for name in _single_boards()}
-    found = [name for name, its in labels.items() if label in its]
+    folded = label.casefold()
+    found = [name for name, its in labels.items() if folded in map(str.casefold, its)]
     if not found:
         known = sorted({each for its in labels.values() for each in its})
         has = f"Labels: {nearest_first(label, known)}." if known else "No board has labels yet."

@@ -146,6 +146,25 @@ class EnergyBasis(Value):
     sees: Sees
     subtracts_idle: bool = False
 
+    def __str__(self) -> str:
+        """Say where they were measured, and what they include."""
+        idle = "subtracted" if self.subtracts_idle else "included"
+        return f"{place(self.sees)}, idle power {idle}"
+
+    def not_comparable(self, other: EnergyBasis) -> str:
+        """Say why energies of two bases cannot be compared; nothing where they can."""
+        reasons = []
+        if self.sees != other.sees:
+            reasons.append("only the wall includes the supply's losses")
+        if self.subtracts_idle != other.subtracts_idle:
+            reasons.append("the idle power is subtracted from only one of them")
+        return f"These cannot be compared: {', and '.join(reasons)}." if reasons else ""
+
+
+def place(sees: Sees) -> str:
+    """Say where a meter measures."""
+    return "at the wall" if sees == "wall" else "on the board"
+
 
 class PowerAnswer(Value):
     """What came of asking a board's meter.

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from armload.boards.board import Board
 from armload.boards.conditions import Conditions, read_conditions, workdir_mount
 from armload.boards.core_names import core_name, is_little, is_unnamed
+from armload.boards.failures import SlowCommandError
 from armload.boards.folder import TRIAL_BYTES, WriteError, read_obstacle
 from armload.boards.framing import parts_of, reason
 from armload.boards.host import Host, TransportChoice
@@ -19,6 +20,7 @@ from armload.core.errors import BoardError
 from armload.core.progress import Progress, Silent
 from armload.core.shell import join, render
 from armload.core.values import Count, Value, whole_number
+from armload.core.workspace import data_path
 
 
 def cores_of(lines: Iterable[str]) -> list[dict[str, str]]:
@@ -48,13 +50,27 @@ def common_features(cores: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
     return tuple(name for name in features[0] if name in common) if features else ()
 
 
+_LAUNCHED_WITHIN_S = 30.0
+
+
 def _asked_under_launcher(host: Host, architecture: str, progress: Progress) -> tuple[str, ...]:
     """Return the CPU features that a program of ours meets; none where it does not run.
 
     The shell of a board with a launcher is this machine's own, so the program lies there already.
+
+    Raises:
+        BoardError: the launcher does not end.
     """
     program = helper(CPU_FEATURES, progress, architecture=architecture).path.resolve()
-    done = host.run(join([*host.launcher, program]))
+    try:
+        done = host.run(join([*host.launcher, program]), timeout_s=_LAUNCHED_WITHIN_S)
+    except SlowCommandError as error:
+        raise BoardError(
+            f"{host.name}: its launcher ({join(host.launcher)}) has not ended within "
+            f"{_LAUNCHED_WITHIN_S:g} s with a program that takes none.",
+            f"Correct 'launcher' in boards/{host.name}.yaml: it must run the program whose words "
+            "follow its own, and end with it.",
+        ) from error
     names = tuple(done.text.split())
     # On x86-64 the bits have other meanings, but the first is that of floating point there, too.
     return names if done.status == 0 and "fp" in names else ()
@@ -274,7 +290,7 @@ def parse_probe(
     if "end" not in parts:
         raise BoardError(
             f"{board_name}: the probing script stopped halfway: {reason(errors).rstrip('.')}.",
-            "It needs a POSIX shell and the usual tools: see docs/boards.md.",
+            f"It needs a POSIX shell and the usual tools: see {data_path('docs', 'boards.md')}.",
         )
     try:
         return _probe(parts, sensors)

@@ -36,6 +36,9 @@ _ANY_CPU = {
     "x86_64": Target(name="any x86_64", architecture="x86_64", cpu="x86_64"),
 }
 ARCHITECTURES = tuple(_ANY_CPU)
+_COMPILED_WITHIN_S = 1800
+"""The first one takes minutes on a busy machine, as zig compiles its C library for it."""
+
 _FLAGS = ("-std=c11", "-O2", "-static", "-Wall", "-Wextra", "-Werror")
 
 
@@ -92,18 +95,25 @@ def any_cpu_compiler(architecture: str) -> list[str]:
 def _compile(source: Path, target: Target, compiler: list[str], place: Path) -> None:
     with tempfile.TemporaryDirectory() as name, written_whole(place) as beside:
         made = Path(name) / source.stem
-        done = subprocess.run(
-            [*compiler, f"-I{native_folder()}", "-o", str(made), str(source)],
-            # zig names its own files relative to a folder that contains them, and would compile its
-            # C library anew for each such folder, as it would for programs without symbols.
-            cwd=name,
-            env=bare_environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                [*compiler, f"-I{native_folder()}", "-o", str(made), str(source)],
+                # zig names its own files relative to a folder that contains them, and would compile
+                # its C library anew for each such folder, as it would for programs without symbols.
+                cwd=name,
+                env=bare_environment(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                timeout=_COMPILED_WITHIN_S,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise BuildError(
+                f"{source}: not compiled within {_COMPILED_WITHIN_S // 60} minutes.",
+                "Repeat the command when this machine is less busy; it takes seconds.",
+            ) from error
         if done.returncode != 0:
             raise BuildError(f"{source}: compilation failed: {done.stderr.strip()[-2000:]}")
         strip(made, beside)

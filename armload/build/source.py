@@ -19,7 +19,7 @@ from armload.core.files import require_utf_8
 from armload.core.near_names import nearest_first
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.core.workspace import data_names
+from armload.core.workspace import data_names, spelled_name
 from armload.core.yamlfile import load_named
 
 _KIND = "toolchains/sources"
@@ -162,7 +162,7 @@ def choose(name: str, *, ref: str, progress: Progress) -> Source:
         BuildError: the repository does not answer.
         MissingToolError: git is needed and not installed.
     """
-    if not name or name in data_names(_KIND):
+    if not name or spelled_name(_KIND, name) in data_names(_KIND):
         if ref:
             raise UsageError(
                 f"--ref {ref}: the source {name or _PINNED!r} is an archive; --ref needs a "

@@ -28,14 +28,28 @@ _DEFAULTS = {"-no-cnv", "--no-conversation", "--ignore-eos"}
 """What ``bench`` does anyway."""
 
 
+_OF_ALL_SLOTS = (
+    "llama-server divides its --ctx-size among its slots; --context is the size of each slot. "
+)
+
+
 def spellings_of(option: str, options: Collection[str]) -> tuple[str, ...]:
     """Return llama.cpp's spellings of an option, such as ``--batch``, of a verb with these options.
 
     A service's context has none: llama-server's is that of all its slots.
     """
-    if option == "--context" and "--slots" in options:
+    if _is_of_a_slot(option, options):
         return ()
     return LLAMA_CPP_SPELLINGS.get(option.removeprefix("--"), ())
+
+
+def note_on(word: str, options: Collection[str]) -> str:
+    """Say why a verb with these options does not take llama.cpp's spelling; empty where it does."""
+    return _OF_ALL_SLOTS if _is_of_a_slot(_OURS.get(word, ""), options) else ""
+
+
+def _is_of_a_slot(option: str, options: Collection[str]) -> bool:
+    return option == "--context" and "--slots" in options
 
 
 def option_spelled(word: str, options: Collection[str]) -> str:

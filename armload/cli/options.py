@@ -25,15 +25,18 @@ FileTypes = Annotated[tuple[str, ...], AfterValidator(distinct_file_types)]
 
 
 def one_board(word: str) -> str:
-    """Return the board that a label or a pattern means, and a name unchanged.
+    """Return the board that a label or a pattern means, and a name as its file spells it.
 
     Raises:
         UsageError: no board matches, or several do.
     """
     from armload.boards.naming import board_called, is_name
+    from armload.core.workspace import spelled_name
 
-    # A name is checked when it is used.
-    return word if "," in word or is_name(word) else board_called(word)
+    if "," in word or not word:
+        return word
+    # That there is a board of that name is checked when it is used.
+    return spelled_name("boards", word) if is_name(word) else board_called(word)
 
 
 OneBoard = Annotated[str, AfterValidator(one_board)]

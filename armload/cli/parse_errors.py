@@ -14,6 +14,7 @@ from invoke.parser.context import ParserContext
 from armload.cli.completion.names import names
 from armload.cli.completion.table import CompletedOption, load_table
 from armload.cli.error_output import failed
+from armload.cli.llama_cpp_spellings import note_on
 from armload.cli.streams import promise_document
 from armload.core.errors import UsageError
 from armload.core.files import is_there
@@ -84,11 +85,8 @@ def _option_meant(wrong: str, context: ParserContext | None) -> str:
             "To choose among a task's prompts, use --prompt NAMES; for --task logits, give a file "
             "of prompts with --data FILE. "
         )
-    if wrong == "--ctx-size" and context and "--slots" in context.flags:
-        return (
-            "llama-server divides its --ctx-size among its slots; --context is the size of each "
-            "slot. "
-        )
+    if context and (note := note_on(wrong, context.flags)):
+        return note
     meant = did_you_mean(wrong, context.flags if context else ())
     return meant or _engine_option_meant(context)
 

@@ -80,11 +80,13 @@ class RunFilter(OptionGroup):
         if not self.model_fields_set & RunFilter.model_fields.keys():
             return None
         from armload.boards.naming import boards_called, is_name
-        from armload.core.workspace import data_names
+        from armload.core.workspace import data_names, spelled_name
         from armload.runs.selection import RunSelection
         from armload.runs.store import boards_of_runs
 
-        unknown = set(filter(is_name, self.board)) - set(data_names("boards"))
+        names = {word: spelled_name("boards", word) for word in filter(is_name, self.board)}
+        known = set(data_names("boards"))
+        unknown = {word for word, name in names.items() if name not in known}
         deleted = {board for word in unknown for board in boards_of_runs(word)}
         left = [word for word in self.board if word not in deleted]
         return RunSelection(

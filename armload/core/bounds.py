@@ -20,7 +20,7 @@ from armload.core.files import unreadable
 
 Result = TypeVar("Result")
 
-_READ_BYTES = 1 << 16
+_PIECE_BYTES = 1 << 16
 _LOOK_EVERY_S = 0.05
 
 
@@ -80,14 +80,16 @@ def run_bounded(
     most_bytes: int,
     limit_s: float,
     environment: Mapping[str, str] | None = None,
+    given: bytes = b"",
 ) -> Finished:
-    """Run a program without input to its end, and return what it wrote.
+    """Run a program to its end, and return what it wrote.
 
     It and its children end when it exceeds a limit. What it leaves running when it ends is no
     longer read.
 
     Args:
         most_bytes: of both of its streams together.
+        given: its standard input. What it leaves unread when it ends is dropped.
 
     Raises:
         OSError: it cannot be started.
@@ -97,7 +99,7 @@ def run_bounded(
     deadline = time.monotonic() + limit_s
     process = subprocess.Popen(
         words,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE if given else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         bufsize=0,
@@ -106,7 +108,7 @@ def run_bounded(
     )
     with process, known(process):
         try:
-            return _read_to_its_end(process, most_bytes, deadline, limit_s)
+            return _read_to_its_end(process, memoryview(given), most_bytes, deadline, limit_s)
         finally:
             if process.poll() is None:
                 with suppress(ProcessLookupError):
@@ -114,20 +116,29 @@ def run_bounded(
 
 
 def _read_to_its_end(
-    process: subprocess.Popen[bytes], most_bytes: int, deadline: float, limit_s: float
+    process: subprocess.Popen[bytes],
+    given: memoryview,
+    most_bytes: int,
+    deadline: float,
+    limit_s: float,
 ) -> Finished:
     outputs = {cast("IO[bytes]", each): bytearray() for each in (process.stdout, process.stderr)}
     with selectors.DefaultSelector() as selector:
         for stream in outputs:
             os.set_blocking(stream.fileno(), False)
             selector.register(stream, selectors.EVENT_READ)
+        if process.stdin:
+            os.set_blocking(process.stdin.fileno(), False)
+            selector.register(process.stdin, selectors.EVENT_WRITE)
         while True:
             # Asked before it is read: what it wrote last is read then.
             has_ended = process.poll() is not None
             ready = selector.select(0 if has_ended else _LOOK_EVERY_S)
             for key, _ in ready:
                 stream = cast("IO[bytes]", key.fileobj)
-                if block := stream.read(_READ_BYTES):
+                if stream is process.stdin:
+                    given = _feed(selector, stream, given)
+                elif block := stream.read(_PIECE_BYTES):
                     outputs[stream] += block
                 else:
                     selector.unregister(stream)
@@ -137,6 +148,18 @@ def _read_to_its_end(
                 return Finished(process.returncode, *map(bytes, outputs.values()))
             if time.monotonic() > deadline:
                 raise TimeoutError(f"no answer within {limit_s:g} s")
+
+
+def _feed(selector: selectors.BaseSelector, stream: IO[bytes], given: memoryview) -> memoryview:
+    """Write what a pipe takes now, and return what is left; nothing where nobody reads it."""
+    try:
+        left = given[os.write(stream.fileno(), given[:_PIECE_BYTES]) :]
+    except BrokenPipeError:
+        left = given[:0]
+    if not left:
+        selector.unregister(stream)
+        stream.close()
+    return left
 
 
 def read_bounded(path: Path, most_bytes: int, remedy: str = "") -> bytes:

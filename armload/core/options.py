@@ -10,7 +10,7 @@ import itertools
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, cast, get_args, get_origin
 
@@ -98,6 +98,10 @@ class Option:
     is_argument: bool = False
     has_own_default: bool = False
     harmless: Literal["", "in a plan", "anywhere"] = ""
+
+    def of_one(self, usual: str = "") -> Option:
+        """Return the same for verbs that take one value, with what is taken without it."""
+        return replace(self, several="", usual=usual)
 
     def __get_pydantic_json_schema__(
         self, core_schema: CoreSchema, handler: GetJsonSchemaHandler

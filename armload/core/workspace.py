@@ -203,13 +203,29 @@ def data_names(kind: str) -> list[str]:
     )
 
 
+def spelled_name(kind: str, name: str) -> str:
+    """Return the name of the data file that a person means in whatever case; else what they wrote.
+
+    Raises:
+        UsageError: several names differ only in case, and none of them is spelled so.
+    """
+    alike = [each for each in data_names(kind) if each.casefold() == name.casefold()]
+    if name in alike:
+        return name
+    if len(alike) > 1:
+        raise UsageError(
+            f"{name!r} may be {' or '.join(alike)}.", "Spell one of them with its capitals."
+        )
+    return alike[0] if alike else name
+
+
 def data_file(kind: str, name: str) -> Path:
-    """Return the file ``<kind>/<name>.yaml`` that counts.
+    """Return the file ``<kind>/<name>.yaml`` that counts, in whatever case the name is written.
 
     Raises:
         UsageError: there is none; the nearest names are offered.
     """
-    for path in data_files(kind, name):
+    for path in data_files(kind, spelled_name(kind, name)):
         return path
     # Shells' completion lists names within milliseconds, without pydantic.
     from armload.core.near_names import available

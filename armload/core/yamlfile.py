@@ -44,7 +44,7 @@ class _File(NamedTuple):
 
 
 def load_named(kind: str, name: str, model: type[Model]) -> Model:
-    """Read ``<kind>/<name>.yaml`` into ``model``; the key ``name`` is the file's name.
+    """Read ``<kind>/<name>.yaml`` into ``model``; the key ``name`` is the file's name, in its case.
 
     A file may say ``extends: OTHER`` and then holds only what differs from it. A file that
     extends its own name extends the next one of that name: a person's own ``rk3568`` can so
@@ -60,7 +60,7 @@ def load_named(kind: str, name: str, model: type[Model]) -> Model:
     """
     path = data_file(kind, name)
     content, files = _read_extended(kind, path, (), model)
-    content.setdefault("name", name)
+    content.setdefault("name", path.stem)
     read = _validated(model, content, files)
     for file in files:
         _require_trust_in(kind, file, model)

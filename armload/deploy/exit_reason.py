@@ -55,6 +55,7 @@ INTERRUPTED = frozenset[ExitKind](
 _FULL_BELOW_BYTES = 64 << 10
 _MEMORY_GONE_BELOW = 0.1
 LESS_MEMORY = "Use a smaller model or context."
+HOW_TO_LINK = "Link it with -static, or build it with the board's own system libraries."
 
 
 class Exit(Value):
@@ -253,7 +254,7 @@ def _left(record: ExitRecord) -> Exit:
             status=status,
             meaning="the program exists, but its loader or a library that it needs was not "
             f"found: {stderr_end}",
-            remedy="Link it with -static, or build it with the board's own system libraries.",
+            remedy=HOW_TO_LINK,
         )
     if status == 127:
         return Exit(

@@ -167,6 +167,7 @@ def launch(
                 "size": len(content),
                 "mark": mark.word,
                 "again": again,
+                "service": service_options is not None,
             },
         )
         done = host.run(command, stdin=content)

@@ -166,6 +166,7 @@ def memory_need(plan: Plan, model: Model, *, more_bytes: int = 0) -> MemoryNeed:
         batch_tokens=_batch_tokens(plan),
         micro_batch_tokens=plan.micro_batch_tokens,
         sequences=Sequences(least_tokens=least_context_tokens(plan)),
+        flash_attention=plan.flash_attention,
         more_bytes=more_bytes,
     )
 

@@ -38,11 +38,12 @@ from armload.engines.llama_cpp import (
     offers,
 )
 from armload.engines.output import Memory
-from armload.engines.plan import DEFAULT_TIME_LIMIT_S, MICRO_BATCH_TOKENS
+from armload.engines.plan import DEFAULT_TIME_LIMIT_S, MICRO_BATCH_TOKENS, FlashAttention
 from armload.engines.prediction import Sequences
 from armload.engines.trace import Step
 from armload.engines.weights import WeightsSettings, are_streamed, environment
 from armload.models.context_memory import KvCache
+from armload.models.metadata import FLOAT_BYTES, KV_BYTES_PER_VALUE
 from armload.models.model import Model
 
 
@@ -271,6 +272,7 @@ def memory_of(
     micro_batch_tokens: int | None = None,
     sequences: Sequences = _ONE,
     is_shared: bool = False,
+    flash_attention: FlashAttention | None = None,
     more_bytes: int = 0,
 ) -> MemoryNeed:
     """Return what a model takes of a board's memory, with a KV cache and the engine's buffers.
@@ -282,6 +284,7 @@ def memory_of(
         micro_batch_tokens: that the engine is told to compute at a time; none for its own choice.
         sequences: that are computed at a time.
         is_shared: they share one KV cache.
+        flash_attention: as the engine is told; none for its own choice.
         more_bytes: of the program, beyond ``working_bytes``.
     """
     all_tokens = context_tokens * sequences.count
@@ -298,7 +301,13 @@ def memory_of(
         kv_bytes=kv_cache.size_bytes(context_tokens, sequences.count),
         kv_is_exact=model.context_memory.is_exact,
         kv_cache=kv_cache,
-        program_bytes=working_bytes(model, min(batch_tokens, all_tokens)) + more_bytes,
+        program_bytes=working_bytes(
+            model,
+            min(batch_tokens, all_tokens),
+            all_tokens if is_shared else context_tokens,
+            is_fused=flash_attention != "off",
+        )
+        + more_bytes,
         context_tokens=all_tokens,
         sequences=sequences,
         bytes_per_token=model.bytes_per_token,
@@ -308,10 +317,31 @@ def memory_of(
     )
 
 
-def working_bytes(model: Model, batch_tokens: int) -> int:
-    """Return what the engine takes beside weights and cache."""
+def working_bytes(
+    model: Model, batch_tokens: int, context_tokens: int = 0, *, is_fused: bool = True
+) -> int:
+    """Return what the engine takes beside weights and cache.
+
+    Args:
+        context_tokens: that a token of the batch may attend to.
+        is_fused: attention is computed by the fused kernel.
+    """
     vocabulary_bytes = BYTES_PER_VOCABULARY_ENTRY * model.vocabulary
-    return PROGRAM_BYTES + vocabulary_bytes + batch_tokens * model.activation_bytes_per_token
+    per_token = model.activation_bytes_per_token + context_tokens * _attention_bytes(
+        model, is_fused=is_fused
+    )
+    return PROGRAM_BYTES + vocabulary_bytes + batch_tokens * per_token
+
+
+def _attention_bytes(model: Model, *, is_fused: bool) -> int:
+    """Return what the engine keeps for a pair of a token and one that it may attend to.
+
+    That is the mask. Without the fused kernel it has 32 bits, not 16, and each head has a score,
+    which the threads hold in 16 bits, too.
+    """
+    if is_fused:
+        return KV_BYTES_PER_VALUE
+    return FLOAT_BYTES + model.attention_heads * (FLOAT_BYTES + KV_BYTES_PER_VALUE)
 
 
 def peak_memory(steps: Sequence[Step]) -> Memory | None:

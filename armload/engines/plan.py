@@ -123,6 +123,29 @@ Seed = Annotated[int, Field(ge=0, le=(1 << 32) - 2)]
 Seconds = Annotated[float, Field(gt=0, le=LONGEST_RUN_S)]
 
 
+THREADS = Option("worker threads", "N", "chosen by the engine", "commas")
+KV_TYPE = Option(
+    "type of the KV cache, such as q8_0, or of keys/values: q8_0/q4_0",
+    "TYPE",
+    "f16",
+    "commas",
+    harmless="anywhere",
+)
+FLASH_ATTENTION = Option("flash attention: on, off or auto", "ON|OFF|AUTO", "auto", "commas")
+BATCH = Option(
+    "logical batch size: prompt tokens per call of the engine",
+    "TOKENS",
+    several="commas",
+    name="batch",
+)
+MICRO_BATCH = Option(
+    "physical batch size: tokens per pass through the model",
+    "TOKENS",
+    several="commas",
+    name="micro-batch",
+)
+
+
 class Computation(OptionGroup):
     """How a model is computed, by whatever program.
 
@@ -144,9 +167,7 @@ class Computation(OptionGroup):
 
     alternatives: ClassVar[Alternatives] = ((("weights=mapped",), ("resident_bytes",)),)
 
-    threads: Annotated[
-        Threads | None, Option("worker threads", "N", "chosen by the engine", "commas")
-    ] = None
+    threads: Annotated[Threads | None, THREADS] = None
     cpus: Annotated[
         Cores | None,
         Option(
@@ -179,20 +200,8 @@ class Computation(OptionGroup):
             name="context",
         ),
     ] = None
-    kv_type: Annotated[
-        KvType | None,
-        Option(
-            "type of the KV cache, such as q8_0, or of keys/values: q8_0/q4_0",
-            "TYPE",
-            "f16",
-            "commas",
-            harmless="anywhere",
-        ),
-    ] = None
-    flash_attention: Annotated[
-        FlashAttention | None,
-        Option("flash attention: on, off or auto", "ON|OFF|AUTO", "auto", "commas"),
-    ] = None
+    kv_type: Annotated[KvType | None, KV_TYPE] = None
+    flash_attention: Annotated[FlashAttention | None, FLASH_ATTENTION] = None
     weights: Annotated[
         WeightsMode,
         Option(
@@ -271,24 +280,8 @@ class Plan(Computation):
         TokenCount,
         Option("tokens to generate", "N", several="commas", heading="Plan", harmless="anywhere"),
     ] = SEED_N_PREDICT
-    batch_tokens: Annotated[
-        TokenCount | None,
-        Option(
-            "logical batch size: prompt tokens per call of the engine",
-            "TOKENS",
-            several="commas",
-            name="batch",
-        ),
-    ] = None
-    micro_batch_tokens: Annotated[
-        TokenCount | None,
-        Option(
-            "physical batch size: tokens per pass through the model",
-            "TOKENS",
-            several="commas",
-            name="micro-batch",
-        ),
-    ] = None
+    batch_tokens: Annotated[TokenCount | None, BATCH] = None
+    micro_batch_tokens: Annotated[TokenCount | None, MICRO_BATCH] = None
     speculate: Annotated[
         Speculate,
         Option(

@@ -149,6 +149,7 @@ class Scoring(ModelEngine[ScoringPlan]):
             micro_batch_tokens=plan.micro_batch_tokens,
             sequences=Sequences(count=plan.parallel, kind="question"),
             is_shared=True,
+            flash_attention=plan.flash_attention,
             more_bytes=self.more_bytes,
         )
 

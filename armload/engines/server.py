@@ -74,6 +74,7 @@ def serving_need(plan: ServingPlan, model: Model) -> MemoryNeed:
         batch_tokens=plan.micro_batch_tokens,
         micro_batch_tokens=plan.micro_batch_tokens,
         sequences=Sequences(count=plan.slots, kind="slot"),
+        flash_attention=plan.flash_attention,
         more_bytes=plan.prompt_cache_bytes,
     )
 

@@ -9,7 +9,12 @@ from pydantic import Field
 from armload.core.options import Option
 from armload.core.values import ByteCount
 from armload.engines.plan import (
+    BATCH,
+    FLASH_ATTENTION,
+    KV_TYPE,
+    MICRO_BATCH,
     MICRO_BATCH_TOKENS,
+    THREADS,
     Computation,
     FlashAttention,
     KvType,
@@ -46,7 +51,7 @@ class ServiceSettings(Computation):
     """
 
     slots: Annotated[Slots, Option("requests to answer at once; others wait", "N")] = DEFAULT_SLOTS
-    threads: Annotated[Threads | None, Option("worker threads", "N", "as many as cores")] = None
+    threads: Annotated[Threads | None, THREADS.of_one("as many as cores")] = None
     context_tokens: Annotated[
         TokenCount,
         Option(
@@ -56,29 +61,10 @@ class ServiceSettings(Computation):
             name="context",
         ),
     ] = DEFAULT_SLOT_TOKENS
-    batch_tokens: Annotated[
-        TokenCount,
-        Option("logical batch size: prompt tokens per call of the engine", "TOKENS", name="batch"),
-    ] = 2048
-    micro_batch_tokens: Annotated[
-        TokenCount,
-        Option(
-            "physical batch size: tokens per pass through the model",
-            "TOKENS",
-            name="micro-batch",
-        ),
-    ] = MICRO_BATCH_TOKENS
-    kv_type: Annotated[
-        KvType,
-        Option(
-            "type of the KV cache, such as q8_0, or of keys/values: q8_0/q4_0",
-            "TYPE",
-            harmless="anywhere",
-        ),
-    ] = "f16"
-    flash_attention: Annotated[
-        FlashAttention, Option("flash attention: on, off or auto", "ON|OFF|AUTO")
-    ] = "auto"
+    batch_tokens: Annotated[TokenCount, BATCH.of_one()] = 2048
+    micro_batch_tokens: Annotated[TokenCount, MICRO_BATCH.of_one()] = MICRO_BATCH_TOKENS
+    kv_type: Annotated[KvType, KV_TYPE.of_one()] = "f16"
+    flash_attention: Annotated[FlashAttention, FLASH_ATTENTION.of_one()] = "auto"
     prompt_cache_bytes: Annotated[
         ByteCount,
         Field(ge=0),

@@ -134,7 +134,7 @@ class Speculation(Completion):
         if self.draft is None:
             return 0
         cache_bytes = self.draft.context_memory.size_bytes(tokens)
-        return cache_bytes + working_bytes(self.draft, MICRO_BATCH_TOKENS)
+        return cache_bytes + working_bytes(self.draft, MICRO_BATCH_TOKENS, tokens)
 
     def command(self, context: RunContext) -> tuple[str, ...]:
         """Return the words that start llama-speculative-simple there."""

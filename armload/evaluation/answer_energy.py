@@ -7,7 +7,6 @@ from statistics import fmean
 from typing import Protocol
 
 from armload.analysis.run import Run
-from armload.analysis.wording.energies import basis, not_comparable
 from armload.boards.power import EnergyBasis
 from armload.core.values import Finite, Value
 from armload.evaluation.record import AnswerSource
@@ -138,7 +137,7 @@ def energies_compared(a: SystemEnergy | None, b: SystemEnergy | None) -> EnergyT
     warning = ""
     if a is not None and b is not None and a.basis != b.basis:
         warning = (
-            f"{a.name} was measured {basis(a.basis)}, {b.name} {basis(b.basis)}. "
-            f"{not_comparable(a.basis, b.basis)}"
+            f"{a.name} was measured {a.basis}, {b.name} {b.basis}. "
+            f"{a.basis.not_comparable(b.basis)}"
         )
     return EnergyTradeoff(a=a, b=b, warning=warning)

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from armload.analysis.wording.predictions import FittedModel
+from armload.analysis.fitted import FittedModel
 from armload.bench.fitting import fit
 from armload.conversion.calibrating import read_calibration
 from armload.conversion.quantising import Quantised, on_this_machine, quantise

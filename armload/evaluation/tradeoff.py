@@ -14,7 +14,6 @@ from armload.analysis.tradeoff import (
     crossover,
     on_one_axis,
 )
-from armload.analysis.wording import tradeoffs as wording
 from armload.core.errors import UsageError
 from armload.core.values import Value
 from armload.evaluation.answer_energy import (
@@ -241,7 +240,7 @@ def _trade(
         left_out=len(a.questions) - len(one.questions),
         doubts=(*doubts_in([*points[0], *points[1]]), *_doubts_about_boards(*points)),
         crossover=found,
-        sentence=wording.crossover(found),
+        sentence=found.sentence,
         deadlines=tuple(at_deadline(one, other, deadline) for deadline in deadlines_s),
         axis=_shared_axis((one, other), points, times),
         energy=energies_compared(*map(_energy, (one, other), points, runs)),

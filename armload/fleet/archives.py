@@ -15,7 +15,7 @@ from typing import IO, cast
 from armload.core.errors import TransferError
 from armload.core.files import sha256_of, sync_folder, written_whole
 from armload.core.workspace import loads_folder, runs_folder
-from armload.fleet.gateway_tasks import CHUNK_BYTES, MOST_ARCHIVED_BYTES, RunArchive
+from armload.fleet.messages import CHUNK_BYTES, MOST_ARCHIVED_BYTES, RunArchive
 from armload.runs.store import is_here
 
 _OUTGOING, _INCOMING = ".outgoing", ".incoming"

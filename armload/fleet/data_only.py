@@ -1,4 +1,4 @@
-"""Connections by which Dask's client hears a scheduler, and takes data alone.
+"""Dask's client, connected so that it takes data alone.
 
 Dask's own connections unpickle whatever a message marks as pickled, and its client unpickles bytes
 that it finds in messages: exceptions, types, warnings. These decode MessagePack themselves. No
@@ -12,17 +12,26 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any, Never
 
 import msgpack
+from distributed import Client
 from distributed.comm.core import CommClosedError
 from distributed.comm.registry import backends
 from distributed.comm.tcp import TCP, TLS, TCPBackend, TCPConnector, TLSBackend, TLSConnector
 from tornado.iostream import StreamClosedError
 
-from armload.fleet.gateway_tasks import TOPIC
+from armload.fleet.messages import TOPIC
+from armload.fleet.scheduler import (
+    ANSWER_S,
+    SchedulerAddress,
+    check_answers,
+    not_dask,
+    security_of,
+)
 
 _PREFIX = "data-only-"
 _REFUSALS = "refusals"
@@ -32,7 +41,7 @@ _FRAMES = 4096
 _HEAD_BYTES = 4 << 20
 _HEAD_CONTAINERS = 100_000
 
-ANSWER_S = 120.0
+RESULT_S = 120.0
 """For one chunk, over a slow connection."""
 _GREETING_S = 10.0
 
@@ -73,16 +82,36 @@ class RefusedError(ValueError):
     """A message breaks the format, or a bound."""
 
 
-def data_only_url(url: str) -> str:
-    """Return the address by which Dask's client reaches a scheduler and takes data alone."""
-    backends.setdefault(f"{_PREFIX}tcp", _TCPBackend())
-    backends.setdefault(f"{_PREFIX}tls", _TLSBackend())
-    return f"{_PREFIX}{url}"
+def connected(address: SchedulerAddress, refusals: list[str]) -> Client:
+    """Connect to a scheduler.
 
+    Args:
+        refusals: gets what the scheduler sends and is refused, now or later.
 
-def noting(refusals: list[str]) -> dict[str, Any]:
-    """Return arguments of connections that note why they refused a message."""
-    return {_REFUSALS: refusals}
+    Raises:
+        UsageError: there are no certificates.
+        ConnectError: no scheduler answers, or it is refused.
+    """
+    security = security_of(address, "client")
+    security.extra_conn_args = {_REFUSALS: refusals}
+    check_answers(address)
+    try:
+        client = _Client(
+            f"{_PREFIX}{address.url}",
+            timeout=ANSWER_S,
+            security=security,
+            set_as_default=False,
+            deserializers=["msgpack"],
+            # Whatever the configuration says: the scheduler would choose what is connected to.
+            direct_to_workers=False,
+        )
+        if client.scheduler_info().get("type") != "Scheduler":
+            client.close(timeout=2)  # type: ignore[no-untyped-call]
+            raise ImportError("it is another part of Dask")
+    except Exception as error:
+        cause = OSError(f"it sent {refusals[0]}") if refusals else error
+        raise not_dask(address, cause) from error
+    return client
 
 
 def decoded(frames: Sequence[memoryview]) -> Any:
@@ -189,7 +218,7 @@ class _DataOnly(TCP):
         if self.stream is None:
             raise CommClosedError
         is_stream = self.name == _STREAM
-        limit_s = ANSWER_S if self._is_greeted else _GREETING_S
+        limit_s = RESULT_S if self._is_greeted else _GREETING_S
         try:
             async with asyncio.timeout(None if is_stream else limit_s):
                 first = await self._bytes(8)
@@ -282,3 +311,20 @@ class _TCPBackend(TCPBackend):
 
 class _TLSBackend(TLSBackend):
     _connector_class = _TLSConnector
+
+
+backends.setdefault(f"{_PREFIX}tcp", _TCPBackend())
+backends.setdefault(f"{_PREFIX}tls", _TLSBackend())
+
+
+class _Client(Client):
+    def __init__(self, *words: object, **options: object) -> None:
+        try:
+            super().__init__(*words, **options)  # type: ignore[no-untyped-call]
+        except Exception:
+            with suppress(Exception):
+                self.close(timeout=2)  # type: ignore[no-untyped-call]
+            raise
+
+    def __del__(self) -> None:
+        """Do nothing: Dask would close it in any thread, even its own, and wait there for ever."""

@@ -11,8 +11,7 @@ from armload.evaluation.evaluating import Note, evaluate_on
 from armload.evaluation.preparing import EvaluationRequest, prepare
 from armload.evaluation.record import EvaluationFolder
 from armload.evaluation.scorer_settings import ScorerSettings
-from armload.fleet.tasks import BoardTask
-from armload.fleet.threads import serve
+from armload.fleet.threads import BoardTask, serve
 from armload.runs.reach import Reach
 from armload.runs.request import Request
 

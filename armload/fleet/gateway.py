@@ -19,26 +19,22 @@ from typing import Any
 
 from armload.core.errors import ArmloadError, BusyError, ConnectError, DiskError
 from armload.core.progress import Progress
+from armload.core.values import Value
 from armload.engines.job import SweepPoint
 from armload.fleet.archives import archive_chunk, delete_archive, folders_in, pack
+from armload.fleet.events import ProgressEvent, Relay, Send
+from armload.fleet.files import SentFile, bytes_here, receive
 from armload.fleet.gateway_board import GatewayBoard
-from armload.fleet.gateway_tasks import (
-    Begun,
-    GatewayError,
-    GatewayTask,
-    LoadWork,
-    ProgressEvent,
-    RunWork,
-    TaskAnswer,
-    TaskOutcome,
-    Work,
-    reply_of,
-)
-from armload.fleet.received import bytes_here, receive
-from armload.fleet.relay import Relay, Send
-from armload.fleet.sent_engines import SentFile
+from armload.fleet.messages import GatewayError, TaskAnswer, TaskOutcome, reply_of
+from armload.fleet.operations import BoardOperation, GatewayTask, RunEngine
 from armload.runs import store
 from armload.runs.selection import RunSelection
+
+
+class Begun(Value):
+    """The points of a sweep that a board has begun, or done, and not delivered."""
+
+    points: tuple[SweepPoint, ...]
 
 
 class Gateway:
@@ -74,13 +70,25 @@ class Gateway:
         """Stop a task as Ctrl-C does, and say whether it is here; its reply comes as usual."""
         return self._post(board).stop(key)
 
-    def begun(self, board: str, sweep: str) -> list[SweepPoint]:
-        """Return the points of a sweep that a board has begun or done, and not delivered."""
-        return self._post(board).begun(sweep)
+    def begun(self, board: str, sweep: str) -> str:
+        """Return the ``Begun`` points of a sweep."""
+        return Begun(points=tuple(self._post(board).begun(sweep))).model_dump_json()
 
     def forget(self, board: str, key: str, archive: str) -> None:
         """Delete the runs of a task that the command has now."""
         self._post(board).forget(key, archive)
+
+    def have_file(self, file: str) -> int:
+        """Return how many bytes of a ``SentFile`` have come."""
+        return bytes_here(SentFile.model_validate_json(file))
+
+    def put_chunk(self, file: str, offset: int, chunk: bytes, sha256: str) -> int:
+        """Append a chunk to a ``SentFile``; return how many bytes have come."""
+        return receive(SentFile.model_validate_json(file), offset, chunk, sha256)
+
+    def archive_chunk(self, name: str, offset: int) -> bytes:
+        """Return a chunk of an archive of runs."""
+        return archive_chunk(name, offset)
 
     def _post(self, board: str) -> _BoardPost:
         with self._lock:
@@ -93,14 +101,13 @@ class _BoardPost:
     """One board or group: what is to be done there, and the thread that does it."""
 
     def __init__(self, board: str, progress: Progress, tell: Send) -> None:
-        self._board = board
         self._progress = progress
         self._relay = Relay(tell)
         self._waiting: queue.Queue[tuple[GatewayTask, Future[bytes]]] = queue.Queue()
         self._replies: dict[str, tuple[GatewayTask, Future[bytes]]] = {}
         self._archived: dict[str, Sequence[Path]] = {}
         self._lock = threading.Lock()
-        self._on_board = GatewayBoard(board, self._relay)
+        self._board = GatewayBoard(board, self._relay)
         threading.Thread(target=self._work, daemon=True).start()
 
     def begin(self, task: GatewayTask) -> Future[bytes]:
@@ -121,11 +128,11 @@ class _BoardPost:
 
     def begun(self, sweep: str) -> list[SweepPoint]:
         with self._lock:
-            works = [task.work for task, _ in self._replies.values()]
-        known = [work.place for work in works if isinstance(work, RunWork) and work.place]
+            known = [task.operation for task, _ in self._replies.values()]
+        places = [each.place for each in known if isinstance(each, RunEngine) and each.place]
         return [
-            *(place for place in known if place.sweep == sweep),
-            *self._on_board.left.points(sweep),
+            *(place for place in places if place.sweep == sweep),
+            *self._board.left.points(sweep),
         ]
 
     def forget(self, key: str, archive: str) -> None:
@@ -149,44 +156,44 @@ class _BoardPost:
     def _reply(self, task: GatewayTask) -> bytes:
         first = b""
         try:
-            outcome = self._done(task.work)
-            if (outcome.runs or outcome.loads) and task.store != store.store_id():
+            outcome = self._done(task.operation)
+            if outcome.has_made and task.store != store.store_id():
                 archive = pack(outcome.runs, outcome.loads)
                 first = archive_chunk(archive.name, 0)
                 outcome = outcome.model_copy(update={"archive": archive})
                 self._archived[archive.name] = [*folders_in(archive).values()]
         except Exception as defect:  # noqa: BLE001 - it is the command's to show
             outcome = TaskOutcome(error=_defect(defect))
-        if outcome.result is None or not isinstance(task.work, RunWork | LoadWork):
+        if outcome.result is None or not outcome.has_made:
             # It is done again when the command asks for it again.
             with self._lock:
                 self._replies.pop(task.key, None)
         return reply_of(outcome, first)
 
-    def _done(self, work: Work) -> TaskOutcome[Any]:
+    def _done(self, operation: BoardOperation[Any]) -> TaskOutcome[Any]:
         before = {folder.name for folder in self._runs()}
         outcome: TaskOutcome[Any]
         try:
             self._relay.check()
-            outcome = self._on_board.do(work)
+            outcome = operation.do(self._board)
         except KeyboardInterrupt:
             outcome = TaskOutcome()
         except ArmloadError as failure:
             outcome = TaskOutcome(error=GatewayError.of(failure))
             if isinstance(failure, ConnectError | BusyError):
-                self._on_board.close()
+                self._board.close()
         except Exception as defect:  # noqa: BLE001 - it is the command's to show
             traceback.print_exception(defect)
-            self._on_board.close()
+            self._board.close()
             outcome = TaskOutcome(error=_defect(defect))
         made = [folder.name for folder in self._runs() if folder.name not in before]
-        runs = tuple(dict.fromkeys((*filter(self._on_board.has_run, made), *outcome.runs)))
+        runs = tuple(dict.fromkeys((*filter(self._board.has_run, made), *outcome.runs)))
         for run in runs:
-            self._progress.say(f"{self._board}: {run}")
+            self._progress.say(f"{self._board.name}: {run}")
         return outcome.model_copy(update={"runs": runs})
 
     def _runs(self) -> list[Path]:
-        return store.run_folders(RunSelection(boards=[self._board]))
+        return store.run_folders(RunSelection(boards=[self._board.name]))
 
 
 def _defect(defect: Exception) -> GatewayError:
@@ -219,41 +226,19 @@ async def do_task(task: str) -> bytes:
     return await asyncio.shield(asyncio.wrap_future(begun))
 
 
-def stop_task(board: str, key: str) -> bool:
-    """Stop a task, and say whether it has been begun."""
-    return _OFFERED[0].stop(board, key)
-
-
-def begun_points(board: str, sweep: str) -> str:
-    """Return the ``Begun`` points of a sweep."""
-    return Begun(points=tuple(_OFFERED[0].begun(board, sweep))).model_dump_json()
-
-
-def forget_task(board: str, key: str, archive: str) -> None:
-    """Delete the runs of a task, which the command has now."""
-    _OFFERED[0].forget(board, key, archive)
-
-
-def have_file(file: str) -> int:
-    """Return how many bytes of a ``SentFile`` have come."""
-    return bytes_here(SentFile.model_validate_json(file))
-
-
-def put_chunk(file: str, offset: int, chunk: bytes, sha256: str) -> int:
-    """Append a chunk to a ``SentFile``; return how many bytes have come."""
-    return receive(SentFile.model_validate_json(file), offset, chunk, sha256)
-
-
 _CALLS: Mapping[str, Callable[..., Any]] = {
     call.__name__: call
-    for call in (*(stop_task, begun_points, forget_task), *(have_file, put_chunk, archive_chunk))
+    for call in (
+        *(Gateway.stop, Gateway.begun, Gateway.forget),
+        *(Gateway.have_file, Gateway.put_chunk, Gateway.archive_chunk),
+    )
 }
 
 
 def answer(call: str, *arguments: Any) -> bytes:
-    """Call a function of the gateway's; return a ``TaskAnswer``: Dask would pickle an error."""
+    """Call the gateway; return a ``TaskAnswer``: Dask would pickle an error."""
     try:
-        result = _CALLS[call](*arguments)
+        result = _CALLS[call](_OFFERED[0], *arguments)
     except ArmloadError as error:
         return reply_of(TaskAnswer(error=GatewayError.of(error)))
     except Exception as defect:  # noqa: BLE001 - it is the command's to show

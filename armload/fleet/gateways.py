@@ -13,17 +13,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from armload import __version__
 from armload.core.errors import ArmloadError, ConnectError, TransferError, UsageError
-from armload.core.progress import Progress
+from armload.core.progress import Progress, ProgressStep
 from armload.deploy.retry import RETRY_FOR_S
 from armload.fleet import gateway
-from armload.fleet.board_locks import held
-from armload.fleet.gateway_tasks import TOPIC, ProgressEvent, TaskAnswer, read_sent, split_reply
-from armload.fleet.offers import GatewayWorker, names_in, not_offered, workers_of
+from armload.fleet.events import ProgressEvent, RelayedProgress
+from armload.fleet.messages import TOPIC, TaskAnswer, read_sent, split_reply
+from armload.fleet.offers import GatewayWorker, held, names_in, not_offered, workers_of
 from armload.fleet.scheduler import (
     SchedulerAddress,
     need_dask,
@@ -125,90 +126,87 @@ class Gateways:
                 shown.update(0)
                 time.sleep(min(_LOOK_EVERY_S, within_s))
 
-    @contextmanager
-    def hearing(self, task: str, heard: queue.Queue[ProgressEvent | None]) -> Iterator[None]:
-        """Have a task's events put into a queue; one that is long already gets no more."""
-        self._heard[task] = heard
-        try:
-            yield
-        finally:
-            self._heard.pop(task, None)
-
     def call(self, worker: str, function: Callable[..., Any], *arguments: object) -> Any:
-        """Call a function of the gateway's and wait for its result.
+        """Call a method of the ``Gateway`` and wait for its result.
 
         Raises:
             GoneError: the worker or the scheduler went away.
-            ArmloadError: the function failed.
+            ArmloadError: the method failed.
         """
-        ended: queue.Queue[None] = queue.Queue()
         name = function.__name__
-        with self.begun(worker, {}, gateway.answer, name, *arguments, ended=ended) as call:
-            while True:
-                with contextlib.suppress(queue.Empty):
-                    ended.get(timeout=_LOOK_EVERY_S)
-                    break
-                call.check()
-            head, content = split_reply(call.result())
+        with self.begun(worker, gateway.answer, name, *arguments) as call:
+            head, content = split_reply(call.reply())
         answer = read_sent(TaskAnswer, head)
         if answer.error:
             raise answer.error.error
         return content if answer.result is None else answer.result
 
     @contextmanager
-    def holding(self, boards: Sequence[str], waiting: Callable[[str], None]) -> Iterator[None]:
+    def holding(self, boards: Sequence[str], progress: Progress) -> Iterator[None]:
         """Hold boards against other commands, in their turn.
-
-        Args:
-            waiting: called about once a second with the board that another command holds.
 
         Raises:
             GoneError: the scheduler went away before they were held.
         """
         client = self._connected()
-        with contextlib.ExitStack() as stack:
-            try:
-                stack.enter_context(held(client, boards, waiting))
-            except Exception as error:
-                raise self.lost(client) from error
+        with contextlib.ExitStack() as until_end:
+            with contextlib.ExitStack() as until_held:
+                steps: dict[str, ProgressStep] = {}
+
+                def waiting(board: str) -> None:
+                    if board not in steps:
+                        label = f"Waiting for {board}, which another command uses"
+                        steps[board] = until_held.enter_context(progress.step(label))
+                    steps[board].update(0)
+
+                try:
+                    until_end.enter_context(held(client, boards, waiting))
+                except Exception as error:
+                    raise self.lost(client) from error
             yield
 
     @contextmanager
     def begun(
         self,
         worker: str,
-        resources: Mapping[str, float],
         function: Callable[..., Any],
         *arguments: object,
-        ended: queue.Queue[Any],
+        resources: Mapping[str, float] = {},
+        task: str = "",
     ) -> Iterator[Call]:
-        """Call a function of the gateway's; yield what tells its result.
+        """Call a function of the module ``gateway``; yield what tells its result.
 
         Args:
-            ended: gets a ``None`` when the result is there, or will never be.
+            task: the key of the one whose events are heard meanwhile.
 
         Raises:
             GoneError: the scheduler went away.
         """
+        heard: queue.Queue[ProgressEvent | None] = queue.Queue()
         client = self._connected()
+        if task:
+            self._heard[task] = heard
+        future = None
         try:
-            future = client.submit(
-                function,
-                *arguments,
-                key=f"{function.__name__}-{uuid4().hex}",
-                workers=[worker],
-                allow_other_workers=False,
-                resources=dict(resources) or None,
-                pure=False,
-            )
-            future.add_done_callback(lambda _: ended.put(None))
-        except Exception as error:
-            raise self.lost(client) from error
-        try:
-            yield Call(self, client, future, worker)
+            try:
+                future = client.submit(
+                    function,
+                    *arguments,
+                    key=f"{function.__name__}-{uuid4().hex}",
+                    workers=[worker],
+                    allow_other_workers=False,
+                    resources=dict(resources) or None,
+                    pure=False,
+                )
+                future.add_done_callback(lambda _: heard.put(None))
+            except Exception as error:
+                raise self.lost(client) from error
+            yield Call(self, client, future, worker, heard)
         finally:
-            with contextlib.suppress(Exception):
-                future.release()
+            self._heard.pop(task, None)
+            if future is not None:
+                with contextlib.suppress(Exception):
+                    future.release()
 
     def check(self, client: Client, worker: str) -> None:
         """Check that a call may still be answered.
@@ -238,35 +236,29 @@ class Gateways:
         return GoneError("The connection to the scheduler was lost.")
 
     def _connected(self) -> Client:
+        from armload.fleet.data_only import connected
+
         with self._lock:
-            client = self._client
-            if client is not None and client.status == "running":
-                return client
-            return self._connect_again(client)
-
-    def _connect_again(self, before: Client | None) -> Client:
-        if before is None:
-            return self._connect()
-        self.close()
-        deadline, is_said = time.monotonic() + RETRY_FOR_S, False
-        while True:
-            try:
-                return self._connect()
-            except ConnectError:
-                if self._refusals or time.monotonic() > deadline:
-                    raise
-                if not is_said:
-                    url, is_said = self._address.url, True
-                    self._progress.say(f"The scheduler at {url} does not answer. Waiting for it.")
-                time.sleep(_LOOK_EVERY_S)
-
-    def _connect(self) -> Client:
-        from armload.fleet.client import connected
-
-        client = connected(self._address, self._refusals)
-        client.subscribe_topic(self.topic, self._dispatch)
-        self._client = client
-        return client
+            if self._client is not None and self._client.status == "running":
+                return self._client
+            is_first, is_said = self._client is None, False
+            self.close()
+            deadline = time.monotonic() + RETRY_FOR_S
+            while True:
+                try:
+                    self._client = connected(self._address, self._refusals)
+                except ConnectError:
+                    if is_first or self._refusals or time.monotonic() > deadline:
+                        raise
+                    if not is_said:
+                        url, is_said = self._address.url, True
+                        self._progress.say(
+                            f"The scheduler at {url} does not answer. Waiting for it."
+                        )
+                    time.sleep(_LOOK_EVERY_S)
+                else:
+                    self._client.subscribe_topic(self.topic, self._dispatch)
+                    return self._client
 
     def _dispatch(self, event: tuple[float, Any]) -> None:
         content = event[1]
@@ -278,52 +270,58 @@ class Gateways:
             heard.put(told)
 
 
+@dataclass(frozen=True)
 class Call:
     """A call that is under way."""
 
-    def __init__(
-        self, gateways: Gateways, client: Client, future: Future[Any], worker: str
-    ) -> None:
-        self._gateways = gateways
-        self._client = client
-        self._future = future
-        self._worker = worker
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the result is there, or will never be."""
-        return bool(self._future.done())
-
-    def check(self) -> None:
-        """Check that it may still be answered; GoneError if not."""
-        self._gateways.check(self._client, self._worker)
+    gateways: Gateways
+    client: Client
+    future: Future[Any]
+    worker: str
+    heard: queue.Queue[ProgressEvent | None]
 
     def cancel(self) -> None:
         """Withdraw it."""
         with contextlib.suppress(Exception):
-            self._future.cancel()
+            self.future.cancel()
 
-    def result(self) -> bytes:
-        """Return its result, which is there.
+    def reply(self, shown: RelayedProgress | None = None) -> bytes:
+        """Wait for its result, and show its events meanwhile.
 
         Raises:
             GoneError: it went with the worker or the scheduler.
             TransferError: the result is no bytes, or Dask itself reports an error, as a pickle.
         """
-        from armload.fleet.data_only import ANSWER_S, Reply
+        while True:
+            try:
+                event = self.heard.get(timeout=_LOOK_EVERY_S)
+            except queue.Empty:
+                if self.future.done():
+                    return self._result()
+                if shown:
+                    shown.refresh()
+                self.gateways.check(self.client, self.worker)
+                continue
+            if event is None:
+                return self._result()
+            if shown:
+                shown.show(event)
+
+    def _result(self) -> bytes:
+        from armload.fleet.data_only import RESULT_S, Reply
 
         try:
-            reply = self._future.result(timeout=ANSWER_S)
+            reply = self.future.result(timeout=RESULT_S)
         except Exception as error:
-            if self._future.status != "error":
+            if self.future.status != "error":
                 # Dask may have connected again by itself, and would send no progress any more.
-                raise self._gateways.lost(self._client) from error
-            self.check()
+                raise self.gateways.lost(self.client) from error
+            self.gateways.check(self.client, self.worker)
             reply = None
         if isinstance(reply, Reply) and isinstance(reply.content, bytes):
             return reply.content
         raise TransferError(
-            f"The worker at {self._worker} sent a pickle or something else than armload's data, "
+            f"The worker at {self.worker} sent a pickle or something else than armload's data, "
             "which is never read here.",
             "Look at the worker's output, and check who can use the scheduler.",
         )

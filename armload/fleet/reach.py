@@ -12,21 +12,26 @@ from armload.models.model import Model
 from armload.runs.fetch import Pulled
 from armload.runs.fetch import pull as pull_from
 from armload.runs.placing import Deployed, put_in_place
-from armload.runs.reach import ConnectedBoards
-from armload.runs.request import Request
-from armload.tuning.reach import ConnectedTuningBoard, TuningReach
+from armload.runs.reach import BoardReach, ConnectedBoards
+from armload.tuning.reach import ConnectedTuningBoard, TuningBoard
 
 
-class FleetReach(TuningReach, Protocol):
+class FleetBoard(TuningBoard, Protocol):
+    """A board that is ready for all that several boards may do."""
+
+    def deploy(self, model: Model, *, verify: bool) -> Deployed:
+        """Put the completion program, which was asked for, and a model on the board.
+
+        Raises:
+            ArmloadError: as for ``put_in_place``.
+        """
+
+
+class FleetReach(BoardReach[FleetBoard], Protocol):
     """How boards are reached, for all that several boards may do."""
 
     def pull(self, board: str, progress: Progress) -> Pulled:
         """Fetch the finished runs on a board; errors as for ``runs.fetch.pull``."""
-
-    def deploy(
-        self, request: Request, model: Model, progress: Progress, *, verify: bool
-    ) -> Deployed:
-        """Put the engine and a model on a board; errors as for ``put_in_place``."""
 
 
 @contextmanager
@@ -52,16 +57,18 @@ def boards_reached(
         yield ThroughGateways(gateways, progress)
 
 
-class Direct(ConnectedBoards[ConnectedTuningBoard]):
+class ConnectedFleetBoard(ConnectedTuningBoard):
+    """A board that this machine is connected to."""
+
+    def deploy(self, model: Model, *, verify: bool) -> Deployed:
+        return put_in_place(self.where, model, self._progress, verify=verify)
+
+
+class Direct(ConnectedBoards[ConnectedFleetBoard]):
     """Over connections from this machine."""
 
     def __init__(self) -> None:
-        super().__init__(ConnectedTuningBoard)
+        super().__init__(ConnectedFleetBoard)
 
     def pull(self, board: str, progress: Progress) -> Pulled:
         return pull_from(load_board(board), progress)
-
-    def deploy(
-        self, request: Request, model: Model, progress: Progress, *, verify: bool
-    ) -> Deployed:
-        return put_in_place(request, model, progress, verify=verify)

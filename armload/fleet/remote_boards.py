@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
 from armload.analysis.run import Run
 from armload.boards.board import is_group, load_board
 from armload.boards.group import load_group, members_of
-from armload.boards.probe import Probe
 from armload.core.errors import ConnectError
+from armload.core.files import sha256_of
 from armload.core.ids import fingerprint_of
 from armload.core.progress import Progress, Silent
 from armload.core.workspace import runs_folder
@@ -24,32 +26,24 @@ from armload.engines.prediction import Prediction
 from armload.engines.rpc_server import RPC_SERVER
 from armload.engines.server import SERVER
 from armload.evaluation.scorer_run import TimedScoring
-from armload.fleet import gateway
-from armload.fleet.gateway_tasks import (
-    Begun,
-    BoardRequirements,
-    DeployWork,
-    EstimateWork,
-    FolderName,
-    ForecastWork,
-    LoadWork,
-    OpenWork,
-    PulledRuns,
-    PullWork,
-    RunWork,
-    TaskOutcome,
-    read_sent,
-)
+from armload.fleet.events import Noted
+from armload.fleet.files import Files, SentBinary
+from armload.fleet.gateway import Begun, Gateway
+from armload.fleet.gateway_board import BoardRequirements
 from armload.fleet.gateways import FIRST_OFFER_S, Gateways, GoneError
-from armload.fleet.remote_tasks import RemoteTasks
-from armload.fleet.sent_engines import (
-    Files,
-    SentEngine,
-    sent_deployment,
-    sent_engine,
-    sent_forecast,
-    sent_load,
+from armload.fleet.messages import Result, read_sent
+from armload.fleet.operations import (
+    BoardOperation,
+    Deploy,
+    OpenBoard,
+    Predict,
+    PredictRun,
+    Pull,
+    RunEngine,
+    RunLoad,
 )
+from armload.fleet.remote_tasks import RemoteTasks
+from armload.fleet.sent_engines import sent_engine
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
 from armload.runs import store
@@ -79,7 +73,7 @@ class ThroughGateways:
         for board in boards:
             with suppress(GoneError, ConnectError):  # the board's own task waits for it
                 where = self._gateways.of(board, self._progress, within_s=FIRST_OFFER_S)
-                reply = self._gateways.call(where.address, gateway.begun_points, board, sweep)
+                reply = self._gateways.call(where.address, Gateway.begun, board, sweep)
                 found |= dict.fromkeys(read_sent(Begun, reply).points, board)
         return found
 
@@ -97,61 +91,49 @@ class ThroughGateways:
         if not takes_groups:
             load_board(request.board)  # a group is refused
         group = load_group(request.board) if is_group(request.board) else None
-        main_board, *_ = members_of(request.board)
-        requirements = _requirements(request).model_copy(
-            update={"settings": tuple(settings), "answers_within_s": answers_within_s}
+        boards = members_of(request.board)
+        requirements = BoardRequirements(
+            target=boards[0].target,
+            members=tuple(board.name for board in boards),
+            # Whatever is to be compiled is compiled here.
+            request=request.model_copy(update=dict(EngineSource()) | {"new": False}),
+            settings=tuple(settings),
+            answers_within_s=answers_within_s,
         )
-        found = self._tasks.do(
-            *(request.board, OpenWork(requirements=requirements), {}, progress), TaskOutcome[Probe]
-        )
-        of_main = request.model_copy(update={"board": main_board.name})
+        opening = OpenBoard(requirements=requirements)
+        found = self._tasks.do(request.board, opening, progress)
+        of_main = request.model_copy(update={"board": boards[0].name})
         needed = with_servers(programs, group)
         where = ReachedBoard(
             request=request,
-            main_board=main_board,
+            main_board=boards[0],
             found=found,
             binaries=built(of_main, needed, progress) if needed else {},
             group=group,
         )
-        yield RemoteBoard(self._tasks, where, requirements, progress)
+        left = SweptRuns(request.board)
+        yield RemoteBoard(where, self._tasks, requirements, progress, left)
 
     def pull(self, board: str, progress: Progress) -> Pulled:
         load_board(board)  # a group is refused
         kept = store.run_folders(RunSelection(boards=[board]))
         known = frozenset(folder.name for folder in kept)
-        pulled = self._tasks.do(
-            *(board, PullWork(known=known), {}, progress), TaskOutcome[PulledRuns]
-        )
+        pulled = self._tasks.do(board, Pull(known=known), progress)
         return Pulled(
             runs=tuple(store.load(runs_folder() / run) for run in pulled.runs),
             lost={run: each.error for run, each in pulled.lost.items()},
         )
 
-    def deploy(
-        self, request: Request, model: Model, progress: Progress, *, verify: bool
-    ) -> Deployed:
-        binary = built(request, (PROGRAM,), progress)[PROGRAM]
-        sent, files = sent_deployment(binary, model)
-        work = DeployWork(requirements=_requirements(request), deployment=sent, verify=verify)
-        return self._tasks.do(request.board, work, files, progress, TaskOutcome[Deployed])
 
-
+@dataclass(frozen=True)
 class RemoteBoard:
     """A board behind a gateway, which has been made ready."""
 
-    def __init__(
-        self,
-        tasks: RemoteTasks,
-        where: ReachedBoard,
-        requirements: BoardRequirements,
-        progress: Progress,
-    ) -> None:
-        self.where = where
-        self._tasks = tasks
-        self._requirements = requirements
-        self._progress = progress
-        self._name = where.board.name
-        self._here = SweptRuns(self._name)
+    where: ReachedBoard
+    tasks: RemoteTasks
+    requirements: BoardRequirements
+    progress: Progress
+    left: SweptRuns
 
     def run(
         self,
@@ -165,74 +147,91 @@ class RemoteBoard:
         warns: bool = True,
     ) -> Run:
         del heard
-        # An earlier command may have been killed before it noted the run in its journal.
-        run = self._here.find(place, engine.fingerprint) if place else ""
+        key = f"single-{uuid4().hex if new else engine.fingerprint}"
+        run = ""
+        if place is not None:
+            key = f"{place.sweep}-{place.cell}-{place.round}-{engine.fingerprint}"
+            # An earlier command may have been killed before it noted the run in its journal.
+            run = self.left.find(place, engine.fingerprint)
         if not run:
-            sent, files = self._sent(engine)
-            work = RunWork(
-                requirements=self._requirements,
-                engine=sent,
+            files = Files()
+            running = RunEngine(
+                requirements=self.requirements,
+                binaries=self._programs(files, engine.name, RPC_SERVER),
+                engine=sent_engine(engine, files),
                 fingerprint=engine.fingerprint,
                 place=place,
                 new=new,
                 warns=warns,
             )
-            run = self._tasks.do(
-                *(self._name, work, files, self._progress, TaskOutcome[FolderName]),
-                key=_key(engine, place, new=new),
-                noted=engine.noted if isinstance(engine, TimedScoring) else None,
-            )
+            noted = engine.noted if isinstance(engine, TimedScoring) else None
+            run = self._done(running, files, key=key, noted=noted)
         return judge_fetched(run, reference=reference, baseline=baseline)
 
     def predict(self, model: Model, header: WholeHeader, plan: Plan) -> Prediction:
-        hits = measured_hits(self.where.board.name, model)
         with tempfile.TemporaryDirectory() as scratch:
             path = Path(scratch) / model.path.name
             path.write_bytes(header.content)
-            binary = self.where.binaries[PROGRAM]
-            sent, files = sent_forecast(binary, model, header, path, plan, hits)
-            work = ForecastWork(requirements=self._requirements, forecast=sent)
-            return self._tasks.do(self._name, work, files, self._progress, TaskOutcome[Prediction])
+            files = Files()
+            predicting = Predict(
+                requirements=self.requirements,
+                binaries=self._programs(files, PROGRAM),
+                model=model.model_copy(update={"path": Path(path.name), "parts": ()}),
+                header=files.file(path, hashlib.sha256(header.content).hexdigest()),
+                file_bytes=header.file_bytes,
+                plan=plan,
+                hits=measured_hits(self.where.board.name, model),
+            )
+            return self._done(predicting, files)
 
     def predict_before_run(self, engine: BoardEngine) -> Prediction | None:
         where = self.where
-        if where.group is not None:
-            sent, files = self._sent(engine)
-            work = EstimateWork(requirements=self._requirements, engine=sent)
-            return self._tasks.do(self._name, work, files, self._progress, TaskOutcome[Prediction])
-        return predict_and_warn(
-            *(where, engine.model, engine.continuation, where.found, engine.memory, Silent())
+        if where.group is None:
+            return predict_and_warn(
+                *(where, engine.model, engine.continuation, where.found, engine.memory, Silent())
+            )
+        files = Files()
+        predicting = PredictRun(
+            requirements=self.requirements,
+            binaries=self._programs(files, engine.name, RPC_SERVER),
+            engine=sent_engine(engine, files),
         )
-
-    def _sent(self, engine: BoardEngine) -> tuple[SentEngine, Files]:
-        return sent_engine(engine, self.where.binaries.get(RPC_SERVER))
+        return self._done(predicting, files)
 
     def load(self, model: Model, one: TrialLoad, place: SweepPoint) -> LoadFolder:
-        sent, files = sent_load(self.where.binaries[SERVER], model, one)
-        key = f"{place.sweep}-{place.cell}-{place.round}-{one.model_dump_json()}"
-        load = self._tasks.do(
-            *(
-                self._name,
-                LoadWork(requirements=self._requirements, load=sent),
-                files,
-                self._progress,
-            ),
-            TaskOutcome[FolderName],
-            key=fingerprint_of([key]),
+        files, data = Files(), one.requests.data
+        loading = RunLoad(
+            requirements=self.requirements,
+            binaries=self._programs(files, SERVER),
+            model=files.model(model),
+            load=one,
+            data=files.file(data, sha256_of(data)) if data else None,
         )
-        return LoadFolder.find(load)
+        key = f"{place.sweep}-{place.cell}-{place.round}-{one.model_dump_json()}"
+        return LoadFolder.find(self._done(loading, files, key=fingerprint_of([key])))
 
+    def deploy(self, model: Model, *, verify: bool) -> Deployed:
+        files = Files()
+        deploying = Deploy(
+            requirements=self.requirements,
+            binaries=self._programs(files, PROGRAM),
+            model=files.model(model),
+            verify=verify,
+        )
+        return self._done(deploying, files)
 
-def _requirements(request: Request) -> BoardRequirements:
-    # Whatever is to be compiled is compiled here.
-    there = request.model_copy(update=dict(EngineSource()) | {"new": False})
-    boards = members_of(request.board)
-    members = tuple(board.name for board in boards)
-    return BoardRequirements(target=boards[0].target, members=members, request=there)
+    def _programs(self, files: Files, *names: str) -> Mapping[str, SentBinary]:
+        """Return those of the programs that were asked for; ``RPC_SERVER`` is there for groups."""
+        built = self.where.binaries
+        return {name: files.binary(built[name]) for name in names if name in built}
 
-
-def _key(engine: BoardEngine, place: SweepPoint | None, *, new: bool) -> str:
-    """Return what the same command, repeated, calls the same run."""
-    if place is not None:
-        return f"{place.sweep}-{place.cell}-{place.round}-{engine.fingerprint}"
-    return f"single-{uuid4().hex if new else engine.fingerprint}"
+    def _done(
+        self,
+        operation: BoardOperation[Result],
+        files: Files,
+        *,
+        key: str = "",
+        noted: Noted | None = None,
+    ) -> Result:
+        board = self.where.board.name
+        return self.tasks.do(board, operation, self.progress, files=files, key=key, noted=noted)

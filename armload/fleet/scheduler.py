@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from armload.core.errors import ConnectError, MissingToolError, PermanentConnectError, UsageError
 from armload.core.shell import join, pip_install
 from armload.core.values import Value
+from armload.core.workspace import data_path
 
 if TYPE_CHECKING:
     from distributed import Security
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 ANSWER_S = 10.0
 _PORT = 8786
 _SETTINGS = "distributed.comm.tls"
-_SET_UP = "docs/fleet.md describes how to set up TLS."
+
+
+def _set_up() -> str:
+    return f"How to set up TLS: {data_path('docs', 'fleet.md')}"
 
 
 class SchedulerAddress(Value):
@@ -66,7 +70,7 @@ def scheduler_address(text: str) -> SchedulerAddress:
     if scheme == "tcp" and not is_loopback:
         raise UsageError(
             f"--scheduler {text}: connections to another machine must be encrypted.",
-            f"Start the scheduler with TLS, and write tls://{rest}. {_SET_UP}",
+            f"Start the scheduler with TLS, and write tls://{rest}. {_set_up()}",
         )
     is_encrypted = scheme == "tls" or not (separator or is_loopback)
     return SchedulerAddress(
@@ -122,13 +126,13 @@ def security_of(address: SchedulerAddress, role: str) -> Security:
     missing = [name for name, field in needed.items() if getattr(security, field) is None]
     if missing:
         names = " and ".join(f"{_SETTINGS}.{name}" for name in missing)
-        raise UsageError(f"{address.url}: Dask's configuration lacks {names}.", _SET_UP)
+        raise UsageError(f"{address.url}: Dask's configuration lacks {names}.", _set_up())
     try:
         security.get_connection_args(role)
     except OSError as error:
         raise UsageError(
             f"{address.url}: a certificate in Dask's configuration cannot be used: {error}.",
-            _SET_UP,
+            _set_up(),
         ) from error
     return security
 

@@ -14,8 +14,7 @@ from armload.boards.board import load_board
 from armload.core.errors import ArmloadError, UsageError
 from armload.core.progress import Progress
 from armload.engines.job import SweepPoint
-from armload.fleet.tasks import BoardTask, TaskResult
-from armload.fleet.threads import serve
+from armload.fleet.threads import BoardTask, TaskResult, serve
 from armload.runs.reach import Reach
 from armload.runs.request import Request
 from armload.runs.session import built

@@ -11,10 +11,9 @@ from uuid import uuid4
 
 from armload import __version__
 from armload.core.progress import Progress
+from armload.fleet.events import ProgressEvent, Send
 from armload.fleet.gateway import Gateway, offer
-from armload.fleet.gateway_tasks import ProgressEvent
 from armload.fleet.offers import VERSION, resources_of
-from armload.fleet.relay import Send
 from armload.fleet.scheduler import (
     ANSWER_S,
     SchedulerAddress,

@@ -99,6 +99,7 @@ def outline_of(path: Path, header: Header) -> Model:
         matrix_bytes=metadata.matrix_bytes,
         context_memory=context_memory(metadata),
         activation_bytes_per_token=metadata.activation_bytes_per_token,
+        attention_heads=metadata.attention_heads,
         experts=metadata.number("expert_count", 0),
         row_table_bytes=metadata.row_table_bytes,
         expert_bytes=metadata.expert_bytes,

@@ -13,6 +13,7 @@ from armload.models.gguf_values import Array
 from armload.models.header import Header, Tensor
 
 KV_BYTES_PER_VALUE, FLOAT_BYTES = 2, 4
+_EXPERTS_OUT = "ffn_down_exps.weight"
 EMBEDDING = "token_embd.weight"
 OUTPUT = "output.weight"
 PER_LAYER_EMBEDDING = "per_layer_token_embd.weight"
@@ -226,11 +227,22 @@ class Metadata:
     def activation_bytes_per_token(self) -> int:
         """What llama.cpp's compute buffers hold of a token, at most.
 
-        Two vectors as wide as the feed-forward layers, and eight as wide as the model, as
-        ``armload_reserve.c`` finds them in Llama and Qwen2.
+        Two vectors as wide as the feed-forward layers, eight as wide as the model, and one more for
+        each expert that a token uses. That is what llama.cpp's own figures show of a Llama,
+        a Qwen3 and a Qwen3 MoE; other architectures take up to a third less.
         """
         inner, width = self._most("feed_forward_length"), self.number("embedding_length", 0)
-        return FLOAT_BYTES * (2 * inner + 8 * width)
+        used = self.number("expert_used_count", 0)
+        of_experts = used * max(
+            (each.shape[0] for each in self._tensors.values() if each.name.endswith(_EXPERTS_OUT)),
+            default=0,
+        )
+        return FLOAT_BYTES * (2 * max(inner, of_experts) + (8 + used) * width)
+
+    @property
+    def attention_heads(self) -> int:
+        """Heads for queries, of the layer that has most."""
+        return self._most("attention.head_count")
 
     @property
     def prediction_layers(self) -> int:

@@ -59,6 +59,7 @@ class Model(Value):
             it multiplies with, among them the embedding where it is the output matrix, too.
         context_memory: KV cache and state of recurrent layers.
         activation_bytes_per_token: of the engine's buffers, for each token of a micro-batch.
+        attention_heads: for queries, of the layer that has most.
         row_table_bytes: of embeddings for each layer, of which a token reads a row: they need not
             stay in memory.
         experts: of a mixture of experts, in each layer; else 0.
@@ -82,6 +83,7 @@ class Model(Value):
     matrix_bytes: Mapping[str, int] = {}
     context_memory: ContextMemory
     activation_bytes_per_token: int = 0
+    attention_heads: int = 0
     row_table_bytes: int = 0
     experts: int = 0
     expert_bytes: int = 0

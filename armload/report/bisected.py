@@ -13,8 +13,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from armload.analysis.bisection import Found, JudgedCommit
+from armload.analysis.ratios import as_long, times
 from armload.analysis.run import Run
-from armload.analysis.wording.figures import as_long, times
 from armload.build.history import CommitTitle
 from armload.core.errors import ArmloadError, UsageError
 from armload.core.files import write_whole

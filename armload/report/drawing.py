@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from armload.core.values import visible
-
-if TYPE_CHECKING:
-    import altair as alt
-
-    Chart = alt.Chart | alt.LayerChart | alt.FacetChart | alt.VConcatChart
 
 Specification = dict[str, Any]
 Rows = list[dict[str, Any]]
@@ -19,7 +14,10 @@ Rows = list[dict[str, Any]]
 WIDTH_PIXELS, HEIGHT_PIXELS = 760, 300
 PIXELS_PER_UNIT = 2
 SUBTITLE_CHARACTERS = 118
-LEGEND_COLUMNS = 4
+LEGEND_COLUMNS, LEGEND_CHARACTERS = 4, 38
+PANEL_CHARACTERS = 32
+GLUE = "\N{NO-BREAK SPACE}"
+SPLIT_LABEL = "split(datum.label, '\\n')"
 
 QUIET = "#888888"
 """Of rules and lines that only guide the eye; seen on light and dark paper."""
@@ -41,75 +39,42 @@ SHAPES = (
 MOST_LINES = len(COLOURS)
 """More lines in one chart nobody tells apart."""
 
+_LEGEND = {"orient": "bottom", "labelFontSize": 12, "symbolSize": 80, "labelLimit": 0}
+_CONFIG = {
+    "view": {"continuousWidth": 300, "continuousHeight": 300, "stroke": None},
+    "axis": {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"},
+    "axisX": {"grid": False, "labelSeparation": 8},
+    "title": {
+        "fontSize": 16,
+        "subtitleFontSize": 12,
+        "subtitleLineHeight": 16,
+        "subtitlePadding": 6,
+        "offset": 14,
+    },
+}
+
 
 def chart_of(
-    layers: Chart | Sequence[alt.Chart],
+    chart: Mapping[str, Any],
     datasets: Mapping[str, Rows],
     *,
     title: str,
     subtitle: str,
     legend_columns: int = LEGEND_COLUMNS,
-    width: int = WIDTH_PIXELS,
-    height: int = HEIGHT_PIXELS,
 ) -> Specification:
     """Return the specification of a chart, with the type that all share.
 
     Args:
-        layers: from the bottom to the top; or a chart that has its size already.
-        datasets: by the names that ``source`` gave them.
-        width: in pixels, of layers.
-        height: likewise.
+        datasets: by the names that the chart's layers use.
     """
-    import altair as alt
-
-    chart = (
-        alt.layer(*layers).properties(width=width, height=height)
-        if isinstance(layers, Sequence)
-        else layers
-    )
     lines = textwrap.wrap(subtitle, SUBTITLE_CHARACTERS)
-    specification: Specification = (
-        chart.properties(title=alt.TitleParams(title, subtitle=lines, anchor="start"))
-        .configure_view(stroke=None)
-        .configure_axis(labelFontSize=12, titleFontSize=12, titleFontWeight="normal")
-        .configure_axisX(grid=False, labelSeparation=8)
-        .configure_title(
-            fontSize=16, subtitleFontSize=12, subtitleLineHeight=16, subtitlePadding=6, offset=14
-        )
-        .configure_legend(
-            orient="bottom",
-            columns=legend_columns,
-            labelFontSize=12,
-            symbolSize=80,
-            labelLimit=0,
-        )
-        .to_dict()
-    )
-    return {**specification, "datasets": dict(datasets)}
-
-
-def source(name: str) -> alt.Chart:
-    """Return what draws marks from a data set."""
-    import altair as alt
-
-    return alt.Chart(alt.NamedData(name=name))
-
-
-def guide(rows: alt.Chart, *channels: Any) -> alt.Chart:
-    """Draw a dashed rule: a median, a limit, what is free."""
-    rule: alt.Chart = rows.mark_rule(color=QUIET, strokeDash=[5, 4]).encode(*channels)
-    return rule
-
-
-def interval_band(
-    rows: alt.Chart, x: alt.X, low: alt.Y, colour: alt.Color, **options: Any
-) -> alt.Chart:
-    """Draw a confidence interval around a line, from the channel ``low`` to the field ``high``."""
-    import altair as alt
-
-    area = rows.mark_area(opacity=0.15, **options)
-    band: alt.Chart = area.encode(x, low, alt.Y2("high:Q"), colour)
-    return band
+    return {
+        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
+        **chart,
+        "title": {"text": title, "subtitle": lines, "anchor": "start"},
+        "config": {**_CONFIG, "legend": {**_LEGEND, "columns": legend_columns}},
+        "datasets": dict(datasets),
+    }
 
 
 def untitled(specification: Specification) -> Specification:
@@ -124,6 +89,24 @@ def legible(value: Any) -> Any:
     if isinstance(value, list):
         return [legible(each) for each in value]
     return visible(value) if isinstance(value, str) else value
+
+
+def legend_line(label: str) -> str:
+    """Break a label into lines that a phone has room for."""
+    return wrapped(label, LEGEND_CHARACTERS)
+
+
+def panel_label(label: str) -> str:
+    """Break a label into lines that a panel has room for; rows hold it as ``cell``."""
+    return wrapped(label, PANEL_CHARACTERS)
+
+
+def wrapped(label: str, characters: int) -> str:
+    """Break a label between its parts into lines, which the charts split at the line ends."""
+    glued = label.replace(" ", GLUE).replace(f",{GLUE}", ", ").replace(f":{GLUE}", ": ")
+    is_long = any(len(part) > characters for part in glued.split(" "))
+    lines = textwrap.wrap(glued, characters, break_on_hyphens=is_long)
+    return "\n".join(lines).replace(GLUE, " ")
 
 
 def columns_for(labels: Sequence[str]) -> int:

@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterator, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from armload.analysis.wording.prediction_notes import read_by_row, without_range
-from armload.analysis.wording.predictions import (
+from armload.analysis.fitted import (
     FittedModel,
     limit_of,
     memory_source,
     per_token,
     recommended,
 )
+from armload.analysis.prediction_notes import read_by_row, without_range
 from armload.bench.fitting import BoardsFit, Fit
 from armload.core.shell import program_name
 from armload.core.values import counted, format_bytes

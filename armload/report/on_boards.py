@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from armload.core.errors import ArmloadError, CombinedError
 from armload.core.values import Value, ValueList
-from armload.fleet.tasks import TaskResult
+from armload.fleet.threads import TaskResult
 from armload.report.failure import Failure
 from armload.report.result import BoardOutcome, Part, Result
 from armload.report.table import list_table

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from armload.analysis.wording.predictions import FittedModel, per_token
+from armload.analysis.fitted import FittedModel, per_token
 from armload.core.values import counted, format_bytes
 from armload.evaluation.logits.divergence import Divergence
 from armload.evaluation.quantising import QuantisedModel, QuantisedModels

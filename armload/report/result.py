@@ -81,7 +81,7 @@ class Shown(Result):
         return self.lines
 
 
-def shown(
+def as_result(
     value: BaseModel | None,
     *lines: Part,
     error: ArmloadError | None = None,

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from armload.analysis.conditions_log import Swapped
 from armload.analysis.run import Run
-from armload.analysis.summary import generating, prompting
+from armload.analysis.summary import generating
 from armload.core.files import write_whole
 from armload.deploy.layout import PROGRAM_FOLDER
 from armload.engines.trace import Step
@@ -19,11 +19,10 @@ from armload.report import run_words
 from armload.report.board_state import clocks_line, clusters_line, sensors_line, throttling_line
 from armload.report.cells import cells_of
 from armload.report.drawing import png
-from armload.report.figures.figure import Figure
 from armload.report.figures.free_memory import free_memory
 from armload.report.figures.members import members_over_time
 from armload.report.figures.memory import memory_parts
-from armload.report.figures.over_time import DASHED, token_chart
+from armload.report.figures.over_time import tokens as tokens_figure
 from armload.report.figures.power import power_over_tokens
 from armload.report.figures.storage_wait import storage_wait
 from armload.report.layout import Column, Details, Table
@@ -53,7 +52,7 @@ def write_report(run: Run, folder: Path) -> tuple[Path, Path | None]:
     Without times per token there is nothing to draw, and no picture.
     """
     picture = folder / PICTURE_NAME
-    tokens = _tokens(run)
+    tokens = tokens_figure(run)
     if tokens is None:
         picture.unlink(missing_ok=True)
     else:
@@ -73,7 +72,7 @@ def run_page(run: Run, raw_files: Sequence[str] = ()) -> Page:
     Args:
         raw_files: names of the files beside the page to link to.
     """
-    tokens, cells = _tokens(run), cells_of([run])
+    tokens, cells = tokens_figure(run), cells_of([run])
     figures = (
         power_over_tokens(run),
         members_over_time(run),
@@ -106,18 +105,6 @@ def run_page(run: Run, raw_files: Sequence[str] = ()) -> Page:
         lead=_lead(run),
         sections=tuple(sections),
         version=run.armload,
-    )
-
-
-def _tokens(run: Run) -> Figure | None:
-    if not prompting(run.steps) and not generating(run.steps):
-        return None
-    return Figure(
-        name="tokens",
-        title="Time per token",
-        sentence="",
-        note=DASHED if run.summary.token_s else "",
-        specification=token_chart(run),
     )
 
 

@@ -6,11 +6,10 @@ from collections import Counter
 
 from armload.analysis.causes import CAUSES, Cause, causes
 from armload.analysis.columns import Cores, cores_of
+from armload.analysis.fitted import per_token
 from armload.analysis.repeats import is_disturbed
 from armload.analysis.run import Member, Run
 from armload.analysis.summary import generating
-from armload.analysis.wording.energies import power as power_words
-from armload.analysis.wording.predictions import per_token
 from armload.core.shell import join
 from armload.deploy.exit_reason import INTERRUPTED
 from armload.engines.llama_cpp import repacked
@@ -282,7 +281,7 @@ def energy_line(run: Run) -> str:
     )
     if not figures and energy.joules is not None:
         figures = f"{energy.joules:.3g} J"
-    return "; ".join(filter(None, (figures, power_words(energy))))
+    return "; ".join(filter(None, (figures, energy.power)))
 
 
 def setting_line(run: Run) -> str:

@@ -14,7 +14,7 @@ from rich.text import Text
 from armload.analysis.pairing import differences
 from armload.analysis.run import Run
 from armload.analysis.statistics import FEWEST_RUNS
-from armload.analysis.verdict import Doubt
+from armload.analysis.verdict import KeptFinding
 from armload.bench.sweep import Sweep, SweepFolder
 from armload.core.errors import ArmloadError, RunError
 from armload.core.progress import Progress
@@ -131,7 +131,7 @@ class CellResult:
         return next((each.name for each in self._findings), "imprecise")
 
     @property
-    def _findings(self) -> list[Doubt]:
+    def _findings(self) -> list[KeptFinding]:
         return (
             [each for run in self.cell.runs for each in run.verdict.findings] if self.cell else []
         )

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from armload.analysis.board_resources import Rate
 from armload.analysis.compute import Compute
+from armload.analysis.prediction_notes import note
 from armload.analysis.shares import MemberResources
-from armload.analysis.wording.prediction_notes import note
 from armload.boards.board import Board
 from armload.core.errors import BoardError
 from armload.core.progress import Progress

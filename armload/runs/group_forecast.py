@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from armload.analysis.compute import Compute
-from armload.analysis.group_forecast import group_times, load_time
+from armload.analysis.group_forecast import chosen_between, group_times, load_time
+from armload.analysis.prediction_notes import note
 from armload.analysis.run import Run
 from armload.analysis.shares import layer_sizes, spread
-from armload.analysis.wording.prediction_notes import note
-from armload.analysis.wording.splits import chosen_between
 from armload.boards.group import Group
 from armload.core.errors import BoardError, UsageError
 from armload.engines.completion import memory_need

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -14,6 +13,7 @@ from armload.build.prebuilt import prebuilt_targets
 from armload.build.record import runner
 from armload.build.source import pinned_source
 from armload.build.target import load_target, machine_architecture
+from armload.core.bounds import TooMuchError, run_bounded
 from armload.core.errors import ArmloadError
 from armload.core.workspace import cache_folder
 from armload.engines.completion import PROGRAM
@@ -27,6 +27,7 @@ from armload.models.whole_header import WholeHeader
 from armload.runs.cached_answers import cached_path, read_cached, write_cached
 
 _TIME_LIMIT_S = 60.0
+_MOST_BYTES = 1 << 24
 _NO_FILE = PurePosixPath("/nonexistent.gguf")
 
 
@@ -39,7 +40,7 @@ def answer_here(
         words: of its command line, without the program.
 
     Returns:
-        None where this machine cannot run it, or it did not end in time.
+        None where this machine cannot run it, it did not end in time, or wrote too much.
     """
     before = runner(binary.architecture)
     if before is None:
@@ -47,15 +48,14 @@ def answer_here(
     # llama.cpp takes options from variables, which are those of somebody else's programs.
     environment = {FOOTPRINT_VARIABLE: f"{header.file_bytes},{batch_tokens}", "LC_ALL": "C"}
     try:
-        done = subprocess.run(
+        done = run_bounded(
             [*before, str(binary.path), *words],
-            input=header.content,
-            env=environment,
-            capture_output=True,
-            timeout=_TIME_LIMIT_S,
-            check=False,
+            given=header.content,
+            environment=environment,
+            most_bytes=_MOST_BYTES,
+            limit_s=_TIME_LIMIT_S,
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, TooMuchError, TimeoutError):
         return None
     return b"\n".join((done.stdout, done.stderr)).decode("utf-8", "replace")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from armload.analysis.compute import Compute, from_operations
-from armload.analysis.wording.prediction_notes import note
+from armload.analysis.prediction_notes import note
 from armload.boards.board import Board
 from armload.boards.failures import SlowCommandError
 from armload.boards.rates import Rates

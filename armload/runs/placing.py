@@ -19,8 +19,7 @@ from armload.engines.model_program import program_and_model
 from armload.engines.plan import Plan
 from armload.models.model import Model
 from armload.runs.footprint import checked_memory
-from armload.runs.request import Request
-from armload.runs.session import Session, leased_board, session
+from armload.runs.session import Session, leased_board
 
 
 class Deployed(Value):
@@ -36,22 +35,15 @@ class Deployed(Value):
     sent: bool
 
 
-def put_in_place(request: Request, model: Model, progress: Progress, *, verify: bool) -> Deployed:
-    """Build llama-completion, and put it on a board with a model.
+def put_in_place(where: Session, model: Model, progress: Progress, *, verify: bool) -> Deployed:
+    """Put llama-completion, which was built for a board, there with a model.
 
     Args:
-        request: where, and from which source.
         verify: read again what is there already.
 
     Raises:
         ArmloadError: any of its kinds; whatever was done stays done.
     """
-    with session(request, (PROGRAM,), progress) as where:
-        return put_there(where, model, progress, verify=verify)
-
-
-def put_there(where: Session, model: Model, progress: Progress, *, verify: bool) -> Deployed:
-    """Do what ``put_in_place`` does, on a board that is reached already and with it built."""
     with leased_board(where, progress):
         connection, binary = where.connection, where.binaries[PROGRAM]
         check_architecture(binary, model)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from armload.analysis.board_resources import BoardResources, MeasuredHits
 from armload.analysis.compute import Compute
+from armload.analysis.fitted import forecast_notice, refusal, remedy
 from armload.analysis.prediction import Streaming, predict
+from armload.analysis.prediction_notes import note
 from armload.analysis.run import Run
 from armload.analysis.streaming import streamed_weights
-from armload.analysis.wording.prediction_notes import note
-from armload.analysis.wording.predictions import forecast_notice, refusal, remedy
 from armload.boards.board import Board, VirtualReach
 from armload.boards.conditions import within_group
 from armload.boards.group import Group

@@ -74,7 +74,7 @@ class Answer:
         self._received = received
         self._times = WireTimes()
         self._stream = EventStream()
-        self._has_counts = False
+        self._ends_with_counts = False
         self.header_s: float | None = None
         self.chunks: list[tuple[float, int | None]] = []
         self.parts: list[str] = []
@@ -181,7 +181,9 @@ class Answer:
         self.prompt_tokens = self.prompt_tokens if prompt is None else prompt
         self.generated_tokens = self.generated_tokens if generated is None else generated
         self.cached_tokens = self.cached_tokens if cached is None else cached
-        self._has_counts = self._has_counts or event.generated_tokens is not None
+        # Ollama and vLLM can count in every event: only counts without text follow all of it.
+        is_last = event.is_whole or not event.text
+        self._ends_with_counts = is_last and event.generated_tokens is not None
         self.finish_reason = event.finish_reason[:_LONGEST_WORD] or self.finish_reason
         self.is_truncated = event.is_truncated or self.is_truncated
         self.timings = event.timings or self.timings
@@ -244,9 +246,9 @@ class Answer:
     def _end_without_reason(self, *, has_text: bool) -> None:
         if self._stream.is_done and has_text:
             self.finish_reason = "unknown"
-        elif not self._has_counts and self.ignored_lines and not has_text:
+        elif not self._ends_with_counts and self.ignored_lines and not has_text:
             self.fail("malformed", f"this is not an answer in dialect {self._dialect.name}")
-        elif not self._has_counts:
+        elif not self._ends_with_counts:
             # Without a last event nobody knows whether an answer is whole.
             self.fail("dropped", "the stream ended before the answer")
 

@@ -73,7 +73,7 @@ def mismatch(
     Args:
         content: without thoughts and tool calls.
     """
-    if request.tools:
+    if request.tools and (calls or request.json_schema is None or _must_call(request.tool_choice)):
         return _wrong_calls(request, calls)
     return (
         None if request.json_schema is None else _unfit("the answer", content, request.json_schema)

@@ -19,8 +19,12 @@ from armload.serving.dialects.dialect import ChatMessage, CompletionRequest
 Note = Callable[[RequestRecord], None]
 """Keeps the record of a request that ended."""
 
-_TOO_LONG = re.compile(r"context (?:size|length)|prompt_out_of_range", re.IGNORECASE)
-"""In how llama-server, vLLM, SGLang, OpenAI and llm-serving refuse a prompt that is too long."""
+_TOO_LONG = re.compile(
+    r"context (?:size|length)|maximum model length|`inputs` (?:must have less than|tokens \+)"
+    r"|prompt_out_of_range",
+    re.IGNORECASE,
+)
+"""In how llama-server, vLLM, SGLang, TGI, OpenAI and llm-serving refuse a prompt as too long."""
 
 
 @dataclass(frozen=True, kw_only=True)

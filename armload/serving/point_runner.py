@@ -7,10 +7,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from armload.analysis.load.live import SlidingWindow
+from armload.analysis.load.live import SlidingWindow, live_rows
 from armload.analysis.load.records import ENDED_BY_THE_USER, Outcome, RequestRecord
 from armload.analysis.load.request_columns import failure
-from armload.analysis.wording.live import live_rows
 from armload.core.errors import (
     BoardError,
     ConnectError,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from itertools import islice, pairwise
 from pathlib import Path
@@ -37,6 +37,26 @@ RESERVED = frozenset(
     )
 )
 """Keys of a request that have a place of their own, or that its figures depend on."""
+
+_SENT_AS_WRITTEN = (
+    *("functions", "function_call", "logit_bias", "logprobs", "metadata", "moderation"),
+    *("parallel_tool_calls", "prediction", "prompt_cache_key", "prompt_cache_options"),
+    *("prompt_cache_retention", "reasoning_effort", "safety_identifier", "service_tier", "store"),
+    *("suffix", "top_logprobs", "user", "verbosity", "web_search_options"),
+)
+"""Further parameters of OpenAI's chats and completions."""
+
+_DECIDED: Mapping[str, tuple[object, ...]] = {
+    "stream": (True,),
+    "stream_options": ({"include_usage": True},),
+    "n": (1,),
+    "best_of": (0, 1),
+    "echo": (False,),
+    "modalities": (["text"],),
+    "model": (),
+    "audio": (),
+}
+"""Those that load decides, with what a line may say: what load sends anyway."""
 
 
 class _ResponseFormat(Value):
@@ -129,6 +149,23 @@ def check_extra(
     return extra
 
 
+def _undecided(where: str, item: dict[str, Any]) -> dict[str, Any]:
+    """Return an item without what load decides.
+
+    Raises:
+        DataError: it decides otherwise.
+    """
+    for key in _DECIDED.keys() & item.keys():
+        value = item[key]
+        if value is not None and not any(value == each for each in _DECIDED[key]):
+            raise DataError(
+                f"{where}: cannot set {key} to {json.dumps(value):.60}.",
+                f"Remove {key}. load asks one model (--model) for one answer at a time, as a "
+                "stream of text.",
+            )
+    return {key: value for key, value in item.items() if key not in _DECIDED}
+
+
 def _items(path: Path) -> Generator[dict[str, Any]]:
     require_file(path, "file of requests", f"Give another file with --data. {_FORMS}")
     try:
@@ -210,6 +247,8 @@ def _request(
         prompt = f"{instruction}:{context}" if context else instruction
         limit = draw() if draw else _counted(where, str(item.get("output") or ""), count)
         return CompletionRequest(prompt=prompt, max_tokens=limit)
+    item = _undecided(where, item)
+    further = {key: item.pop(key) for key in _SENT_AS_WRITTEN if key in item}
     try:
         line = _Line.model_validate(item)
     except ValidationError as error:
@@ -230,7 +269,7 @@ def _request(
         json_schema=_schema(where, line.response_format),
         tools=line.tools,
         tool_choice=line.tool_choice,
-        extra_body={**sampling, **extra},
+        extra_body={**sampling, **further, **extra},
     )
 
 

@@ -24,7 +24,6 @@ from armload.analysis.comparison_findings import (
     differing_settings,
 )
 from armload.analysis.statistics import ratio_of_runs
-from armload.analysis.wording.energies import basis as basis_words
 from armload.core.errors import UsageError
 from armload.core.values import counted
 from armload.tuning.outcome_words import gain_words
@@ -179,7 +178,7 @@ def _obstacles(a: Tuning, b: Tuning) -> list[SideDifference]:
     if a.model_sha256 != b.model_sha256:
         found += differing([("model", "obstacle", _named(a, b), _named(b, a))])
     if a.energy_basis and b.energy_basis and _bases_differ(a, b):
-        bases = basis_words(a.energy_basis), basis_words(b.energy_basis)
+        bases = str(a.energy_basis), str(b.energy_basis)
         found += differing([("energy measurement", "obstacle", *bases)])
     if a.objective == b.objective:
         found += differing_settings("obstacle", a.work, b.work)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from armload.analysis.wording.predictions import refusal
+from armload.analysis.fitted import refusal
 from armload.boards.conditions import within_group
 from armload.core.cpu_sets import cpu_numbers
 from armload.core.values import counted, format_bytes

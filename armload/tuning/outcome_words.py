@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from statistics import median
 
+from armload.analysis.ratios import up_to_three_figures
 from armload.analysis.statistics import Ratio
-from armload.analysis.wording.figures import up_to_three_figures
 from armload.tuning.estimating import ChoiceEstimate
 from armload.tuning.record import Confirmation, Tuning, Violation
 from armload.tuning.settings import words_of

@@ -235,6 +235,32 @@ def test_a_lease_is_renewed_and_one_that_was_taken_over_is_not(
     assert [claim.token for claim in claims(host, workdir)] == ["other"]
 
 
+@pytest.mark.exhaustive(covers=["armload/deploy/lease.py", "deploy/board/take_lease.sh.j2"])
+def test_a_claim_that_is_renewed_while_the_folder_is_listed_holds_the_board(
+    workdir: PurePosixPath,
+) -> None:
+    claim, here = put_up(workdir, SOMEBODY), LocalHost("here")
+    ended = threading.Event()
+
+    def renew() -> None:
+        path, other = claim, claim.with_name(f"{claim.name}0")
+        while not ended.is_set():
+            # As a renewal does: it is there under both names for a moment.
+            other.hardlink_to(path)
+            path.unlink()
+            path, other = other, path
+
+    renewing = threading.Thread(target=renew)
+    renewing.start()
+    try:
+        for _ in range(300):
+            with pytest.raises(BusyError), taken(here, workdir):
+                pytest.fail("it is not free")
+    finally:
+        ended.set()
+        renewing.join()
+
+
 def test_a_lease_that_is_renewed_on_full_storage_keeps_its_owner(
     host: Host, workdir: PurePosixPath
 ) -> None:

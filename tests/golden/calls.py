@@ -6,6 +6,7 @@ import ast
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from inspect import isabstract
 from pathlib import Path
 from typing import Any, Self
@@ -13,8 +14,9 @@ from typing import Any, Self
 import armload
 from armload.cli.present import present
 from armload.report.drawing import chart_of
+from armload.report.figures.figure import drawn
 from armload.report.layout import Table
-from armload.report.result import Result, shown
+from armload.report.result import Result, as_result
 from tests.golden.sandbox import replaced
 
 PACKAGE = Path(armload.__file__).parent
@@ -42,7 +44,7 @@ class Calls:
             begin(table, *columns)
 
         watched: list[tuple[object, object]] = [
-            (function, calls._watched(function)) for function in (shown, chart_of)
+            (function, calls._watched(function)) for function in (as_result, chart_of, drawn)
         ]
 
         def presented(result: Result, *, as_json: bool) -> None:
@@ -66,11 +68,11 @@ class Calls:
         )
 
     def unreached(self, name: str) -> list[str]:
-        """Return the places that call something, and did not."""
+        """Return the functions with places that call something, and did not."""
         reached = self.places.get(name, set())
         return [
-            f"{file}:{node.lineno}"
-            for file, node in _calls_of(name)
+            f"{file} {function}"
+            for file, function, node in _calls_of(name)
             if not any(
                 where == file and node.lineno <= line <= (node.end_lineno or node.lineno)
                 for where, line in reached
@@ -100,10 +102,26 @@ def _below(kind: type[Result]) -> Iterator[type[Result]]:
         yield from _below(each)
 
 
-def _calls_of(name: str) -> Iterator[tuple[str, ast.Call]]:
+def _calls_of(name: str) -> Iterator[tuple[str, str, ast.Call]]:
+    for path, function, node in _every_call():
+        if _called(node) == name:
+            yield path, function, node
+
+
+@cache
+def _every_call() -> tuple[tuple[str, str, ast.Call], ...]:
+    found = []
     for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
-                called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
-                if called == name:
-                    yield str(path.relative_to(PACKAGE)), node
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef):
+                calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
+                name = str(path.relative_to(PACKAGE))
+                found += [(name, function.name, node) for node in calls]
+    return tuple(found)
+
+
+def _called(node: ast.Call) -> str:
+    if isinstance(node.func, ast.Name):
+        return node.func.id
+    return node.func.attr if isinstance(node.func, ast.Attribute) else ""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.golden.pages import chart_text, document_text, page_text
-from tests.golden.sandbox import Said, Sandbox
+from tests.golden.sandbox import Said, Sandbox, named, replaced
 
 GOLDENS = Path(__file__).parent / "expected"
 WIDTHS = (80, 140)
@@ -29,7 +29,9 @@ class Case:
         has_document: it is also typed with ``--json``.
         has_pages: what stands on pages that it writes is kept, too.
         is_completion: the lines are those at which a shell's completion asks.
-        work: what is called instead; it gets whether a document is wanted.
+        folder: below the sandbox, in which it is typed.
+        cache: the folder of the cache.
+        stand_ins: what is done instead of functions of the package, by their dotted names.
     """
 
     group: str
@@ -39,7 +41,9 @@ class Case:
     has_document: bool = False
     is_completion: bool = False
     has_pages: bool = True
-    work: Callable[[bool], object] | None = None
+    folder: str = "lab"
+    cache: str = "cache"
+    stand_ins: Mapping[str, object] = field(default_factory=dict)
 
     def produce(self, sandbox: Sandbox) -> dict[Path, str]:
         """Return the content of each of its files."""
@@ -52,7 +56,7 @@ class Case:
         return GOLDENS / self.group / f"{self.name}.{ending}"
 
     def _typed(self, sandbox: Sandbox, line: str, files: dict[Path, str]) -> str:
-        parts = [f"$ armload {line}\n" if line else f"{self.name}\n"]
+        parts = [f"$ armload {line}".rstrip() + "\n"]
         first: Said | None = None
         for width in self.widths:
             said = self._say(sandbox, line, width, as_json=False)
@@ -72,17 +76,22 @@ class Case:
         return "".join(parts) + "\n"
 
     def _say(self, sandbox: Sandbox, line: str, width: int | None, *, as_json: bool) -> Said:
-        if self.work is not None:
-            work = self.work
-            return sandbox.call(lambda: work(as_json), columns=width)
         words = ["bash", line] if self.is_completion else shlex.split(line)
         if as_json:
             place = words.index("--") if "--" in words else len(words)
             words.insert(place, "--json")
-        return sandbox.run(words, columns=width, complete=self.is_completion)
+        with replaced(*((named(name), each) for name, each in self.stand_ins.items())):
+            return sandbox.run(
+                words,
+                folder=self.folder,
+                columns=width,
+                cache=self.cache,
+                complete=self.is_completion,
+            )
 
     def _written(self, sandbox: Sandbox, said: Said, files: dict[Path, str]) -> Iterable[str]:
         """Say what was written, and hold what can be read in files of its own."""
+        pages = 0
         for path, content in said.written.items():
             name = Path(path).name
             if name.endswith(".lock") or "/cache/" in path:
@@ -93,9 +102,11 @@ class Case:
             yield f"--- wrote {path}\n"
             if name.endswith(".html") and self.has_pages:
                 text, charts = page_text(sandbox.normalised(content.decode()))
-                files[self._file("page.txt")] = text
+                pages += 1
+                number = f"{pages}." if pages > 1 else ""
+                files[self._file(f"{number}page.txt")] = text
                 if charts:
-                    files[self._file("charts.txt")] = chart_text(charts)
+                    files[self._file(f"{number}charts.txt")] = chart_text(charts)
             elif name.endswith((".yaml", ".md", ".csv")):
                 files[self._file(name)] = sandbox.normalised(content.decode())
 
@@ -112,6 +123,8 @@ def typed(
     widths: tuple[int | None, ...] = WIDTHS,
     has_documents: bool = True,
     has_pages: bool = True,
+    folder: str = "lab",
+    cache: str = "cache",
 ) -> list[Case]:
     """Return a case for each command."""
     return [
@@ -122,13 +135,19 @@ def typed(
             widths=widths,
             has_document=has_documents,
             has_pages=has_pages,
+            folder=folder,
+            cache=cache,
         )
         for line in lines
     ]
 
 
 def gathered(
-    group: str, tables: Mapping[str, Sequence[str]], *, is_completion: bool = False
+    group: str,
+    tables: Mapping[str, Sequence[str]],
+    *,
+    folder: str = "lab",
+    is_completion: bool = False,
 ) -> list[Case]:
     """Return a case for each table of commands that say little."""
     return [
@@ -137,14 +156,8 @@ def gathered(
             name=name,
             lines=tuple(lines),
             widths=(None,),
+            folder=folder,
             is_completion=is_completion,
         )
         for name, lines in tables.items()
-    ]
-
-
-def called(group: str, works: Mapping[str, Callable[[bool], object]]) -> list[Case]:
-    """Return a case for each function that prints what a verb prints of what it measured."""
-    return [
-        Case(group=group, name=name, work=work, has_document=True) for name, work in works.items()
     ]

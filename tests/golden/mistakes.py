@@ -118,7 +118,7 @@ MISTAKES: Mapping[str, Sequence[str]] = {
     ],
     "names": [
         "board.probe --board vitual",
-        "board.probe --board Virtual",
+        "board.probe --board Virtuel",
         "board.probe --board nowhere",
         "bench --board kichen",
         "bench --board @nothing",
@@ -174,5 +174,34 @@ MISTAKES: Mapping[str, Sequence[str]] = {
         "tradeoff nothing",
         "tradeoff eval-sums-6b86:nothing",
     ],
-    "damaged": [],
+}
+
+_IDS = ("000a", "000b", "000c", "000d")
+DAMAGED: Mapping[str, Sequence[str]] = {
+    "damaged": [
+        *(f"show kitchen-a-000{number}" for number in range(1, 9)),
+        "show",
+        "report kitchen-a-0001 kitchen-a-0008",
+        "compare kitchen-a-0008 kitchen-a-0002",
+        "export kitchen-a-0003",
+        "show runs/20261121T022100Z-kitchen-a-0006",
+        *(f"show {word}-x-{each}" for word in ("sweep", "eval", "load", "tune") for each in _IDS),
+        "report load-x-000d",
+        "report tune-x-000d",
+        "report eval-x-000d",
+        "show --loads",
+        "tradeoff eval-x-000d",
+        "import results.json",
+        "import results2.json",
+        "import plan.yaml",
+        "bench --plan plan.yaml",
+        "bench --plan plan2.yaml",
+        "bench --plan plan3.yaml",
+        "bench --plan results.json",
+        "show kitchen-a-0002 --json",
+        "show eval-x-000b --json",
+    ]
+}
+MISCONFIGURED: Mapping[str, Sequence[str]] = {
+    "misconfigured": ["config", "bench", "show", "config bench --json"]
 }

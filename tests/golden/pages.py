@@ -93,7 +93,7 @@ def chart_text(charts: dict[str, Any]) -> str:
     parts = []
     for name, chart in charts.items():
         own = {key: each for key, each in chart.items() if key not in ("$schema", "datasets")}
-        lines = [f"# {name}", laid_out(rounded(own))]
+        lines = [f"# {name}", laid_out(_sorted(rounded(own)))]
         for dataset, rows in sorted(chart.get("datasets", {}).items()):
             lines.append(f"## {dataset}: {len(rows)} rows")
             lines += [json.dumps(rounded(row), sort_keys=True, ensure_ascii=False) for row in rows]
@@ -118,6 +118,10 @@ def laid_out(value: Any, indent: str = "") -> str:
         parts = [f"{json.dumps(key)}: {laid_out(each, deeper)}" for key, each in value.items()]
     begin, end = "[]" if isinstance(value, list) else "{}"
     return f"{begin}\n" + ",\n".join(f"{deeper}{part}" for part in parts) + f"\n{indent}{end}"
+
+
+def _sorted(value: Any) -> Any:
+    return json.loads(json.dumps(value, sort_keys=True))
 
 
 def rounded(value: Any) -> Any:

@@ -1,7 +1,384 @@
-"""What verbs print of what they have measured, where they cannot run here."""
+"""What verbs print of what they do on a board, which recorded results stand in for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
+from typing import Any, TypeVar
 
-RESULTS: Mapping[str, Callable[[bool], object]] = {}
+from pydantic import TypeAdapter
+
+from armload.analysis.repeats import (
+    DisturbedInARow,
+    NothingTimed,
+    NotRepeatable,
+    OutOfTime,
+    PrecisionReached,
+)
+from armload.bench.fitting import Fit
+from armload.bench.sweep import SweepFolder
+from armload.boards.board import SshAddress, load_board
+from armload.boards.contradictions import Contradiction
+from armload.boards.power import PowerAnswer
+from armload.boards.probe import Probe
+from armload.boards.ssh_connection import ServerKey
+from armload.build.binary import Binary
+from armload.build.inspection import Inspection
+from armload.conversion.checkpoints.converting import Converted
+from armload.core.errors import BoardError
+from armload.core.workspace import runs_folder
+from armload.deploy.claims import Claim
+from armload.deploy.clean import Cleaned
+from armload.deploy.rates import Missing
+from armload.engines.job import SweepPoint
+from armload.evaluation.harness.evaluating import HarnessResult
+from armload.evaluation.quantising import QuantisedModel
+from armload.fleet.bisect import BisectionFolder
+from armload.models.model import Model
+from armload.models.model_summary import ModelSummary
+from armload.report.boards import AddedBoard
+from armload.report.services import ServedModel
+from armload.runs import store
+from armload.runs.fetch import Pulled
+from armload.runs.placing import Deployed
+from armload.serving.listing import RunningService
+from armload.tuning.record import TuningFolder
+from tests.golden.sandbox import RECORDED
+
+Read = TypeVar("Read")
+
+StandIns = Mapping[str, object]
+"""What is done instead of functions, by their dotted names."""
+
+FULL = BoardError("cellar: no space left on the device.", "Free some: armload board.clean")
+
+
+def value(name: str, kind: type[Read]) -> Read:
+    """Return a recorded value."""
+    content = (RECORDED / "values" / f"{name}.json").read_bytes()
+    return TypeAdapter(kind).validate_json(content)
+
+
+def returning(result: object) -> Callable[..., object]:
+    return lambda *_, **__: result
+
+
+def reading(name: str, kind: type[Read]) -> Callable[..., object]:
+    return lambda *_, **__: value(name, kind)
+
+
+def failing(error: BaseException) -> Callable[..., object]:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+def _run(name: str) -> Callable[..., object]:
+    def ran(*_: object, **__: object) -> tuple[object, Path]:
+        run = store.load(store.find(name))
+        return run, runs_folder() / run.id
+
+    return ran
+
+
+def _repeated(
+    request: Any, *_: object, stop: object = PrecisionReached(), **more: Any
+) -> tuple[object, ...]:
+    if request.board == "pair":
+        raise FULL
+    own = "repeats-cellar-ce11" if request.board == "cellar" else "repeats-kitchen-a11a"
+    folder = SweepFolder.find(own)
+    runs = folder.results()[0][0]
+    if heard := more.get("heard"):
+        heard(runs[0].text)
+    more.get("begun", returning(None))(folder)
+    for number in range(1, len(runs) + 1):
+        more["report"](runs[:number])
+    return folder, runs, stop
+
+
+def _swept(_request: object, _cells: object, _progress: object, **more: Any) -> SweepFolder:
+    folder = SweepFolder.find("sweep-kitchen-5eed")
+    more["begun"](folder)
+    for entry in folder.entries:
+        place = SweepPoint(sweep=folder.sweep.id, cell=entry.cell, round=entry.round)
+        ended = store.load(runs_folder() / entry.run) if entry.run else BoardError(entry.error)
+        more["report"](place, ended)
+    return folder
+
+
+def _shared(request: Any, boards: Sequence[str], *_: object, **more: Any) -> tuple[object, object]:
+    report = more.pop("report")
+    folder = _swept(request, (), (), report=partial(report, boards[0]), begun=more["begun"])
+    return folder, {boards[1]: FULL}
+
+
+def _tuned(request: Any, *_: object, **more: Any) -> TuningFolder:
+    names = {"kitchen": "tune-kitchen-ef2d", "cellar": "tune-kitchen-e7f6"}
+    tuned = TuningFolder.find(names[request.board])
+    more["begun"](tuned)
+    for entry in tuned.entries:
+        more["report"](entry, SimpleNamespace(leader=None))
+    return tuned
+
+
+def _bisected(*_: object, **more: Any) -> BisectionFolder:
+    folder = BisectionFolder.find("bisect-kitchen-ab12")
+    more["begun"](folder)
+    for judged in folder.header.result.judged:
+        more["said"](judged, folder.header.titles[judged.commit])
+    return folder
+
+
+def _reached(**functions: Callable[..., object]) -> Callable[..., object]:
+    return lambda *_, **__: nullcontext(SimpleNamespace(**functions))
+
+
+def _pulled(lost: Mapping[str, BoardError]) -> Callable[..., object]:
+    def pull(board: str, *_: object, **__: object) -> Pulled:
+        if board == "cellar":
+            raise FULL
+        runs = tuple(store.load(store.find(name)) for name in ("0001", "0003"))
+        return Pulled(runs=runs, lost=lost)
+
+    return pull
+
+
+def _opened(request: Any, *_: object, **__: object) -> AbstractContextManager[SimpleNamespace]:
+    def deploy(*_: object, **__: object) -> Deployed:
+        if request.board == "cellar":
+            raise FULL
+        place = PurePosixPath("/data/armload")
+        return Deployed(
+            program=place / "bin" / "555555555555" / "llama-completion",
+            model=place / "models" / "aaaaaaaaaaaa" / "m.gguf",
+            sent=True,
+        )
+
+    return nullcontext(SimpleNamespace(deploy=deploy))
+
+
+def _fitted(request: Any, *_: object, **__: object) -> Fit:
+    return value("fit", Fit).model_copy(update={"board": request.board})
+
+
+def _listed(board: Any, *_: object) -> tuple[RunningService, ...]:
+    every = value("services", tuple[RunningService, ...])
+    return tuple(each for each in every if each.board == board.name)
+
+
+def _cleaned(*_: object, agreed: Callable[..., bool], **__: object) -> Cleaned:
+    done = value("cleaned", Cleaned)
+    agreed(done.removed)
+    return done
+
+
+STOPS = (
+    NotRepeatable(reason="The text ends in a loop."),
+    NothingTimed(),
+    DisturbedInARow(runs=3, reason="Throttled."),
+    OutOfTime(
+        more_runs=5,
+        run_s=12.5,
+        allowed_s=60.0,
+        needed_s=140,
+        runs=6,
+        disturbed=1,
+        reason="Throttled.",
+        is_storage_limited=False,
+        within=0.08,
+    ),
+)
+KEY = ServerKey(host="kitchen.example", port=22, line="ssh-ed25519 AAAA", fingerprint="SHA256:AAAA")
+CONTRADICTION = Contradiction(fact="memory", declared="2.1 GB", found="1.0 GB")
+HOST = SimpleNamespace(close=returning(None))
+CLOSED = {"armload.boards.connect.connect": returning(HOST)}
+ANY_MODEL = {"armload.models.find.model_called": reading("model", Model)}
+PROBED = {
+    **CLOSED,
+    "armload.boards.probe.probe": reading("probe", Probe),
+    "armload.boards.power.try_read_power": reading("power", PowerAnswer),
+}
+
+
+def _added(*_: object) -> AddedBoard:
+    return AddedBoard(
+        board=load_board("kitchen"),
+        path=Path("boards/kitchen.yaml"),
+        device="Rock 5B",
+        contradictions=(CONTRADICTION,),
+    )
+
+
+@contextmanager
+def _served(*_: object, **__: object) -> Iterator[SimpleNamespace]:
+    yield SimpleNamespace(url="http://127.0.0.1:8080", api_key="", model="llama-3.2-1b-q4_0.gguf")
+
+
+QUANTISED = {
+    **ANY_MODEL,
+    "armload.evaluation.quantising.quantise": lambda *_, **__: [
+        SimpleNamespace(path=Path(each.path), each=each)
+        for each in value("quantised", tuple[QuantisedModel, ...])
+    ],
+    "armload.evaluation.quantising._divergences": returning({}),
+    "armload.evaluation.quantising._described": lambda found, *_: found.each,
+    "armload.evaluation.quantising.fit": returning(SimpleNamespace(models=(None, None))),
+}
+BENCHED = {
+    "armload.cli.verbs.bench.models_in": returning([]),
+    "armload.bench.sweeping.combinations": returning([None]),
+    "armload.bench.single.repeat_until_known": _repeated,
+    "armload.bench.sweeping.run_sweep": _swept,
+    "armload.fleet.shared_sweep.share_sweep": _shared,
+}
+LOGITS = {
+    **ANY_MODEL,
+    "armload.evaluation.logits.computing.compute_logits": lambda *_, **__: Path("logits/a"),
+    "armload.evaluation.logits.rows.logits_called": lambda _: _logits("logits/b"),
+}
+
+
+def _logits(folder: str) -> object:
+    from armload.evaluation.logits.rows import logits_of_run
+
+    return logits_of_run(Path(folder))
+
+
+DONE: Mapping[str, StandIns] = {
+    **{
+        f"bench --board kitchen --repeats 1 --engine-args {run}": {
+            **BENCHED,
+            "armload.bench.single.run_once": _run(run),
+        }
+        for run in ("0001", "0002", "0003", "0004", "0009", "000b", "000e", "0011", "5bf8")
+    },
+    **{
+        f"bench --board kitchen --precision {number}%": {
+            **BENCHED,
+            "armload.bench.single.repeat_until_known": partial(_repeated, stop=stop),
+        }
+        for number, stop in enumerate(STOPS, start=1)
+    },
+    "bench --board kitchen": BENCHED,
+    "bench --board kitchen --threads 1,2,4": BENCHED,
+    "bench --board kitchen,cellar": BENCHED,
+    "bench --board kitchen,cellar --threads 1,2,4": BENCHED,
+    "bench --board kitchen,cellar --threads 1,2,4 --share": BENCHED,
+    "demo --board kitchen": {
+        **BENCHED,
+        **ANY_MODEL,
+        "armload.bench.combination.combination": returning(
+            SimpleNamespace(plan=SimpleNamespace(prompt="Once"))
+        ),
+    },
+    "tune --board kitchen": {"armload.tuning.tune.tune": _tuned, **ANY_MODEL},
+    "tune --board kitchen,cellar": {"armload.tuning.tune.tune": _tuned, **ANY_MODEL},
+    "bisect --board kitchen --good 0 --bad 16": {"armload.fleet.bisect.bisect": _bisected},
+    "eval --board kitchen --model m.gguf --task logits --data prompts.txt": LOGITS,
+    "eval --board kitchen --model m.gguf --task logits --data prompts.txt --reference b": LOGITS,
+    "eval --board kitchen --model m.gguf --task logits --data prompts.txt --reference b "
+    "--fail-unless-close": LOGITS,
+    "eval --board kitchen --model m.gguf --task lm-eval:piqa,lambada": {
+        **ANY_MODEL,
+        "armload.evaluation.harness.evaluating.evaluate_with_harness": reading(
+            "harness", HarnessResult
+        ),
+    },
+    "eval --regrade eval-sums-6b86 --grader number": {},
+    "eval --regrade eval-sums-6b86 --grader boxed,number": {},
+    "model.quantize m.gguf --type Q4_K_M,Q2_K": QUANTISED,
+    "model.quantize m.gguf --type Q4_K_M,Q2_K --board kitchen": QUANTISED,
+    "model.inspect m.gguf": {
+        "armload.models.find.resolve": returning(Path("m.gguf")),
+        "armload.models.gguf.read_model_summary": reading("summary", ModelSummary),
+        "armload.models.header.check_whole": returning(None),
+    },
+    "model.synth --like stories260k --type Q8_0": {
+        "armload.models.synth.synthesise_like": returning(None),
+        "armload.models.gguf.read_model_summary": reading("summary", ModelSummary),
+    },
+    "model.convert tiny": {
+        "armload.cli.verbs.model._found": returning(SimpleNamespace(name="tiny", dtype="bfloat16")),
+        "armload.conversion.checkpoints.converting.convert": reading("converted", Converted),
+    },
+    "build --target rk3568": {
+        "armload.build.builder.build": reading("binaries", list[Binary]),
+        "armload.build.source.choose": returning(None),
+        "armload.buildhost.choose.build_backend": returning(nullcontext()),
+    },
+    "inspect llama-completion": {
+        "armload.build.inspection.inspect": reading("inspection", Inspection),
+        "armload.build.record.with_build_record": lambda found: found,
+    },
+    "inspect llama-completion --target rk3568": {
+        "armload.build.inspection.inspect": reading("inspection", Inspection),
+        "armload.build.record.with_build_record": lambda found: found,
+    },
+    "deploy --board kitchen --model m.gguf": {
+        **ANY_MODEL,
+        "armload.fleet.reach.boards_reached": _reached(open=_opened),
+    },
+    "deploy --board kitchen,cellar --model m.gguf": {
+        **ANY_MODEL,
+        "armload.fleet.reach.boards_reached": _reached(open=_opened),
+    },
+    "pull --board kitchen": {
+        "armload.fleet.reach.boards_reached": _reached(pull=_pulled({"20261121T0-kitchen": FULL}))
+    },
+    "pull --board kitchen,cellar": {
+        "armload.fleet.reach.boards_reached": _reached(pull=_pulled({}))
+    },
+    "fit --board kitchen": {"armload.bench.fitting.fit": _fitted},
+    "fit --board kitchen --model small.gguf": {"armload.bench.fitting.fit": _fitted},
+    "fit --board kitchen,cellar --model small.gguf": {"armload.bench.fitting.fit": _fitted},
+    "serve --board kitchen --detach": {
+        "armload.serving.starting.served": _served,
+        "armload.report.services.ServedModel": SimpleNamespace(of=reading("served", ServedModel)),
+        "armload.serving.tokenizer.ServiceApi": lambda *_: SimpleNamespace(
+            lacks_chat_template=returning(1)
+        ),
+    },
+    "serve.list --board kitchen,cellar": {"armload.serving.listing.services": _listed},
+    "serve.list --board kitchen": {"armload.serving.listing.services": returning(())},
+    "serve.stop --board kitchen": {"armload.serving.listing.stop_service": _run("0001")},
+    "board.probe --board kitchen": {
+        **PROBED,
+        "armload.deploy.claims.claims": lambda *_: (value("claim", Claim),),
+    },
+    "board.probe --board cellar": {
+        **PROBED,
+        "armload.deploy.claims.claims": returning(()),
+        "armload.deploy.rates.measure": lambda _host, _board, found, *_: (
+            found.rates,
+            Missing(memory="", storage=""),
+        ),
+    },
+    "board.trust --board kitchen": {
+        "armload.cli.verbs.board.pin_host_key": lambda *_, **__: (Path("known"), KEY, None)
+    },
+    "board.add attic --host attic.example": {"armload.cli.new_board.add_board": _added},
+    "board.up --board kitchen": {
+        "armload.boards.connect.start": returning(
+            SshAddress(host="127.0.0.1", port=2222, user="root", key=Path("key"))
+        )
+    },
+    "board.down --board virtual --yes": {"armload.boards.connect.stop": returning(1)},
+    "board.down --board virtual": {
+        "armload.boards.connect.stop": returning(0),
+        "armload.boards.connect.running_hosts": returning(()),
+    },
+    "board.release --board kitchen": {
+        **CLOSED,
+        "armload.boards.connect.is_off": returning(0),
+        "armload.deploy.claims.release": lambda *_, **__: (value("claim", Claim),),
+    },
+    "board.release --board cellar": {"armload.boards.connect.is_off": returning(1)},
+    "board.clean --board kitchen": {"armload.deploy.clean.clean": _cleaned},
+    "board.clean --board kitchen --yes": {"armload.deploy.clean.clean": _cleaned},
+}
+"""Commands, and what stands in for the board."""

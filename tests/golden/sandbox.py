@@ -17,29 +17,36 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
-from functools import partialmethod
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 from unittest import mock
 
-import altair as alt
+import jinja2
 
 import armload
 from armload.cli import program, progress, terminal
 from armload.cli.completion.answer import answer
 from armload.cli.streams import promise_document
-from armload.core.progress import ProgressStep
+from armload.core.cache import disk_usage
+from armload.core.options import Declared, OptionGroup, declared_options
+from armload.core.progress import Labelled, Progress, ProgressStep
 from armload.core.trust import VARIABLE
+from armload.fleet import threads
 from armload.report import drawing, pages
 
 RECORDED = Path(__file__).parent / "recorded"
 INSTALLATION = Path(armload.__file__).parents[1]
 SHOWN = "/srv/armload"
 """The folder's name in golden files; as long as its real one, so that lines break alike."""
+
+_QUOTED = re.compile(rf"'({re.escape(str(INSTALLATION))}[^' ]*)'")
+UNWATCHED = "headers"
+"""A cache whose content stays, because it takes long to make and nothing lists it."""
 
 _NOW = datetime(2026, 11, 28, 12, 0, 0, tzinfo=UTC)
 _RECORDED_S = datetime(2026, 11, 27, 12, 0, 0, tzinfo=UTC).timestamp()
@@ -106,39 +113,33 @@ class Sandbox:
         for number, path in enumerate(sorted(self.folder.rglob("*"))):
             os.utime(path, (_RECORDED_S, _RECORDED_S + number))
         self._manifest = self._files()
-        self._folders = {path for path in self.folder.rglob("*") if path.is_dir()}
+        self._folders = {self.folder} | {path for path in self.folder.rglob("*") if path.is_dir()}
+        self._age_folders()
 
     def remove(self) -> None:
         shutil.rmtree(self.folder)
 
-    def run(self, words: Sequence[str], *, columns: int | None, complete: bool = False) -> Said:
+    def run(
+        self,
+        words: Sequence[str],
+        *,
+        folder: str = "lab",
+        columns: int | None,
+        cache: str = "cache",
+        complete: bool = False,
+    ) -> Said:
         """Run ``armload`` with some words.
 
         Args:
+            folder: in which they are typed, below the sandbox.
             columns: of the terminal; none for a pipe, whose lines are not broken.
+            cache: the folder of the cache.
             complete: the words are those that a shell's completion gives.
         """
-
-        def work() -> None:
-            if complete:
-                answer(words)
-            else:
-                program.run()
-
-        return self.call(work, ["armload", *words], columns=columns)
-
-    def call(
-        self,
-        work: Callable[[], object],
-        words: Sequence[str] = ("armload",),
-        *,
-        columns: int | None,
-    ) -> Said:
-        """Do what prints a result, as a command with these words."""
         environment = {
             "PATH": os.environ.get("PATH", ""),
             "HOME": str(self.folder / "home"),
-            "ARMLOAD_CACHE": str(self.folder / "cache"),
+            "ARMLOAD_CACHE": str(self.folder / cache),
             "LANG": "C.UTF-8",
             "LC_ALL": "C.UTF-8",
             "TZ": "UTC",
@@ -146,9 +147,13 @@ class Sandbox:
             VARIABLE: f"{self.folder}:{self.folder}/*",
             **({} if columns is None else {"COLUMNS": str(columns)}),
         }
-        with _environment(environment, self.lab, words), _streams() as streams:
+        typed = ["armload", *words]
+        with _environment(environment, self.folder / folder, typed), _streams() as streams:
             try:
-                work()
+                if complete:
+                    answer(words)
+                else:
+                    program.run()
                 status: object = 0
             except SystemExit as end:
                 status = end.code
@@ -163,36 +168,48 @@ class Sandbox:
 
     def normalised(self, text: str) -> str:
         """Replace what differs from one machine to the next."""
-        text = text.replace(str(self.folder), SHOWN).replace(str(INSTALLATION), "<installation>")
+        text = _QUOTED.sub(r"\1", text.replace(str(self.folder), SHOWN))
+        text = text.replace(str(INSTALLATION), "<installation>")
         return _VERSION.sub("armload VERSION", text)
 
     def _files(self) -> dict[str, tuple[int, int]]:
-        states = {path: path.lstat() for path in self.folder.rglob("*") if not path.is_dir()}
-        return {
-            str(path.relative_to(self.folder)): (state.st_mtime_ns, state.st_size)
-            for path, state in states.items()
-        }
+        begin = len(str(self.folder)) + 1
+        found = {}
+        for folder, folders, names in os.walk(self.folder):
+            if UNWATCHED in folders:
+                folders.remove(UNWATCHED)
+            for name in names:
+                path = f"{folder}/{name}"
+                state = os.lstat(path)
+                found[path[begin:]] = (state.st_mtime_ns, state.st_size)
+        return found
 
     def _restored(self) -> dict[str, bytes | None]:
         """Put every file back as it was recorded, and return what those that changed had become."""
         now, changed = self._files(), {}
+        if now == self._manifest:
+            return {}
         for name in sorted(now.keys() | self._manifest.keys()):
             if now.get(name) == self._manifest.get(name):
                 continue
             path = self.folder / name
-            is_known = name in now and path.is_file()
-            changed[f"{SHOWN}/{name}"] = path.read_bytes() if is_known else None
+            changed[f"{SHOWN}/{name}"] = path.read_bytes() if name in now else None
             if name in self._manifest:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(RECORDED / name, path)
                 mtime_ns = self._manifest[name][0]
                 os.utime(path, ns=(mtime_ns, mtime_ns))
-            elif name in now:
+            else:
                 path.unlink()
-        for path in sorted(self.folder.rglob("*"), reverse=True):
-            if path.is_dir() and path not in self._folders:
-                path.rmdir()
+        for folder, _, _ in os.walk(self.folder, topdown=False):
+            if Path(folder) not in self._folders and UNWATCHED not in folder:
+                Path(folder).rmdir()
+        self._age_folders()
         return changed
+
+    def _age_folders(self) -> None:
+        for path in self._folders:
+            os.utime(path, (_RECORDED_S, _RECORDED_S))
 
 
 @contextmanager
@@ -246,10 +263,19 @@ def import_all() -> None:
                 continue
 
 
+def named(name: str) -> object:
+    """Return what a dotted name means."""
+    module, _, last = name.rpartition(".")
+    return getattr(sys.modules[module], last)
+
+
 @contextmanager
 def replaced(*changes: tuple[object, object]) -> Iterator[None]:
     """Replace functions and classes in every module of armload that knows them."""
     done: list[tuple[Any, str, object]] = []
+    if not changes:
+        yield
+        return
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] != "armload":
             continue
@@ -265,22 +291,48 @@ def replaced(*changes: tuple[object, object]) -> Iterator[None]:
             setattr(module, key, value)
 
 
+def _content_bytes(paths: Iterable[Path]) -> int:
+    """Return the size of files; what they take on a disk depends on its file system."""
+    every = [each for path in paths for each in (path, *path.rglob("*"))]
+    return sum(each.stat().st_size for each in every if each.is_file())
+
+
+_compile = jinja2.Environment.compile
+_templates: dict[tuple[object, ...], Any] = {}
+
+
+def _compiled(environment: jinja2.Environment, *source: Any, **how: Any) -> Any:
+    """Compile each template once, and not for every page."""
+    key = (*source, *how.items())
+    if key not in _templates:
+        _templates[key] = _compile(environment, *source, **how)
+    return _templates[key]
+
+
+@cache
+def _declared(options: type[OptionGroup]) -> tuple[Declared, ...]:
+    return tuple(declared_options(options))
+
+
+def _one_after_another(crew: Any, boards: Sequence[str], progress: Progress) -> None:
+    for board in boards:
+        crew.serve(board, Labelled(progress, board))
+
+
 @contextmanager
 def frozen() -> Iterator[None]:
-    """Stop the clock, draw no picture, and report no step.
-
-    Charts are checked by the tests of the figures; to check them here would take half of the time.
-    """
-    checked = alt.TopLevelMixin.to_dict
-    unchecked = partialmethod(checked, validate=False)
+    """Stop the clock, draw no picture, and report no step."""
     with (
-        mock.patch.object(alt.TopLevelMixin, "to_dict", unchecked),
+        mock.patch.object(threads._Crew, "serve_all", _one_after_another),
+        mock.patch.object(jinja2.Environment, "compile", _compiled),
         replaced(
             (datetime, Frozen),
             (drawing.png, lambda _: b"a picture"),
             (drawing.svg, lambda _: _PICTURE),
             (drawing.inline_svg, lambda _: _PICTURE),
             (pages.libraries, lambda: ""),
+            (disk_usage, _content_bytes),
+            (declared_options, _declared),
             (terminal.progress, lambda: _Quiet(terminal.errors())),
         ),
     ):

@@ -6,15 +6,26 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from armload.analysis.comparison_findings import ComparisonFinding
+from armload.analysis.finding import Finding, RunFinding, kinds_of
+from armload.analysis.limit_findings import LimitFinding
+from armload.analysis.load.findings import LoadFinding
+from armload.analysis.repeats import Stop
 from tests.golden.calls import Calls
 from tests.golden.case import GOLDENS, Case
 from tests.golden.cases import CASES
 from tests.golden.sandbox import Sandbox, frozen, import_all
+
+FAMILIES = (RunFinding, LoadFinding, ComparisonFinding, LimitFinding, Stop)
+UNREACHED: Mapping[str, str] = {
+    "report/evaluation/figures.py energy_figure": "no recorded evaluation has a power meter",
+}
+"""Places that no case reaches, and why."""
 
 
 class Produced:
@@ -83,3 +94,24 @@ def difference(path: Path, before: str, now: str) -> str:
             f"now/{path.relative_to(GOLDENS)}",
         )
     )
+
+
+@pytest.mark.parametrize("name", ["as_result", "Table", "chart_of", "drawn"])
+def test_every_place_that_presents_is_reached(name: str, produced: Produced) -> None:
+    for case in CASES:
+        produced.files(case)
+    assert [place for place in produced.calls.unreached(name) if place not in UNREACHED] == []
+
+
+def test_every_kind_of_result_is_shown(produced: Produced) -> None:
+    for case in CASES:
+        produced.files(case)
+    assert produced.calls.unshown() == []
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__)
+def test_every_finding_is_shown(family: type[Finding]) -> None:
+    shown = "".join(path.read_text(encoding="utf-8") for path in GOLDENS.rglob("*.json"))
+    kinds = {each.model_fields["kind"].default for each in kinds_of(family)}
+    missing = {kind for kind in kinds if f'"kind": "{kind}"' not in shown}
+    assert missing == set()

@@ -20,12 +20,13 @@ from tests.waiting import wait_until
 class Server:
     """A llama-server that runs, and what it said of the requests that it answered."""
 
-    def __init__(self, address: str) -> None:
-        self._address = address
+    def __init__(self, address: str, process: subprocess.Popen[bytes]) -> None:
+        self.address = address
+        self.process = process
         self.timings: list[dict[str, Any]] = []
 
     def ask(self, path: str, **request: Any) -> Any:
-        answer = requests.post(f"{self._address}/{path}", json=request, timeout=120)
+        answer = requests.post(f"{self.address}/{path}", json=request, timeout=120)
         answer.raise_for_status()
         return answer.json()
 
@@ -50,11 +51,12 @@ def serving(
     *options: str,
     model: Path | None = None,
     variables: Mapping[str, str] = {},
+    launcher: Sequence[str] = (),
 ) -> Iterator[Server]:
     """Serve a model until the block ends; ``trace.jsonl`` and ``log`` are in the folder."""
     address = f"http://127.0.0.1:{(port := free_port())}"
     model = model or shared("stories260K.gguf")
-    words = [str(program), "-m", str(model), "--port", str(port), "-t", "1"]
+    words = [*launcher, str(program), "-m", str(model), "--port", str(port), "-t", "1"]
     trace = {"ARMLOAD_TRACE": str(folder / "trace.jsonl")}
     with (
         (folder / "log").open("wb") as log,
@@ -63,8 +65,8 @@ def serving(
         ) as process,
     ):
         try:
-            wait_until(lambda: _is_ready(address), process)
-            yield Server(address)
+            wait_until(lambda: _is_ready(address), process, within_s=300)
+            yield Server(address, process)
         finally:
             process.terminate()
             process.wait(60)

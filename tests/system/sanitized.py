@@ -17,15 +17,21 @@ from armload.build.compiler import tool
 from armload.build.source import pinned_source
 from armload.core.progress import Silent
 from armload.core.workspace import data_path
+from armload.models.shape import Shape
+from armload.models.synth import synthesise
 
 Sanitizer = Literal["address,undefined", "thread"]
 
-ENGINES = ("llama-completion", "armload-score")
 REPORTED = 66
 """Exit status of a program with reports."""
 
+RESERVE_BYTES = 24 << 20
+FREE = "MemTotal: 409600 kB\nMemAvailable: 307200 kB\nSwapTotal: 0 kB\n"
+SHORT = FREE.replace("307200", str((RESERVE_BYTES // 2 >> 10) - 64))
+"""So little that just over half of the reserve is given back at a time."""
+
 _HERE = Path(__file__).parent / "sanitizers"
-_SHARED = "exitcode={status}:log_path={log}:suppressions={folder}/{file}"
+_SHARED = "exitcode={status}:log_path='{log}':suppressions='{folder}/{file}'"
 _OPTIONS = {
     "ASAN_OPTIONS": ("address.supp", ":detect_stack_use_after_return=1:detect_leaks=1"),
     "LSAN_OPTIONS": ("leak.supp", ":print_suppressions=0"),
@@ -34,6 +40,49 @@ _OPTIONS = {
 }
 # Nothing is missed by these, and both are quick.
 _LEFT_OUT = ("GGML_CPU_REPACK", "GGML_LLAMAFILE")
+
+
+SMALL = Shape(
+    layers=3,
+    width=512,
+    feed_forward=1024,
+    heads=8,
+    kv_heads=8,
+    vocabulary=2048,
+    context_length=1024,
+)
+MIXTURE = Shape(
+    architecture="qwen3moe",
+    layers=3,
+    width=256,
+    feed_forward=512,
+    heads=4,
+    kv_heads=2,
+    head_width=64,
+    vocabulary=2048,
+    context_length=1024,
+    experts=16,
+    experts_used=2,
+    expert_feed_forward=96,
+)
+"""An expert's matrix is no whole pages."""
+DRAFT = SMALL.model_copy(update={"layers": 1, "width": 128, "feed_forward": 256})
+"""Of the small model's vocabulary."""
+
+
+class Models(NamedTuple):
+    """Files of models with random weights, of which the last drafts for the first."""
+
+    small: Path
+    mixture: Path
+    draft: Path
+
+
+def random_models(folder: Path) -> Models:
+    found = Models(*(folder / f"{name}.gguf" for name in Models._fields))
+    for path, shape in zip(found, (SMALL, MIXTURE, DRAFT), strict=True):
+        synthesise(shape, path, quantisation="Q8_0", seed=1, progress=Silent())
+    return found
 
 
 class Done(NamedTuple):
@@ -95,7 +144,11 @@ class Sanitized(NamedTuple):
 
     def ended(self, process: subprocess.Popen[str]) -> Done:
         """Wait for a program, and look at what the sanitizer reports of it."""
-        out, log = process.communicate(timeout=300)
+        try:
+            out, log = process.communicate(timeout=300)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
         self.check()
         assert process.returncode != REPORTED, log
         return Done(process.returncode, out, log)
@@ -108,12 +161,17 @@ class Sanitized(NamedTuple):
     ) -> Done:
         return self.ended(self.starts(words, variables, folder=folder))
 
-    def check(self) -> None:
-        """Fail with the first report, if there is one; forget it."""
+    def reported(self) -> list[str]:
+        """Return the reports so far, and forget them."""
         found = sorted(self.reports.iterdir())
         texts = [path.read_text(errors="replace") for path in found]
         for path in found:
             path.unlink()
+        return texts
+
+    def check(self) -> None:
+        """Fail with the first report, if there is one; forget it."""
+        texts = self.reported()
         assert not texts, f"{len(texts)} reports, of which the first is\n{texts[0][:8000]}"
 
 
@@ -133,26 +191,27 @@ def _said(words: Sequence[str]) -> str:
     return done.stdout.strip()
 
 
-def graph(sanitizer: Sanitizer, folder: Path) -> Sanitized:
+def graph(sanitizer: Sanitizer, folders: pytest.TempPathFactory) -> Sanitized:
     """Build the program that streams a graph's weights; skip a test without compiler."""
-    return _built(sanitizer, folder, ["graph"])
+    return engines(sanitizer, folders, "graph")
 
 
-def engines(sanitizer: Sanitizer, folder: Path) -> Sanitized:
-    """Build the engine's programs with a sanitizer; skip a test without compiler."""
-    return _built(sanitizer, folder, ENGINES)
+def engines(sanitizer: Sanitizer, folders: pytest.TempPathFactory, *programs: str) -> Sanitized:
+    """Build programs of the engine with a sanitizer; skip a test without compiler.
 
-
-def _built(sanitizer: Sanitizer, folder: Path, programs: Sequence[str]) -> Sanitized:
-    tree = _made(folder)
-    _configure(sanitizer, tree)
+    All tests of a session build in one tree.
+    """
+    tree = folders.getbasetemp() / f"sanitized-{sanitizer.partition(',')[0]}"
+    if not tree.exists():
+        _prepare(tree)
+        _configure(sanitizer, tree)
     _ran([str(tool("ninja", "BIN_DIR", "ninja")), "-C", str(tree), *programs], tree)
-    return Sanitized(sanitizer, tree / "bin", folder / "reports")
+    return Sanitized(sanitizer, tree / "bin", tree / "reports")
 
 
 def helpers(sanitizer: Sanitizer, folder: Path) -> Sanitized:
     """Build the programs of boards with a sanitizer; skip a test without compiler."""
-    tree = _made(folder)
+    _prepare(tree := folder / "tree")
     flags = (
         f"-fsanitize={sanitizer}",
         "-g",
@@ -163,14 +222,12 @@ def helpers(sanitizer: Sanitizer, folder: Path) -> Sanitized:
     )
     for source in data_path("toolchains", "board").glob("*.c"):
         _ran(["gcc", *flags, str(source), "-o", str(tree / source.stem)], tree)
-    return Sanitized(sanitizer, tree, folder / "reports")
+    return Sanitized(sanitizer, tree, tree / "reports")
 
 
-def _made(folder: Path) -> Path:
+def _prepare(tree: Path) -> None:
     _skip_without_compiler()
-    (folder / "reports").mkdir()
-    (folder / "tree").mkdir()
-    return folder / "tree"
+    (tree / "reports").mkdir(parents=True)
 
 
 def _configure(sanitizer: Sanitizer, tree: Path) -> None:
@@ -188,7 +245,7 @@ def _configure(sanitizer: Sanitizer, tree: Path) -> None:
         "ARMLOAD_NATIVE": str(native_folder()),
         "ARMLOAD_CPU_FLAGS": "-march=x86-64-v3",
         "ARMLOAD_ENGINE_COMMIT": source.commit,
-        "ARMLOAD_TOGETHER": ";".join(source.groups),
+        "ARMLOAD_TOGETHER": ";".join((*source.groups, "mtmd:tools/mtmd/models/*.cpp")),
         **dict.fromkeys(_LEFT_OUT, "OFF"),
     }
     words = [str(tool("cmake", "CMAKE_BIN_DIR", "cmake")), "-G", "Ninja"]

@@ -170,7 +170,7 @@ def test_mnn_answers_the_same_and_the_two_engines_compare(
     benched = answers(person, converts(person, kind, "--type", "BF16")["path"])
     (found,) = json.loads(person.types("compare", benched["id"], watched["id"], "--json").stdout)
     assert found["finding"] != "not comparable", found["differences"]
-    assert {each["measure"] for each in found["measured"]} >= {"decode"}
+    assert {each["key"] for each in found["figures"]} >= {"decode"}
 
 
 def test_four_bits_take_about_half_of_eight(person: Person) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,7 @@ from armload.core.workspace import cache_folder
 from armload.models.packaged import word_problems_model
 from tests import architectures
 from tests.checkpoints import checkpoint_of
+from tests.packed import pack_experts
 from tests.person import Person
 from tests.tokenizers import write_as_today, write_byte_pairs, write_sentence_pieces
 
@@ -162,6 +164,20 @@ def test_rounding_alone_is_no_reason_to_refuse(person: Person, name: str, type_n
     check = json.loads(person.types(*words, "--yes", "--json").stdout)["check"]
     (person.folder / f"{type_name}.gguf").unlink()
     assert check["logits"]["relative"] > 0
+
+
+def test_experts_in_mxfp4_stay_as_they_are_and_are_compared(person: Person) -> None:
+    folder = person.folder / "of" / "packed"
+    shutil.copytree(person.folder / "of" / "gpt_oss", folder)
+    pack_experts(folder)
+    words = ("model.convert", "of/packed", "--type", "F32", "--output", "packed.gguf")
+    done = json.loads(person.types(*words, "--yes", "--json").stdout)
+    assert done["check"]["logits"]
+    assert done["check"]["unchecked"] == []
+    assert flags(person.folder / "packed.gguf") == [True, True]
+    tensors = GGUFReader(person.folder / "packed.gguf").tensors
+    types = {each.tensor_type.name for each in tensors if "exps.weight" in each.name}
+    assert types == {"MXFP4"}
 
 
 def refused(person: Person, folder: Path) -> str:

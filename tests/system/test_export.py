@@ -34,7 +34,7 @@ def test_a_real_run_with_secrets_everywhere_is_published_without_them(
     (person.folder / "mine.json").write_text(document)
     (imported,) = json.loads(person.types("import", "mine.json", "--json").stdout)
     compared = person.types("compare", folder.name, imported, "--json").stdout
-    assert json.loads(compared)[0]["measured"][0]["ratio"]["ratio"] == pytest.approx(1.0)
+    assert json.loads(compared)[0]["figures"][0]["ratio"]["ratio"] == pytest.approx(1.0)
     read = store.load(person.folder / "imports" / imported)
     assert (read.steps, read.summary) == (run.steps, run.summary)
     assert (read.model.sha256, read.binary.sha256) == (run.model.sha256, run.binary.sha256)

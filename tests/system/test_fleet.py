@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from distributed import Client
 
-from armload.core.errors import ArmloadError
+from armload.core.errors import DiskError
 from armload.core.progress import Silent
-from armload.fleet.archives import archive_chunk
-from armload.fleet.board_locks import held
-from armload.fleet.gateways import Gateways, GoneError
+from armload.fleet.gateway import Gateway
+from armload.fleet.gateways import Gateways
+from armload.fleet.offers import held
 from armload.fleet.scheduler import scheduler_address
 from tests.labs import Lab, check_sweep, runs_of
 from tests.outside_data import STORIES, needs_stories
@@ -195,9 +195,8 @@ def test_a_group_that_waits_for_one_member_leaves_the_others_to_everybody(lab: L
 def test_what_fails_on_a_gateway_is_no_lost_scheduler(lab: Lab) -> None:
     with closing(Gateways(scheduler_address(lab.address), Silent())) as gateways:
         where, *_ = gateways.workers()
-        with pytest.raises(ArmloadError, match="failed: FileNotFoundError") as caught:
-            gateways.call(where.address, archive_chunk, "missing", 0)
-        assert not isinstance(caught.value, GoneError)
+        with pytest.raises(DiskError, match="On the gateway: FileNotFoundError"):
+            gateways.call(where.address, Gateway.archive_chunk, "missing", 0)
 
 
 def test_a_group_behind_one_gateway_runs_and_comes_back_whole(lab: Lab) -> None:

@@ -15,7 +15,8 @@ import pytest
 
 from armload.core.errors import ArmloadError, TransferError
 from armload.core.progress import Silent
-from armload.fleet import gateway, gateways
+from armload.fleet import gateways
+from armload.fleet.gateway import Gateway
 from armload.fleet.gateways import Gateways
 from armload.fleet.scheduler import scheduler_address
 from tests.hostile_scheduler import PLACES, forms
@@ -65,8 +66,8 @@ def used(port: int) -> object:
     with closing(Gateways(scheduler_address(f"tcp://127.0.0.1:{port}"), Silent())) as there:
         try:
             worker = there.of("one", Silent(), within_s=0.3)
-            with there.holding(["one"], lambda _: None):
-                return there.call(worker.address, gateway.begun_points, "one", "none")
+            with there.holding(["one"], Silent()):
+                return there.call(worker.address, Gateway.begun, "one", "none")
         except ArmloadError as error:
             return error
 
@@ -156,7 +157,7 @@ def test_no_pickle_of_a_gateway_is_read(
         worker = there.of("one", Silent())
         for attack in ATTACKS:
             try:
-                answers[attack] = there.call(worker.address, gateway.begun_points, attack)
+                answers[attack] = there.call(worker.address, Gateway.begun, attack)
             except ArmloadError as error:
                 answers[attack] = error
             if attack == "returns 100 MB":  # which ends the connection for good

@@ -173,7 +173,9 @@ def narrowed(lab: Lab, **options: object) -> str:
 
 
 def test_a_search_through_a_gateway_is_resumed_and_tries_everything_once(lab: Lab) -> None:
-    space = narrowed(lab, threads=[1], flash_attention=["on", "off"], speculate="none")
+    space = narrowed(
+        lab, threads=[1], flash_attention=["on", "off"], speculate="none", kv_type="f16"
+    )
     words = tuning(lab, "--space", space, "-n", "48", "--max-trials", "4", "--output", "best.yaml")
     pattern = "tunings/*/journal.jsonl"
     process = lab.ann.start(*words)

@@ -23,7 +23,7 @@ from tests.system.wheels import output
 pytestmark = [pytest.mark.build, pytest.mark.timeout(2400)]
 
 similar = pytest.mark.exhaustive(covers=["armload/cli", "armload/core/workspace.py", "release"])
-DATA = ("boards", "toolchains", "deploy")
+DATA = ("boards", "toolchains", "deploy", "docs/boards.md", "docs/fleet.md")
 
 
 @pytest.mark.exhaustive(covers=["pyproject.toml", "release"])

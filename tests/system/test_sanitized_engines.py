@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import random
+import signal
+import subprocess
+import time
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from armload.core.progress import Silent
-from armload.models.shape import Shape
-from armload.models.synth import synthesise
 from armload.models.vocabulary import english_words
-from tests.system.sanitized import Sanitized, engines
-from tests.system.streaming import streamed
+from tests.system.sanitized import Models, Sanitized, engines, random_models
+from tests.system.streaming import streamed, traced
+from tests.waiting import wait_until
 
 pytestmark = [
     pytest.mark.build,
@@ -28,61 +28,36 @@ pytestmark = [
         ]
     ),
 ]
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes root")
 
-SMALL = Shape(
-    layers=3,
-    width=512,
-    feed_forward=1024,
-    heads=8,
-    kv_heads=8,
-    vocabulary=2048,
-    context_length=1024,
+PROGRAMS = ("llama-completion", "llama-speculative-simple", "armload-score")
+WORDS = ("--no-repack", "--poll", "0", "-t", "2", "-c", "1024", "--ignore-eos", "--temp", "0")
+REPEATED = "one two three four. " * 5 + "one two"
+SMALL_DRAFTS = ("--spec-type", "draft-simple", "--spec-draft-n-max", "4", "-md")
+NGRAMS = (
+    *("--spec-type", "ngram-simple"),
+    *("--spec-ngram-simple-size-n", "2", "--spec-ngram-simple-size-m", "4"),
 )
-MIXTURE = Shape(
-    architecture="qwen3moe",
-    layers=3,
-    width=256,
-    feed_forward=512,
-    heads=4,
-    kv_heads=2,
-    head_width=64,
-    vocabulary=2048,
-    context_length=1024,
-    experts=16,
-    experts_used=2,
-    expert_feed_forward=96,
-)
-"""An expert's matrix is no whole pages."""
-
-WORDS = ("--no-warmup", "--no-repack", "--poll", "0", "-t", "2", "-c", "1024", "--ignore-eos")
-
-
-class Models(NamedTuple):
-    """Files of models with random weights."""
-
-    small: Path
-    mixture: Path
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
-    folder = tmp_path_factory.mktemp("models")
-    found = Models(*(folder / f"{name}.gguf" for name in Models._fields))
-    for path, shape in ((found.small, SMALL), (found.mixture, MIXTURE)):
-        synthesise(shape, path, quantisation="Q8_0", seed=1, progress=Silent())
-    return found
+    return random_models(tmp_path_factory.mktemp("models"))
 
 
 @pytest.fixture(scope="module", params=["thread", "address,undefined"])
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Sanitized:
-    return engines(request.param, tmp_path_factory.mktemp("sanitized"))
+    return engines(request.param, tmp_path_factory, *PROGRAMS)
 
 
 def completion(built: Sanitized, model: Path, count: int, *more: object) -> list[str]:
-    words = ("-m", model, "-n", count, *WORDS, "--temp", 0, "-no-cnv")
-    prompt = () if {"-f", "-p"} & set(more) else ("-p", "one two three")
-    return built.words("llama-completion", *words, *prompt, *more)
+    words = ("-m", model, "-n", count, *WORDS, "--no-warmup", "-no-cnv")
+    return built.words("llama-completion", *words, *more)
+
+
+def long_prompt(folder: Path, tokens: int) -> Path:
+    path = folder / "prompt"
+    path.write_text(" ".join(english_words()[:tokens]))
+    return path
 
 
 @pytest.mark.parametrize("tokens", [1, 64, 600])
@@ -91,14 +66,79 @@ def test_prompts_of_any_length(
     built: Sanitized, models: Models, tmp_path: Path, tokens: int, model: str
 ) -> None:
     path: Path = getattr(models, model)
-    prompt = tmp_path / "prompt"
-    prompt.write_text(" ".join(english_words()[:tokens]))
+    prompt = long_prompt(tmp_path, tokens)
     words = completion(built, path, 4, "-f", prompt, "-b", 256, "-ub", 128)
     expected = built.runs(words)
     for resident_bytes, reads in ((0, "direct"), (6 << 20, "buffered"), (60 << 20, "")):
         variables = streamed(resident_bytes) | {"ARMLOAD_READS": reads}
         found = built.runs(words, variables)
         assert (found.status, found.out) == (0, expected.out), found.log
+
+
+@pytest.mark.parametrize(
+    ("model", "drafts"), [("small", "smaller"), ("mixture", "same"), ("mixture", "text")]
+)
+def test_speculation(
+    built: Sanitized, models: Models, tmp_path: Path, model: str, drafts: str
+) -> None:
+    path: Path = getattr(models, model)
+    drafting = {
+        "smaller": (*SMALL_DRAFTS, models.draft),
+        "same": (*SMALL_DRAFTS, path),
+        "text": NGRAMS,
+    }[drafts]
+    plan = ("-m", path, "-p", REPEATED, "-n", 8, *WORDS, "-t", 1, *drafting)
+    words = built.words("llama-speculative-simple", *plan)
+    expected = built.runs(words)
+    assert expected.status == 0, expected.log
+    assert "n_drafted" in expected.log
+    for resident_bytes in (0, 4 << 20):
+        trace = tmp_path / str(resident_bytes)
+        found = built.runs(words, streamed(resident_bytes) | {"ARMLOAD_TRACE": str(trace)})
+        assert (found.status, found.out) == (0, expected.out), found.log
+        header, steps = traced(trace)
+        assert header.weights[0].weights == "streamed"
+        assert sum(step.speculated_tokens for step in steps) > 0
+
+
+def await_steps(trace: Path, phase: str, process: subprocess.Popen[str]) -> None:
+    """Wait until two steps have processed a prompt, or generated."""
+
+    def are_there() -> bool:
+        lines = trace.read_text().splitlines() if trace.exists() else []
+        return sum(f'"{phase}_tokens":{count}' in line for line in lines for count in (1, 16)) > 1
+
+    wait_until(are_there, process, within_s=300)
+
+
+def ends_by(
+    built: Sanitized, process: subprocess.Popen[str], number: signal.Signals, trace: Path
+) -> None:
+    process.send_signal(number)
+    done = built.ended(process)
+    # llama-completion itself ends by SIGINT; the other one ends it.
+    expected = 130 if number == signal.SIGINT else -number
+    assert done.status == expected, done.log
+    traced(trace)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("phase", ["prompt", "generated"])
+@pytest.mark.parametrize("model", ["small", "mixture"])
+def test_signals_while_it_computes(
+    *, built: Sanitized, models: Models, tmp_path: Path, model: str, phase: str, number: int
+) -> None:
+    path: Path = getattr(models, model)
+    prompt = long_prompt(tmp_path, 600 if phase == "prompt" else 3)
+    words = completion(built, path, 900, "-f", prompt, "-b", 16, "-t", 1)
+    pauses = random.Random(1)
+    for resident_bytes in (0, 4 << 20):
+        trace = tmp_path / f"{resident_bytes}.jsonl"
+        variables = streamed(resident_bytes) | {"ARMLOAD_TRACE": str(trace)}
+        process = built.starts(words, variables)
+        await_steps(trace, phase, process)
+        time.sleep(pauses.uniform(0, 0.1))
+        ends_by(built, process, signal.Signals(number), trace)
 
 
 @pytest.mark.parametrize("items", [".", "missing", "/proc/self/mem", "/dev/zero"])

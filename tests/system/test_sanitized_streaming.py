@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import random
 import re
+import signal
+import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.system.lacking import with_meminfo, without_calls
-from tests.system.sanitized import Done, Sanitized, graph
+from tests.system.sanitized import FREE, RESERVE_BYTES, SHORT, Done, Sanitized, graph
 from tests.system.streaming import streamed
 
 pytestmark = [
@@ -31,17 +33,15 @@ pytestmark = [
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes root")
 
 FILE_BYTES = 128 << 20
-RESERVE_BYTES = 24 << 20
-FREE = "MemTotal: 409600 kB\nMemAvailable: 307200 kB\nSwapTotal: 0 kB\n"
-SHORT = FREE.replace("307200", str((RESERVE_BYTES // 2 >> 10) - 64))
-"""So little that just over half of the reserve is given back at a time."""
 DENSE, EXPERTS = 0, 64
+RACING = {"give_up", "choose_windowed"}
+"""Functions that release a piece, and arrange them all."""
 INPUT_OUTPUT_ERROR = 74
 
 
 @pytest.fixture(scope="module", params=["thread", "address,undefined"])
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Sanitized:
-    return graph(request.param, tmp_path_factory.mktemp("sanitized"))
+    return graph(request.param, tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
@@ -63,19 +63,25 @@ def released_bytes(done: Done) -> int:
     return int(found)
 
 
-def under_pressure(
-    built: Sanitized, started: Sequence[str], variables: Mapping[str, str], folder: Path
-) -> Done:
-    """Run a program for which memory is short for a look or two of the guard, again and again."""
-    process = built.starts(started, variables, launcher=with_meminfo(FREE, folder))
+def press(process: subprocess.Popen[str], folder: Path) -> Iterator[None]:
+    """Have memory be short for a look or two of the guard, again and again until it ends."""
     pauses = random.Random(1)
-    assert process.stdout is not None
-    first = process.stdout.readline()
     while process.poll() is None:
         (folder / "meminfo").write_text(SHORT)
         time.sleep(0.012)
         (folder / "meminfo").write_text(FREE)
         time.sleep(pauses.uniform(0.02, 0.2))
+        yield
+
+
+def under_pressure(
+    built: Sanitized, started: Sequence[str], variables: Mapping[str, str], folder: Path
+) -> Done:
+    process = built.starts(started, variables, launcher=with_meminfo(FREE, folder))
+    assert process.stdout is not None
+    first = process.stdout.readline()
+    for _ in press(process, folder):
+        pass
     done = built.ended(process)
     return done._replace(out=first + done.out)
 
@@ -93,6 +99,23 @@ def test_memory_that_is_given_back_while_streaming_starts_again(
     assert (found.status, found.out) == (0, expected.out), found.log
     least_bytes = 0 if experts else RESERVE_BYTES // 2  # of experts, few are held at first
     assert released_bytes(found) > least_bytes
+
+
+@as_root
+def test_without_the_lock_a_race_is_reported_that_no_suppression_hides(
+    weights: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    built = graph("thread", tmp_path_factory)
+    variables = streamed(FILE_BYTES - (20 << 20)) | {"GRAPH_UNLOCKED": "1"}
+    launcher = with_meminfo(FREE, tmp_path)
+    process = built.starts(words(built, weights, DENSE, 1000), variables, launcher=launcher)
+    for _ in press(process, tmp_path):
+        text = "".join(path.read_text() for path in built.reports.iterdir())
+        if any(set(re.findall(r"#\d+ (\w+) ", each)) >= RACING for each in text.split("=====")):
+            process.kill()
+    process.communicate()
+    reports = built.reported()
+    assert process.returncode == -signal.SIGKILL, reports
 
 
 @pytest.mark.parametrize("experts", [DENSE, EXPERTS], ids=["dense", "experts"])

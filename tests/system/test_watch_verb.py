@@ -167,9 +167,8 @@ def test_it_compares_with_another_and_says_what_differs(
     assert found["finding"] != "not comparable", found["differences"]
     longer = watches(person, *put, "--", "engine", "demo", "40", "qwen/config.json")
     (found,) = json.loads(person.types("compare", demo["id"], longer["id"], "--json").stdout)
-    assert [each["sentence"] for each in found["differences"]] == [
-        f"output tokens (n_predict): A {TOKENS}, B 40"
-    ]
+    obstacles = [each["phrase"] for each in found["differences"] if each["role"] == "obstacle"]
+    assert obstacles == [f"output tokens (n_predict): A {TOKENS}, B 40"]
     person.types("report", demo["id"], more["id"], longer["id"])
 
 
@@ -311,9 +310,9 @@ def test_it_compares_with_a_bench_on_the_same_board(person: Person, arm: str) ->
     foreign = watches(person, *put, "--", "engine", "demo", "16", board=arm)
     ours = person.benches("--model", "random", "-n", "16", board=arm)
     (found,) = json.loads(person.types("compare", foreign["id"], ours["id"], "--json").stdout)
-    assert found["measured"][0]["finding"] == "slower", found["differences"]
+    assert found["figures"][0]["finding"] == "slower", found["differences"]
     assert found["finding"] in {"slower", "inconclusive"}
-    assert any("Cannot verify" in note["sentence"] for note in found["notes"])
+    assert any("Cannot verify" in each["sentence"] for each in found["findings"])
     person.types("report", foreign["id"], ours["id"])
 
 

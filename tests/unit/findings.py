@@ -45,7 +45,7 @@ from armload.analysis.throttling import (
     ThrottleEvent,
     UnderVoltage,
 )
-from armload.analysis.verdict import Doubt, LeaseLost, NotCold, StorageFull, Swapping, Verdict
+from armload.analysis.verdict import KeptFinding, LeaseLost, NotCold, StorageFull, Swapping, Verdict
 from armload.engines.job import Workstation
 
 CC1 = BackgroundProcess(name="cc1", processes=1, cpu_s=9.3, share=0.93)
@@ -268,5 +268,5 @@ def verdict_of(**sentences: str) -> Verdict:
     doubts = []
     for name, sentence in sentences.items():
         figures = next(each for each in EXAMPLES if each.name == name.replace("_", " "))
-        doubts.append(Doubt(name=figures.name, figures=figures, sentence=sentence))
+        doubts.append(KeptFinding(name=figures.name, figures=figures, sentence=sentence))
     return Verdict(valid=not doubts, reasons=tuple(sentences.values()), findings=tuple(doubts))

@@ -21,9 +21,9 @@ from armload.analysis.comparison_findings import (
 )
 from armload.analysis.measurement import measurement_of
 from armload.analysis.precision import TooFewRepeats
+from armload.analysis.ratios import times, times_interval
 from armload.analysis.run import Run
 from armload.analysis.verdict import Verdict
-from armload.analysis.wording.figures import times, times_interval
 from armload.boards.power import EnergyBasis
 from armload.core.errors import UsageError
 from armload.engines.job import ModelRecord, Workstation

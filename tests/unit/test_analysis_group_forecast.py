@@ -10,13 +10,13 @@ from armload.analysis.group_forecast import (
     CACHED_FROM_BYTES,
     Exchanges,
     GroupTimes,
+    chosen_between,
     crossings,
     exchanges,
     group_times,
     load_time,
 )
 from armload.analysis.shares import LayerSizes
-from armload.analysis.wording.splits import chosen_between, limited_by
 from armload.engines.prediction import Expected
 from armload.engines.spread import LinkRates, Share, Split, Spread
 
@@ -81,9 +81,9 @@ def test_whole_layers_take_what_each_member_computes_and_a_round_trip_to_each_ot
     assert found.token_s.value == pytest.approx(0.1 + 0.2 + 0.5, rel=0.01)
     kinds = [(part.kind, part.board) for part in found.forecast.parts]
     assert kinds == [("member", "a"), ("member", "b"), ("link", "b")]
-    assert limited_by(found.forecast) == "the connection to b"
+    assert found.forecast.longest.name == "the connection to b"
     near = times(spread("layer", 110, 110, round_trip_s=0.0001), 0.2, 0.4)
-    assert limited_by(near.forecast) == "b"
+    assert near.forecast.longest.name == "b"
     assert near.token_s.low < near.token_s.value < near.token_s.high
 
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from armload.analysis.load.live import FEWEST, WINDOW_S, Chunks, LiveFigures, SlidingWindow
+from armload.analysis.load.live import (
+    FEWEST,
+    WINDOW_S,
+    Chunks,
+    LiveFigures,
+    SlidingWindow,
+    live_rows,
+)
 from armload.analysis.load.records import Outcome, RequestRecord
 from armload.analysis.load.server_metrics import ServerSample
-from armload.analysis.wording.live import live_rows
 
 
 def ended(end_s: float, ttft_s: float = 0.2, outcome: Outcome = "ok") -> RequestRecord:

@@ -115,6 +115,28 @@ def test_characters_at_random_are_found(alphabet: str, length: int, found: int) 
     assert not any(is_noise(text[: WINDOW_CHARACTERS - 1]) for text in texts)
 
 
+def _letters(*ranges: range) -> str:
+    return "".join(each for span in ranges for each in map(chr, span) if each.isalpha())
+
+
+ACCENTED = _letters(range(0xC0, 0x180))
+LATIN = {
+    "accented": (ACCENTED, 0, 0),
+    "accented in words": (ACCENTED + " " * 40, 0, 0),
+    "all Latin letters": (_letters(range(0x41, 0x7B), range(0xC0, 0x250)), 0, 0),
+    "Latin-1": ("".join(map(chr, [*range(0x20, 0x7F), *range(0xA1, 0x100)])), 970, 1000),
+}
+
+
+@pytest.mark.parametrize("name", LATIN)
+@pytest.mark.parametrize("length", [128, 256, 1024])
+def test_letters_of_one_script_at_random_are_missed_as_documented(name: str, length: int) -> None:
+    alphabet, least, most = LATIN[name]
+    chance = random.Random(length)
+    texts = ("".join(chance.choices(alphabet, k=length)) for _ in range(1000))
+    assert least <= sum(map(is_noise, texts)) <= most
+
+
 def test_noise_is_a_finding_beside_the_others() -> None:
     chance = random.Random(3)
     text = "".join(chance.choices(ALPHABETS["printable ASCII"], k=300))

@@ -8,9 +8,7 @@ import pytest
 
 from armload.analysis.board_resources import BoardResources, MeasuredHits, Rate
 from armload.analysis.compute import Compute
-from armload.analysis.prediction import predict
-from armload.analysis.roofline import from_facts
-from armload.analysis.wording.predictions import (
+from armload.analysis.fitted import (
     fitted,
     forecast_notice,
     recommendation,
@@ -18,6 +16,8 @@ from armload.analysis.wording.predictions import (
     remedy,
     sentence,
 )
+from armload.analysis.prediction import predict
+from armload.analysis.roofline import from_facts
 from armload.boards.board import load_board
 from armload.engines.engine import MemoryNeed
 from armload.engines.prediction import Expected, Prediction, Sequences

@@ -18,7 +18,6 @@ from armload.analysis.tradeoff import (
     on_one_axis,
     require_same_questions,
 )
-from armload.analysis.wording.tradeoffs import crossover as sentence
 from armload.core.errors import UsageError
 
 
@@ -73,7 +72,7 @@ def test_a_crossover_is_found_where_the_slower_system_overtakes() -> None:
     assert (found.interval.low, found.interval.high) == (54.6, 54.6)
     assert found.is_shown
     assert found.finding == "shown"
-    assert sentence(found) == (
+    assert found.sentence == (
         "Q2_K is more accurate up to 54.6 s, Q8_0 from then on (95% CI 54.6\u201354.6 s)."
     )
 
@@ -87,7 +86,7 @@ def test_no_crossover_is_said_when_one_system_is_never_behind() -> None:
     worse = system("Q8_0", [27.3, 54.6], [20, 42])
     found = crossover(worse, Q2)
     assert (found.before, found.after, found.deadline_s) == ("Q2_K", "Q2_K", None)
-    assert sentence(found) == (
+    assert found.sentence == (
         "No crossover: averaged up to any deadline, Q2_K answers at least as many questions "
         "correctly."
     )
@@ -110,7 +109,7 @@ def test_too_few_questions_show_neither_a_crossover_nor_that_there_is_none() -> 
         )
         found = crossover(fast, slow)
         assert not found.is_shown
-        assert sentence(found) == "1 question: too few to tell whether there is a crossover."
+        assert found.sentence == "1 question: too few to tell whether there is a crossover."
 
 
 def test_where_resamples_show_a_crossover_the_answers_do_not_rule_one_out() -> None:
@@ -118,7 +117,7 @@ def test_where_resamples_show_a_crossover_the_answers_do_not_rule_one_out() -> N
     found = crossover(Q8.model_copy(update={"correct": rows}), Q2)
     assert found.deadline_s is None
     assert found.share > 0.05
-    assert f"it occurs in {found.share:.0%} of bootstrap resamples" in sentence(found)
+    assert f"it occurs in {found.share:.0%} of bootstrap resamples" in found.sentence
 
 
 def test_a_lead_of_one_question_is_no_crossover_beyond_chance() -> None:
@@ -132,7 +131,7 @@ def test_a_lead_of_one_question_is_no_crossover_beyond_chance() -> None:
     found = crossover(Q2, lucky)
     assert found.deadline_s == 54.6
     assert 0.5 < found.share < 0.9
-    assert "No significant crossover: Q8_0 overtakes Q2_K at 54.6 s" in sentence(found)
+    assert "No significant crossover: Q8_0 overtakes Q2_K at 54.6 s" in found.sentence
 
 
 def test_small_changes_of_sign_are_not_the_crossover() -> None:

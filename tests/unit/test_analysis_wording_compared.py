@@ -6,6 +6,7 @@ import typing
 
 import pytest
 
+from armload.analysis.prediction_notes import note
 from armload.analysis.repeats import (
     DisturbedInARow,
     NothingTimed,
@@ -14,7 +15,6 @@ from armload.analysis.repeats import (
     PrecisionReached,
     Stop,
 )
-from armload.analysis.wording.prediction_notes import note
 from armload.core.values import Value
 from armload.engines.prediction import PredictionNoteKind
 

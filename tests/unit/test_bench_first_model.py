@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from armload.analysis.wording.predictions import FittedModel
+from armload.analysis.fitted import FittedModel
 from armload.bench.first_model import first_models, proposed
 from armload.bench.fitting import fit, fit_hardware
 from armload.core.errors import UsageError

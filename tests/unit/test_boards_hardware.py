@@ -88,7 +88,7 @@ def test_an_entry_of_one_s_own_can_be_named(tmp_path: Path) -> None:
         ("rasberry-pi-5", "Did you mean 'raspberry-pi-5'"),
         ("raspberry-pi-5", "raspberry-pi-5-8gb"),
         ("raspberry-pi-5-3gb", "raspberry-pi-5-4gb"),
-        ("raspberry-pi-5-8GB", "Did you mean 'raspberry-pi-5"),
+        ("raspberry-pi-55-8GB", "Did you mean 'raspberry-pi-5"),
         ("", "no hardware named ''"),
         ("../boards/dayu200", "no hardware named"),
     ],
@@ -97,6 +97,12 @@ def test_a_wrong_name_is_answered_with_what_there_is(name: str, said: str) -> No
     with pytest.raises(UsageError) as caught:
         load_hardware(name)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["Raspberry-Pi-5-8GB", "RASPBERRY-PI-500", "Rock-5B-16gb"])
+def test_an_entry_is_found_in_any_case(name: str) -> None:
+    assert load_hardware(name).name == name.lower()
+    assert load_hardware(name).memory == load_hardware(name.lower()).memory
 
 
 def test_a_board_needs_only_its_hardware_and_how_it_is_reached(boards: Path) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from armload.boards.adding import check_new
+from armload.boards.board import is_group, load_board
 from armload.boards.naming import board_called, boards_called
 from armload.cli.verbs.watch import WatchOptions
 from armload.core.errors import DataError, UsageError
@@ -41,6 +43,11 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("rk-???", "rk-one rk-two"),
         ("[bp]*", "bare pi"),
         ("rk*,rk-two", "rk-one rk-two"),
+        ("PI", "pi"),
+        ("Rk-Two,PI,pi", "rk-two pi"),
+        ("@RK3568", "rk-one rk-two"),
+        ("RK-*", "rk-one rk-two"),
+        ("DAYU200,Virtual", "dayu200 virtual"),
     ],
 )
 def test_words_mean_boards_each_once_in_their_order(words: str, boards: str) -> None:
@@ -85,3 +92,24 @@ def test_a_label_is_one_word_of_letters(label: str, lab: Path) -> None:
     (lab / "boards" / "bad.yaml").write_text(f"extends: this-machine\nlabels: ['{label}']\n")
     with pytest.raises(DataError, match=r"bad.yaml, line 2: labels"):
         boards_called(["bad"])
+
+
+def test_a_name_in_another_case_is_the_boards_own_wherever_one_is_named(lab: Path) -> None:
+    assert WatchOptions.typed({"board": "Rk-One"}).board == "rk-one"
+    board = load_board("RK-ONE")
+    assert (board.name, is_group("RK-ONE")) == ("rk-one", False)
+    (lab / "boards" / "capital.yaml").write_text("extends: this-machine\ntarget: RK3568\n")
+    assert load_board("capital").target == "rk3568"
+
+
+def test_of_names_that_differ_in_case_alone_the_one_as_written_counts(lab: Path) -> None:
+    (lab / "boards" / "Pi.yaml").write_text("extends: this-machine\n")
+    if not (lab / "boards" / "PI.yaml").exists():  # the file system tells them apart
+        assert boards_called(["Pi", "pi"]) == ("Pi", "pi")
+        with pytest.raises(UsageError, match="'PI' may be Pi or pi"):
+            boards_called(["PI"])
+
+
+def test_a_new_board_has_a_name_of_its_own_in_any_case(lab: Path) -> None:
+    with pytest.raises(UsageError, match="already a board named 'pi'"):
+        check_new("PI")

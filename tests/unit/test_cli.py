@@ -25,7 +25,7 @@ from armload.engines.service_plan import ScorerOptions, ServingPlan
 from tests.command_line import ROOT, run
 
 HEAVY = (
-    *("rich", "paramiko", "fabric", "altair", "numpy", "jinja2", "elftools", "tenacity"),
+    *("rich", "paramiko", "fabric", "numpy", "vl_convert", "jinja2", "elftools", "tenacity"),
     *("dask", "distributed"),
 )
 

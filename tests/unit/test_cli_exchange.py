@@ -102,8 +102,9 @@ def test_results_of_others_are_shown_and_compared_with_one_s_own(folder: Path, t
     own = ",".join(path.name for path in (folder / "runs").iterdir())
     (compared,) = json.loads(typed(folder, "compare", own, theirs, "--json").stdout)
     assert compared["finding"] == "slower"
-    assert [each["figures"]["name"] for each in compared["subjects"]] == ["board"]
-    assert compared["measured"][0]["ratio"]["low"] > 1.3
+    subjects = [each for each in compared["differences"] if each["role"] == "subject"]
+    assert [each["name"] for each in subjects] == ["board"]
+    assert compared["figures"][0]["ratio"]["low"] > 1.3
     assert "The sides differ in board: A kitchen" in typed(folder, "compare", own, theirs).stdout
 
     drawn = typed(folder, "report", own, theirs, "--output", "both", "--json")

@@ -34,7 +34,7 @@ from armload.deploy.clean import BoardItem, Cleaned
 from armload.deploy.holder import this_process
 from armload.deploy.rates import Missing
 from armload.engines.plan import Plan
-from armload.fleet.tasks import TaskResult
+from armload.fleet.threads import TaskResult
 from armload.models.shape import load_shape
 from armload.models.synth import synthesise_like
 from armload.report.boards import AddedBoard, ProbedBoard

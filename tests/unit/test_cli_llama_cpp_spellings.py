@@ -7,7 +7,7 @@ import shlex
 import pytest
 from invoke.parser.context import ParserContext
 
-from armload.cli.llama_cpp_spellings import spellings_of, translated
+from armload.cli.llama_cpp_spellings import note_on, spellings_of, translated
 from armload.cli.program import namespace
 from armload.core.options import LLAMA_CPP_SPELLINGS, declared_options
 
@@ -75,3 +75,10 @@ def test_no_spelling_stands_for_two_options_or_hides_one_of_the_same_verb() -> N
 def test_the_context_of_a_service_has_no_spelling_because_it_is_that_of_a_slot() -> None:
     assert spellings_of("--context", ["--context", "--slots"]) == ()
     assert spellings_of("--context", ["--context"]) == ("--ctx-size",)
+
+
+def test_why_a_spelling_is_not_taken_is_said_of_verbs_with_slots_alone() -> None:
+    assert "--context is the size of each slot" in note_on("--ctx-size", ["--context", "--slots"])
+    assert not note_on("--ctx-size", ["--context"])
+    assert not note_on("--batch-size", ["--batch", "--slots"])
+    assert not note_on("--nonsense", ["--context", "--slots"])

@@ -17,7 +17,7 @@ from tests.command_line import BOUND_BY_PERMISSIONS, run, typed
     ("words", "status", "said"),
     [
         (["board.probe", "--board", "vitual"], 2, "There is no board named 'vitual'"),
-        (["board.probe", "--board", "Virtual"], 2, "Did you mean 'virtual'?"),
+        (["board.probe", "--board", "Virtuel"], 2, "Did you mean 'virtual'?"),
         (["build", "--target", "rk3586"], 2, "There is no target named 'rk3586'"),
         (["build", "--source", "llama-cp"], 2, "neither a source file, nor a folder"),
         (

@@ -22,6 +22,23 @@ def test_a_program_within_its_limits_is_read_to_its_end() -> None:
     assert done == (3, b"a\n", b"b\n")
 
 
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [("cat", 1_000_000), ("head -c 3", 3), ("exec <&-; sleep 0.2; echo hi", 3), ("true", 0)],
+)
+def test_a_program_is_given_as_much_as_it_reads(line: str, count: int) -> None:
+    given = b"0123456789" * 100_000
+    done = run_bounded(["sh", "-c", line], given=given, most_bytes=1 << 21, limit_s=30)
+    assert (done.status, len(done.stdout), done.stderr) == (0, count, b"")
+    assert line != "cat" or done.stdout == given
+
+
+@pytest.mark.parametrize("line", ["yes", "yes >&2", "cat /dev/zero"])
+def test_a_program_that_reads_nothing_and_writes_without_end_is_ended(line: str) -> None:
+    with pytest.raises(TooMuchError):
+        run_bounded(["sh", "-c", line], given=bytes(1 << 20), most_bytes=1 << 16, limit_s=30)
+
+
 @pytest.mark.parametrize("line", ["yes", "yes >&2", "head -c 70000 /dev/zero"])
 def test_a_program_that_writes_more_is_ended(line: str) -> None:
     with pytest.raises(TooMuchError, match="it wrote more than 64 KiB"):

@@ -28,21 +28,13 @@ from armload.core.errors import (
 from armload.core.progress import Silent
 from armload.engines.job import SweepPoint
 from armload.fleet.archives import Incoming, archive_chunk, delete_archive, pack
+from armload.fleet.events import Relay
+from armload.fleet.files import SentFile, bytes_here, receive
 from armload.fleet.gateway import Gateway
-from armload.fleet.gateway_board import GatewayBoard
-from armload.fleet.gateway_tasks import (
-    BoardRequirements,
-    GatewayError,
-    GatewayTask,
-    OpenWork,
-    RunArchive,
-    RunWork,
-    TaskOutcome,
-)
-from armload.fleet.received import bytes_here, receive, received_path
-from armload.fleet.relay import Relay
+from armload.fleet.gateway_board import BoardRequirements, GatewayBoard
+from armload.fleet.messages import GatewayError, RunArchive, TaskOutcome
+from armload.fleet.operations import GatewayTask, OpenBoard, RunEngine
 from armload.fleet.scheduler import scheduler_address
-from armload.fleet.sent_engines import SentFile
 from armload.runs import store
 from armload.runs.request import Request
 from armload.runs.swept import SweptRuns
@@ -122,7 +114,7 @@ def test_a_group_that_the_gateway_has_otherwise_is_refused(
     )
     there = GatewayBoard("lab", Relay(lambda _topic, _event: None))
     with pytest.raises(UsageError) as refused:
-        there.do(OpenWork(requirements=needed))
+        OpenBoard(requirements=needed).do(there)
     assert said in refused.value.message
     assert refused.value.remedy == "Use the same board files on both."
 
@@ -142,11 +134,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_stop_that_comes_after_the_end_leaves_the_next_task_of_that_key_alone(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = TaskOutcome[str](result="a run")
-    monkeypatch.setattr(GatewayBoard, "do", lambda _self, _work: done)
-    some_run = cast("Any", RunWork).model_construct()
+    done = TaskOutcome[str](result="a run", runs=("a run",))
+    monkeypatch.setattr(RunEngine, "do", lambda _self, _board: done)
+    some_run = cast("Any", RunEngine).model_construct()
     task = GatewayTask.model_construct(
-        board="one", key="same", topic="", store=store.store_id(), work=some_run
+        board="one", key="same", topic="", store=store.store_id(), operation=some_run
     )
     gateway = Gateway(["one"], Silent())
     first = gateway.begin(task).result(60)
@@ -166,20 +158,20 @@ def test_a_file_comes_in_chunks_and_continues_where_it_stopped(cache: Path) -> N
         assert bytes_here(file) == done
         # Another command that sends the same chunk later changes nothing.
         assert receive(file, 0, chunk, hashlib.sha256(chunk).hexdigest()) == done
-    assert received_path(file).read_bytes() == content
+    assert file.path.read_bytes() == content
 
 
 def test_a_file_that_was_whole_when_the_gateway_was_killed_is_taken(cache: Path) -> None:
     content = bytes(range(256))
     file = sent_file(content)
-    part = received_path(file).with_name(f"{file.name}.part")
+    part = file.path.with_name(f"{file.name}.part")
     part.parent.mkdir(parents=True)
     part.write_bytes(content)
     done = bytes_here(file)
     assert done < len(content)
     chunk = content[done:]
     assert receive(file, done, chunk, hashlib.sha256(chunk).hexdigest()) == len(content)
-    assert received_path(file).read_bytes() == content
+    assert file.path.read_bytes() == content
 
 
 def test_a_file_that_arrives_damaged_is_not_kept(cache: Path) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, Never, cast
 
 import pytest
 
+from armload.boards.board import load_board
 from armload.build.binary import Binary
-from armload.core.errors import TransferError
+from armload.core.errors import RunError, TransferError
 from armload.core.files import sha256_of
-from armload.core.progress import Silent
+from armload.core.progress import Progress, Silent
 from armload.deploy.follow import ProgressUpdate
 from armload.engines.completion import PROGRAM, Completion
 from armload.engines.job import SweepPoint
@@ -21,21 +24,19 @@ from armload.engines.scorer import SCORER, Scoring
 from armload.evaluation.items import write_items
 from armload.evaluation.scorer_run import TimedScoring
 from armload.evaluation.scorer_settings import ScorerSettings
-from armload.fleet.gateway_board import received_engine, received_forecast
-from armload.fleet.gateway_tasks import BoardRequirements, GatewayTask, ProgressEvent, RunWork
-from armload.fleet.received import received_path
-from armload.fleet.relay import Relay
-from armload.fleet.sent_engines import (
-    SentFile,
-    SentForecast,
-    sent_engine,
-    sent_forecast,
-)
+from armload.fleet.events import Noted, ProgressEvent, Relay
+from armload.fleet.files import SentFile
+from armload.fleet.gateway_board import BoardRequirements
+from armload.fleet.operations import BoardOperation, GatewayTask, Predict, RunEngine
+from armload.fleet.remote_boards import RemoteBoard
+from armload.fleet.remote_tasks import RemoteTasks
 from armload.models.find import model_called
 from armload.models.model import Model
 from armload.models.whole_header import whole_header
 from armload.runs.reach import BoardEngine
 from armload.runs.request import Request
+from armload.runs.session import ReachedBoard
+from armload.runs.swept import SweptRuns
 from tests.unit.samples import binary
 from tests.unit.test_engines_scorer import PROGRAM as CONTENT
 
@@ -78,29 +79,66 @@ def engines(folder: Path, model: Model) -> Mapping[str, BoardEngine]:
     }
 
 
-def arrive(files: Mapping[SentFile, Path]) -> None:
-    for file, path in files.items():
-        received_path(file).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, received_path(file))
+class Kept(RemoteTasks):
+    """Sends nothing, and keeps what would be sent."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[GatewayTask, Mapping[SentFile, Path]]] = []
+
+    def do(
+        self,
+        board: str,
+        operation: BoardOperation[Any],
+        progress: Progress,
+        *,
+        files: Mapping[SentFile, Path] = {},
+        key: str = "",
+        noted: Noted | None = None,
+    ) -> Never:
+        del progress, noted
+        made = cast("Any", operation)
+        task = GatewayTask(board=board, key=key or "k", topic="t", store="s", operation=made)
+        self.told.append((GatewayTask.model_validate_json(task.model_dump_json()), files))
+        raise RunError("nothing was sent")
 
 
 def told(
-    engine: BoardEngine, server: Binary | None = None
+    use: Callable[[RemoteBoard], object], **binaries: Binary
 ) -> tuple[GatewayTask, Mapping[SentFile, Path]]:
-    """Return a task as a gateway reads it."""
-    sent, files = sent_engine(engine, server)
-    place = SweepPoint(sweep="20261101T000000Z-eval-piqa-ab12", cell=0, round=1)
-    requirements = BoardRequirements(target="rk3568", members=("b",), request=Request(board="b"))
-    work = RunWork(
-        requirements=requirements, engine=sent, fingerprint=engine.fingerprint, place=place
+    """Return what a command sends, as a gateway reads it."""
+    tasks = Kept()
+    where = ReachedBoard(
+        request=Request(board="this-machine"),
+        main_board=load_board("this-machine"),
+        found=cast("Any", None),
+        binaries=binaries,
     )
-    task = GatewayTask(board="b", key="k", topic="t", store="s", work=work)
-    return GatewayTask.model_validate_json(task.model_dump_json()), files
+    requirements = BoardRequirements(target="any", members=("b",), request=where.request)
+    board = RemoteBoard(where, tasks, requirements, Silent(), SweptRuns("this-machine"))
+    with pytest.raises(RunError, match="nothing was sent"):
+        use(board)
+    return tasks.told[0]
+
+
+def told_run(
+    engine: BoardEngine, **binaries: Binary
+) -> tuple[GatewayTask, Mapping[SentFile, Path]]:
+    place = SweepPoint(sweep="20261101T000000Z-eval-piqa-ab12", cell=0, round=1)
+    binaries = {engine.name: engine.binary, **binaries}
+    return told(lambda board: board.run(engine, new=False, place=place), **binaries)
+
+
+def arrive(files: Mapping[SentFile, Path]) -> None:
+    for file, path in files.items():
+        file.path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, file.path)
 
 
 def received(task: GatewayTask, relay: Relay | None = None) -> BoardEngine:
-    assert isinstance(task.work, RunWork)
-    return received_engine(task.work.engine, relay or Relay(lambda _topic, _event: None))
+    assert isinstance(task.operation, RunEngine)
+    binaries = {name: sent.received() for name, sent in task.operation.binaries.items()}
+    relay = relay or Relay(lambda _topic, _event: None)
+    return task.operation.engine.received(binaries, relay)
 
 
 @pytest.mark.parametrize("kind", ["completion", "scoring", "evaluation"])
@@ -108,7 +146,7 @@ def test_a_gateway_runs_the_engine_that_the_command_has(
     kind: str, tmp_path: Path, model: Model
 ) -> None:
     engine = engines(tmp_path, model)[kind]
-    task, files = told(engine)
+    task, files = told_run(engine)
     arrive(files)
     made = received(task)
     assert made.fingerprint == engine.fingerprint
@@ -124,7 +162,7 @@ def test_a_gateway_runs_the_engine_that_the_command_has(
 def test_answers_are_relayed_to_the_command_that_grades_them(tmp_path: Path, model: Model) -> None:
     events: list[ProgressEvent] = []
     relay = Relay(lambda _topic, event: events.append(event))
-    task, files = told(engines(tmp_path, model)["evaluation"])
+    task, files = told_run(engines(tmp_path, model)["evaluation"])
     arrive(files)
     relay.topics[task.key] = task.topic
     relay.begin(task.key)
@@ -140,36 +178,33 @@ def test_for_a_group_the_server_of_the_same_build_is_sent_too(
 ) -> None:
     engine = engines(tmp_path, model)[kind]
     server = program(tmp_path, RPC_SERVER)
-    task, files = told(engine, server)
-    assert isinstance(task.work, RunWork)
-    assert task.work.engine.server is not None
-    assert files[task.work.engine.server.file] == server.path
-    _, alone = told(engine)
-    assert files.keys() - alone.keys() == {task.work.engine.server.file}
+    task, files = told_run(engine, **{RPC_SERVER: server})
+    assert isinstance(task.operation, RunEngine)
+    sent = task.operation.binaries[RPC_SERVER].file
+    assert files[sent] == server.path
+    _, alone = told_run(engine)
+    assert files.keys() - alone.keys() == {sent}
 
 
 def test_a_file_that_changed_on_the_gateway_is_refused(tmp_path: Path, model: Model) -> None:
-    task, files = told(engines(tmp_path, model)["scoring"])
+    task, files = told_run(engines(tmp_path, model)["scoring"])
     arrive(files)
     (items,) = (file for file in files if file.name == "items.jsonl")
-    received_path(items).write_text("{}\n")
+    items.path.write_text("{}\n")
     with pytest.raises(TransferError, match="is not what was sent"):
         received(task)
-    assert not received_path(items).exists()
+    assert not items.path.exists()
 
 
 def test_a_forecast_takes_the_header_and_no_weights(tmp_path: Path, model: Model) -> None:
     header = whole_header(model.path)
-    path = tmp_path / "header.gguf"
-    path.write_bytes(header.content)
-    plan = Plan(prompt_tokens=8)
-    sent, files = sent_forecast(program(tmp_path, PROGRAM), model, header, path, plan, None)
+    built = {PROGRAM: program(tmp_path, PROGRAM)}
+    task, files = told(lambda board: board.predict(model, header, Plan(prompt_tokens=8)), **built)
+    assert isinstance(task.operation, Predict)
     assert sum(file.size_bytes for file in files) < model.size_bytes
-    arrive(files)
-    again = SentForecast.model_validate_json(sent.model_dump_json())
-    assert again == sent
-    known, whole, built = received_forecast(again)
-    assert whole == header
-    assert built.path.read_bytes() == CONTENT
-    assert known.path.read_bytes() == header.content
-    assert known.model_copy(update={"path": model.path}) == model
+    assert {file.sha256 for file in files} == {
+        hashlib.sha256(content).hexdigest() for content in (header.content, CONTENT)
+    }
+    assert task.operation.header in files
+    assert task.operation.file_bytes == header.file_bytes
+    assert task.operation.model.model_copy(update={"path": model.path}) == model

@@ -29,8 +29,7 @@ from armload.core.errors import (
     RunError,
 )
 from armload.core.progress import Progress, Silent
-from armload.fleet.tasks import BoardTask, TaskResult
-from armload.fleet.threads import Served, on_each, serve
+from armload.fleet.threads import BoardTask, Served, TaskResult, on_each, serve
 from tests.waiting import wait_until
 
 BOARDS = ("a", "b", "c")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+import altair
 import pytest
 
 from armload.analysis.run import Run
 from armload.report.cells import Cell, cells_of
-from armload.report.drawing import COLOURS, MOST_LINES, SHAPES
+from armload.report.drawing import COLOURS, MOST_LINES, SHAPES, wrapped
 from armload.report.figures.distribution import distribution
-from armload.report.figures.figure import Figure, thinned, wrapped
+from armload.report.figures.figure import Figure, thinned
 from armload.report.figures.memory import memory
 from armload.report.figures.models import models
 from armload.report.figures.over_time import CONTENDED, PROMPT, THROTTLED, over_time
@@ -109,6 +111,11 @@ def test_every_figure_has_a_title_a_sentence_and_axes_with_units(name: str) -> N
     assert " ".join(title["subtitle"]).startswith(figure.sentence)
     assert figure.sentence.endswith(".")
     assert set(axes(figure.specification)) == UNITS[name]
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_every_chart_follows_the_schema_of_vega_lite(name: str) -> None:
+    altair.Chart.from_json(json.dumps(figures()[name].specification))  # which checks it
 
 
 def test_colours_and_shapes_are_one_each_for_every_line() -> None:

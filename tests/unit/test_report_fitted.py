@@ -7,8 +7,8 @@ from io import StringIO
 import pytest
 from rich.console import Console, RenderableType
 
-from armload.analysis.wording.prediction_notes import note
-from armload.analysis.wording.predictions import fitted, recommendation
+from armload.analysis.fitted import fitted, recommendation
+from armload.analysis.prediction_notes import note
 from armload.bench.fitting import BoardsFit, Fit
 from armload.models.model import Model
 from armload.report import fitted as module

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import altair
 import pytest
 
 from armload.core.errors import DataError, UsageError
@@ -79,6 +80,11 @@ def test_every_point_is_a_row_of_the_table(loaded: LoadView, report: Report) -> 
     assert len(set(headings)) == len(headings), "they are the keys of the JSON document"
     shares = [float(row["within SLO"]) for row in report.table]
     assert shares == sorted(shares, reverse=True)
+
+
+def test_every_chart_follows_the_schema_of_vega_lite(loaded: LoadView) -> None:
+    for figure in load_page(loaded).figures:
+        altair.Chart.from_json(json.dumps(figure.specification))  # which checks it
 
 
 def test_the_timeline_is_of_the_first_point_that_is_not_sustained(loaded: LoadView) -> None:

@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,9 @@ from armload.analysis.run import Run
 from armload.report.figures.over_time import (
     FROM_STORAGE,
     IN_MEMORY,
-    KIND_COLOURS,
+    LOOKS,
     PROMPT,
-    token_chart,
+    tokens,
 )
 from armload.report.formatting import seconds
 from armload.report.run_page import write_report
@@ -43,8 +44,14 @@ def _page(run: Run, folder: Path) -> str:
     return write_report(run, folder)[0].read_text(encoding="utf-8")
 
 
+def _chart(run: Run) -> dict[str, Any]:
+    figure = tokens(run)
+    assert figure is not None
+    return figure.specification
+
+
 def _rows(run: Run) -> list[dict[str, object]]:
-    rows = token_chart(run)["datasets"]["steps"]
+    rows = _chart(run)["datasets"]["steps"]
     assert isinstance(rows, list)
     return rows
 
@@ -65,14 +72,14 @@ def test_the_page_says_what_is_dashed_and_its_axis_has_the_unit_of_its_figures(
     page = _page(run, tmp_path)
     assert "Dashed: the median." in page
     assert f"time per token ({unit})" in page
-    (median,) = token_chart(run)["datasets"]["median"]
+    (median,) = _chart(run)["datasets"]["median"]
     assert run.summary.token_s is not None
     assert f"{median['time']:.3g} {unit}" == seconds(run.summary.token_s.p50)
 
 
 def test_tokens_that_read_storage_are_told_apart() -> None:
     assert {row["kind"] for row in _rows(storage_run())} == {PROMPT, FROM_STORAGE}
-    assert len(set(KIND_COLOURS.values())) == len(KIND_COLOURS)
+    assert len(set(LOOKS.values())) == len(LOOKS)
 
 
 def test_a_picture_lies_beside_the_page_of_a_run_with_tokens(tmp_path: Path) -> None:
@@ -94,7 +101,7 @@ def test_a_run_that_decoded_nothing_has_a_page_and_no_picture(tmp_path: Path) ->
 def test_a_picture_of_a_model_without_a_name_does_not_begin_with_a_comma() -> None:
     run = quick_run()
     nameless = run.model.model_copy(update={"name": "", "quantisation": ""})
-    title = token_chart(run.model_copy(update={"model": nameless}))["title"]
+    title = _chart(run.model_copy(update={"model": nameless}))["title"]
     assert title["subtitle"] == ["2026-11-21 02:15:00 UTC. Dashed: the median."]
 
 
@@ -155,7 +162,7 @@ def test_a_run_that_is_not_valid_says_so_first_on_page_and_picture() -> None:
     doubtful = run.model_copy(update={"verdict": found})
     for each, begins in ((run, "66.6 ms"), (doubtful, "Not valid: 66.6 ms")):
         assert headline(each).startswith(begins)
-        assert token_chart(each)["title"]["text"] == headline(each)
+        assert _chart(each)["title"]["text"] == headline(each)
 
 
 def test_text_that_a_model_wrote_stays_text(tmp_path: Path) -> None:

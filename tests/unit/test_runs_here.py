@@ -6,13 +6,15 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from armload.build.binary import Binary
+from armload.build.target import machine_architecture
 from armload.deploy.payload import Payload
 from armload.engines.engine import Simulation
 from armload.engines.footprint import EngineRefusal, read_refusal
 from armload.models.header import read_header
 from armload.models.packaged import word_problems_model
 from armload.models.whole_header import whole_header
-from armload.runs.here import words_of
+from armload.runs.here import answer_here, words_of
 from tests.split import in_two_parts
 
 HEADER = "0.01.100.000 E gguf_init_from_reader: "
@@ -88,3 +90,33 @@ def test_a_header_goes_to_the_engine_as_it_is_in_the_file(tmp_path: Path) -> Non
     cut.write_bytes(whole.content)
     assert whole_header(cut) == whole, "the weights need not be there"
     assert whole_header(in_two_parts(path, tmp_path)).file_bytes > 2_000_000
+
+
+@pytest.mark.parametrize(
+    ("script", "answer"),
+    [
+        ("head -c 4; echo of a header >&2", "GGUF\nof a header\n"),
+        ("yes", None),
+        ("cat /dev/zero >&2", None),
+        ("cat >/dev/null; exec cat /dev/zero", None),
+    ],
+)
+def test_an_answer_is_read_within_a_bound(tmp_path: Path, script: str, answer: str | None) -> None:
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    binary = Binary(
+        program="program",
+        path=program,
+        sha256="0" * 64,
+        size_bytes=1,
+        target="host",
+        architecture=machine_architecture(),
+        compiler="",
+        source="",
+        engine_commit="",
+        build_id="",
+        features=(),
+    )
+    header = whole_header(word_problems_model("word-problems:Q8_0"))
+    assert answer_here(binary, ["-m", "x"], header, 1) == answer

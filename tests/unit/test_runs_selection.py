@@ -138,7 +138,7 @@ def test_report_takes_all_that_fits_or_that_of_the_named_runs(kept: Path) -> Non
 
 def test_a_label_stands_for_the_latest_run_on_each_of_its_boards(kept: Path) -> None:
     done = typed(kept, "compare", "kitchen:Q4_0", "@lab:Q8_0", "--board", "@lab", "--json")
-    sides = [each["b"]["work"]["board"] for each in json.loads(done.stdout)]
+    sides = [each["b"]["board"] for each in json.loads(done.stdout)]
     assert sorted(sides) == ["cellar", "kitchen"]
 
 
@@ -150,7 +150,7 @@ def test_a_comparison_of_boards_that_are_called_equal_is_one(kept: Path) -> None
     done = typed(kept, "compare", repeats("kitchen"), repeats("cellar"), "--json")
     (found,) = json.loads(done.stdout)
     assert found["finding"] != "not comparable"
-    assert any("kitchen" in note["sentence"] for note in found["notes"])
+    assert any("kitchen" in each["phrase"] for each in found["differences"])
 
 
 def test_a_filter_that_leaves_nothing_of_a_side_is_told(kept: Path) -> None:

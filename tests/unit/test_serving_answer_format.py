@@ -160,3 +160,10 @@ def test_tools_need_a_dialect_with_chats(dialect: str) -> None:
 def test_a_dialect_that_cannot_ask_for_json_says_so(dialect: str) -> None:
     with pytest.raises(UsageError, match="cannot ask for answers that fit a JSON schema"):
         dialect_named(dialect).body(JSON, "stub")
+
+
+def test_an_answer_to_a_request_of_tools_and_a_schema_may_be_either() -> None:
+    both = TOOLS.model_copy(update={"json_schema": SCHEMA})
+    assert outcome(both, '{"age": 7}') == "ok"
+    assert outcome(both, '{"age": "x"}') == "schema-mismatch"
+    assert outcome(both, "", ToolCall(name="weather", arguments='{"city": "Oslo"}')) == "ok"

@@ -585,9 +585,14 @@ static bool is_read_now(size_t number) {
     return false;
 }
 
-// The kernel reads it from the file, until it is given a slot of the window. A thread may be computing with these
-// very bytes, and need not be waited for: one mapping replaces the other at once, and both hold the same bytes. A
-// sanitizer takes that for a data race.
+// A thread may be computing with these very bytes, and need not be waited for: one mapping replaces the other at
+// once, and both hold the same bytes. A sanitizer takes that for a data race; in a function of its own, nothing else
+// is suppressed with it.
+static void exchange_for_file(const struct armload_piece * piece) {
+    show_file(piece);
+}
+
+// The kernel reads it from the file, until it is given a slot of the window.
 static int64_t give_up(struct armload_piece * piece) {
     const int64_t bytes = armload_piece_bytes(piece);
     reader.held.bytes[piece->place] -= bytes;
@@ -595,7 +600,7 @@ static int64_t give_up(struct armload_piece * piece) {
     reader.lacks_slots = true;
     piece->resident    = false;
     piece->place       = ARMLOAD_MAPPED;
-    show_file(piece);
+    exchange_for_file(piece);
     return bytes;
 }
 

@@ -41,7 +41,7 @@ def list_boards(_options: OutputOptions) -> Result:
     from armload.core.values import ValueList
     from armload.core.workspace import data_file, data_names, shipped_folders
     from armload.report.boards import ListedBoard, boards_view
-    from armload.report.result import shown
+    from armload.report.result import as_result
 
     default = defaults_of("bench").get("board")
     used = default.typed.split(",") if default else [VIRTUAL]
@@ -65,7 +65,7 @@ def list_boards(_options: OutputOptions) -> Result:
                 )
         except ArmloadError as error:
             terminal.progress().say(f"skipped: {error}")
-    return shown(ValueList[ListedBoard](tuple(boards)), boards_view(boards))
+    return as_result(ValueList[ListedBoard](tuple(boards)), boards_view(boards))
 
 
 class BoardOptions(OnBoard, OutputOptions):
@@ -90,7 +90,7 @@ def probe(options: BoardOptions) -> Result:
     from armload.deploy.compatibility import target_mismatch
     from armload.deploy.rates import Missing, measure
     from armload.report.boards import ProbedBoard, probe_view
-    from armload.report.result import shown
+    from armload.report.result import as_result
 
     chosen = load_board(options.board)
     progress = terminal.progress()
@@ -119,7 +119,7 @@ def probe(options: BoardOptions) -> Result:
         contradictions=contradictions(chosen, found),
         power=power,
     )
-    return shown(probed, *probe_view(chosen, found, probed))
+    return as_result(probed, *probe_view(chosen, found, probed))
 
 
 class TrustOptions(OnNamedBoard, OutputOptions):
@@ -137,11 +137,11 @@ def trust(options: TrustOptions) -> Result:
     from armload.boards.board import load_board
     from armload.boards.trust import PinnedKey
     from armload.cli import terminal
-    from armload.report.result import shown
+    from armload.report.result import as_result
 
     path, key, replaced = pin_host_key(load_board(options.board), yes=options.yes)
     terminal.say(f"Pinned in {path}{f', in place of {replaced}' if replaced else ''}.")
-    return shown(PinnedKey(**dict(key), replaced_fingerprint=replaced))
+    return as_result(PinnedKey(**dict(key), replaced_fingerprint=replaced))
 
 
 class AddOptions(NewBoardOptions, OutputOptions):
@@ -160,10 +160,10 @@ def add(options: AddOptions) -> Result:
     """
     from armload.cli import terminal
     from armload.report.boards import added_view
-    from armload.report.result import shown
+    from armload.report.result import as_result
 
     added = add_board(options.name, options, terminal.progress())
-    return shown(added, *added_view(added))
+    return as_result(added, *added_view(added))
 
 
 @verb(OutputOptions)
@@ -176,10 +176,10 @@ def hardware(_options: OutputOptions) -> Result:
     from armload.boards.hardware import Hardware, catalogue
     from armload.core.values import ValueList
     from armload.report.boards import hardware_table
-    from armload.report.result import shown
+    from armload.report.result import as_result
 
     entries = catalogue()
-    return shown(ValueList[Hardware](entries), hardware_table(entries))
+    return as_result(ValueList[Hardware](entries), hardware_table(entries))
 
 
 @verb(BoardOptions, keeps=True)
@@ -192,10 +192,10 @@ def up(options: BoardOptions) -> Result:
     from armload.boards.connect import start
     from armload.cli import terminal
     from armload.report.boards import running_line
-    from armload.report.result import shown
+    from armload.report.result import as_result
 
     address = start(load_board(options.board), terminal.progress())
-    return shown(address, running_line(options.board, address))
+    return as_result(address, running_line(options.board, address))
 
 
 class DownOptions(BoardOptions):
@@ -214,14 +214,14 @@ def down(options: DownOptions) -> Result:
     from armload.boards.board import load_board
     from armload.boards.connect import stop
     from armload.report.boards import StoppedBoard
-    from armload.report.result import shown
+    from armload.report.result import as_result
 
     chosen = load_board(options.board)
     if not options.yes:
         _confirm_end(chosen)
     was_up = stop(chosen)
     stopped = StoppedBoard(was_up=was_up)
-    return shown(stopped, stopped.sentence(options.board))
+    return as_result(stopped, stopped.sentence(options.board))
 
 
 def _confirm_end(board: Board) -> None:
@@ -278,14 +278,14 @@ def release(options: ReleaseOptions) -> Result:
     from armload.deploy.claims import Claim
     from armload.deploy.claims import release as end_lease
     from armload.report.boards import released_lines
-    from armload.report.result import shown
+    from armload.report.result import as_result
 
     chosen = load_board(options.board)
     ended: tuple[Claim, ...] = ()
     if not is_off(chosen):
         with closing(connect(chosen, terminal.progress())) as host:
             ended = end_lease(host, chosen.workdir, force=options.force)
-    return shown(ValueList[Claim](ended), *released_lines(options.board, ended))
+    return as_result(ValueList[Claim](ended), *released_lines(options.board, ended))
 
 
 class CleanOptions(OnNamedBoard, OutputOptions):
@@ -315,7 +315,7 @@ def clean(options: CleanOptions) -> Result:
     from armload.deploy.clean import Selection
     from armload.deploy.clean import clean as clean_board
     from armload.report.boards import cleaned_view, contents_table
-    from armload.report.result import shown
+    from armload.report.result import as_result
 
     def agreed(entries: Sequence[BoardItem]) -> bool:
         if options.yes:
@@ -337,7 +337,7 @@ def clean(options: CleanOptions) -> Result:
         agreed=agreed,
         wait_s=options.wait_s,
     )
-    return shown(done, *cleaned_view(options.board, done))
+    return as_result(done, *cleaned_view(options.board, done))
 
 
 collection = Collection("board", list_boards, hardware, add, probe, trust, up, down, release, clean)

@@ -85,7 +85,7 @@ def build(options: BuildOptions) -> Result:
     from armload.cli import terminal
     from armload.core.values import ValueList
     from armload.report.binaries import binaries_table
-    from armload.report.result import shown
+    from armload.report.result import as_result
 
     if options.list_:
         options = options.refuse(
@@ -112,17 +112,17 @@ def build(options: BuildOptions) -> Result:
             progress=progress,
             rebuild=options.rebuild,
         )
-    return shown(ValueList[Binary](tuple(binaries)), binaries_table(binaries))
+    return as_result(ValueList[Binary](tuple(binaries)), binaries_table(binaries))
 
 
 def _builds() -> Result:
     from armload.build.cached import CachedBuild, cached_builds
     from armload.core.values import ValueList
     from armload.report.cache import builds_view
-    from armload.report.result import shown
+    from armload.report.result import as_result
 
     builds = cached_builds()
-    return shown(ValueList[CachedBuild](tuple(builds)), builds_view(builds))
+    return as_result(ValueList[CachedBuild](tuple(builds)), builds_view(builds))
 
 
 class ProgramOptions(OutputOptions):
@@ -152,14 +152,14 @@ def inspect(options: ProgramOptions) -> Iterator[Result]:
     from armload.build.target import load_target
     from armload.core.trust import describing
     from armload.report.binaries import Inspected, inspection_table
-    from armload.report.result import shown
+    from armload.report.result import as_result
 
     path = Path(options.file).expanduser()
     with describing():  # nothing is built for them
         targets = [load_target(options.target)] if options.target else _all_targets()
     found = with_build_record(inspection.inspect(path))
     suits = list(fits(found, targets))
-    yield shown(Inspected.of(found, suits), inspection_table(found, suits))
+    yield as_result(Inspected.of(found, suits), inspection_table(found, suits))
     if options.target:
         inspection.check(found, targets[0])
 

@@ -34,7 +34,7 @@ def clean(options: CacheOptions) -> Iterator[Result]:
     from armload.core.cache import decide, free_all, unknown
     from armload.core.values import format_bytes
     from armload.report.cache import cleaned_cache, kinds_table
-    from armload.report.result import shown
+    from armload.report.result import as_result
 
     progress = terminal.progress()
     with progress.step("Reading the cache"):
@@ -42,11 +42,11 @@ def clean(options: CacheOptions) -> Iterator[Result]:
         every = [*kinds, unknown(kinds)]
     chosen = _chosen(options.what, kinds)
     plan = decide(chosen)
-    yield shown(None, kinds_table(every, chosen))
+    yield as_result(None, kinds_table(every, chosen))
     is_meant = _is_meant(plan, options.what, yes=options.yes)
     done = free_all(plan, progress) if is_meant else plan
     cleaned = cleaned_cache(every, done)
-    yield shown(cleaned, *([f"Freed {format_bytes(cleaned.freed_bytes)}."] if is_meant else []))
+    yield as_result(cleaned, *([f"Freed {format_bytes(cleaned.freed_bytes)}."] if is_meant else []))
     _complain(done, options.what)
 
 
@@ -114,7 +114,7 @@ def _kinds() -> list[CacheKind]:
     from armload.build.cached import build_kinds
     from armload.conversion.cached import conversion_kinds
     from armload.conversion.checkpoints.installing import converter_kinds
-    from armload.fleet.received import received_files
+    from armload.fleet.files import received_files
     from armload.models.find import model_kinds
     from armload.report.cache import report_kinds
 

@@ -32,13 +32,13 @@ def completion(options: CompletionOptions) -> Result:
     """
     from armload.cli.completion.table import TABLE
     from armload.report.completion import CompletionScript, script_lines
-    from armload.report.result import shown
+    from armload.report.result import as_result
 
     text = TABLE.with_name(f"armload.{options.shell}").read_text(encoding="utf-8")
     script = CompletionScript(shell=options.shell, script=text)
     if options.install:
         script = _installed(script)
-    return shown(script, *script_lines(script))
+    return as_result(script, *script_lines(script))
 
 
 def _installed(script: CompletionScript) -> CompletionScript:

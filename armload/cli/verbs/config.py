@@ -38,7 +38,7 @@ def config(options: ConfigOptions) -> Result:
     from armload.core.near_names import did_you_mean
     from armload.core.values import ValueList
     from armload.report.defaults import SetDefault, defaults_view
-    from armload.report.result import shown
+    from armload.report.result import as_result
 
     if options.verb and options.verb not in VERBS:
         raise UsageError(
@@ -54,4 +54,4 @@ def config(options: ConfigOptions) -> Result:
             for each in found
         )
     )
-    return shown(documents, defaults_view(documents.root, user_file()))
+    return as_result(documents, defaults_view(documents.root, user_file()))

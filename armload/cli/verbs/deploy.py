@@ -43,6 +43,7 @@ def deploy(options: DeployOptions) -> Result:
     """
     from armload.boards.naming import boards_called
     from armload.cli import terminal
+    from armload.engines.completion import PROGRAM
     from armload.fleet.reach import boards_reached
     from armload.fleet.threads import on_each
     from armload.models.find import model_called
@@ -57,7 +58,8 @@ def deploy(options: DeployOptions) -> Result:
 
         def put(name: str, own: Progress) -> Deployed:
             theirs = request.model_copy(update={"board": name})
-            return reach.deploy(theirs, chosen, own, verify=options.verify)
+            with reach.open(theirs, (PROGRAM,), own) as board:
+                return board.deploy(chosen, verify=options.verify)
 
         outcomes = on_each(names, put, progress)
     return DeployedOnBoards(outcomes=tuple(outcomes), verified=options.verify)

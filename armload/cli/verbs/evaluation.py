@@ -175,7 +175,7 @@ def evaluate(options: EvalOptions) -> Iterator[Result]:
         missing_line,
         regraded,
     )
-    from armload.report.result import shown
+    from armload.report.result import as_result
     from armload.runs.request import Request
 
     options = check_combination(options)
@@ -229,7 +229,7 @@ def evaluate(options: EvalOptions) -> Iterator[Result]:
                 raise failed
         elif options.task != LOGITS:
             found = evaluate_with(request, asked, settings, progress, reach=reach)
-            yield shown(found, harness_view(found))
+            yield as_result(found, harness_view(found))
         else:
             folder, prompts, logits, agreement = logits_and_reference(
                 *(request, asked, settings, progress), reference=options.reference, reach=reach

@@ -63,7 +63,7 @@ def export(options: ExportOptions) -> Result:
     from armload.report.exchange.excerpt import excerpt_of
     from armload.report.exchange.llama_bench import llama_bench
     from armload.report.exchange.tables import csv, markdown
-    from armload.report.result import Verbatim, shown
+    from armload.report.result import Verbatim, as_result
     from armload.runs import store
 
     if options.as_json:
@@ -74,9 +74,9 @@ def export(options: ExportOptions) -> Result:
     runs = [excerpt_of(store.load(folder), options.include) for folder in folders]
     if options.as_json or options.format == "json":
         document = results_of(runs)
-        return shown(document, document)
+        return as_result(document, document)
     write = {"markdown": markdown, "csv": csv, "llama-bench": llama_bench}[options.format]
-    return shown(None, Verbatim(text=write(judged_together(runs))))
+    return as_result(None, Verbatim(text=write(judged_together(runs))))
 
 
 class ImportOptions(OutputOptions):
@@ -102,7 +102,7 @@ def import_results(options: ImportOptions) -> Result:
     from armload.core.values import ValueList
     from armload.core.workspace import RUN_FILE, imports_folder
     from armload.report.exchange.document import imported_view, read_results
-    from armload.report.result import shown
+    from armload.report.result import as_result
     from armload.runs import store
 
     remedy = "Give a document that armload export --format json wrote."
@@ -113,4 +113,4 @@ def import_results(options: ImportOptions) -> Result:
     for run in runs.values():
         store.save(run, imports_folder() / run.id)
     view = imported_view([*runs.values()], known=len(known), has_own=bool(store.run_folders()))
-    return shown(ValueList[str](tuple(runs)), *view)
+    return as_result(ValueList[str](tuple(runs)), *view)

@@ -76,7 +76,7 @@ def fit(options: FitOptions) -> Result:
     from armload.fleet.reach import boards_reached
     from armload.fleet.threads import on_each
     from armload.report.fitted import boards_view, listing_view
-    from armload.report.result import shown
+    from armload.report.result import as_result
     from armload.runs.request import Request
 
     check_consistent(options.part(Plan))
@@ -91,7 +91,7 @@ def fit(options: FitOptions) -> Result:
             file_types=options.type,
         )
         view = boards_view(hardware, "hardware") if options.model else None
-        return shown(hardware, view or listing_view(hardware.boards[0]))
+        return as_result(hardware, view or listing_view(hardware.boards[0]))
     boards, progress = boards_called(options.board), terminal.progress()
     check_compares(len(boards), options.model)
     with boards_reached(options.scheduler, boards, progress) as reach:
@@ -110,6 +110,6 @@ def fit(options: FitOptions) -> Result:
     if not fits and failed is not None:
         raise failed
     if not options.model:
-        return shown(fits[0], listing_view(fits[0]), error=failed)
+        return as_result(fits[0], listing_view(fits[0]), error=failed)
     several = compared(fits, options.model)
-    return shown(fits[0] if len(boards) == 1 else several, boards_view(several), error=failed)
+    return as_result(fits[0] if len(boards) == 1 else several, boards_view(several), error=failed)

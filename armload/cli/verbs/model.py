@@ -66,12 +66,12 @@ def convert(options: ConvertOptions) -> Result:
     from armload.conversion.checkpoints.converting import convert as convert_checkpoint
     from armload.conversion.checkpoints.forms import check_form, check_type
     from armload.report.layout import whole
-    from armload.report.result import shown
+    from armload.report.result import as_result
 
     form = check_form(options.to)
     check_type(form, options.type, "")
     progress = terminal.progress()
-    found = _found(options.checkpoint, form, progress)
+    found = _found(options.checkpoint, form, progress, unchecked=options.unchecked)
     type_name = check_type(form, options.type, found.dtype)
     is_file = form == "gguf"
     usual = f"{found.name}-{type_name}.gguf" if is_file else f"{found.name}-mnn-{type_name}"
@@ -86,10 +86,10 @@ def convert(options: ConvertOptions) -> Result:
     )
     for line in done.check.lines:
         progress.say(line)
-    return shown(done, whole(str(done.path)))
+    return as_result(done, whole(str(done.path)))
 
 
-def _found(reference: str, form: Form, progress: Progress) -> Checkpoint:
+def _found(reference: str, form: Form, progress: Progress, *, unchecked: bool) -> Checkpoint:
     """Return the checkpoint that a person named, which the form's converter knows."""
     from armload.conversion.checkpoints.checkpoint import (
         NEEDED_PATTERNS,
@@ -100,7 +100,7 @@ def _found(reference: str, form: Form, progress: Progress) -> Checkpoint:
     from armload.models.hub_reference import is_reference
 
     def check(folder: Path) -> None:
-        check_convertible(folder, form, progress)
+        check_convertible(folder, form, progress, unchecked=unchecked)
 
     if is_reference(reference):
         folder = fetch_checkpoint(reference, NEEDED_PATTERNS, check, progress)
@@ -136,11 +136,11 @@ def inspect(options: InspectOptions) -> Iterator[Result]:
     from armload.models.gguf import read_model_summary
     from armload.models.header import check_whole
     from armload.report.model_summary import summary_table
-    from armload.report.result import shown
+    from armload.report.result import as_result
 
     progress = terminal.progress()
     summary = read_model_summary(resolve(options.file, progress), progress)
-    yield shown(summary, summary_table(summary))
+    yield as_result(summary, summary_table(summary))
     check_whole(summary.path, summary.size_bytes, summary.whole_bytes)
 
 
@@ -170,14 +170,14 @@ def synth(options: SynthOptions) -> Result:
     from armload.models.shape import load_shape
     from armload.models.synth import synthesise_like
     from armload.report.layout import whole
-    from armload.report.result import shown
+    from armload.report.result import as_result
 
     shape, file_type = load_shape(_given(options.like)), check_file_type(options.type)
     path = output_file(options.output or f"{options.like}-{file_type}-random.gguf")
     progress = terminal.progress()
     synthesise_like(shape, path, file_type=file_type, seed=options.seed, progress=progress)
     summary = read_model_summary(path, progress) if options.as_json else None  # reads all of it
-    return shown(summary, whole(str(path)))
+    return as_result(summary, whole(str(path)))
 
 
 def _given(like: str) -> str:

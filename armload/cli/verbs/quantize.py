@@ -88,7 +88,7 @@ def quantize(options: QuantizeOptions) -> Result:
     from armload.cli import terminal
     from armload.evaluation.quantising import quantise_and_compare
     from armload.report.quantised import quantised_view
-    from armload.report.result import shown
+    from armload.report.result import as_result
 
     request = options.part(Request).model_copy(
         update={"board": options.on or THIS_MACHINE, "on": ""}
@@ -108,7 +108,7 @@ def quantize(options: QuantizeOptions) -> Result:
         board=options.board,
         kld=options.kld,
     )
-    return shown(found, quantised_view(found))
+    return as_result(found, quantised_view(found))
 
 
 def _folder(text: str) -> Path:

@@ -102,7 +102,7 @@ def serve(options: ServeOptions) -> Iterator[Result]:
     Example: armload serve --board dayu200 --model m.gguf --slots 2 --context 1024
     """
     from armload.cli import terminal
-    from armload.report.result import shown
+    from armload.report.result import as_result
     from armload.report.services import ServedModel, served_view
     from armload.serving.following import follow, reached, warn_of_chats
     from armload.serving.planning import serving_plan
@@ -124,7 +124,7 @@ def serve(options: ServeOptions) -> Iterator[Result]:
         front=_FRONTS[options.front] if options.front else None,
     ) as (service, front_url):
         described = ServedModel.of(service, is_forwarded=not options.detach, front_url=front_url)
-        yield shown(described, served_view(described, model))
+        yield as_result(described, served_view(described, model))
         warn_of_chats(service, progress)
         if not options.detach:
             follow(service, progress, lambda text: print(text, end="", file=sys.stderr, flush=True))
@@ -191,7 +191,7 @@ def list_services(options: ListOptions) -> Result:
     from armload.core.errors import CombinedError
     from armload.core.values import ValueList
     from armload.fleet.threads import on_each
-    from armload.report.result import shown
+    from armload.report.result import as_result
     from armload.report.services import services_view
     from armload.serving.listing import RunningService, services
 
@@ -202,7 +202,7 @@ def list_services(options: ListOptions) -> Result:
     )
     found = [service for one in outcomes for service in one.result or ()]
     answered = [one.board for one in outcomes if one.error is None]
-    return shown(
+    return as_result(
         ValueList[RunningService](tuple(found)),
         services_view(found, answered),
         error=CombinedError.of_boards({one.board: one.error for one in outcomes}),
@@ -226,14 +226,14 @@ def stop(options: StopOptions) -> Result:
     """
     from armload.boards.board import load_board
     from armload.cli import terminal
-    from armload.report.result import shown
+    from armload.report.result import as_result
     from armload.report.services import stopped_lines
     from armload.serving.listing import stop_service
 
     ended, folder = stop_service(
         load_board(options.board), terminal.progress(), run=options.run, force=options.force
     )
-    return shown(ended, *stopped_lines(ended, folder))
+    return as_result(ended, *stopped_lines(ended, folder))
 
 
 group = VerbGroup(serve, list_services, stop)

@@ -130,7 +130,7 @@ def report(options: ReportOptions) -> Result:
     from armload.report.kinds import kind_of
     from armload.report.multi_run import new_folder, write_runs_report
     from armload.report.pages import report_lines
-    from armload.report.result import shown
+    from armload.report.result import as_result
 
     place, progress = output_folder(options.output) if options.output else None, terminal.progress()
     only = options.runs[0] if len(options.runs) == 1 else ""
@@ -147,7 +147,7 @@ def report(options: ReportOptions) -> Result:
     else:
         found = judged_together(_runs_named(options))
         written = write_runs_report(found, place or new_folder(found), progress)
-    return shown(written, *report_lines(written))
+    return as_result(written, *report_lines(written))
 
 
 def _runs_named(options: ReportOptions) -> list[Run]:

@@ -45,7 +45,7 @@ def trust(options: WorkspaceTrustOptions) -> Result:
     from armload.core import trust as trusting
     from armload.core.values import ValueList
     from armload.core.workspace import workspace
-    from armload.report.result import shown
+    from armload.report.result import as_result
 
     if options.list_:
         options.refuse(("folder", "remove", "yes"), "--list", "Remove them.")
@@ -65,7 +65,7 @@ def trust(options: WorkspaceTrustOptions) -> Result:
     lines = [missing]
     if found:
         lines = ["No longer trusted:" if options.remove else "Trusted:", *_lines(found)]
-    return shown(ValueList[trusting.TrustedFile](tuple(found)), "\n".join(lines))
+    return as_result(ValueList[trusting.TrustedFile](tuple(found)), "\n".join(lines))
 
 
 def is_agreed(files: Sequence[TrustedFile]) -> bool:

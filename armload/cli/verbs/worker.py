@@ -24,8 +24,8 @@ def worker(options: WorkerOptions) -> None:
     """Offer the boards of this machine to the commands that use a Dask scheduler.
 
     For a group of boards, its members are offered. If it is stopped, runs on the boards continue,
-    and are fetched when it is started again. Needs the package distributed; docs/fleet.md describes
-    the set-up.
+    and are fetched when it is started again. Needs the package distributed; the page fleet.md of
+    the documentation describes the set-up.
     Example: armload worker --scheduler tls://10.0.0.1:8786 --boards kitchen,cellar
     """
     from armload.boards.naming import boards_called

@@ -12,6 +12,7 @@ from armload.build.target import load_target
 from armload.conversion.checkpoints.checkpoint import Checkpoint
 from armload.conversion.checkpoints.environment import Environment, FailedProgramError
 from armload.conversion.checkpoints.program import OFFLINE
+from armload.conversion.checkpoints.quantised import uncompared
 from armload.conversion.checkpoints.staging import staged
 from armload.core.errors import BuildError, DataError, MissingToolError, UsageError
 from armload.core.progress import Progress
@@ -172,15 +173,18 @@ def check_gguf(
         return ConversionCheck(
             unchecked=(f"tokens and logits, because {SCORER} is unavailable: {error.message}",)
         )
-    hindrance = _hindrance(checkpoint, type_name)
+    packed, hindrance = uncompared(checkpoint.folder), _hindrance(checkpoint, type_name)
+    with_logits = not packed and not hindrance
     with progress.step(f"Comparing {checkpoint.name} with its file"):
         words, context = [str(file.absolute()), str(scorer.path)], _context(header)
-        found = _compared(checkpoint, held, words, context, is_new=True, with_logits=not hindrance)
+        found = _compared(checkpoint, held, words, context, is_new=True, with_logits=with_logits)
         if found.unread and not checkpoint.is_new:
             older = _compared(
-                checkpoint, held, words, context, is_new=False, with_logits=not hindrance
+                checkpoint, held, words, context, is_new=False, with_logits=with_logits
             )
             found = found if older.unread else older
+    if packed:
+        found = found.model_copy(update={"unread": (*found.unread, f"logits: {packed}")})
     judge(checkpoint, found, header, type_name)
     if found.unread and not unchecked:
         raise DataError(
@@ -284,8 +288,7 @@ def _hindrance(checkpoint: Checkpoint, type_name: str) -> str:
 
     if type_name not in TOLERANCES:
         return f"logits: {type_name} loses too much precision of most models for a comparison"
-    packed = 2 if checkpoint.dtype == "U8" else 1
-    needed = _PYTHON_BYTES + _FLOAT_BYTES * packed * checkpoint.parameters
+    needed = _PYTHON_BYTES + _FLOAT_BYTES * checkpoint.parameters
     available = psutil.virtual_memory().available
     if needed <= available * _MOST_OF_MEMORY:
         return ""

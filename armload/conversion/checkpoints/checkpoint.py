@@ -27,6 +27,9 @@ _PART = re.compile(r"model-(\d{5})-of-(\d{5})\.safetensors", re.ASCII)
 _NAMES_SHOWN = 5
 _NEW_MAJOR = 5
 _VERSION_LENGTH = 20
+_PACKED = {"I32": 8, "U8": 2}
+"""Weights in an element of a type that holds several: those of 4 bits, as most are."""
+
 _LAYERS = ("num_hidden_layers", "n_layers", "n_layer", "num_layers")
 _OF_LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?)\.(\d{1,6})\.", re.ASCII)
 
@@ -40,7 +43,7 @@ class Checkpoint(Value):
         architecture: the class that it was saved from, such as ``LlamaForCausalLM``.
         model_type: as the library transformers calls the architecture, such as ``llama``.
         dtype: the type of most of its weights, as safetensors calls it.
-        parameters: the number of its weights.
+        parameters: the number of its weights; about, if they are quantised.
         size_bytes: of its files of weights.
         largest_tensor: the number of weights in its largest tensor.
         tied: whether the token embedding is also the output matrix.
@@ -275,7 +278,10 @@ def _header(path: Path) -> dict[str, _Tensor]:
         with safe_open(path, framework="np") as file:
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - no dict
             return {
-                name: _Tensor(dtype=each.get_dtype(), weights=math.prod(each.get_shape()))
+                name: _Tensor(
+                    dtype=(dtype := each.get_dtype()),
+                    weights=math.prod(each.get_shape()) * _PACKED.get(dtype, 1),
+                )
                 for name, each in slices.items()
             }
     except OSError as error:

@@ -66,7 +66,7 @@ class Converted(Value):
         size_bytes: of the file, or of all files in the folder.
         name: the checkpoint's.
         architecture: the checkpoint's.
-        parameters: the number of the checkpoint's weights.
+        parameters: the number of weights in the file; for MNN, in the checkpoint.
         converter: what converted it, with its version.
         check: what was found to agree with the checkpoint.
     """
@@ -82,20 +82,25 @@ class Converted(Value):
     check: ConversionCheck
 
 
-def check_convertible(folder: Path, form: Form, progress: Progress) -> None:
+def check_convertible(folder: Path, form: Form, progress: Progress, *, unchecked: bool) -> None:
     """Refuse a checkpoint whose small files tell that it cannot be converted.
 
+    Args:
+        unchecked: accept one that could not be compared with its file.
+
     Raises:
-        UsageError: its architecture, or how it is quantised, is unknown to the converter.
+        UsageError: its architecture, or how it is quantised, is unknown to the converter, or the
+            result could not be checked.
         DataError: its vocabulary cannot be read for it, or a file is malformed.
         DiskError: a file cannot be read.
         BuildError: llama.cpp's source, whose converter is asked, cannot be fetched.
     """
     outline = read_checkpoint_outline(folder)
     check_templates(folder)
-    check_quantised(folder, outline, form, pinned_source().provide(progress))
+    source = pinned_source().provide(progress)
+    check_quantised(folder, outline, form, source, unchecked=unchecked)
     if form == "gguf":
-        check_known_to_gguf(outline, gguf_architectures(pinned_source().provide(progress)))
+        check_known_to_gguf(outline, gguf_architectures(source))
         check_vocabulary(folder, outline, pinned_packages().pieces_alone)
     else:
         check_known_to_mnn(outline, pinned_packages().mnn_types)
@@ -140,11 +145,12 @@ def convert(
     packages = pinned_packages()
     with environment(packages, agree, progress) as held, staged(checkpoint) as stage:
         if form == "gguf":
-            check = _to_gguf(
+            check, parameters = _to_gguf(
                 checkpoint, stage, path, type_name, held, progress, unchecked=unchecked
             )
         else:
             check = _to_mnn(checkpoint, stage, path, type_name, held, progress)
+            parameters = checkpoint.parameters
     files = [path] if path.is_file() else path.iterdir()
     return Converted(
         path=path,
@@ -153,7 +159,7 @@ def convert(
         size_bytes=sum(each.stat().st_size for each in files),
         name=checkpoint.name,
         architecture=checkpoint.architecture,
-        parameters=checkpoint.parameters,
+        parameters=parameters,
         converter=f"{_GGUF_SCRIPT} of {pinned_source().label}"
         if form == "gguf"
         else f"llmexport {packages.version_of('llmexport')}",
@@ -170,8 +176,10 @@ def _to_gguf(
     progress: Progress,
     *,
     unchecked: bool,
-) -> ConversionCheck:
+) -> tuple[ConversionCheck, int]:
     """Write a checkpoint's GGUF file, whole and as the checkpoint is, or not at all.
+
+    Returns what was compared, and the number of weights in the file.
 
     Args:
         checkpoint: what is converted.
@@ -202,7 +210,7 @@ def _to_gguf(
 
             run_converter(words, checkpoint, held, folder=stage.parent, watch=watch)
         try:
-            _, header = read_outline(beside)
+            model, header = read_outline(beside)
         except DataError as error:
             raise DataError(
                 f"{checkpoint.folder}: the file that the converter made of it contradicts itself. "
@@ -210,9 +218,10 @@ def _to_gguf(
                 "config.json does not belong to these weights: use both of one version of the "
                 "model.",
             ) from error
-        return check_gguf(
+        check = check_gguf(
             checkpoint, beside, header, type_name, held, progress, unchecked=unchecked
         )
+        return check, model.parameters
 
 
 def _to_mnn(

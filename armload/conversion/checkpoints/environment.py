@@ -65,6 +65,7 @@ def pinned_packages() -> Packages:
 
 _LINES_KEPT = 40
 COMPARING = "comparing"
+_COMPILED = "compiled"
 
 
 class FailedProgramError(Exception):
@@ -129,9 +130,12 @@ class Environment(Value):
                 tail.append(line.rstrip())
                 watch(line)
 
+        # Compiled modules stay here: compiling torch and transformers takes longer than all else,
+        # and llama.cpp's source must stay as it is.
+        compiled = {"PYTHONPYCACHEPREFIX": str(self.python.parents[1] / _COMPILED)}
         status = run_watched(
             [str(self.python), *words],
-            environment={**_without_python(), **variables},
+            environment={**_without_python(), **compiled, **variables},
             watch=note,
             keep_open=self.lock,
             folder=folder,

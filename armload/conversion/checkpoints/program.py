@@ -24,7 +24,6 @@ OFFLINE = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "PIP_NO_INDEX": "1",
     "TRANSFORMERS_VERBOSITY": "error",
-    "PYTHONDONTWRITEBYTECODE": "1",
 }
 """Whatever a checkpoint says, its conversion asks no network."""
 

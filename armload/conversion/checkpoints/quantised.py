@@ -16,56 +16,84 @@ from armload.core.errors import UsageError
 _NAMES = {
     "aqlm": "AQLM",
     "awq": "AWQ",
+    "bitnet": "BitNet",
     "bitsandbytes": "bitsandbytes",
     "eetq": "EETQ",
     "fbgemm_fp8": "FBGEMM FP8",
     "fp8": "FP8",
     "gptq": "GPTQ",
     "hqq": "HQQ",
+    "modelopt": "ModelOpt",
+    "mxfp4": "MXFP4",
     "quanto": "Quanto",
     "torchao": "torchao",
 }
-_OLDER_FILES = {"quantize_config.json": "gptq", "quant_config.json": "awq"}
-"""Files of their own that the first programs for a method have written."""
+_OWN_FILES = {
+    "quantize_config.json": "gptq",
+    "quant_config.json": "awq",
+    "hf_quant_config.json": "modelopt",
+}
+"""Files that programs for a method write instead of a part of ``config.json``."""
 
-_UNCHECKABLE = frozenset({"gptq"})
-"""Nothing that runs without a GPU reads them, so that the result could not be checked."""
+_COMPARED = frozenset({"fp8", "mxfp4"})
+"""What the comparison unpacks. Others need packages or a graphics card that it does not have, or
+are unknown to transformers, which then takes the codes for weights."""
+
+_FAILING = frozenset({"bitnet"})
+"""What llama.cpp's converter names, but stops at: it mixes tensors with values and without."""
 
 _PACKED = "compressed-tensors"
 
 
-def check_quantised(folder: Path, outline: CheckpointOutline, form: Form, source: Path) -> None:
-    """Refuse a quantised checkpoint that the form's converter cannot read.
+def check_quantised(
+    folder: Path, outline: CheckpointOutline, form: Form, source: Path, *, unchecked: bool
+) -> None:
+    """Refuse a quantised checkpoint that cannot be converted, or not be compared with its file.
 
     Args:
         source: llama.cpp's, whose converter is asked.
+        unchecked: accept what cannot be compared.
 
     Raises:
         UsageError: it is one.
         DataError, DiskError: a file is malformed or cannot be read.
     """
     place, method, settings = _quantisation(folder)
-    if not method:
+    if not method or (form == "mnn" and method == "mxfp4"):
         return
-    words, reader = f"quantised with {_NAMES.get(method, method)}", "the MNN exporter"
-    if form == "gguf":
-        methods, formats = _read_by_converter(source, outline)
-        kind = str(settings.get("format", ""))
-        if not methods:  # this source says it in another way
-            return
-        if method not in _UNCHECKABLE and method in methods:
-            if method != _PACKED or (kind and kind in formats):
-                return
-            words = f"quantised as {kind or 'an unknown format'} of {_PACKED}"
-        reader = "llama.cpp's converter"
-    elif method == "mxfp4":
+    kind = str(settings.get("format") or "an unknown format")[:40] if method == _PACKED else ""
+    named = f"quantised {f'as {kind} of' if kind else 'with'} {_NAMES.get(method, method)}"
+    instead = f"Convert the checkpoint that it was made from{_base_of(folder)}, in 16-bit floats"
+    remedy = f"{instead}; then quantise the result: armload model.quantize --help"
+    if form == "mnn":
+        raise UsageError(
+            f"{place}: this checkpoint is {named}, which the MNN exporter cannot read.", remedy
+        )
+    methods, formats = _read_by_converter(source, outline)
+    if not methods:  # this source says it in another way
         return
-    raise UsageError(
-        f"{place}: this checkpoint is {words}, which {reader} cannot turn into a model that can be "
-        "checked.",
-        f"Convert the checkpoint that it was made from{_base_of(folder)}, in 16-bit floats; then "
-        "quantise the result: armload model.quantize --help",
-    )
+    if method not in methods - _FAILING or (kind and kind not in formats):
+        raise UsageError(
+            f"{place}: this checkpoint is {named}, which llama.cpp's converter cannot read.", remedy
+        )
+    why = uncompared(folder)
+    if why and not unchecked:
+        raise UsageError(
+            f"{place}: the converted file could not be checked: {why}.",
+            f"{instead}, or repeat the command with --unchecked.",
+        )
+
+
+def uncompared(folder: Path) -> str:
+    """Return why a checkpoint's quantised weights cannot be compared; nothing if they can.
+
+    Raises:
+        DataError, DiskError: a file is malformed or cannot be read.
+    """
+    _, method, _ = _quantisation(folder)
+    if not method or method in _COMPARED:
+        return ""
+    return f"weights quantised with {_NAMES.get(method, method)} cannot be unpacked here"
 
 
 def _quantisation(folder: Path) -> tuple[Path, str, Mapping[str, object]]:
@@ -81,7 +109,7 @@ def _quantisation(folder: Path) -> tuple[Path, str, Mapping[str, object]]:
                 method = "bitsandbytes"
             if isinstance(method, str) and method:
                 return path, method.lower()[:40], settings
-    for name, method in _OLDER_FILES.items():
+    for name, method in _OWN_FILES.items():
         if (folder / name).is_file():
             return folder / name, method, read_object(folder / name)
     return path, "", {}

@@ -16,6 +16,7 @@ from armload.core.progress import Progress
 from armload.core.shell import call, join
 from armload.core.values import Value
 from armload.deploy.compatibility import is_cpu_unknown, used_features
+from armload.deploy.exit_reason import HOW_TO_LINK
 from armload.deploy.layout import Layout
 from armload.deploy.payload import FoundFile, FoundPayload, Payload, PayloadFile
 
@@ -249,7 +250,7 @@ def _check_loader(
         raise BoardError(
             f"{host.name}: {name} is dynamically linked: it needs the loader {loader}, "
             "which is missing on the board.",
-            "Link it with -static, or build it with the board's own system libraries.",
+            HOW_TO_LINK,
         )
     put = {part.name.name for each in payload for part in each.files}
     asked = [library for library in inspection.needed if library not in put]

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from armload.analysis.accuracy import Accuracy
 from armload.analysis.tradeoff import Answers, Crossover, by_budget, by_deadline, deadlines_of
 from armload.core.values import counted
 from armload.report import formatting as words
-from armload.report.drawing import QUIET, Rows, columns_for, interval_band, source
+from armload.report.chart import Plot, axis, guide, lines_key
+from armload.report.drawing import Rows, legend_line
 from armload.report.evaluation.series import BudgetSeries
-from armload.report.figures.figure import (
-    Figure,
-    TimeUnit,
-    colour_and_shape,
-    drawn,
-    legend_line,
-    time_unit,
-)
+from armload.report.figures.figure import Figure, TimeUnit, drawn, time_unit
 
-if TYPE_CHECKING:
-    import altair as alt
+_ACCURACY = axis("accuracy", "correct answers (%)", domain=(0, 100))
 
 MOST_STEPS = 160
 
@@ -33,45 +25,34 @@ def deadline_figure(systems: Sequence[Answers], crossover: Crossover | None) -> 
         systems: at least one, ``MOST_LINES`` at most.
         crossover: of two systems; none where it was not looked for.
     """
-    import altair as alt
-
     deadlines = _thinned(deadlines_of(*systems))
     unit = time_unit([deadlines[-1]])
     labels = [legend_line(system.name) for system in systems]
-    x = alt.X("deadline:Q").title(f"time since the question ({unit.name})").scale(zero=True)
-    colour, _ = colour_and_shape("line", labels)
-    data = source("deadlines")
-    y = _share_axis("accuracy").scale(domain=[0, 100])
-    band = interval_band(data, x, _share_axis("low"), colour, interpolate="step-after")
-    line = data.mark_line(strokeWidth=2, interpolate="step-after").encode(
-        x,
-        y,
-        colour,
-        tooltip=[
-            alt.Tooltip("line:N", title="model"),
-            alt.Tooltip("deadline:Q", title=unit.name, format=",.4~g"),
-            alt.Tooltip("accuracy:Q", title="correct (%)", format=".1f"),
-        ],
+    x = axis("deadline", f"time since the question ({unit.name})", zero=True)
+    key = lines_key("line", labels)
+    plot = Plot(rows="deadlines", x=x, y=_ACCURACY, key=key)
+    line = plot.line(
+        is_step=True,
+        said=(
+            ("line:N", "model"),
+            ("deadline:Q", unit.name, ",.4~g"),
+            ("accuracy:Q", "correct (%)", ".1f"),
+        ),
     )
-    layers = [band, line]
+    layers = [plot.band(is_step=True), line]
     at_s = crossover.deadline_s if crossover and crossover.is_shown else None
     datasets = {"deadlines": _deadline_rows(systems, deadlines, unit)}
     if at_s is not None:
-        datasets["crossover"] = [{"deadline": at_s * unit.per_s}]
-        rule = source("crossover")
-        layers += [
-            rule.mark_rule(color=QUIET, strokeDash=[4, 3]).encode(alt.X("deadline:Q")),
-            rule.mark_text(align="left", dx=5, fontSize=12).encode(
-                alt.X("deadline:Q"), y=alt.value(12), text=alt.value("crossover")
-            ),
-        ]
+        datasets["crossover"] = [{"deadline": at_s * unit.per_s, "text": "crossover"}]
+        text = Plot(rows="crossover", x=x, y={"value": 12}).texts({"align": "left", "dx": 5})
+        layers += [guide("crossover", {"x": x}), text]
     return drawn(
         "accuracy-seconds",
         "Accuracy against time",
         _deadline_sentence(systems),
         layers,
         datasets,
-        legend_columns=columns_for(labels),
+        key=key,
     )
 
 
@@ -112,31 +93,26 @@ def token_figure(series: Sequence[BudgetSeries]) -> Figure:
     Args:
         series: at least one, each with budgets; ``MOST_LINES`` at most.
     """
-    import altair as alt
-
     labels = [legend_line(each.label) for each in series]
-    x = alt.X("tokens:Q").title("tokens per answer (mean)").scale(zero=True)
-    y = _share_axis("accuracy").scale(domain=[0, 100])
-    colour, shape = colour_and_shape("line", labels)
-    data = source("points")
-    band = interval_band(data, x, _share_axis("low"), colour)
-    line = data.mark_line(strokeWidth=2).encode(x, y, colour)
-    marks = data.mark_point(filled=True, size=70, opacity=1).encode(
-        *(x, y, colour, shape),
-        tooltip=[
-            *_budget_tooltips(),
-            alt.Tooltip("low:Q", title="95% from", format=".1f"),
-            alt.Tooltip("high:Q", title="to", format=".1f"),
-            alt.Tooltip("tokens:Q", title="mean tokens", format=",.4~g"),
-        ],
+    key = lines_key("line", labels)
+    x = axis("tokens", "tokens per answer (mean)", zero=True)
+    plot = Plot(rows="points", x=x, y=_ACCURACY, key=key)
+    marks = plot.points(
+        size=70,
+        said=(
+            *_BUDGET_TIPS,
+            ("low:Q", "95% from", ".1f"),
+            ("high:Q", "to", ".1f"),
+            ("tokens:Q", "mean tokens", ",.4~g"),
+        ),
     )
     return drawn(
         "accuracy-tokens",
         "Accuracy against tokens",
         _token_sentence(series),
-        (band, line, marks),
+        (plot.band(), plot.line(), marks),
         {"points": _token_rows(series)},
-        legend_columns=columns_for(labels),
+        key=key,
     )
 
 
@@ -153,20 +129,11 @@ def _token_sentence(shown: Sequence[BudgetSeries]) -> str:
     return f"{'; '.join(parts)} (mean over {over}). Bands are 95% confidence intervals."
 
 
-def _share_axis(field: str) -> alt.Y:
-    import altair as alt
-
-    return alt.Y(f"{field}:Q").title("correct answers (%)")
-
-
-def _budget_tooltips() -> list[alt.Tooltip]:
-    import altair as alt
-
-    return [
-        alt.Tooltip("line:N", title="model"),
-        alt.Tooltip("budget:Q", title="budget in tokens"),
-        alt.Tooltip("accuracy:Q", title="correct (%)", format=".1f"),
-    ]
+_BUDGET_TIPS = (
+    ("line:N", "model"),
+    ("budget:Q", "budget in tokens"),
+    ("accuracy:Q", "correct (%)", ".1f"),
+)
 
 
 def _percentages(accuracy: Accuracy) -> dict[str, float]:
@@ -200,8 +167,6 @@ def energy_figure(
         systems: with the joules of each budget.
         name: of the figure.
     """
-    import altair as alt
-
     if not systems:
         return None
     rows: Rows = [
@@ -215,24 +180,15 @@ def energy_figure(
         for point, joules in zip(by_budget(system), energies, strict=True)
     ]
     labels = [legend_line(system.name) for system, _ in systems]
-    x = alt.X("joules:Q").title("energy per answer (J, mean)").scale(zero=True)
-    y = _share_axis("accuracy").scale(domain=[0, 100])
-    colour, shape = colour_and_shape("line", labels)
-    data = source("energies")
-    rule = data.mark_rule(opacity=0.5).encode(x, _share_axis("low"), alt.Y2("high:Q"), colour)
-    line = data.mark_line(strokeWidth=2).encode(x, y, colour)
-    marks = data.mark_point(filled=True, size=70, opacity=1).encode(
-        *(x, y, colour, shape),
-        tooltip=[
-            *_budget_tooltips(),
-            alt.Tooltip("joules:Q", title="J per answer", format=",.4~g"),
-        ],
-    )
+    key = lines_key("line", labels)
+    x = axis("joules", "energy per answer (J, mean)", zero=True)
+    plot = Plot(rows="energies", x=x, y=_ACCURACY, key=key)
+    marks = plot.points(size=70, said=(*_BUDGET_TIPS, ("joules:Q", "J per answer", ",.4~g")))
     return drawn(
         name,
         "Accuracy against energy",
         "Bars are 95% confidence intervals.",
-        (rule, line, marks),
+        (plot.spans(), plot.line(), marks),
         {"energies": rows},
-        legend_columns=columns_for(labels),
+        key=key,
     )

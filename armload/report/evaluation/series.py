@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from armload.analysis.tradeoff import Answers, Crossover, crossover
-from armload.analysis.wording.tradeoffs import crossover as crossover_sentence
 from armload.evaluation.results import AccuracyPoint
 from armload.evaluation.tradeoff import answered, on_common_questions, system_of
 from armload.report.drawing import MOST_LINES
@@ -53,7 +52,7 @@ class SeriesGroup:
         """What is said of the crossover, if it was looked for."""
         if self.crossover is None:
             return []
-        return [": ".join(filter(None, [self.heading, crossover_sentence(self.crossover)]))]
+        return [": ".join(filter(None, [self.heading, self.crossover.sentence]))]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,6 @@ from rich.text import Text
 
 from armload import __version__
 from armload.analysis.tradeoff import Answers, AtDeadline, by_budget
-from armload.analysis.wording.energies import basis
 from armload.core.files import file_name_of, write_whole
 from armload.core.values import ValueList, counted
 from armload.core.workspace import reports_folder
@@ -131,7 +130,7 @@ def energy_lines(each: Tradeoff) -> list[str]:
                 key=lambda pair: pair[0].accuracy.share,
             )
             lines.append(
-                f"Energy of {system.name}, {basis(energy.basis)}: {words.joules(best[1])} J per "
+                f"Energy of {system.name}, {energy.basis}: {words.joules(best[1])} J per "
                 f"answer (mean) for {best[0].accuracy.share:.1%}."
             )
     return lines

@@ -7,16 +7,9 @@ from statistics import median
 
 from armload.report import formatting as words
 from armload.report.cells import Cell
-from armload.report.drawing import Rows, columns_for, guide, source
-from armload.report.figures.figure import (
-    Figure,
-    colour_and_shape,
-    drawn,
-    legend_line,
-    lines_figure,
-    thinned,
-    time_unit,
-)
+from armload.report.chart import PERCENT, Plot, axis, guide, lines_key
+from armload.report.drawing import Rows, legend_line
+from armload.report.figures.figure import Figure, drawn, lines_figure, thinned, time_unit
 
 NAME = "distribution"
 TITLE = "Distribution of the time per token"
@@ -67,8 +60,6 @@ def _tail(cell: Cell) -> float:
 
 
 def _drawn(cells: Sequence[Cell], sentence: str) -> Figure:
-    import altair as alt
-
     times_s = [time for cell in cells for row in cell.rows_s for time in row]
     unit = time_unit(times_s)
     names = [_name(cell) for cell in cells]
@@ -77,30 +68,23 @@ def _drawn(cells: Sequence[Cell], sentence: str) -> Figure:
     for name, cell in zip(names, cells, strict=True):
         rows += _line(name, cell, unit.per_s)
         medians.append({"cell": name, "time": _median(cell) * unit.per_s, "share": 0.5})
-    scale = alt.Scale(zero=False, nice=False, padding=12)
-    if max(times_s) > LOGARITHMIC_FROM * min(times_s):
-        scale = alt.Scale(type="log", nice=False, padding=12)
-    x = alt.X("time:Q").title(f"time per token ({unit.name})").scale(scale)
-    x = x.axis(format=",.10~g", tickCount=8)
-    y = alt.Y("share:Q").title("share of tokens that took no longer").scale(domain=(0, 1))
-    y = y.axis(format=".0%", tickCount=5)
-    colour, shape = colour_and_shape("cell", names)
-    lines = (
-        source("tokens")
-        .mark_line(interpolate="step-after", strokeWidth=2)
-        .encode(x, y, colour, order="share:Q")
-    )
-    half = source("medians")
-    rule = guide(half, y)
-    marks = half.mark_point(filled=True, size=90, opacity=1).encode(x, y, colour, shape)
+    title = f"time per token ({unit.name})"
+    is_log = max(times_s) > LOGARITHMIC_FROM * min(times_s)
+    x = axis("time", title, zero=False, nice=False, padding=12, is_log=is_log, ticks=8)
+    y = axis("share", "share of tokens that took no longer", domain=(0, 1), form=PERCENT, ticks=5)
+    key = lines_key("cell", names)
     return drawn(
         NAME,
         TITLE,
         sentence,
-        (rule, lines, marks),
+        (
+            guide("medians", {"y": y}),
+            Plot(rows="tokens", x=x, y=y, key=key).line(is_step=True, order="share"),
+            Plot(rows="medians", x=x, y=y, key=key).points(size=90),
+        ),
         {"tokens": rows, "medians": medians},
         note="Dashed: the medians.",
-        legend_columns=columns_for(names),
+        key=key,
     )
 
 

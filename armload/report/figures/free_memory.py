@@ -19,15 +19,9 @@ from armload.engines.model_program import PROGRAM_BYTES
 from armload.engines.weights import BoardMemory
 from armload.report import formatting as words
 from armload.report.cells import Cell, grouped
-from armload.report.drawing import HEIGHT_PIXELS, MOST_LINES, QUIET, Rows, columns_for, source
-from armload.report.figures.figure import (
-    Figure,
-    TimeUnit,
-    colour_and_shape,
-    drawn,
-    legend_line,
-    time_unit,
-)
+from armload.report.chart import COUNT, Plot, axis, channel, guide, lines_key
+from armload.report.drawing import HEIGHT_PIXELS, MOST_LINES, Rows, legend_line
+from armload.report.figures.figure import Figure, TimeUnit, drawn, time_unit
 from armload.report.settings import CACHE, REPACKED, RESIDENT, WEIGHTS
 
 STREAMED, MAPPED = "streamed", "mapped"
@@ -200,8 +194,6 @@ def _sentence(series: MemorySeries) -> str:
 
 
 def _drawn(shown: Sequence[MemorySeries], sentence: str) -> Figure:
-    import altair as alt
-
     points = [point for series in shown for point in series.points]
     unit = time_unit(point.token_s for point in points)
     sizes = [point.free_bytes for point in points]
@@ -210,57 +202,41 @@ def _drawn(shown: Sequence[MemorySeries], sentence: str) -> Figure:
     rules = _rules(points, low, high)
     high = max([high, *(int(rule["mb"] * 1e6) for rule in rules)])
     names = [series.name(mode) for series in shown for mode in series.modes]
-    scale = alt.Scale(nice=False, zero=False, padding=8)
-    if max(sizes) > LOGARITHMIC_FROM * min(sizes):
-        scale = alt.Scale(nice=False, type="log", padding=8)
-    x = alt.X("mb:Q").title("free memory before the run (MB)").scale(scale)
-    x = x.axis(format=",d", tickCount=8)
-    y = alt.Y("time:Q").title(f"time per token ({unit.name})").scale(zero=True)
-    y = y.axis(format=",.10~g", tickCount=6)
-    colour, shape = colour_and_shape("line", names)
-    lines = (
-        source("curves")
-        .mark_line(strokeWidth=2)
-        .encode(
-            x,
-            y,
-            colour,
-            alt.StrokeDash("is_dashed:N", legend=None).scale(
-                domain=[False, True], range=[[1, 0], [6, 4]]
-            ),
-            order="mb:Q",
-        )
+    title = "free memory before the run (MB)"
+    is_log = max(sizes) > LOGARITHMIC_FROM * min(sizes)
+    x = axis("mb", title, zero=False, nice=False, padding=8, is_log=is_log, ticks=8, form=COUNT)
+    y = axis("time", f"time per token ({unit.name})", zero=True, ticks=6)
+    key = lines_key("line", names)
+    dashes = {"domain": [False, True], "range": [[1, 0], [6, 4]]}
+    lines = Plot(rows="curves", x=x, y=y, key=key).marks(
+        "line",
+        {"strokeWidth": 2},
+        {
+            "order": channel("mb:Q"),
+            "strokeDash": channel("is_dashed:N", {"legend": None, "scale": dashes}),
+        },
     )
-    marks = (
-        source("points")
-        .mark_point(filled=True, size=90, opacity=1)
-        .encode(
-            x,
-            y,
-            colour,
-            shape,
-            tooltip=[
-                alt.Tooltip("line:N", title="weights"),
-                alt.Tooltip("mb:Q", title="free memory (MB)", format=",.1f"),
-                alt.Tooltip("time:Q", title=f"{unit.name} per token, median", format=",.4~g"),
-                alt.Tooltip("run:N", title="run"),
-            ],
-        )
+    marks = Plot(rows="points", x=x, y=y, key=key).points(
+        size=90,
+        said=(
+            ("line:N", "weights"),
+            ("mb:Q", "free memory (MB)", ",.1f"),
+            ("time:Q", f"{unit.name} per token, median", ",.4~g"),
+            ("run:N", "run"),
+        ),
     )
-    boards = source("boards")
-    within = boards.transform_filter("!datum.is_beyond")
-    rule = within.mark_rule(color=QUIET, strokeDash=[2, 3]).encode(x)
     texts = [
-        boards.transform_filter(f"datum.number == {number}")
-        .mark_text(align=each["align"], dx=5 if each["align"] == "left" else -5, fontSize=12)
-        .encode(x, y=alt.value(HEIGHT_PIXELS - 10 - TEXT_LINE_PIXELS * number), text="text:N")
+        Plot(rows="boards", x=x, y={"value": HEIGHT_PIXELS - 10 - TEXT_LINE_PIXELS * number}).texts(
+            {"align": each["align"], "dx": 5 if each["align"] == "left" else -5},
+            where=f"datum.number == {number}",
+        )
         for number, each in enumerate(rules)
     ]
     return drawn(
         NAME,
         TITLE,
         sentence,
-        (rule, lines, marks, *texts),
+        (guide("boards", {"x": x}, "!datum.is_beyond"), lines, marks, *texts),
         {
             "curves": [row for series in shown for row in _curve(series, low, high, unit)],
             "points": [
@@ -275,7 +251,7 @@ def _drawn(shown: Sequence[MemorySeries], sentence: str) -> Figure:
             ],
             "boards": rules,
         },
-        legend_columns=columns_for(names),
+        key=key,
     )
 
 

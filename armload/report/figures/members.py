@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 
 from armload.analysis.run import Run
-from armload.report.drawing import Rows, source
-from armload.report.figures.figure import Figure, colour_and_shape, drawn, thinned
+from armload.report.chart import Plot, axis, lines_key
+from armload.report.drawing import Rows
+from armload.report.figures.figure import Figure, drawn, thinned
 
 NAME, TITLE = "members", "Busy cores of each member over the run"
 
@@ -45,28 +46,29 @@ def members_over_time(run: Run) -> Figure | None:
             if later.at_s > earlier.at_s
         ]
         rows += thinned(its, _MOST_ROWS, always=[False] * len(its))
-    return _drawn(labels, rows, max(member.clock_error_s or 0.0 for member in sampled))
-
-
-def _drawn(labels: list[str], rows: Rows, error_s: float) -> Figure:
-    import altair as alt
-
-    data = source("samples")
-    colour, shape = colour_and_shape("member", labels)
-    x = alt.X("time:Q").title("time since the first step (s)").axis(tickCount=8)
-    y = alt.Y("cores:Q").title("cores busy").scale(zero=True).axis(tickCount=5)
-    line = data.mark_line(strokeWidth=1, opacity=0.6).encode(x, y, colour)
-    points = data.mark_point(filled=True, size=30, opacity=0.9).encode(
-        x,
-        y,
-        colour,
-        shape,
-        tooltip=[
-            alt.Tooltip("member:N"),
-            alt.Tooltip("time:Q", title="s since the first step", format=",.1f"),
-            alt.Tooltip("cores:Q", title="cores busy", format=".2f"),
-            alt.Tooltip("celsius:Q", title="°C", format=".0f"),
-        ],
+    error_s = max(member.clock_error_s or 0.0 for member in sampled)
+    key = lines_key("member", labels)
+    plot = Plot(
+        rows="samples",
+        x=axis("time", "time since the first step (s)", ticks=8),
+        y=axis("cores", "cores busy", zero=True, ticks=5),
+        key=key,
     )
-    sentence = f"The members' clocks are aligned to within {error_s * 1000:.0f} ms."
-    return drawn(NAME, TITLE, sentence, [line, points], {"samples": rows})
+    points = plot.points(
+        size=30,
+        opacity=0.9,
+        said=(
+            ("member:N", "member"),
+            ("time:Q", "s since the first step", ",.1f"),
+            ("cores:Q", "cores busy", ".2f"),
+            ("celsius:Q", "°C", ".0f"),
+        ),
+    )
+    return drawn(
+        NAME,
+        TITLE,
+        f"The members' clocks are aligned to within {error_s * 1000:.0f} ms.",
+        (plot.line(width=1, opacity=0.6), points),
+        {"samples": rows},
+        key=key,
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from armload.analysis.run import Run
 from armload.analysis.streaming import (
@@ -17,19 +16,10 @@ from armload.analysis.streaming import (
 from armload.engines.trace import Trace
 from armload.report import formatting as words
 from armload.report.cells import Cell, grouped
-from armload.report.drawing import COLOURS, Rows, columns_for, guide, source
-from armload.report.figures.figure import (
-    Figure,
-    colour_and_shape,
-    drawn,
-    legend_line,
-    lines_figure,
-    thinned,
-)
+from armload.report.chart import COUNT, Layer, Plot, axis, channel, guide, kinds_key, lines_key
+from armload.report.drawing import COLOURS, Rows, legend_line
+from armload.report.figures.figure import Figure, drawn, lines_figure, thinned
 from armload.report.settings import BOARD
-
-if TYPE_CHECKING:
-    import altair as alt
 
 NAME = "memory"
 TITLE = "Memory over time"
@@ -98,27 +88,29 @@ def _free(cell: Cell) -> int:
 
 
 def _drawn(cells: Sequence[Cell], sentence: str) -> Figure:
-    import altair as alt
-
     names = [legend_line(cell.doubted_label) for cell in cells]
     rows = [row for cell in cells for row in _line(cell)]
     most = max(row["mb"] for row in rows)
     rules = [rule for rule in _rules(cells) if rule["mb"] <= FAR_ABOVE * most]
     ends = [row["seconds"] for row in rows if row["last"]]
-    scale = alt.Scale(nice=False, zero=True)
-    if max(ends) > LOGARITHMIC_FROM * min(ends) > 0:
-        scale = alt.Scale(type="log", nice=False)
-    x = alt.X("seconds:Q").title("time since the program's start (s)").scale(scale)
-    x = x.axis(format=",.10~g", tickCount=8)
-    y = alt.Y("mb:Q").title("resident memory (MB)").scale(zero=True)
-    y = y.axis(format=",d", tickCount=6)
-    colour, shape = colour_and_shape("cell", names)
-    steps = source("steps")
-    line = steps.mark_line(strokeWidth=2).encode(x, y, colour)
-    last = steps.transform_filter("datum.last")
-    marks = last.mark_point(filled=True, size=80, opacity=1).encode(x, y, colour, shape)
-    rule, text = free_memory_rule(y)
-    layers = [rule, line, marks, text] if rules else [line, marks]
+    title = "time since the program's start (s)"
+    is_log = max(ends) > LOGARITHMIC_FROM * min(ends) > 0
+    plot = Plot(
+        rows="steps",
+        x=axis("seconds", title, zero=True, nice=False, is_log=is_log, ticks=8),
+        y=axis("mb", "resident memory (MB)", zero=True, ticks=6, form=COUNT),
+        key=lines_key("cell", names),
+    )
+    marks = plot.points(size=80, where="datum.last")
+    return _figure(sentence, plot, [plot.line(), marks], rows, rules)
+
+
+def _figure(sentence: str, plot: Plot, layers: Sequence[Layer], rows: Rows, rules: Rows) -> Figure:
+    """Return layers with a rule, and its text, for each row of ``rules``."""
+    if rules:
+        text = Plot(rows="boards", x={"value": 0}, y=plot.y)
+        look = {"align": "left", "dx": 4, "dy": -7}
+        layers = [guide("boards", {"y": plot.y}), *layers, text.texts(look)]
     return drawn(
         NAME,
         TITLE,
@@ -126,20 +118,8 @@ def _drawn(cells: Sequence[Cell], sentence: str) -> Figure:
         layers,
         {"steps": rows, "boards": rules},
         note=_DASHED if rules else "",
-        legend_columns=columns_for(names),
+        key=plot.key,
     )
-
-
-def free_memory_rule(y: alt.Y) -> tuple[alt.Chart, alt.Chart]:
-    """Return a rule with its text for each row of the data set ``boards``."""
-    import altair as alt
-
-    boards = source("boards")
-    rule = guide(boards, y)
-    text = boards.mark_text(align="left", dx=4, dy=-7, fontSize=12).encode(
-        y, x=alt.value(0), text="text:N"
-    )
-    return rule, text
 
 
 def _line(cell: Cell) -> Rows:
@@ -246,38 +226,19 @@ def _changes(run: Run, header: Trace) -> list[bool]:
 
 
 def _parts_drawn(run: Run, rows: Rows, sentence: str) -> Figure:
-    import altair as alt
-
-    there = {row["part"] for row in rows}
-    names = [name for name in _PARTS if name in there]
     most = max(step.rss_bytes for step in run.steps) / 1e6
     free = run.before.memory_available_bytes
     rules = [{"mb": free / 1e6, "text": f"free: {words.size(free)}"}]
     if free / 1e6 > FAR_ABOVE * most:
         rules = []
-    x = alt.X("seconds:Q").title("time since the program's start (s)")
-    x = x.scale(nice=False, zero=False).axis(format=",.10~g", tickCount=8)
-    y = alt.Y("mb:Q").title("resident memory (MB)").axis(format=",d", tickCount=6)
-    areas = (
-        source("steps")
-        .mark_area(interpolate="step-after", opacity=1)
-        .encode(
-            x,
-            y.stack("zero"),
-            alt.Color("part:N")
-            .title(None)
-            .scale(domain=names, range=[_PARTS[name][1] for name in names]),
-            order="order:Q",
-        )
+    title = "time since the program's start (s)"
+    looks = {name: (colour,) for name, (_, colour) in _PARTS.items()}
+    plot = Plot(
+        rows="steps",
+        x=axis("seconds", title, nice=False, zero=False, ticks=8),
+        y=axis("mb", "resident memory (MB)", ticks=6, form=COUNT),
+        key=kinds_key("part", looks, rows),
     )
-    rule, text = free_memory_rule(y)
-    layers = [areas, rule, text] if rules else [areas]
-    return drawn(
-        NAME,
-        TITLE,
-        sentence,
-        layers,
-        {"steps": rows, "boards": rules},
-        note=_DASHED if rules else "",
-        legend_columns=len(names),
-    )
+    stacked = {"y": {**plot.y, "stack": "zero"}, "order": channel("order:Q")}
+    areas = plot.marks("area", {"interpolate": "step-after", "opacity": 1}, stacked)
+    return _figure(sentence, plot, [areas], rows, rules)

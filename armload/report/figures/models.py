@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from armload.analysis.statistics import Ratio, ratio_of_tokens
 from armload.report.cells import Cell, grouped, tps_of
-from armload.report.drawing import Rows, source
-from armload.report.figures.figure import Figure, drawn, wrapped
+from armload.report.chart import Plot, axis, channel, kinds_key, layered, mark
+from armload.report.drawing import Rows, wrapped
+from armload.report.figures.figure import Figure, drawn
 from armload.report.settings import MODEL, MODEL_SUM, QUANTISATION
 
 NAME = "models"
@@ -27,7 +28,7 @@ INTERVALS = "intervals"
 """The page draws what is called so in the colour of its text."""
 
 TIME, SIZE = "time per token", "bytes read per token"
-KINDS = {TIME: "#56B4E9", SIZE: "#D55E00"}
+KINDS = {TIME: ("#56B4E9",), SIZE: ("#D55E00",)}
 """A light and a dark colour, also in black print; the intervals are seen on the light one."""
 
 
@@ -117,61 +118,56 @@ def _model(cell: Cell) -> str:
 
 
 def _drawn(pairs: Sequence[ModelPair], sentence: str) -> Figure:
-    import altair as alt
-
     rows: Rows = [row for pair in pairs for row in _rows(pair)]
     order = list(dict.fromkeys(row["pair"] for row in rows))
-    kinds = list(KINDS)
-    pair = alt.Y("pair:N").sort(order).title(None).axis(None)
     lines = max(name.count("\n") + 1 for name in order)
     gap = GAP_PIXELS + LINE_PIXELS * lines
     step = gap + BARS_PIXELS
-    pair = pair.scale(paddingInner=gap / step, paddingOuter=gap / step)
-    kind = alt.YOffset("kind:N").sort(kinds).scale(paddingInner=0.1)
-    x = alt.X("ratio:Q").title("times that of the smaller model").scale(zero=True)
-    x = x.axis(format=",.10~g", tickCount=8, grid=True)
-    colour = alt.Color("kind:N").title(None).scale(domain=kinds, range=list(KINDS.values()))
-    ratios = source("ratios")
-    bars = ratios.mark_bar().encode(pair, kind, x, colour)
-    spans = (
-        ratios.transform_filter("isValid(datum.low)")
-        .mark_rule(strokeWidth=1.5)
-        .properties(name=INTERVALS)
-        .encode(
-            pair, kind, alt.X("low:Q").title("times that of the smaller model"), alt.X2("high:Q")
-        )
+    position = {"sort": order, "title": None, "axis": None}
+    padding = {"paddingInner": gap / step, "paddingOuter": gap / step}
+    key = kinds_key("kind", KINDS, rows)
+    x = axis("ratio", "times that of the smaller model", zero=True, ticks=8, grid=True)
+    pair = channel("pair:N", {**position, "scale": padding})
+    plot = Plot(rows="ratios", x=x, y=pair, key=key)
+    offset = {"yOffset": channel("kind:N", {"sort": list(KINDS), "scale": {"paddingInner": 0.1}})}
+    low = {"x": {**x, "field": "low"}, "x2": {"field": "high"}}
+    spans = {
+        **mark(
+            "ratios",
+            "rule",
+            {"strokeWidth": 1.5},
+            {"y": pair, **offset, **low},
+            "isValid(datum.low)",
+        ),
+        "name": INTERVALS,
+    }
+    values = plot.texts(
+        {"align": "left", "dx": 6, "fontWeight": "bold"}, {**offset, "x": {**x, "field": "end"}}
     )
-    values = ratios.mark_text(align="left", dx=6, fontSize=12, fontWeight="bold").encode(
-        pair, kind, alt.X("end:Q").title("times that of the smaller model"), text="text:N"
-    )
-    above = -3 - LINE_PIXELS * (lines - 1)
-    names = (
-        source("pairs")
-        .mark_text(
-            align="left",
-            baseline="line-bottom",
-            dy=above,
-            fontSize=12,
-            lineBreak="\n",
-            lineHeight=LINE_PIXELS,
-        )
-        .encode(
-            alt.Y("pair:N", bandPosition=0).sort(order).title(None).axis(None),
-            x=alt.value(0),
-            text="text:N",
-        )
+    top = channel("pair:N", {**position, "bandPosition": 0})
+    names = Plot(rows="pairs", x={"value": 0}, y=top).texts(
+        {
+            "align": "left",
+            "baseline": "line-bottom",
+            "dy": -3 - LINE_PIXELS * (lines - 1),
+            "lineBreak": "\n",
+            "lineHeight": LINE_PIXELS,
+        }
     )
     return drawn(
         NAME,
         TITLE,
         sentence,
-        (bars, spans, values, names),
+        layered(
+            (plot.marks("bar", {}, offset), spans, values, names),
+            height=step * len(order) + gap,
+        ),
         {
             "ratios": rows,
             "pairs": [{"pair": name, "text": _filled(name, lines)} for name in order],
         },
         note="Black lines: 95% confidence intervals.",
-        height=step * len(order) + gap,
+        key=key,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from armload.analysis.causes import CAUSES, Cause
 from armload.analysis.columns import Cores
@@ -13,20 +13,27 @@ from armload.analysis.summary import generating, prompting
 from armload.engines.trace import Step
 from armload.report import run_words
 from armload.report.cells import Cell, fastest_of_each
-from armload.report.drawing import QUIET, Rows, Specification, chart_of, guide, source
+from armload.report.chart import (
+    COUNT,
+    Channel,
+    Key,
+    Layer,
+    Plot,
+    axis,
+    guide,
+    in_panels,
+    kinds_key,
+    layered,
+)
+from armload.report.drawing import Rows, chart_of, columns_for, panel_label
 from armload.report.figures.figure import (
     MOST_PANELS,
     Figure,
     TimeUnit,
     drawn,
-    in_panels,
-    panel_label,
     thinned,
     time_unit,
 )
-
-if TYPE_CHECKING:
-    import altair as alt
 
 NAME = "time-per-token"
 TITLE = "Time per token over the run"
@@ -38,25 +45,16 @@ IN_MEMORY, FROM_STORAGE, PROMPT = "output token", "output token, storage read", 
 THROTTLED, CONTENDED = "slow: throttling", "slow: contention"
 GROWN, UNEXPLAINED = "slow: context growth", "slow: unexplained"
 
-KIND_COLOURS = {
-    IN_MEMORY: "#0072B2",
-    FROM_STORAGE: "#D55E00",
-    THROTTLED: "#CC79A7",
-    CONTENDED: "#E69F00",
-    GROWN: "#56B4E9",
-    UNEXPLAINED: "#7F7F7F",
-    PROMPT: "#009E73",
+LOOKS = {
+    IN_MEMORY: ("#0072B2", "circle"),
+    FROM_STORAGE: ("#D55E00", "triangle-up"),
+    THROTTLED: ("#CC79A7", "triangle-down"),
+    CONTENDED: ("#E69F00", "square"),
+    GROWN: ("#56B4E9", "triangle-right"),
+    UNEXPLAINED: ("#7F7F7F", "cross"),
+    PROMPT: ("#009E73", "diamond"),
 }
-
-KIND_SHAPES = {
-    IN_MEMORY: "circle",
-    FROM_STORAGE: "triangle-up",
-    THROTTLED: "triangle-down",
-    CONTENDED: "square",
-    GROWN: "triangle-right",
-    UNEXPLAINED: "cross",
-    PROMPT: "diamond",
-}
+"""Of the kinds of tokens, in the legend's order."""
 
 _KIND_OF: dict[Cause, str] = {
     "paging": FROM_STORAGE,
@@ -116,29 +114,15 @@ def _by(cause: Cause) -> str:
 
 
 def _drawn(runs: Sequence[tuple[str, Run]], sentence: str) -> Figure:
-    import altair as alt
-
     medians = [run.summary.token_s.p50 for _, run in runs if run.summary.token_s]
     unit = time_unit(medians)
     rows = [row for label, run in runs for row in _rows(label, run, unit.per_s)]
-    kinds = kinds_among(rows)
-    steps = alt.NamedData(name="steps")
-    base = alt.Chart(steps)
-    x = alt.X("number:Q").title("output token").axis(tickCount=5, tickMinStep=1, format=",d")
-    x = x.scale(nice=False, padding=6, zero=False)
-    y = alt.Y("time:Q").title(f"time per token ({unit.name})")
-    y = y.axis(tickCount=4, format=",.10~g").scale(zero=True)
-    line, points = token_marks(base, kinds, x, y, unit)
-    middle = guide(base, alt.Y("mean(median):Q").title(f"time per token ({unit.name})"))
-    chart = in_panels((line, points, middle), steps, [label for label, _ in runs], medians)
-    return drawn(
-        NAME,
-        TITLE,
-        sentence,
-        chart,
-        {"steps": rows},
-        note=DASHED,
-    )
+    key = kinds_key("kind", LOOKS, rows)
+    x, y = _axes(unit, padding=6, ticks=(5, 4))
+    middle = guide("steps", {"y": {**y, "field": "median", "aggregate": "mean"}})
+    labels = [label for label, _ in runs]
+    chart = in_panels((*_marks(x, y, key, unit), middle), labels, medians)
+    return drawn(NAME, TITLE, sentence, chart, {"steps": rows}, note=DASHED, key=key)
 
 
 def _rows(label: str, run: Run, per_s: float) -> Rows:
@@ -156,84 +140,74 @@ def _rows(label: str, run: Run, per_s: float) -> Rows:
     return thinned(rows, MOST_STEPS, always=[row["kind"] not in usual for row in rows])
 
 
-def token_chart(run: Run) -> Specification:
-    """Return the specification: x is the output token's number, y the time per token.
+def tokens(run: Run) -> Figure | None:
+    """Draw all steps of a run over the output tokens' numbers; none without a step.
 
-    The run has tokens. The prompt's last step yields output token 1 and stands there, its earlier
-    steps left of it, each with its mean time per prompt token.
+    The prompt's last step yields output token 1 and stands there, its earlier steps left of it,
+    each with its mean time per prompt token.
     """
-    import altair as alt
-
+    if not prompting(run.steps) and not generating(run.steps):
+        return None
     p50_s = run.summary.token_s.p50 if run.summary.token_s else None
     unit = time_unit([p50_s] if p50_s else [])
     rows = [{**row, "time": row["ms"] / 1000 * unit.per_s} for row in token_rows(run)]
-    kinds = kinds_among(rows)
-    base = source(STEPS)
-    x = alt.X("number:Q").title("output token").axis(tickCount=10, tickMinStep=1, format=",d")
-    x = x.scale(domain=_numbers_shown(rows), nice=False, padding=8)
-    y = alt.Y("time:Q").title(f"time per token ({unit.name})")
-    y = y.axis(tickCount=6, format=",.10~g").scale(zero=True)
-    line, points = token_marks(base, kinds, x, y, unit)
-    layers: list[alt.Chart] = [line, points]
+    key = kinds_key("kind", LOOKS, rows)
+    x, y = _axes(unit, padding=8, ticks=(10, 6))
+    layers = _marks(x, y, key, unit)
     medians: Rows = []
     note = ""
     if p50_s is not None:
-        note = f". {DASHED.rstrip('.')}"
+        note = DASHED
         medians.append({"time": p50_s * unit.per_s})
-        layers.append(guide(source(MEDIAN), y))
-    subtitle = ", ".join(filter(None, (run_words.model_name(run), run_words.started(run))))
-    return chart_of(
-        layers,
-        {STEPS: rows, MEDIAN: medians},
+        layers.append(guide("median", {"y": y}))
+    about = ", ".join(filter(None, (run_words.model_name(run), run_words.started(run))))
+    specification = chart_of(
+        layered(layers),
+        {"steps": rows, "median": medians},
         title=run_words.headline(run),
-        subtitle=f"{subtitle}{note}.",
+        subtitle=" ".join(filter(None, (f"{about}.", note))),
+        legend_columns=columns_for(list(key.looks)),
+    )
+    return Figure(
+        name="tokens", title="Time per token", sentence="", note=note, specification=specification
     )
 
 
-def token_marks(
-    base: alt.Chart, kinds: list[str], x: alt.X, y: alt.Y, unit: TimeUnit
-) -> tuple[alt.Chart, alt.Chart]:
+def _axes(unit: TimeUnit, *, padding: int, ticks: tuple[int, int]) -> tuple[Channel, Channel]:
+    along, up = ticks
+    x = axis(
+        "number",
+        "output token",
+        zero=False,
+        nice=False,
+        padding=padding,
+        ticks=along,
+        form=COUNT,
+    )
+    return x, axis("time", f"time per token ({unit.name})", zero=True, ticks=up)
+
+
+def _marks(x: Channel, y: Channel, key: Key, unit: TimeUnit) -> list[Layer]:
     """Return a line through the output tokens, and a point for each step with its columns."""
-    import altair as alt
-
-    line = (
-        base.transform_filter(f"datum.kind != '{PROMPT}'")
-        .mark_line(color=QUIET, strokeWidth=1, opacity=0.5)
-        .encode(x, y)
+    line = Plot(rows="steps", x=x, y=y).line(
+        width=1, opacity=0.5, where=f"datum.kind != '{PROMPT}'"
     )
-    points = base.mark_point(filled=True, size=44, opacity=0.9).encode(
-        x,
-        y,
-        alt.Color("kind:N")
-        .title(None)
-        .scale(domain=kinds, range=[KIND_COLOURS[kind] for kind in kinds]),
-        alt.Shape("kind:N")
-        .title(None)
-        .scale(domain=kinds, range=[KIND_SHAPES[kind] for kind in kinds]),
-        tooltip=[
-            alt.Tooltip("kind:N", title="what"),
-            alt.Tooltip("number:Q", title="output token"),
-            alt.Tooltip("time:Q", title=f"{unit.name} per token", format=",.4~g"),
-            alt.Tooltip("tokens:Q", title="tokens in this step"),
-            alt.Tooltip("read_mb:Q", title="read from storage (MB)", format=".1f"),
-            alt.Tooltip("major_faults:Q", title="major faults"),
-            alt.Tooltip("cpu_share:Q", title="CPU time / wall time", format=".2f"),
-            alt.Tooltip("involuntary_switches:Q", title="involuntary switches"),
-            alt.Tooltip("mhz:Q", title="fastest core of the run (MHz)"),
-        ],
+    points = Plot(rows="steps", x=x, y=y, key=key).points(
+        size=44,
+        opacity=0.9,
+        said=(
+            ("kind:N", "what"),
+            ("number:Q", "output token"),
+            ("time:Q", f"{unit.name} per token", ",.4~g"),
+            ("tokens:Q", "tokens in this step"),
+            ("read_mb:Q", "read from storage (MB)", ".1f"),
+            ("major_faults:Q", "major faults"),
+            ("cpu_share:Q", "CPU time / wall time", ".2f"),
+            ("involuntary_switches:Q", "involuntary switches"),
+            ("mhz:Q", "fastest core of the run (MHz)"),
+        ),
     )
-    return line, points
-
-
-def _numbers_shown(rows: Rows) -> tuple[int, int]:
-    numbers = [row["number"] for row in rows]
-    return min(numbers), max(*numbers, min(numbers) + 1)
-
-
-def kinds_among(rows: Rows) -> list[str]:
-    """Return the kinds of tokens that are there, in the legend's order."""
-    there = {row["kind"] for row in rows}
-    return [kind for kind in KIND_COLOURS if kind in there]
+    return [line, points]
 
 
 def token_rows(run: Run) -> Rows:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from armload.analysis.energy import Energy
 from armload.analysis.run import Run
 from armload.analysis.summary import generating, prompting
-from armload.analysis.wording.energies import power
-from armload.report.drawing import COLOURS, QUIET, Rows, guide, source
+from armload.report.chart import COUNT, Plot, axis, guide, kinds_key
+from armload.report.drawing import COLOURS, SHAPES, Rows
 from armload.report.figures.figure import Figure, drawn
 
 NAME, TITLE = "power", "Power over the tokens"
@@ -25,33 +25,29 @@ def power_over_tokens(run: Run) -> Figure | None:
 
 
 def _drawn(energy: Energy, rows: Rows) -> Figure:
-    import altair as alt
-
-    data = source("samples")
-    x = alt.X("number:Q").title("output token; the prompt's tokens are left of 1")
-    x = x.axis(tickCount=10, tickMinStep=1, format=",d").scale(nice=False, zero=False, padding=8)
-    y = alt.Y("watts:Q").title("power (W)").scale(zero=True).axis(tickCount=6, format=",.10~g")
-    kinds = [kind for kind in (PREFILL, DECODE) if any(row["kind"] == kind for row in rows)]
-    line = data.mark_line(color=QUIET, strokeWidth=1, opacity=0.6).encode(x, y, order="time:Q")
-    points = data.mark_point(filled=True, size=40, opacity=0.9).encode(
-        x,
-        y,
-        alt.Color("kind:N")
-        .title(None)
-        .scale(domain=kinds, range=[{PREFILL: COLOURS[2], DECODE: COLOURS[0]}[k] for k in kinds]),
-        tooltip=[
-            alt.Tooltip("kind:N", title="what"),
-            alt.Tooltip("number:Q", title="token", format=",.1f"),
-            alt.Tooltip("time:Q", title="s since the first step", format=",.1f"),
-            alt.Tooltip("watts:Q", title="W", format=",.4~g"),
-        ],
+    looks = {PREFILL: (COLOURS[2], SHAPES[0]), DECODE: (COLOURS[0], SHAPES[0])}
+    key = kinds_key("kind", looks, rows)
+    title = "output token; the prompt's tokens are left of 1"
+    x = axis("number", title, zero=False, nice=False, padding=8, ticks=10, form=COUNT)
+    y = axis("watts", "power (W)", zero=True, ticks=6)
+    points = Plot(rows="samples", x=x, y=y, key=key).points(
+        size=40,
+        opacity=0.9,
+        said=(
+            ("kind:N", "what"),
+            ("number:Q", "token", ",.1f"),
+            ("time:Q", "s since the first step", ",.1f"),
+            ("watts:Q", "W", ",.4~g"),
+        ),
     )
-    layers, datasets = [line, points], {"samples": rows}
+    layers = [Plot(rows="samples", x=x, y=y).line(width=1, opacity=0.6, order="time"), points]
+    datasets = {"samples": rows}
+    dashed = ""
     if energy.idle_w is not None:
-        layers.append(guide(source("idle"), y))
+        layers.append(guide("idle", {"y": y}))
         datasets["idle"] = [{"watts": energy.idle_w}]
-    dashed = " Dashed line: the idle board, before the run." if energy.idle_w is not None else ""
-    return drawn(NAME, TITLE, f"{power(energy)}.{dashed}", layers, datasets)
+        dashed = " Dashed line: the idle board, before the run."
+    return drawn(NAME, TITLE, f"{energy.power}.{dashed}", layers, datasets, key=key)
 
 
 def _rows(run: Run, energy: Energy) -> Rows:

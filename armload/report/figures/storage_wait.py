@@ -7,16 +7,9 @@ from collections.abc import Sequence
 from armload.analysis.latency import Waits, decoding
 from armload.report import formatting as words
 from armload.report.cells import Cell, fastest_of_each
-from armload.report.drawing import COLOURS, Rows
-from armload.report.figures.figure import (
-    MOST_PANELS,
-    Figure,
-    TimeUnit,
-    drawn,
-    in_panels,
-    panel_label,
-    time_unit,
-)
+from armload.report.chart import COUNT, Plot, axis, in_panels, kinds_key
+from armload.report.drawing import COLOURS, Rows, panel_label
+from armload.report.figures.figure import MOST_PANELS, Figure, TimeUnit, drawn, time_unit
 
 NAME = "storage-wait"
 TITLE = "Waiting for storage"
@@ -72,39 +65,34 @@ def _sentence(shown: Sequence[Labelled]) -> str:
 
 
 def _drawn(shown: Sequence[Labelled], sentence: str) -> Figure:
-    import altair as alt
-
     means = [waits.token_s for _, waits in shown]
     unit = time_unit(means)
-    data = alt.NamedData(name="tokens")
-    x = alt.X("first:Q").title("output token").scale(nice=False, zero=False)
-    x = x.axis(tickCount=5 if len(shown) > 1 else 10, tickMinStep=1, format=",d")
-    y = alt.Y("low:Q").title(f"time per token ({unit.name})").axis(tickCount=4, format=",.10~g")
-    bars = (
-        alt.Chart(data)
-        .mark_rect()
-        .encode(
-            x,
-            alt.X2("end:Q"),
-            y,
-            alt.Y2("high:Q"),
-            alt.Color("part:N")
-            .title(None)
-            .scale(domain=[COMPUTING, WAITING], range=list(COLOURS[:2])),
-            tooltip=[
-                alt.Tooltip("tokens:N", title="output tokens"),
-                alt.Tooltip("part:N", title="what"),
-                alt.Tooltip("time:Q", title=f"{unit.name} per token", format=".4~g"),
-            ],
-        )
+    rows = [row for label, waits in shown for row in _rows(label, waits, unit)]
+    key = kinds_key("part", {COMPUTING: (COLOURS[0],), WAITING: (COLOURS[1],)}, rows)
+    ticks = 5 if len(shown) > 1 else 10
+    plot = Plot(
+        rows="tokens",
+        x=axis("first", "output token", nice=False, zero=False, ticks=ticks, form=COUNT),
+        y=axis("low", f"time per token ({unit.name})", ticks=4),
+        key=key,
     )
-    chart = in_panels((bars,), data, [label for label, _ in shown], means)
+    bars = plot.marks(
+        "rect",
+        {},
+        {"x2": {"field": "end"}, "y2": {"field": "high"}},
+        said=(
+            ("tokens:N", "output tokens"),
+            ("part:N", "what"),
+            ("time:Q", f"{unit.name} per token", ".4~g"),
+        ),
+    )
     return drawn(
         NAME,
         TITLE,
         sentence,
-        chart,
-        {"tokens": [row for label, waits in shown for row in _rows(label, waits, unit)]},
+        in_panels([bars], [label for label, _ in shown], means),
+        {"tokens": rows},
+        key=key,
     )
 
 

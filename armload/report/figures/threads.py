@@ -15,8 +15,9 @@ from armload.report.cells import (
     rate_of,
     tps_of,
 )
-from armload.report.drawing import MOST_LINES, Rows, columns_for, source
-from armload.report.figures.figure import Figure, colour_and_shape, drawn, legend_line
+from armload.report.chart import Plot, axis, lines_key
+from armload.report.drawing import MOST_LINES, Rows, legend_line
+from armload.report.figures.figure import Figure, drawn
 
 NOT_VALID = "not valid: not counted"
 
@@ -105,49 +106,49 @@ def _in_words(rate: Estimate | None) -> str:
 
 
 def _drawn(lines: dict[str, list[Cell]], measure: Measure, title: str, sentence: str) -> Figure:
-    import altair as alt
-
     points, doubtful = _points(lines, measure), _doubtful(lines, measure)
     series = [legend_line(line) for line in lines] if points else []
-    colour, shape = colour_and_shape("kind", series, doubtful=NOT_VALID if doubtful else "")
+    key = lines_key("kind", series, doubtful=NOT_VALID if doubtful else "")
     counts = sorted({row["threads"] for row in (*points, *doubtful)})
-    wide = counts[-1] >= LOGARITHMIC_FROM * counts[0]
-    scale = alt.Scale(type="log", base=2, nice=False) if wide else alt.Scale(zero=False, nice=False)
-    scale.padding = 24
-    x = alt.X("threads:Q").title("threads").scale(scale).axis(values=counts, format="d")
+    is_wide = counts[-1] >= LOGARITHMIC_FROM * counts[0]
+    x = axis(
+        "threads",
+        "threads",
+        zero=False,
+        nice=False,
+        padding=24,
+        is_log=is_wide,
+        values=counts,
+        form="d",
+    )
     rates_shown = [row["tps"] for row in (*points, *doubtful)]
     is_far = max(rates_shown) > FAR_APART * min(rates_shown)
-    height = alt.Scale(type="log", nice=False, padding=24) if is_far else alt.Scale(zero=True)
-    y = alt.Y("tps:Q").title(f"{measure} (tokens/s)").scale(height)
-    y = y.axis(tickCount=6, format=",.10~g", grid=not is_far)
-    rates = source("rates")
-    line = rates.mark_line(strokeWidth=1.5).encode(x, y, colour)
-    span = rates.mark_rule(strokeWidth=2).encode(
-        x, alt.Y("low:Q").title(f"{measure} (tokens/s)"), alt.Y2("high:Q"), colour
+    y = axis(
+        "tps",
+        f"{measure} (tokens/s)",
+        zero=True,
+        padding=24 if is_far else None,
+        is_log=is_far,
+        ticks=6,
     )
-    tooltip = [
-        alt.Tooltip("kind:N", title="what"),
-        alt.Tooltip("threads:Q", title="threads"),
-        alt.Tooltip("tps:Q", title="tokens/s", format=".3s"),
-        alt.Tooltip("runs:N", title="runs"),
-    ]
-    marks = rates.mark_point(filled=True, size=80, opacity=1).encode(
-        x, y, colour, shape, tooltip=tooltip
+    rates = Plot(rows="rates", x=x, y=y, key=key)
+    said = (
+        ("kind:N", "what"),
+        ("threads:Q", "threads"),
+        ("tps:Q", "tokens/s", ".3s"),
+        ("runs:N", "runs"),
     )
-    crosses = (
-        source("doubtful")
-        .mark_point(filled=True, size=130, opacity=1)
-        .encode(x, y, colour, shape, tooltip=tooltip)
-    )
-    best = rates.transform_filter("datum.best")
-    ring = best.mark_point(size=320, strokeWidth=1.5, shape="circle", opacity=1).encode(
-        x, y, colour
-    )
-    text = best.mark_text(dy=-20, fontSize=12, fontWeight="bold").encode(x, y, text="text:N")
-    layers = [
-        *([line, span, marks, ring, text] if points else []),
-        *([crosses] if doubtful else []),
-    ]
+    layers = []
+    if points:
+        layers += [
+            rates.line(width=1.5),
+            rates.spans(),
+            rates.points(size=80, said=said),
+            rates.rings(size=320, where="datum.best"),
+            rates.texts({"dy": -20, "fontWeight": "bold"}, where="datum.best"),
+        ]
+    if doubtful:
+        layers.append(Plot(rows="doubtful", x=x, y=y, key=key).points(size=130, said=said))
     return drawn(
         f"threads-{measure}",
         title,
@@ -155,7 +156,7 @@ def _drawn(lines: dict[str, list[Cell]], measure: Measure, title: str, sentence:
         layers,
         {"rates": points, "doubtful": doubtful},
         note="Medians of the runs, with 95% confidence intervals; circled: best.",
-        legend_columns=columns_for([*series, NOT_VALID]),
+        key=key,
     )
 
 

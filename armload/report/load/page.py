@@ -10,7 +10,6 @@ from armload.analysis.load.assessed import CAUSES, MOST_SLOW, PointEnergy
 from armload.analysis.load.capacity import why_slow
 from armload.analysis.load.latency import e2e_s, tpot_s, ttft_s
 from armload.analysis.load.telemetry import Telemetry
-from armload.analysis.wording.energies import power
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.values import counted
@@ -209,7 +208,7 @@ def _energy(found: PointEnergy) -> list[tuple[str, str]]:
     each = words.joules_per(
         (found.joules_per_request, "request"), (found.joules_per_token, "output token")
     )
-    return [*([("energy", each)] if each else []), ("power", power(found))]
+    return [*([("energy", each)] if each else []), ("power", found.power)]
 
 
 def _server(loaded: LoadView) -> Iterator[Block]:

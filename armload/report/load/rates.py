@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from armload.analysis.load.quantiles import (
     SHOWN,
@@ -14,21 +13,11 @@ from armload.analysis.load.quantiles import (
 )
 from armload.analysis.load.records import Objectives
 from armload.report import formatting as words
-from armload.report.drawing import (
-    MOST_LINES,
-    QUIET,
-    Rows,
-    columns_for,
-    guide,
-    interval_band,
-    source,
-)
+from armload.report.chart import Channel, Plot, axis, channel, guide, in_panels, lines_key
+from armload.report.drawing import MOST_LINES, Rows
 from armload.report.figures.distribution import LOGARITHMIC_FROM
-from armload.report.figures.figure import Figure, colour_and_shape, drawn, in_panels
+from armload.report.figures.figure import Figure, drawn
 from armload.report.load.loaded import LoadedPoint, LoadView
-
-if TYPE_CHECKING:
-    import altair as alt
 
 FIRST, EACH, WHOLE = "time to first token", "time per output token", "end-to-end latency"
 
@@ -63,14 +52,12 @@ def _pace_name(loaded: LoadView) -> str:
     return "rate" if loaded.is_open else "clients"
 
 
-def _pace_axis(loaded: LoadView) -> alt.X:
-    import altair as alt
-
+def _pace_axis(loaded: LoadView) -> Channel:
     title = f"scheduled {loaded.unit}/s" if loaded.is_open else "concurrent clients"
     if loaded.is_staged:
         title = "start of the stage (s)"
-    axis = alt.X("pace:Q").title(title).scale(zero=False, nice=False, padding=14)
-    return axis.axis(values=[point.pace for point in loaded.points], format=",.10~g")
+    paces = [point.pace for point in loaded.points]
+    return axis("pace", title, zero=False, nice=False, padding=14, values=paces)
 
 
 def _latency_sentence(loaded: LoadView) -> str:
@@ -102,8 +89,6 @@ def _latency_sentence(loaded: LoadView) -> str:
 
 
 def _latencies(loaded: LoadView, title: str, sentence: str) -> Figure:
-    import altair as alt
-
     chosen = (loaded.load.percentiles or USUAL)[-MOST_LINES:]
     percentiles = [percentile_name(each) for each in chosen]
     rows: Rows = [row for point in loaded.points for row in _latency_rows(point, percentiles)]
@@ -112,42 +97,34 @@ def _latencies(loaded: LoadView, title: str, sentence: str) -> Figure:
     for row in rows:  # a panel without any figure to draw has no scale, so an unseen one stands in
         row["limit"] = limits.get(row["cell"], row["value"])
         row["limited"] = int(row["cell"] in limits)
-    colour, shape = colour_and_shape("percentile", percentiles)
+    key = lines_key("percentile", percentiles)
     values = [row["value"] for row in rows]
     is_wide = bool(values) and max(values) > LOGARITHMIC_FROM * min(values)
-    scale = alt.Scale(type="log", nice=False) if is_wide else alt.Scale(zero=True)
-    y = alt.Y("value:Q").title("latency (s)").scale(scale)
-    y = y.axis(tickCount=5, format=",.10~g", grid=not is_wide)
-    x = _pace_axis(loaded)
-    data = alt.NamedData(name="latencies")
-    base = alt.Chart(data)
-    line = base.mark_line(strokeWidth=2).encode(x, y, colour)
-    marks = base.mark_point(filled=True, size=60, opacity=1).encode(
-        x,
-        y,
-        colour,
-        shape,
-        tooltip=[
-            alt.Tooltip("percentile:N"),
-            alt.Tooltip("pace:Q", title=_pace_name(loaded)),
-            alt.Tooltip("value:Q", title="latency (s)", format=",.4~g"),
-            alt.Tooltip("interval:N", title="95% CI"),
-        ],
+    y = axis("value", "latency (s)", zero=True, is_log=is_wide, ticks=5)
+    plot = Plot(rows="latencies", x=_pace_axis(loaded), y=y, key=key)
+    marks = plot.points(
+        size=60,
+        said=(
+            ("percentile:N", "percentile"),
+            ("pace:Q", _pace_name(loaded)),
+            ("value:Q", "latency (s)", ",.4~g"),
+            ("interval:N", "95% CI"),
+        ),
     )
-    layers = [line, marks]
+    layers = [plot.line(), marks]
     has_interval = any(row["low"] is not None for row in rows)
     if has_interval:
         # A panel without any interval would have no scale for them, so each has one of no width.
         for row in rows:
             row["low"] = row["value"] if row["low"] is None else row["low"]
             row["high"] = row["value"] if row["high"] is None else row["high"]
-        layers.insert(0, interval_band(base, x, alt.Y("low:Q"), colour))
+        layers.insert(0, plot.band())
     if limits:
-        layers.append(
-            guide(base, alt.Y("mean(limit):Q"), alt.Opacity("limited:Q", legend=None).scale(None))
-        )
+        limit = {**y, "field": "limit", "aggregate": "mean"}
+        shown = channel("limited:Q", {"legend": None, "scale": None})
+        layers.append(guide("latencies", {"y": limit, "opacity": shown}))
     middles = [max(row["value"] for row in rows if row["cell"] == panel) for panel in panels]
-    chart = in_panels(layers, data, panels, middles)
+    chart = in_panels(layers, panels, middles)
     bands = "Bands are 95% confidence intervals." if has_interval else ""
     dashed = "Dashed: the SLO." if limits else ""
     return drawn(
@@ -157,7 +134,7 @@ def _latencies(loaded: LoadView, title: str, sentence: str) -> Figure:
         chart,
         {"latencies": rows},
         note=" ".join(filter(None, (bands, dashed))),
-        legend_columns=columns_for(percentiles),
+        key=key,
     )
 
 
@@ -222,8 +199,6 @@ def _throughput_sentence(loaded: LoadView) -> str:
 
 
 def _throughput(loaded: LoadView, title: str, sentence: str) -> Figure:
-    import altair as alt
-
     rows: Rows = []
     for point in loaded.points:
         metrics = point.assessed.metrics
@@ -233,23 +208,22 @@ def _throughput(loaded: LoadView, title: str, sentence: str) -> Figure:
                 {"kind": WITHIN, "pace": point.pace, "rate": metrics.goodput.requests_per_s}
             )
     kinds = [WITHIN, ANSWERED] if loaded.objectives else [ANSWERED]
-    colour, shape = colour_and_shape("kind", kinds)
+    key = lines_key("kind", kinds)
     x = _pace_axis(loaded)
-    y = alt.Y("rate:Q").title("requests/s").scale(zero=True).axis(tickCount=5, format=",.10~g")
-    data = source("rates")
-    line = data.mark_line(strokeWidth=2).encode(x, y, colour)
-    marks = data.mark_point(filled=True, size=70, opacity=1).encode(
-        x,
-        y,
-        colour,
-        shape,
-        tooltip=["kind:N", "pace:Q", alt.Tooltip("rate:Q", format=",.3~g")],
+    y = axis("rate", "requests/s", zero=True, ticks=5)
+    plot = Plot(rows="rates", x=x, y=y, key=key)
+    marks = plot.points(
+        size=70,
+        said=(
+            ("kind:N", "what"),
+            ("pace:Q", _pace_name(loaded)),
+            ("rate:Q", "requests/s", ",.3~g"),
+        ),
     )
-    layers = [line, marks]
+    layers = [plot.line(), marks]
     dashed = ""
     if loaded.is_open and len(loaded.points) > 1 and loaded.unit == "requests":
-        due = source("due")
-        layers.insert(0, due.mark_line(color=QUIET, strokeDash=[5, 4]).encode(x, y))
+        layers.insert(0, Plot(rows="due", x=x, y=y).dashes())
         dashed = "Dashed: the scheduled rate."
     return drawn(
         "goodput",
@@ -264,5 +238,5 @@ def _throughput(loaded: LoadView, title: str, sentence: str) -> Figure:
             ],
         },
         note=dashed,
-        legend_columns=columns_for(kinds),
+        key=key,
     )

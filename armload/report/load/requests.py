@@ -9,15 +9,20 @@ from armload.analysis.load.latency import e2e_s, ttft_s
 from armload.analysis.load.parts import Parts
 from armload.analysis.load.request_columns import EndedRequest
 from armload.report import formatting as words
-from armload.report.drawing import MOST_LINES, WIDTH_PIXELS, Rows, columns_for, guide, source
-from armload.report.figures.distribution import LOGARITHMIC_FROM
-from armload.report.figures.figure import (
-    Figure,
-    colour_and_shape,
-    drawn,
+from armload.report.chart import (
+    PERCENT,
+    Plot,
+    axis,
+    channel,
+    guide,
     in_panels,
-    time_unit,
+    kinds_key,
+    layered,
+    lines_key,
 )
+from armload.report.drawing import MOST_LINES, WIDTH_PIXELS, Rows
+from armload.report.figures.distribution import LOGARITHMIC_FROM
+from armload.report.figures.figure import Figure, drawn, time_unit
 from armload.report.load.loaded import LoadedPoint, LoadView
 from armload.report.load.rates import FIRST, WHOLE
 
@@ -70,8 +75,6 @@ def _parts_sentence(found: dict[str, Parts]) -> str:
 
 
 def _parts_drawn(loaded: LoadView, found: dict[str, Parts], sentence: str) -> Figure:
-    import altair as alt
-
     unit = time_unit(parts.total_s for parts in found.values())
     total_s = sum(parts.total_s for parts in found.values())
     shown = {
@@ -89,27 +92,32 @@ def _parts_drawn(loaded: LoadView, found: dict[str, Parts], sentence: str) -> Fi
         for label, parts in found.items()
         for number, name in enumerate(shown)
     ]
-    colours = [KINDS[name][1] for name in shown]
-    names = list(shown.values())
-    chart = (
-        source("parts")
-        .mark_bar()
-        .encode(
-            alt.X("time:Q").title(f"mean time per request ({unit.name})").axis(format=",.10~g"),
-            alt.Y("point:N").title(None).sort([each.label for each in loaded.points]),
-            alt.Color("part:N").title(None).scale(domain=names, range=colours),
-            order="order:Q",
-            tooltip=["point:N", "part:N", alt.Tooltip("time:Q", format=",.3~g")],
-        )
-        .properties(width=WIDTH_PIXELS, height=BAR_PIXELS * len(found))
+    looks = {label: (KINDS[name][1],) for name, label in shown.items()}
+    key = kinds_key("part", looks, rows)
+    labels = [each.label for each in loaded.points]
+    plot = Plot(
+        rows="parts",
+        x=axis("time", f"mean time per request ({unit.name})"),
+        y=channel("point:N", {"title": None, "sort": labels}),
+        key=key,
+    )
+    bars = plot.marks(
+        "bar",
+        {},
+        {"order": channel("order:Q")},
+        said=(
+            ("point:N", "requests"),
+            ("part:N", "what"),
+            ("time:Q", f"{unit.name} per request", ",.3~g"),
+        ),
     )
     return drawn(
         "parts",
         "Where the time goes",
         sentence,
-        chart,
+        layered([bars], WIDTH_PIXELS, BAR_PIXELS * len(found)),
         {"parts": rows},
-        legend_columns=columns_for(names),
+        key=key,
     )
 
 
@@ -143,25 +151,22 @@ def _spread_sentence(answered: Sequence[LoadedPoint], shown: Sequence[LoadedPoin
 
 
 def _spread_drawn(shown: Sequence[LoadedPoint], sentence: str) -> Figure:
-    import altair as alt
-
     names = [each.label for each in shown]
     rows = [row for point in shown for row in _lines(point)]
     values = [row["time"] for row in rows if row["share"] > 0]
     is_wide = min(values) > 0 and max(values) > LOGARITHMIC_FROM * min(values)
-    scale = alt.Scale(type="log", nice=False) if is_wide else alt.Scale(zero=True, nice=False)
-    data = alt.NamedData(name="requests")
-    x = alt.X("time:Q").title("latency (s)").scale(scale).axis(format=",.10~g", tickCount=5)
-    y = alt.Y("share:Q").title("share of requests").scale(domain=(0, 1))
-    y = y.axis(format=".0%", tickCount=5)
-    colour, _ = colour_and_shape("point", names)
-    line = alt.Chart(data).mark_line(interpolate="step-after", strokeWidth=2)
-    layers = (
-        line.encode(x, y, colour, order="share:Q"),
-        guide(alt.Chart(data), alt.Y("mean(half):Q")),
+    y = axis("share", "share of requests", domain=(0, 1), form=PERCENT, ticks=5)
+    key = lines_key("point", names)
+    plot = Plot(
+        rows="requests",
+        x=axis("time", "latency (s)", zero=True, nice=False, is_log=is_wide, ticks=5),
+        y=y,
+        key=key,
     )
+    half = guide("requests", {"y": {**y, "field": "half", "aggregate": "mean"}})
+    layers = (plot.line(is_step=True, order="share"), half)
     panels = [kind for kind in (FIRST, WHOLE) if any(row["cell"] == kind for row in rows)]
-    chart = in_panels(layers, data, panels, [1.0] * len(panels))
+    chart = in_panels(layers, panels, [1.0] * len(panels))
     return drawn(
         "distribution",
         "Distribution of the latencies",
@@ -169,7 +174,7 @@ def _spread_drawn(shown: Sequence[LoadedPoint], sentence: str) -> Figure:
         chart,
         {"requests": rows},
         note="Dashed: half of the requests.",
-        legend_columns=columns_for(names),
+        key=key,
     )
 
 

@@ -17,7 +17,6 @@ from armload.analysis.load.capacity import why_slow
 from armload.analysis.load.metrics import Metrics
 from armload.analysis.load.quantiles import FEWEST_INDEPENDENT, SHOWN, percentile_name
 from armload.analysis.load.records import Load
-from armload.analysis.wording.energies import power
 from armload.core.errors import ArmloadError
 from armload.core.values import counted
 from armload.report import formatting as words
@@ -96,7 +95,7 @@ def load_view(loaded: LoadView) -> Group:
         lines += [Prose(f"{_where(point)}: {each}") for each in about_users(point.metrics)]
         lines += [Prose(each, "yellow") for each in remarks(point)]
         if point.energy and not point.energy.problem:
-            lines.append(Prose(f"{point.label}: {power(point.energy)}.", "dim"))
+            lines.append(Prose(f"{point.label}: {point.energy.power}.", "dim"))
     if finding := _finding(loaded):
         lines += [Text(""), Prose(finding)]
     return Group(*lines)
@@ -190,7 +189,7 @@ def remarks(point: AssessedPoint) -> list[str]:
     metrics, where = point.metrics, _where(point)
     said = doubts_about(point, where)
     if point.energy and point.energy.problem:
-        said.append(f"{where}, energy {power(point.energy)}.")
+        said.append(f"{where}, energy {point.energy.power}.")
     steady = metrics.steady
     if steady is not None and steady.stability == "overloaded":
         said.append(

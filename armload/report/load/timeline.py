@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from armload.analysis.load.latency import e2e_s, phases_of
 from armload.analysis.load.request_columns import EndedRequest
 from armload.analysis.load.telemetry import busy_slots
 from armload.core.values import counted
-from armload.report.drawing import WIDTH_PIXELS, Rows, columns_for, guide, source
+from armload.report.chart import (
+    COUNT,
+    Channel,
+    Plot,
+    axis,
+    channel,
+    guide,
+    kinds_key,
+    layered,
+)
+from armload.report.drawing import WIDTH_PIXELS, Rows
 from armload.report.figures.figure import Figure, drawn
 from armload.report.load.loaded import LoadedPoint, LoadView
-
-if TYPE_CHECKING:
-    import altair as alt
-
-    from armload.report.drawing import Chart
 
 NAME, TITLE = "timeline", "Requests over time"
 
@@ -23,17 +26,17 @@ MOST_REQUESTS = 120
 """More bars nobody tells apart; those around the slowest request are shown."""
 
 PHASES = {
-    "client late": "#999999",
-    "held back": "#009E73",
-    "connecting": "#56B4E9",
-    "queued": "#D55E00",
-    "prompt": "#E69F00",
-    "generating": "#0072B2",
-    "failed": "#000000",
+    "client late": ("#999999",),
+    "held back": ("#009E73",),
+    "connecting": ("#56B4E9",),
+    "queued": ("#D55E00",),
+    "prompt": ("#E69F00",),
+    "generating": ("#0072B2",),
+    "failed": ("#000000",),
 }
 
 BARS_PIXELS, TRACK_PIXELS, BAR_PIXELS = 380, 70, 14
-LABELS_PIXELS = 44
+_LABELS = {"minExtent": 44, "maxExtent": 44}
 """The width of every track's labels, so that their times stand above one another."""
 
 
@@ -72,107 +75,74 @@ def _sentence(point: LoadedPoint, shown: list[EndedRequest]) -> str:
 
 
 def _drawn(point: LoadedPoint, shown: list[EndedRequest], sentence: str) -> Figure:
-    import altair as alt
-
     from_s = min(record.scheduled_s for record in shown)
     to_s = max(record.end_s for record in shown)
-    domain = alt.Scale(domain=[from_s, to_s], nice=False)
     rows = [row for record in shown for row in _bars(record)]
-    phases = [phase for phase in PHASES if any(row["phase"] == phase for row in rows)]
     height = min(BARS_PIXELS, BAR_PIXELS * len(shown))
     slots = [
         {"at": start_s, "until": end_s, "busy": count}
         for start_s, end_s, count in busy_slots(point.observed.records, from_s, to_s)
     ]
     warmth = _warmth(point, from_s, to_s)
-    tracks: list[Any] = [
-        _requests(phases, _time(domain), height),
-        _slots(_time(domain, is_last=not warmth), point.assessed.telemetry.slots),
+    key = kinds_key("phase", PHASES, rows)
+    times = [_time(from_s, to_s, is_last=is_last) for is_last in (False, not warmth, True)]
+    requests = Plot(
+        rows="requests",
+        x=times[0],
+        y=channel(
+            "number:O",
+            {
+                "title": "request",
+                "scale": {"paddingInner": 0.15},
+                "axis": {"labelOverlap": True, "ticks": False, **_LABELS},
+            },
+        ),
+        key=key,
+    ).marks(
+        "bar",
+        {},
+        {"x2": {"field": "until"}},
+        said=(
+            ("number:O", "request"),
+            ("phase:N", "phase"),
+            ("seconds:Q", "lasted (s)", ",.3~g"),
+        ),
+    )
+    busy = Plot(rows="slots", x=times[1], y=_up("busy", "busy slots", zero=True)).marks(
+        "rect",
+        {"opacity": 0.6, "color": PHASES["generating"][0]},
+        {"x2": {"field": "until"}, "y2": {"datum": 0}},
+    )
+    most = point.assessed.telemetry.slots
+    limit = [] if most is None else [guide("slots", {"y": {"datum": most}})]
+    tracks = [
+        layered([requests], WIDTH_PIXELS, height),
+        layered([busy, *limit], WIDTH_PIXELS, TRACK_PIXELS),
     ]
     if warmth:
-        tracks.append(_temperature(_time(domain, is_last=True)))
-    chart = alt.vconcat(*tracks, spacing=8)
+        celsius = Plot(rows="board", x=times[2], y=_up("celsius", "°C", zero=False)).marks(
+            "line", {"strokeWidth": 2, "color": PHASES["queued"][0]}
+        )
+        tracks.append(layered([celsius], WIDTH_PIXELS, TRACK_PIXELS))
     return drawn(
         NAME,
         TITLE,
         sentence,
-        chart,
+        {"vconcat": tracks, "spacing": 8},
         {"requests": rows, "slots": slots, "board": warmth},
-        legend_columns=columns_for(phases),
+        key=key,
     )
 
 
-def _time(scale: alt.Scale, *, is_last: bool = False) -> alt.X:
-    import altair as alt
-
-    axis = alt.Axis(labels=is_last, ticks=is_last, format=",.10~g")
+def _time(from_s: float, to_s: float, *, is_last: bool) -> Channel:
     title = "time since the load began (s)" if is_last else None
-    return alt.X("at:Q").title(title).scale(scale).axis(axis)
+    time = axis("at", title, domain=(from_s, to_s), nice=False)
+    return {**time, "axis": {**time["axis"], "labels": is_last, "ticks": is_last}}
 
 
-def _labels() -> alt.Axis:
-    import altair as alt
-
-    return alt.Axis(tickCount=3, minExtent=LABELS_PIXELS, maxExtent=LABELS_PIXELS, format=",d")
-
-
-def _requests(phases: list[str], time: alt.X, height: int) -> alt.Chart:
-    import altair as alt
-
-    axis = alt.Axis(
-        labelOverlap=True, minExtent=LABELS_PIXELS, maxExtent=LABELS_PIXELS, ticks=False
-    )
-    colours = [PHASES[phase] for phase in phases]
-    chart: alt.Chart = (
-        source("requests")
-        .mark_bar()
-        .encode(
-            time,
-            alt.X2("until:Q"),
-            alt.Y("number:O").title("request").axis(axis).scale(paddingInner=0.15),
-            alt.Color("phase:N").title(None).scale(domain=phases, range=colours),
-            tooltip=[
-                alt.Tooltip("number:O", title="request"),
-                "phase:N",
-                alt.Tooltip("seconds:Q", title="lasted (s)", format=",.3~g"),
-            ],
-        )
-        .properties(width=WIDTH_PIXELS, height=height)
-    )
-    return chart
-
-
-def _slots(time: alt.X, slots: int | None) -> Chart:
-    import altair as alt
-
-    busy = (
-        source("slots")
-        .mark_rect(opacity=0.6, color=PHASES["generating"])
-        .encode(
-            time,
-            alt.X2("until:Q"),
-            alt.Y("busy:Q").title("busy slots").scale(zero=True).axis(_labels()),
-            alt.Y2(datum=0),
-        )
-    )
-    layers = [busy] if slots is None else [busy, guide(source("slots"), alt.Y(datum=slots))]
-    chart: Chart = alt.layer(*layers).properties(width=WIDTH_PIXELS, height=TRACK_PIXELS)
-    return chart
-
-
-def _temperature(time: alt.X) -> alt.Chart:
-    import altair as alt
-
-    chart: alt.Chart = (
-        source("board")
-        .mark_line(strokeWidth=2, color=PHASES["queued"])
-        .encode(
-            time,
-            alt.Y("celsius:Q").title("°C").scale(zero=False).axis(_labels()),
-        )
-        .properties(width=WIDTH_PIXELS, height=TRACK_PIXELS)
-    )
-    return chart
+def _up(column: str, title: str, *, zero: bool) -> Channel:
+    channel = axis(column, title, zero=zero, ticks=3, form=COUNT)
+    return {**channel, "axis": {**channel["axis"], **_LABELS}}
 
 
 def _bars(record: EndedRequest) -> Rows:

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from armload.core.values import counted
-from armload.report.drawing import COLOURS, QUIET, WIDTH_PIXELS, source
+from armload.report.chart import Plot, axis, channel, kinds_key, layered
+from armload.report.drawing import COLOURS, WIDTH_PIXELS
 from armload.report.figures.figure import Figure, drawn
 from armload.report.tuning.view import Candidate, TuningView
 from armload.tuning.wanted import AIMS
@@ -116,8 +117,6 @@ def _sentence(effects: Sequence[Effect], adjective: str) -> str:
 
 
 def _drawn(effects: Sequence[Effect], sentence: str) -> Figure:
-    import altair as alt
-
     rows = [
         {
             "parameter": each.parameter,
@@ -130,29 +129,19 @@ def _drawn(effects: Sequence[Effect], sentence: str) -> Figure:
     ]
     order = [str(row["choice"]) for row in rows]
     names = list(dict.fromkeys(each.parameter for each in effects))
-    data = source("effects")
-    x = alt.X("slower:Q").title("cost, relative to the parameter's best choice").scale(zero=False)
-    y = alt.Y("choice:N", sort=order).title(None).axis(labelLimit=260)
-    colour = alt.Color("parameter:N", legend=None).scale(
-        domain=names, range=[COLOURS[number % len(COLOURS)] for number in range(len(names))]
+    colours = {name: (COLOURS[place % len(COLOURS)],) for place, name in enumerate(names)}
+    x = axis("slower", "cost, relative to the parameter's best choice", zero=False)
+    y = channel("choice:N", {"sort": order, "title": None, "axis": {"labelLimit": 260}})
+    line = Plot(rows="effects", x=x, y=y).marks("rule", {"opacity": 0.6}, {"x2": {"field": "none"}})
+    key = kinds_key("parameter", colours, rows, has_legend=False)
+    marks = Plot(rows="effects", x=x, y=y, key=key).marks(
+        "point",
+        {"filled": True, "size": 80, "opacity": 1},
+        said=(
+            ("choice:N", "choice"),
+            ("slower:Q", "times the best choice's cost", ".3f"),
+            ("settings:Q", "configurations measured"),
+        ),
     )
-    line = data.mark_rule(color=QUIET, opacity=0.6).encode(x, y, alt.X2("none:Q"))
-    marks = data.mark_point(filled=True, size=80, opacity=1).encode(
-        x,
-        y,
-        colour,
-        tooltip=[
-            alt.Tooltip("choice:N", title="choice"),
-            alt.Tooltip("slower:Q", title="times the best choice's cost", format=".3f"),
-            alt.Tooltip("settings:Q", title="configurations measured"),
-        ],
-    )
-    return drawn(
-        NAME,
-        TITLE,
-        sentence,
-        (line, marks),
-        {"effects": rows},
-        width=WIDTH_PIXELS - 160,
-        height=_ROW_PIXELS * len(rows),
-    )
+    chart = layered((line, marks), WIDTH_PIXELS - 160, _ROW_PIXELS * len(rows))
+    return drawn(NAME, TITLE, sentence, chart, {"effects": rows})

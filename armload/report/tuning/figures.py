@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from armload.core.values import counted
 from armload.report import formatting as words
-from armload.report.drawing import COLOURS, QUIET, Rows, guide, source
-from armload.report.figures.figure import DOUBTFUL_COLOUR, DOUBTFUL_SHAPE, Figure, drawn
+from armload.report.chart import (
+    DOUBTFUL_COLOUR,
+    DOUBTFUL_SHAPE,
+    Plot,
+    axis,
+    guide,
+    kinds_key,
+)
+from armload.report.drawing import COLOURS, Rows
+from armload.report.figures.figure import Figure, drawn
 from armload.report.tuning.view import Candidate, TuningView
-
-if TYPE_CHECKING:
-    import altair as alt
 
 ALIKE, SHORT, LONG = "trial", "short trial", "longer trial"
 SAME, OTHER, UNKNOWN = "text of the defaults", "other text", "text not compared"
@@ -58,45 +62,28 @@ def _progress_sentence(view: TuningView) -> str:
 
 
 def _progress_drawn(view: TuningView, sentence: str) -> Figure:
-    import altair as alt
-
     rows, unit_s, unit = _trial_rows(view)
-    x = alt.X("time:Q").title(f"time ({unit})").scale(zero=True)
-    y = alt.Y("value:Q").title(view.scale.name).scale(zero=True)
-    trials = (
-        source("trials")
-        .mark_point(filled=True, size=50, opacity=0.9)
-        .encode(
-            x,
-            y,
-            *colour_and_shape(rows),
-            tooltip=[
-                alt.Tooltip("number:Q", title="trial"),
-                alt.Tooltip("words:N", title="configuration"),
-                alt.Tooltip("value:Q", title=view.scale.unit, format=",.4~g"),
-                alt.Tooltip("kind:N", title="what"),
-            ],
-        )
+    x = axis("time", f"time ({unit})", zero=True)
+    y = axis("value", view.scale.name, zero=True)
+    key = kinds_key("kind", _LOOKS, rows)
+    trials = Plot(rows="trials", x=x, y=y, key=key).points(
+        size=50,
+        opacity=0.9,
+        said=(
+            ("number:Q", "trial"),
+            ("words:N", "configuration"),
+            ("value:Q", view.scale.unit, ",.4~g"),
+            ("kind:N", "what"),
+        ),
     )
-    best = (
-        source("best")
-        .mark_line(interpolate="step-after", strokeWidth=2, color=COLOURS[1])
-        .encode(x, y)
-    )
-    layers = [trials, best]
+    look = {"interpolate": "step-after", "strokeWidth": 2, "color": COLOURS[1]}
+    layers = [trials, Plot(rows="best", x=x, y=y).marks("line", look)]
     datasets = {"trials": rows, "best": _best(view, unit_s)}
     default = view.candidate(view.tuning.space.defaults)
     if default is not None and default.estimate is not None:
-        rule = source("defaults")
-        layers.append(guide(rule, y))
+        layers.append(guide("defaults", {"y": y}))
         datasets["defaults"] = [{"value": view.scale.value(default.estimate.cost)}]
-    return drawn(
-        "best-so-far",
-        "Best so far",
-        sentence,
-        layers,
-        datasets,
-    )
+    return drawn("best-so-far", "Best so far", sentence, layers, datasets, key=key)
 
 
 def _trial_rows(view: TuningView) -> tuple[Rows, float, str]:
@@ -182,36 +169,29 @@ def _kind(candidate: Candidate) -> str:
 def _front_drawn(
     view: TuningView, shown: Sequence[Candidate], front: Sequence[Candidate], sentence: str
 ) -> Figure:
-    import altair as alt
-
     rows = _setting_rows(view, shown)
-    data = source("settings")
-    x = alt.X("memory:Q").title("peak memory (MB)").scale(zero=False, padding=12)
-    y = alt.Y("value:Q").title(view.scale.name).scale(zero=True)
-    rings = (
-        source("front")
-        .mark_point(filled=False, shape="circle", size=190, color=QUIET, strokeWidth=1.5, opacity=1)
-        .encode(x, y)
-    )
-    marks = data.mark_point(filled=True, size=60, opacity=0.9).encode(
-        x,
-        y,
-        *colour_and_shape(rows),
-        tooltip=[
-            alt.Tooltip("words:N", title="configuration"),
-            alt.Tooltip("value:Q", title=view.scale.unit, format=",.4~g"),
-            alt.Tooltip("memory:Q", title="peak memory (MB)", format=",.1f"),
-            alt.Tooltip("kind:N", title="output"),
-            alt.Tooltip("kl:N", title="KL divergence"),
-            alt.Tooltip("accuracy:N", title="accuracy"),
-        ],
+    x = axis("memory", "peak memory (MB)", zero=False, padding=12)
+    y = axis("value", view.scale.name, zero=True)
+    key = kinds_key("kind", _LOOKS, rows)
+    marks = Plot(rows="settings", x=x, y=y, key=key).points(
+        size=60,
+        opacity=0.9,
+        said=(
+            ("words:N", "configuration"),
+            ("value:Q", view.scale.unit, ",.4~g"),
+            ("memory:Q", "peak memory (MB)", ",.1f"),
+            ("kind:N", "output"),
+            ("kl:N", "KL divergence"),
+            ("accuracy:N", "accuracy"),
+        ),
     )
     return drawn(
         "pareto",
         f"{view.scale.merit.capitalize()}, memory and quality",
         sentence,
-        (rings, marks),
+        (Plot(rows="front", x=x, y=y).rings(size=190), marks),
         {"settings": rows, "front": _setting_rows(view, front)},
+        key=key,
     )
 
 
@@ -230,15 +210,3 @@ def _setting_rows(view: TuningView, candidates: Sequence[Candidate]) -> Rows:
         for each in candidates
         if each.estimate is not None
     ]
-
-
-def colour_and_shape(rows: Rows) -> tuple[alt.Color, alt.Shape]:
-    """Return the channels that tell the kinds of rows apart; a row's is under ``kind``."""
-    import altair as alt
-
-    kinds = [kind for kind in _LOOKS if any(row["kind"] == kind for row in rows)]
-    colours, shapes = ([_LOOKS[kind][part] for kind in kinds] for part in (0, 1))
-    return (
-        alt.Color("kind:N").title(None).scale(domain=kinds, range=colours),
-        alt.Shape("kind:N").title(None).scale(domain=kinds, range=shapes),
-    )

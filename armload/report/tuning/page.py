@@ -8,7 +8,6 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from armload.analysis.wording.energies import basis
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.values import counted, format_bytes
@@ -157,7 +156,7 @@ def _asked(view: TuningView) -> list[tuple[str, str]]:
         ("model", f"{tuning.model}, SHA-256 {tuning.model_sha256}"),
         ("engine", tuning.engine),
         ("work", ", ".join(f"{name} {value}" for name, value in tuning.work.items())),
-        *([("energy measurement", basis(tuning.energy_basis))] if tuning.energy_basis else []),
+        *([("energy measurement", str(tuning.energy_basis))] if tuning.energy_basis else []),
         ("constraints", _constraints(tuning.constraints)),
         ("seed", str(tuning.seed)),
         *(

@@ -74,7 +74,9 @@ class TunedOnBoards(BoardsResult[TuningFolder]):
     @cached_property
     def files(self) -> Mapping[str, Path]:
         return {
-            each.tuned.tuning.board: path for each in self._results for path in each.files.values()
+            board: path
+            for board, each in zip(self.done, self._results, strict=True)
+            for path in each.files.values()
         }
 
     def document_of(self, done: TuningFolder) -> BaseModel:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from armload.analysis.wording.figures import up_to_three_figures
+from armload.analysis.ratios import up_to_three_figures
 from armload.core.values import counted
 from armload.report import formatting as words
 from armload.report.layout import Column, Entry, Prose, Table, whole

@@ -78,7 +78,7 @@ def first_choice(content: dict[str, Any]) -> dict[str, Any]:
 
 def event_of(content: dict[str, Any], choice: dict[str, Any], text: str) -> Event:
     """Describe an event."""
-    usage = content.get("usage")
+    usage = content.get("usage") or choice.get("usage")
     if not isinstance(usage, dict):
         usage = {}
     reason = choice.get("finish_reason")
@@ -121,7 +121,7 @@ class OpenAiChat:
         if not isinstance(delta, dict):
             raise TypeError(f"delta {str(delta)[:60]!a}")
         thought = text_of(delta.get("reasoning_content")) or text_of(delta.get("reasoning"))
-        said = text_of(delta.get("content")) or text_of(delta.get("refusal"))
+        said = text_of(delta.get("content")) or text_of(delta.get("refusal")) or _spoken(delta)
         calls = tuple(_calls(delta, is_whole="message" in choice))
         text = f"{thought}{said}{''.join(call.name + call.arguments for call in calls)}"
         return replace(event_of(content, choice, text), content=said, tool_calls=calls)
@@ -129,6 +129,8 @@ class OpenAiChat:
 
 def _calls(delta: dict[str, Any], *, is_whole: bool) -> Iterator[ToolCallPart]:
     parts = delta.get("tool_calls")
+    if isinstance(parts, dict):  # of older TGI
+        parts = [parts]
     for number, part in enumerate(parts if isinstance(parts, list) else ()):
         # Calls of a whole answer have no index, and neither have Gemini's.
         index = number if is_whole else count_of(part.get("index"))
@@ -146,6 +148,11 @@ def _call(index: int | None, function: object) -> ToolCallPart:
         name=text_of(function.get("name")),
         arguments=json.dumps(arguments) if isinstance(arguments, dict) else text_of(arguments),
     )
+
+
+def _spoken(delta: dict[str, Any]) -> str:
+    audio = delta.get("audio")
+    return text_of(audio.get("transcript")) if isinstance(audio, dict) else ""
 
 
 class OpenAiEmbeddings:

@@ -4,6 +4,8 @@
 //
 //   graph FILE EXPERTS PASSES THREADS
 //
+// With GRAPH_UNLOCKED in the environment, pieces are not locked while streaming starts again.
+//
 // The file holds matrices of WIDTH times WIDTH floats; or if EXPERTS is not 0, for each layer a router and so many
 // matrices of ROWS times WIDTH. Each pass takes another number of columns, and prints a hash of its result.
 
@@ -42,6 +44,22 @@ void * __wrap_mmap(void * address, size_t bytes, int protection, int flags, int 
         nanosleep(&(struct timespec) { .tv_nsec = 100 * 1000 }, NULL);
     }
     return __real_mmap(address, bytes, protection, flags, file, offset);
+}
+
+// Without them the guard may release pieces while these are arranged anew.
+void __real_armload_lock_pieces(void);
+void __wrap_armload_lock_pieces(void);
+void __real_armload_unlock_pieces(void);
+void __wrap_armload_unlock_pieces(void);
+void __wrap_armload_lock_pieces(void) {
+    if (getenv("GRAPH_UNLOCKED") == NULL) {
+        __real_armload_lock_pieces();
+    }
+}
+void __wrap_armload_unlock_pieces(void) {
+    if (getenv("GRAPH_UNLOCKED") == NULL) {
+        __real_armload_unlock_pieces();
+    }
 }
 
 static struct ggml_context * new_context(void) {

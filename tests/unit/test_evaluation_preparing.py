@@ -57,8 +57,10 @@ def test_what_decides_the_answers_makes_another_evaluation(workspace: Path, opti
     begun = []
     for more in ({option: "16"}, {option: "16"}, {option: "32"}, {}):
         with pytest.raises(ArmloadError):
-            evaluate.body(
-                EvalOptions.typed({"board": "beyond", "model": MODEL, "limit": "2", **more})
+            list(
+                evaluate.body(
+                    EvalOptions.typed({"board": "beyond", "model": MODEL, "limit": "2", **more})
+                )
             )
         begun.append(len(list(workspace.glob("evaluations/*/evaluation.json"))))
     assert begun == [1, 1, 2, 3]

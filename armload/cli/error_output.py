@@ -10,8 +10,6 @@ import traceback
 from collections.abc import Mapping
 from pathlib import Path
 
-from invoke.exceptions import Exit
-
 from armload.cli.streams import (
     STANDARD_OUTPUT,
     discard_output,
@@ -31,20 +29,20 @@ from armload.core.workspace import cache_folder
 _NO_MORE = {errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE}
 
 
-def failed(error: ArmloadError) -> Exit:
+def failed(error: ArmloadError) -> SystemExit:
     """Show an error, as the document too that is still owed, and return what ends the program."""
     _show_owed_document(error)
     # The user asked for it; nothing is wrong.
     remedy = f"{error.remedy}{_full_disk_of_virtual_boards(error)}".strip()
     show_error(error.message, remedy, label=not isinstance(error, InterruptionError))
-    return Exit(code=error.exit_status)
+    return SystemExit(error.exit_status)
 
 
 def end_if_failed(boards: Mapping[str, ArmloadError | None]) -> None:
     """Show why work failed on some of several boards, where it did.
 
     Raises:
-        Exit: it did; with the status of the first of them.
+        SystemExit: it did; with the status of the first of them.
     """
     errors = {name: error for name, error in boards.items() if error is not None}
     if not errors:
@@ -56,7 +54,7 @@ def end_if_failed(boards: Mapping[str, ArmloadError | None]) -> None:
         remedy = f"{error.remedy}{_full_disk_of_virtual_boards(error)}".strip()
         show_error(f"{begins}{error.message}", remedy)
     show_error(f"{len(errors)} of {len(boards)} boards failed: {', '.join(errors)}.")
-    raise Exit(code=first.exit_status)
+    raise SystemExit(first.exit_status)
 
 
 def show_error(message: str, remedy: str = "", *, label: bool = True) -> None:

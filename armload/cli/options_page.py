@@ -12,7 +12,7 @@ from pathlib import Path
 from armload.cli.completion.declared import table_text
 from armload.cli.completion.table import TABLE
 from armload.cli.help import grouped, shown
-from armload.cli.program import VERB_GROUPS, namespace
+from armload.cli.registry import VERB_GROUPS, VERBS
 from armload.cli.verb import Verb
 from armload.core.options import LLAMA_CPP_SPELLINGS, Declared, declared_options
 
@@ -47,13 +47,13 @@ def _spellings() -> str:
 
 
 def _section(name: str) -> str:
-    verb: Verb = namespace[name]
+    verb: Verb = VERBS[name]
     lines = [f"### {name}", "", verb.about, ""]
     options = list(declared_options(verb.options))
     arguments = [each for each in options if each.option.is_argument]
     if arguments:
         lines += _table("Argument", [(f"`{each.shown}`", each) for each in arguments])
-    for heading, group in grouped([each for each in options if each not in arguments]).items():
+    for heading, group in grouped(options).items():
         lines += _table(heading, [(_typed(each), each) for each in group])
     return "\n".join(lines)
 

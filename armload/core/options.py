@@ -58,6 +58,17 @@ LLAMA_CPP_SPELLINGS: Mapping[str, tuple[str, ...]] = {
 }
 """What llama.cpp's programs call the same options (common/arg.cpp)."""
 
+
+def spellings_of(option: str, options: Collection[str]) -> tuple[str, ...]:
+    """Return llama.cpp's spellings of an option, such as ``--batch``, of a verb with these options.
+
+    A service's context has none: llama-server's is that of all its slots.
+    """
+    if option == "--context" and "--slots" in options:
+        return ()
+    return LLAMA_CPP_SPELLINGS.get(option.removeprefix("--"), ())
+
+
 MOST = 2**31 - 1
 """Of any number: the engine, and shells on small boards, count in 32 bits."""
 

@@ -10,7 +10,7 @@ import pytest
 
 from armload.cli import evaluation_checks, load_checks, present_tuning
 from armload.cli.configuration import add_workspace_default, check_defaults
-from armload.cli.program import namespace
+from armload.cli.registry import VERBS
 from armload.core.errors import DataError, UsageError
 from tests.command_line import typed
 from tests.documentation import ROOT, blocks
@@ -31,7 +31,7 @@ def own(text: str) -> Path:
 
 def read(verb: str, **words: Any) -> Any:
     """Return the options of a verb after what a person typed."""
-    return namespace[verb]._read(words)
+    return VERBS[verb]._read(words)
 
 
 def test_the_command_line_comes_first_then_a_plan_the_workspace_and_the_person() -> None:
@@ -140,7 +140,7 @@ def test_the_example_of_the_page_is_allowed() -> None:
         text for kind, text in blocks(ROOT / "docs/configuration.md") if kind == "toml"
     )
     own(example)
-    for verb in namespace.task_names:
+    for verb in VERBS:
         check_defaults(verb)
 
 

@@ -1,4 +1,4 @@
-"""Mistakes get a sentence and a status, the same in every verb and in both faces."""
+"""Mistakes get a sentence and a status, the same in every verb."""
 
 from __future__ import annotations
 
@@ -102,28 +102,6 @@ def test_a_mistake_gets_a_sentence_and_a_status_and_no_traceback(
     assert said in done.stderr
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "board.probe --board vitual",
-        "bench --thread 4",
-        *(
-            pytest.param(words, marks=pytest.mark.exhaustive(covers=["armload/cli", "tasks.py"]))
-            for words in (
-                "bench --n-predict abc",
-                "bench --model README.md",
-                "bench --threads",
-                "benhc",
-                "show a b --json",
-            )
-        ),
-    ],
-)
-def test_invoke_tells_a_mistake_in_the_same_words(words: str) -> None:
-    one, other = (run(face, *words.split()) for face in ("armload", "invoke"))
-    assert (other.stderr, other.returncode) == (one.stderr, one.returncode) != ("", 0)
 
 
 EACH_LINE = """

@@ -11,12 +11,11 @@ from armload.build.compiler import COMPILERS
 from armload.build.programs import MAIN_PROGRAMS, SCORER
 from armload.cli.completion.table import CompletedOption, CompletionTable, VerbEntry
 from armload.cli.help import grouped
-from armload.cli.llama_cpp_spellings import spellings_of
-from armload.cli.program import namespace
+from armload.cli.registry import VERBS
 from armload.cli.verb import Verb
 from armload.conversion.checkpoints.forms import GGUF_BITS, MNN_BITS
 from armload.core.defaults import DEMO
-from armload.core.options import Declared, declared_options
+from armload.core.options import Declared, declared_options, spellings_of
 from armload.engines.plan import DRAFT, KV_TYPES, MTP, NGRAM, NO_SPECULATION
 from armload.evaluation.grading.registry import GRADERS
 from armload.models.file_types import TENSOR_TYPES
@@ -95,7 +94,7 @@ _CHOICES: Mapping[str, Sequence[str]] = {
     "--to": ("gguf", "mnn"),
     "--type": tuple(TENSOR_TYPES),
     "--what": CACHE_KINDS,
-    "config VERB": tuple(namespace.task_names),
+    "config VERB": tuple(VERBS),
     "model.convert --type": (*GGUF_BITS, *MNN_BITS),
 }
 """Values that an option's type does not list."""
@@ -130,20 +129,19 @@ def _table() -> CompletionTable:
         file_types=list(MIXTURES),
         hardware=[each.name for each in all_hardware()],
         models=[DEMO, SMOLLM2, RANDOM, LIKE, *(WORD_PROBLEMS + each for each in QUANTISATIONS)],
-        verbs={name: _entry(name, namespace[name]) for name in namespace.task_names},
+        verbs={name: _entry(name, verb) for name, verb in VERBS.items()},
     )
 
 
 def _entry(name: str, verb: Verb) -> VerbEntry:
     declared = list(declared_options(verb.options))
-    options = [each for each in declared if not each.option.is_argument]
-    names = [each.shown for each in options]
+    names = [each.shown for each in declared]
     return VerbEntry(
         about=verb.about,
         arguments=[_parameter(name, each, ()) for each in declared if each.option.is_argument],
         options=[
             _parameter(name, each, spellings_of(each.shown, names))
-            for group in grouped(options).values()
+            for group in grouped(declared).values()
             for each in group
         ],
     )

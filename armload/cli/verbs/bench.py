@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
-from invoke.exceptions import Exit
 from pydantic import model_validator
 
 from armload.bench.options import MODEL, Listed, Options
@@ -306,7 +305,7 @@ def pull(options: PullOptions) -> None:
         )
     end_if_failed({one.board: one.error for one in outcomes})
     if lost:
-        raise Exit(code=next(iter(next(iter(lost.values())).values())).exit_status)
+        raise SystemExit(next(iter(next(iter(lost.values())).values())).exit_status)
 
 
 def _fetched(pulled: Pulled) -> FetchedRuns:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from invoke.collection import Collection
 from pydantic import Field
 
 from armload.cli.new_board import (
@@ -393,6 +392,3 @@ def clean(options: CleanOptions) -> None:
         terminal.show(f"Removed; {freed} freed on {options.board}.")
     else:
         terminal.show(f"There is nothing to remove on {options.board}.")
-
-
-collection = Collection("board", list_boards, hardware, add, probe, trust, up, down, release, clean)

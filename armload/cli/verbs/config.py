@@ -26,12 +26,12 @@ def config(options: ConfigOptions) -> None:
     """
     from armload.cli import terminal
     from armload.cli.configuration import (
-        VERBS,
         all_defaults,
         check_defaults,
         defaults_of,
         user_file,
     )
+    from armload.cli.registry import VERBS
     from armload.cli.streams import show_document
     from armload.core.errors import UsageError
     from armload.core.near_names import did_you_mean

@@ -5,12 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from invoke.collection import Collection
-
 from armload.cli.load_options import RandomSeed
 from armload.cli.options import OutputOptions
 from armload.cli.verb import verb
-from armload.cli.verbs.quantize import quantize
 from armload.core.options import Option
 
 if TYPE_CHECKING:
@@ -198,6 +195,3 @@ def _given(like: str) -> str:
             f"Example: --like llama-3.1-8b. To list all shapes: {listing_of(SHAPES)}",
         )
     return like
-
-
-collection = Collection("model", inspect, synth, quantize, convert)

@@ -21,7 +21,7 @@ from armload.cli.options import (
     one_board,
 )
 from armload.cli.streams import show_document
-from armload.cli.verb import VerbGroup, verb
+from armload.cli.verb import verb
 from armload.core.defaults import VIRTUAL
 from armload.core.errors import UsageError
 from armload.core.options import Alternatives, Option
@@ -229,6 +229,3 @@ def stop(options: StopOptions) -> None:
     else:
         terminal.show(f"{ended.board.name} no longer serves {ended.model.name}.")
         terminal.show(whole(f"kept in {folder}"))
-
-
-group = VerbGroup(serve, list_services, stop)

@@ -99,7 +99,7 @@ from tests.stub_service import stub_service
         ({"rate": "1", "ref": "b6000"}, "--ref cannot be combined with --url"),
         ({"rate": "1", "compiler": "gnu"}, "--compiler cannot be combined with --url"),
         ({"rate": "1", "on": "builder"}, "--on cannot be combined with --url"),
-        ({"rate": "1", "wait": "0"}, "--wait cannot be combined with --url"),
+        ({"rate": "1", "wait_s": "0"}, "--wait cannot be combined with --url"),
         ({"rate": "0.001", "arrivals": "seed"}, "no request"),
         ({"rate": "1", "slo": "ttft=0"}, "--slo 'ttft=0'"),
         ({"rate": "1", "arrivals": "bursts"}, "--arrivals 'bursts'"),

@@ -28,53 +28,9 @@ from armload.serving.exports import FORMATS
 
 CACHE_KINDS = (
     *("builds", "sources", "zig", "ccache", "compilers", "helpers", "models", "operations"),
-    *(
-        "footprints",
-        "hashes",
-        "quantised",
-        "importance",
-        "converters",
-        "vega",
-        "packages",
-        "images",
-        "machines",
-    ),
-    "received",
+    *("footprints", "hashes", "quantised", "importance", "converters", "vega", "packages"),
+    *("images", "machines", "received"),
 )
-
-_TAKEN: Mapping[str, str] = {
-    "BOARD": "board",
-    "EVALUATION": "evaluation",
-    "FILE": "file",
-    "FILES": "file",
-    "FOLDER": "folder",
-    "MODEL": "model",
-    "PATH": "file",
-    "RUN": "run",
-    "RUNS": "run",
-    "SHAPE": "shape",
-    "SOURCE": "source",
-    "TARGET": "target",
-    "TASK": "task",
-    "--hardware": "hardware",
-    "--put": "file",
-    "--speculate": "draft",
-    "bisect --source": "folder",
-    "board.down --board": "virtual board",
-    "board.up --board": "virtual board",
-    "compare A": "measurement",
-    "compare B": "measurement",
-    "model.convert CHECKPOINT": "folder",
-    "model.inspect FILE": "model",
-    "model.quantize BASE": "model",
-    "report RUNS": "results",
-    "serve.stop --run": "",
-    "show RUN": "result",
-    "tradeoff A": "evaluation",
-    "tradeoff B": "evaluation",
-    "watch COMMAND": "file",
-}
-"""What values name: by verb and option, by option, or by the word for the value in help."""
 
 _CHOICES: Mapping[str, Sequence[str]] = {
     "--arrivals": ("poisson", "constant", "gamma:", "seed"),
@@ -150,13 +106,12 @@ def _entry(name: str, verb: Verb) -> VerbEntry:
 def _parameter(verb: str, declared: Declared, spellings: Sequence[str]) -> CompletedOption:
     keys = (f"{verb} {declared.shown}", declared.shown)
     listed = next((_CHOICES[key] for key in keys if key in _CHOICES), ())
-    takes = next((_TAKEN[key] for key in (*keys, declared.value) if key in _TAKEN), "")
     return CompletedOption(
         name=declared.shown,
         letter=f"-{declared.letter}" if declared.letter else "",
         spellings=list(spellings),
         about=declared.about,
-        takes="switch" if declared.is_switch else takes,
+        takes=declared.takes,
         choices=[*_literals(declared.info.annotation), *listed],
         several=declared.option.several if declared.is_list else "",
     )

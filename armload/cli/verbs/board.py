@@ -14,7 +14,7 @@ from armload.cli.new_board import (
     added_sentence,
     pin_host_key,
 )
-from armload.cli.options import OnBoard, OnNamedBoard, OutputOptions
+from armload.cli.options import OnBoard, OnNamedBoard, OnVirtualBoard, OutputOptions
 from armload.cli.verb import verb
 from armload.core.defaults import VIRTUAL
 from armload.core.options import MOST, Option, Seconds
@@ -146,7 +146,7 @@ def probe(options: BoardOptions) -> None:
             )
 
 
-class TrustOptions(OnNamedBoard, OutputOptions):
+class TrustOptions(OnNamedBoard, OnVirtualBoard, OutputOptions):
     """A board whose key is pinned."""
 
     yes: Annotated[bool, Option("pin it without asking")] = False
@@ -216,8 +216,12 @@ def hardware(options: OutputOptions) -> None:
         terminal.show(hardware_table(entries))
 
 
-@verb(BoardOptions, keeps=True)
-def up(options: BoardOptions) -> None:
+class UpOptions(OnVirtualBoard, OutputOptions):
+    """A virtual board that is started."""
+
+
+@verb(UpOptions, keeps=True)
+def up(options: UpOptions) -> None:
     """Start a virtual board and wait until it answers.
 
     Example: armload board.up --board virtual-dayu200
@@ -236,7 +240,7 @@ def up(options: BoardOptions) -> None:
         terminal.show(whole(f"{options.board} is running: {login}"))
 
 
-class DownOptions(BoardOptions):
+class DownOptions(OnVirtualBoard, OutputOptions):
     """A virtual board that is stopped."""
 
     yes: Annotated[bool, Option("stop it without asking, even while it is in use")] = False
@@ -296,7 +300,7 @@ def _confirm_end(board: Board) -> None:
     )
 
 
-class ReleaseOptions(OnNamedBoard, OutputOptions):
+class ReleaseOptions(OnNamedBoard, OnVirtualBoard, OutputOptions):
     """A board whose lease ends."""
 
     force: Annotated[
@@ -334,7 +338,7 @@ def release(options: ReleaseOptions) -> None:
         terminal.show(f"{options.board} is not in use.")
 
 
-class CleanOptions(OnNamedBoard, OutputOptions):
+class CleanOptions(OnNamedBoard, OnVirtualBoard, OutputOptions):
     """What is removed from a board."""
 
     all_: Annotated[bool, Option("also remove runs that have not been fetched")] = False

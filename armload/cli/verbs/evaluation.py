@@ -133,6 +133,7 @@ class EvalOptions(
             ".npy files, or llama-cpp-python, which computes them on this machine",
             "RUN",
             heading="Output",
+            needs="task=logits",
         ),
     ] = ""
     fail_unless_close: Annotated[
@@ -140,6 +141,7 @@ class EvalOptions(
         Option(
             "for logits: exit with 13 unless all are close to the reference",
             heading="Output",
+            needs="reference",
             harmless="anywhere",
         ),
     ] = False
@@ -224,12 +226,16 @@ class TradeoffOptions(OutputOptions):
             "an evaluation: an id, the beginning or end of one, a folder, or latest; if it has "
             "several models, EVALUATION:MODEL",
             is_argument=True,
+            takes="evaluation",
         ),
     ] = "latest"
     b: Annotated[
         str,
         Option(
-            "another evaluation, in the same form", usual="the second model of A", is_argument=True
+            "another evaluation, in the same form",
+            usual="the second model of A",
+            is_argument=True,
+            takes="evaluation",
         ),
     ] = ""
     times: Annotated[

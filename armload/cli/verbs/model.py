@@ -25,6 +25,7 @@ class ConvertOptions(OutputOptions):
         Option(
             "a folder with config.json and *.safetensors, or hf:ORG/REPO (ms: for ModelScope)",
             is_argument=True,
+            takes="folder",
         ),
     ]
     to: Annotated[str, Option("gguf, or mnn", "FORMAT", harmless="anywhere")] = "gguf"
@@ -120,7 +121,9 @@ def _is_meant(proposal: Proposal, *, yes: bool) -> bool:
 class InspectOptions(OutputOptions):
     """A model."""
 
-    file: Annotated[str, Option("a model, as for --model of bench", is_argument=True)]
+    file: Annotated[
+        str, Option("a model, as for --model of bench", is_argument=True, takes="model")
+    ]
 
 
 @verb(InspectOptions)

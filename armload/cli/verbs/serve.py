@@ -205,7 +205,7 @@ class StopOptions(OnBoard, OutputOptions):
     """The service that ends."""
 
     run: Annotated[
-        str, Option("the service's id, or the beginning of it", usual="the board's only service")
+        str, Option("the service's id, or the beginning of it", "ID", "the board's only service")
     ] = ""
     force: Annotated[bool, Option("also stop a service that another machine started")] = False
 

@@ -83,7 +83,13 @@ def defaults_of(verb: str) -> dict[str, Default]:
     """
     found: dict[str, Default] = {}
     for _, table in itertools.groupby(all_defaults(), key=lambda each: each.place):
-        own = dict(_of_verb(table, verb))
+        own = {
+            declared.field: each
+            for each in table
+            for declared in declared_options(VERBS[verb].options)
+            if declared.name == each.option.name
+            and (each.verb == verb or (each.verb == ALL and _takes_all(declared)))
+        }
         words = {field: each.word for field, each in found.items()}
         excluded = VERBS[verb].options.excluded(
             words, {field: each.word for field, each in own.items()}, as_defaults=True
@@ -134,16 +140,6 @@ def shown_defaults(verb: str) -> dict[str, str]:
     }
 
 
-def _of_verb(table: Iterable[Default], verb: str) -> Iterator[tuple[str, Default]]:
-    for each in table:
-        if each.verb == verb:
-            yield each.option.field, each
-        elif each.verb == ALL:
-            for declared in declared_options(VERBS[verb].options):
-                if declared.name == each.option.name and _takes_all(declared):
-                    yield declared.field, each
-
-
 def all_defaults() -> list[Default]:
     """Return all defaults that are set, the first of an option being the one that applies.
 
@@ -183,7 +179,8 @@ def add_workspace_default(name: str, word: str) -> Path | None:
     import tomllib
 
     file = workspace_file()
-    was_trusted = _is_trusted(file)
+    decided = deciding_defaults(file)
+    was_trusted = not decided.keys or is_trusted(decided)
     expected = _read(file)
     text = file.read_bytes().decode() if file.is_file() else ""
     if text and not text.endswith("\n"):
@@ -204,11 +201,6 @@ def add_workspace_default(name: str, word: str) -> Path | None:
     if was_trusted:
         trust(deciding_defaults(file))
     return file
-
-
-def _is_trusted(file: Path) -> bool:
-    decides = deciding_defaults(file)
-    return not decides.keys or is_trusted(decides)
 
 
 def typed_with_defaults(

@@ -54,7 +54,8 @@ def _program_page() -> str:
 
 def _verb_page(name: str) -> str:
     verb: Verb = VERBS[name]
-    first, rest, examples = _sentences(verb)
+    about, *examples = (getdoc(verb) or "").split(_EXAMPLE)
+    first, _, rest = about.partition("\n")
     declared = list(declared_options(verb.options))
     arguments = [each for each in declared if each.option.is_argument]
     words = " ".join([name, *verb.usage(), "[options]"])
@@ -74,13 +75,6 @@ def _verb_page(name: str) -> str:
     lines += [f".EX\n{_text(each)}\n.EE" for each in examples]
     lines += _section("SEE ALSO", ".BR armload (1)")
     return _page(f"armload-{name}", first.rstrip("."), lines)
-
-
-def _sentences(verb: Verb) -> tuple[str, str, list[str]]:
-    """Return a verb's first sentence, the others, and its examples."""
-    about, *examples = (getdoc(verb) or "").split(_EXAMPLE)
-    first, _, rest = about.partition("\n")
-    return first, rest, examples
 
 
 def _page(name: str, about: str, lines: Iterable[str]) -> str:

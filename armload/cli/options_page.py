@@ -36,14 +36,10 @@ def page() -> str:
         "\n".join([f"## {heading}", "", *map(_section, names)])
         for heading, names in VERB_GROUPS.items()
     )
-    return "\n".join([_HEAD.format(spellings=_spellings()), *groups])
-
-
-def _spellings() -> str:
-    lines = ["| armload | llama.cpp |", "|---|---|"]
-    for name, spellings in LLAMA_CPP_SPELLINGS.items():
-        lines.append(f"| `--{name}` | {', '.join(f'`{each}`' for each in spellings)} |")
-    return "\n".join(lines)
+    spellings = ["| armload | llama.cpp |", "|---|---|"]
+    for name, several in LLAMA_CPP_SPELLINGS.items():
+        spellings.append(f"| `--{name}` | {', '.join(f'`{each}`' for each in several)} |")
+    return "\n".join([_HEAD.format(spellings="\n".join(spellings)), *groups])
 
 
 def _section(name: str) -> str:
@@ -54,12 +50,8 @@ def _section(name: str) -> str:
     if arguments:
         lines += _table("Argument", [(f"`{each.shown}`", each) for each in arguments])
     for heading, group in grouped(options).items():
-        lines += _table(heading, [(_typed(each), each) for each in group])
+        lines += _table(heading, [(f"`{_cell(shown(each).strip())}`", each) for each in group])
     return "\n".join(lines)
-
-
-def _typed(option: Declared) -> str:
-    return f"`{shown(option).strip()}`".replace("|", "\\|")
 
 
 def _table(heading: str, rows: Sequence[tuple[str, Declared]]) -> list[str]:

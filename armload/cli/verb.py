@@ -141,7 +141,9 @@ class Verb:
             word = given[each.field]
             for text in word if isinstance(word, list) else [word]:
                 # Options are kept with the results of many verbs.
-                if not each.option.is_argument and isinstance(text, str) and not _is_utf_8(text):
+                if each.option.is_argument or not isinstance(text, str):
+                    continue
+                if text != text.encode(errors="ignore").decode():
                     raise UsageError(
                         f"{each.shown} {text!a}: this is not valid UTF-8.",
                         "If it is the name of a file, rename the file.",
@@ -218,14 +220,6 @@ def _planned(plan: Word | Default | None) -> dict[str, Any]:
 def repeats(option: Declared) -> bool:
     """Say whether an option's values are given one by one."""
     return option.is_list and option.option.several == "repeat" and not option.is_switch
-
-
-def _is_utf_8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def with_password(work: Callable[[], Result]) -> Result:

@@ -1,8 +1,8 @@
 """The Invoke face of armload: ``invoke VERB`` is ``armload VERB``."""
 
-from armload.cli.program import namespace
+from armload.cli.invoke_tasks import tasks
 from armload.cli.streams import make_streams_usable
 
-__all__ = ["namespace"]
+namespace = tasks()
 
 make_streams_usable()

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from invoke.parser.argument import Argument
+from armload.core.options import Declared
 
 HUGE = "9" * 5000
 NUMBERS = (
@@ -155,7 +155,7 @@ PATHS = (
 )
 HINTS: Mapping[str, tuple[str, ...]] = {
     "api-key-file": ("key",),
-    "argument-a": (
+    "a": (
         "kitchen-a",
         "runs/20260101T000000Z-kitchen-a",
         "loads/kept",
@@ -163,7 +163,7 @@ HINTS: Mapping[str, tuple[str, ...]] = {
         "latest-tuning",
         "latest-load",
     ),
-    "argument-b": ("latest", "kitchen-b", "loads/kept"),
+    "b": ("latest", "kitchen-b", "loads/kept"),
     "arrivals": ("poisson", "constant", "trace", "gamma:2", "gamma:0", "gamma:x"),
     "base": ("m.gguf", "f16.gguf", "like:stories260k:F16"),
     "board": ("here", "virtual", "away", "adb", "hdc", "broken", "here,away", "板"),
@@ -385,22 +385,22 @@ def twin_of(path: Path) -> Path:
     return path.with_name(f"{path.stem}-\udcc4\udce3{path.suffix}")
 
 
-def words_of(chance: random.Random, verbs: Mapping[str, Sequence[Argument]]) -> list[str]:
+def words_of(chance: random.Random, verbs: Mapping[str, Sequence[Declared]]) -> list[str]:
     """Return a command line: mostly one that makes sense but for one value."""
     verb = chance.choice(sorted(verbs))
-    named = [each for each in verbs[verb] if not each.positional and each.names[0] != "json"]
+    named = [each for each in verbs[verb] if not each.option.is_argument and each.name != "json"]
     most = chance.choice((1, 1, 2, 3, 5, len(named)))
-    asked = [each for each in verbs[verb] if each.positional and chance.random() < 0.95]
+    asked = [each for each in verbs[verb] if each.option.is_argument and chance.random() < 0.95]
     asked += chance.sample(named, min(most, len(named)))
-    odd = chance.choice(asked).names[0] if asked else ""
+    odd = chance.choice(asked).name if asked else ""
     is_wild = chance.random() < 0.2
     words, positional = [verb, "--json"], []
     for option in asked:
-        name = option.names[0]
+        name = option.name
         value = _value(chance, name, is_odd=name == odd or (is_wild and chance.random() < 0.5))
-        if option.positional:
+        if option.option.is_argument:
             positional.append(value)
-        elif not option.takes_value:
+        elif option.is_switch:
             words.append(f"--{name}")
         else:
             words += [f"--{name}", value] if chance.random() < 0.5 else [f"--{name}={value}"]

@@ -17,9 +17,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from invoke.parser.argument import Argument
-
-from armload.core.options import declared_options
+from armload.core.options import Declared, declared_options
 from tests.forked import skip_unused_grammars
 from tests.fuzz_words import HINTS, NEEDED, NUMERIC, PATHS, damage, twin_of, words_of
 from tests.fuzz_world import World, wrong_with
@@ -30,21 +28,21 @@ MOST_BYTES = 3 << 30
 _MOST_SHOWN = 1500
 
 
-def all_options() -> dict[str, list[Argument]]:
+def all_options() -> dict[str, list[Declared]]:
     """Return what each verb takes."""
-    from armload.cli.program import namespace
+    from armload.cli.registry import VERBS
 
-    return {verb: namespace[verb].get_arguments() for verb in namespace.task_names}
+    return {name: list(declared_options(verb.options)) for name, verb in VERBS.items()}
 
 
 def numeric_options() -> set[tuple[str, str]]:
     """Return each verb's options whose value is a number."""
-    from armload.cli.program import namespace
+    from armload.cli.registry import VERBS
 
     return {
         (verb, each.name)
-        for verb in namespace.task_names
-        for each in declared_options(namespace[verb].options)
+        for verb in VERBS
+        for each in declared_options(VERBS[verb].options)
         if each.value in NUMERIC
     }
 
@@ -68,9 +66,9 @@ def give_numbers_out_of_bounds(world: World, values: Sequence[str] = BOUNDS) -> 
     world.renew()
     numeric = numeric_options()
     for verb, options in all_options().items():
-        places = [HINTS[each.names[0]][0] for each in options if each.positional]
+        places = [HINTS[each.name][0] for each in options if each.option.is_argument]
         for option in options:
-            name = option.names[0]
+            name = option.name
             if (verb, name) not in numeric:
                 continue
             for value in values:
@@ -90,12 +88,12 @@ def give_names_that_are_no_utf_8(world: World, most: int | None = None) -> Itera
         most: options of a verb, and paths for one argument.
     """
     for verb, options in all_options().items():
-        positional = [each.names[0] for each in options if each.positional]
+        positional = [each.name for each in options if each.option.is_argument]
         places = [HINTS[name][0] for name in positional]
-        has_json = any(each.names[0] == "json" for each in options)
-        valued = [each for each in options if each.takes_value and not each.positional]
+        has_json = any(each.name == "json" for each in options)
+        valued = [each for each in options if not each.is_switch and not each.option.is_argument]
         for option in valued[:most]:
-            name = option.names[0]
+            name = option.name
             words = [verb, f"--{name}={twin_of(Path(HINTS.get(name, PATHS)[0]))}"]
             words += ["--json"] if has_json else []
             words += ["--", *places] if places else []

@@ -17,7 +17,7 @@ from armload.boards.board import Board
 from armload.boards.group import Group
 from armload.build.archive import Archive
 from armload.build.target import Target
-from armload.cli.configuration import VERBS
+from armload.cli.registry import VERBS
 from armload.core.deciding import Decides, deciding, default_decides, models_in
 from armload.core.options import declared_options
 
@@ -106,8 +106,8 @@ def hostile_files() -> Iterator[Hostile]:
 
 def hostile_defaults() -> Iterator[tuple[str, str, str]]:
     """Yield each verb's options whose default decides, and a line that sets it."""
-    for verb, options in VERBS.items():
-        for each in declared_options(options):
+    for verb, each_verb in VERBS.items():
+        for each in declared_options(each_verb.options):
             if not each.option.is_argument and default_decides(each.info):
                 word = "true" if each.is_switch else f'"{MARKER}"'
                 yield verb, each.name, f"{each.name} = {word}"

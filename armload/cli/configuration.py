@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from armload.cli.registry import VERBS
 from armload.core.deciding import default_decides
 from armload.core.errors import ArmloadError, DataError, UsageError
 from armload.core.files import unreadable, write_whole
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 
 ALL = "all"
 """The table of defaults for every verb."""
-
-VERBS: dict[str, type[OptionGroup]] = {}
-"""The options of each verb, by its name."""
 
 Word = str | bool | list[str]
 
@@ -85,9 +83,15 @@ def defaults_of(verb: str) -> dict[str, Default]:
     """
     found: dict[str, Default] = {}
     for _, table in itertools.groupby(all_defaults(), key=lambda each: each.place):
-        own = dict(_of_verb(table, verb))
+        own = {
+            declared.field: each
+            for each in table
+            for declared in declared_options(VERBS[verb].options)
+            if declared.name == each.option.name
+            and (each.verb == verb or (each.verb == ALL and _takes_all(declared)))
+        }
         words = {field: each.word for field, each in found.items()}
-        excluded = VERBS[verb].excluded(
+        excluded = VERBS[verb].options.excluded(
             words, {field: each.word for field, each in own.items()}, as_defaults=True
         )
         found = {field: each for field, each in own.items() if field not in excluded} | found
@@ -136,16 +140,6 @@ def shown_defaults(verb: str) -> dict[str, str]:
     }
 
 
-def _of_verb(table: Iterable[Default], verb: str) -> Iterator[tuple[str, Default]]:
-    for each in table:
-        if each.verb == verb:
-            yield each.option.field, each
-        elif each.verb == ALL:
-            for declared in declared_options(VERBS[verb]):
-                if declared.name == each.option.name and _takes_all(declared):
-                    yield declared.field, each
-
-
 def all_defaults() -> list[Default]:
     """Return all defaults that are set, the first of an option being the one that applies.
 
@@ -185,7 +179,8 @@ def add_workspace_default(name: str, word: str) -> Path | None:
     import tomllib
 
     file = workspace_file()
-    was_trusted = _is_trusted(file)
+    decided = deciding_defaults(file)
+    was_trusted = not decided.keys or is_trusted(decided)
     expected = _read(file)
     text = file.read_bytes().decode() if file.is_file() else ""
     if text and not text.endswith("\n"):
@@ -206,11 +201,6 @@ def add_workspace_default(name: str, word: str) -> Path | None:
     if was_trusted:
         trust(deciding_defaults(file))
     return file
-
-
-def _is_trusted(file: Path) -> bool:
-    decides = deciding_defaults(file)
-    return not decides.keys or is_trusted(decides)
 
 
 def typed_with_defaults(
@@ -265,7 +255,7 @@ def check_defaults(verb: str) -> None:
     from pydantic import create_model
 
     defaults = defaults_of(verb)
-    options = VERBS[verb]
+    options = VERBS[verb].options
     missing: dict[str, Any] = {
         field: (Any, None)
         for field, info in options.model_fields.items()
@@ -349,11 +339,11 @@ def _tables(file: Path, verb: str, content: Mapping[str, Any]) -> Iterator[Defau
 
 
 def _options(verb: str) -> dict[str, Declared]:
-    models = VERBS.values() if verb == ALL else [VERBS[verb]] if verb in VERBS else []
+    verbs = VERBS.values() if verb == ALL else [VERBS[verb]] if verb in VERBS else []
     return {
         each.name: each
-        for model in models
-        for each in declared_options(model)
+        for of_verb in verbs
+        for each in declared_options(of_verb.options)
         if not each.option.is_argument and (verb != ALL or _takes_all(each))
     }
 

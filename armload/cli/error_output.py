@@ -9,8 +9,6 @@ import sys
 import traceback
 from pathlib import Path
 
-from invoke.exceptions import Exit
-
 from armload.cli.streams import (
     STANDARD_OUTPUT,
     discard_output,
@@ -31,7 +29,7 @@ from armload.core.workspace import cache_folder
 _NO_MORE = {errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE}
 
 
-def failed(error: ArmloadError) -> Exit:
+def failed(error: ArmloadError) -> SystemExit:
     """Show an error, as the document too that is still owed, and return what ends the program."""
     first: ArmloadError = error
     every: tuple[ArmloadError, ...] = (error,)
@@ -42,7 +40,7 @@ def failed(error: ArmloadError) -> Exit:
         remedy = f"{each.remedy}{_full_disk_of_virtual_boards(each)}".strip()
         # The user asked for an interruption; nothing is wrong.
         show_error(each.message, remedy, label=not isinstance(each, InterruptionError))
-    return Exit(code=first.exit_status)
+    return SystemExit(first.exit_status)
 
 
 def show_error(message: str, remedy: str = "", *, label: bool = True) -> None:

@@ -35,14 +35,6 @@ def check_combination(options: EvalOptions) -> EvalOptions:
         options = options.refuse_without(
             ("type",), "a model to quantise", "Example: --model llama-f16.gguf"
         )
-    if options.task != LOGITS:
-        options = options.refuse_without(
-            ("reference", "fail_unless_close"), f"--task {LOGITS}", "Remove it."
-        )
-    if not options.reference:
-        options = options.refuse_without(
-            ("fail_unless_close",), "a reference", "Add --reference RUN."
-        )
     if has_questions(options.task):
         return _check_task(options)
     is_file = options.given(("prompt",)) and options.task == LOGITS

@@ -5,8 +5,28 @@ from __future__ import annotations
 import shutil
 import textwrap
 from collections.abc import Sequence
+from inspect import getdoc
+from typing import TYPE_CHECKING
 
-from armload.core.options import Declared
+from armload.cli.completion.table import load_table
+from armload.cli.registry import VERB_GROUPS, VERBS
+
+if TYPE_CHECKING:
+    from armload.cli.verb import Verb
+    from armload.core.options import Declared
+
+ABOUT = """
+Run language models on ARM boards: build llama.cpp, deploy it, time every token, and see what limits
+the speed. Try 'armload demo' first: it needs no board.
+"""
+EXIT_STATUSES = """
+Exit statuses: 0 success, even if no run is valid, 1 internal error, or a local file or disk that
+cannot be read or written, 2 wrong argument, 3 malformed file, 4 missing tool, 5 build failed,
+6 no connection, 7 board error, 8 transfer failed, 9 run failed, 10 board in use, 11 slower than
+compare allows, 12 comparison inconclusive, 13 logits differ, 14 too little memory on this machine,
+15 file not trusted, 130 interrupted.
+"""
+_HELP = ("-h, --help", "show this page")
 
 _HEADINGS = (
     *("Program", "Service", "Arrivals", "Load", "Users", "Search", "Limits", "Plan", "Task"),
@@ -20,12 +40,78 @@ _NARROWEST_MEANING = 30
 _EXAMPLE = "Example: "
 
 
-def prose(text: str) -> str:
-    """Fill the paragraphs of a text anew; an example is a command, and keeps its line."""
-    return "\n\n".join(map(_paragraph, text.split("\n\n")))
+def program_page() -> str:
+    """Return the page of the program; verbs are not imported for it."""
+    widest = max(map(len, VERBS))
+    about = {name: each["about"] for name, each in load_table()["verbs"].items()}
+    lists = [
+        f"{heading}:\n\n{_columns([(name, about[name]) for name in names], widest)}"
+        for heading, names in VERB_GROUPS.items()
+    ]
+    options = _columns([_HELP, ("-V, --version", "show the version")], widest)
+    usage = "Usage: armload VERB [--options]\n       armload VERB --help\n"
+    return "\n".join(
+        [
+            usage,
+            f"{_prose(ABOUT)}\n",
+            *lists,
+            f"Options:\n\n{options}",
+            f"{_prose(EXIT_STATUSES)}\n",
+        ]
+    )
 
 
-def columns(pairs: Sequence[tuple[str, str | None]], *, widest: int = 0) -> str:
+def verb_page(verb: Verb) -> str:
+    """Return the page of a verb, whose defaults are those that a person has set."""
+    from armload.cli.configuration import shown_defaults
+    from armload.core.options import declared_options, spellings_of
+
+    declared = list(declared_options(verb.options))
+    words = verb.usage()
+    parts = [f"Usage: {' '.join(['armload', verb.name, *words, '[--options]'])}\n"]
+    parts.append(f"{_prose(getdoc(verb) or '')}\n")
+    names = [each.shown for each in declared]
+    if spellings := [each for name in names for each in spellings_of(name, names)]:
+        also = f"Also accepted, as in llama.cpp's programs: {', '.join(spellings)}."
+        parts.append(f"{_prose(also)}\n")
+    if words:
+        meanings = [each.help for each in declared if each.option.is_argument]
+        parts.append(f"Arguments:\n\n{_columns(list(zip(words, meanings, strict=True)))}")
+    own = shown_defaults(verb.name)
+    lists = {
+        heading: [
+            (shown(each), each.help_with(own.get(each.field, each.default))) for each in group
+        ]
+        for heading, group in grouped(declared).items()
+    }
+    (*_, last) = lists.values()
+    last.append(_HELP)
+    widest = max(len(word) for pairs in lists.values() for word, _ in pairs)
+    parts += [f"{heading}:\n\n{_columns(pairs, widest)}" for heading, pairs in lists.items()]
+    return "\n".join(parts)
+
+
+def grouped(declared: Sequence[Declared]) -> dict[str, list[Declared]]:
+    """Return a verb's options as help lists them: under one heading, or many under several."""
+    options = [each for each in declared if not each.option.is_argument]
+    # What is used most, which has a letter, comes first, and the output last.
+    by_rank = {each.name: 2 if each.name == "json" else int(not each.letter) for each in options}
+    usual_first = sorted(options, key=lambda each: by_rank[each.name])
+    if len(options) <= _MOST_UNGROUPED:
+        return {"Options": usual_first}
+    groups = {
+        heading: [each for each in usual_first if each.heading == heading] for heading in _HEADINGS
+    }
+    return {heading: group for heading, group in groups.items() if group}
+
+
+def shown(option: Declared) -> str:
+    """Return an option as help shows it: ``-b, --board BOARD``."""
+    letter = f"-{option.letter}, " if option.letter else "    "
+    return f"{letter}--{option.name} {option.value}".rstrip()
+
+
+def _columns(pairs: Sequence[tuple[str, str]], widest: int = 0) -> str:
     """Lay out words and what they mean, beside each other or, on a narrow terminal, beneath.
 
     Several lists whose longest word is ``widest`` are aligned.
@@ -40,36 +126,18 @@ def columns(pairs: Sequence[tuple[str, str | None]], *, widest: int = 0) -> str:
         else:
             lines.append(start)
             start = " " * 4 * _INDENT
-        lines.append(_filled(meaning or "", start) or start.rstrip())
+        lines.append(_filled(meaning, start) or start.rstrip())
     return "\n".join(lines) + "\n"
 
 
-def grouped(options: Sequence[Declared]) -> dict[str, list[Declared]]:
-    """Return a verb's options as help lists them: under one heading, or many under several."""
-    usual_first = sorted(options, key=_rank)
-    if len(options) <= _MOST_UNGROUPED:
-        return {"Options": usual_first}
-    groups = {
-        heading: [each for each in usual_first if each.heading == heading] for heading in _HEADINGS
-    }
-    return {heading: group for heading, group in groups.items() if group}
-
-
-def _rank(option: Declared) -> int:
-    """Put what is used most first, which has a letter, and the output last."""
-    return 2 if option.name == "json" else int(not option.letter)
-
-
-def shown(option: Declared) -> str:
-    """Return an option as help shows it: ``-b, --board BOARD``."""
-    letter = f"-{option.letter}, " if option.letter else "    "
-    return f"{letter}--{option.name} {option.value}".rstrip()
-
-
-def _paragraph(text: str) -> str:
-    about, _, example = text.partition(_EXAMPLE)
-    parts = [_filled(about)] if about else []
-    return "\n".join([*parts, f"{_EXAMPLE}{example}"] if example else parts)
+def _prose(text: str) -> str:
+    """Fill the paragraphs of a text anew; an example is a command, and keeps its line."""
+    filled = []
+    for paragraph in text.split("\n\n"):
+        about, mark, example = paragraph.partition(_EXAMPLE)
+        parts = [_filled(about)] if about else []
+        filled.append("\n".join([*parts, *([mark + example] if example else [])]))
+    return "\n\n".join(filled)
 
 
 def _filled(text: str, start: str = "") -> str:

@@ -16,15 +16,13 @@ def check_combination(options: LoadOptions) -> LoadOptions:
     """
     if options.find_rate:
         options = _check_find_rate(options)
-    else:
-        options = options.refuse_without(("max_time",), "--find-rate", "Use --duration.")
-        if sum(map(bool, (options.rate, options.concurrency, options.stages, options.replay))) != 1:
-            raise UsageError(
-                "Give one of --rate, --concurrency, --stages and --replay, or let --find-rate find "
-                "the highest rate.",
-                "Example: --rate 0.5,1,2 (requests per second) or --concurrency 1,2,4 (clients)",
-            )
-    options = _check_users(_check_embeddings(_check_varied(options)))
+    elif sum(map(bool, (options.rate, options.concurrency, options.stages, options.replay))) != 1:
+        raise UsageError(
+            "Give one of --rate, --concurrency, --stages and --replay, or let --find-rate find "
+            "the highest rate.",
+            "Example: --rate 0.5,1,2 (requests per second) or --concurrency 1,2,4 (clients)",
+        )
+    options = _check_embeddings(_check_varied(options))
     if options.data and options.prompt_tokens:
         raise UsageError("--data cannot be combined with --prompt-tokens.", "Remove one.")
     if options.data:
@@ -49,7 +47,7 @@ def check_combination(options: LoadOptions) -> LoadOptions:
         return options.refuse(
             ON_BOARD, "--url, which names a service that is already running", "Remove it."
         )
-    return options.refuse_without(("api_key_file",), "--url", "Remove it.")
+    return options
 
 
 def _check_varied(options: LoadOptions) -> LoadOptions:
@@ -72,7 +70,7 @@ def _check_varied(options: LoadOptions) -> LoadOptions:
             "--replay, whose trace sets times and lengths",
             "Use --time-scale and --length-scale to change them.",
         )
-    return options.refuse_without(("time_scale", "length_scale"), "--replay", "Remove it.")
+    return options
 
 
 def _check_embeddings(options: LoadOptions) -> LoadOptions:
@@ -89,22 +87,6 @@ def _check_embeddings(options: LoadOptions) -> LoadOptions:
                 "Use e2e, such as --slo e2e=500ms.",
             )
         options = options.without_usual(("slo",))
-    return options
-
-
-def _check_users(options: LoadOptions) -> LoadOptions:
-    if not options.turns:
-        options = options.refuse_without(
-            ("think_time",),
-            "--turns: it is the pause between turns",
-            "Example: --turns 4 --think-time 5",
-        )
-    if options.prefix_tokens is None:
-        options = options.refuse_without(
-            ("prefix_share",),
-            "--prefix-tokens, the length of the prefix",
-            "Example: --prefix-tokens 256 --prefix-share 0.8",
-        )
     return options
 
 

@@ -136,6 +136,7 @@ class UserOptions(OptionGroup):
             "lognormal:5:0.8",
             "SECONDS",
             "0",
+            needs="turns",
             harmless="anywhere",
         ),
     ] = ""
@@ -160,7 +161,11 @@ class UserOptions(OptionGroup):
     ] = None
     prefix_share: Annotated[
         Annotated[float, Field(gt=0, le=1)],
-        Option("share of the requests, or conversations, that begin with that prefix", "SHARE"),
+        Option(
+            "share of the requests, or conversations, that begin with that prefix",
+            "SHARE",
+            needs="prefix_tokens",
+        ),
     ] = 1.0
 
 
@@ -205,7 +210,12 @@ class LoadOptions(
     ] = ""
     api_key_file: Annotated[
         Path | None,
-        Option("file with the API key of the service at --url", "FILE", heading="Service"),
+        Option(
+            "file with the API key of the service at --url",
+            "FILE",
+            heading="Service",
+            needs="url",
+        ),
     ] = None
     dialect: Annotated[
         str,
@@ -251,10 +261,12 @@ class LoadOptions(
             "factor on the times of --replay; 10 makes it ten times slower",
             "FACTOR",
             heading="Arrivals",
+            needs="replay",
         ),
     ] = 1.0
     length_scale: Annotated[
-        Positive, Option("factor on the lengths of --replay", "FACTOR", heading="Arrivals")
+        Positive,
+        Option("factor on the lengths of --replay", "FACTOR", heading="Arrivals", needs="replay"),
     ] = 1.0
     find_rate: Annotated[
         bool,
@@ -271,6 +283,7 @@ class LoadOptions(
             "SECONDS",
             "3,000 times the time of one request",
             heading="Arrivals",
+            needs="find_rate",
         ),
     ] = None
     concurrency: Annotated[

@@ -13,8 +13,8 @@ from inspect import getdoc
 from pathlib import Path
 
 from armload import __version__
-from armload.cli.help import grouped, shown
-from armload.cli.program import ABOUT, EXIT_STATUSES, VERB_GROUPS, namespace
+from armload.cli.help import ABOUT, EXIT_STATUSES, grouped, shown
+from armload.cli.registry import VERB_GROUPS, VERBS
 from armload.cli.verb import Verb
 from armload.core.options import declared_options
 
@@ -23,7 +23,7 @@ _EXAMPLE = "Example: "
 
 def manual() -> Mapping[str, str]:
     """Return all pages by their files' names."""
-    pages = {f"armload-{name}.1": _verb_page(name) for name in namespace.task_names}
+    pages = {f"armload-{name}.1": _verb_page(name) for name in VERBS}
     return {"armload.1": _program_page(), **pages}
 
 
@@ -31,7 +31,7 @@ def _program_page() -> str:
     verbs = [
         line
         for heading, names in VERB_GROUPS.items()
-        for line in (f".SS {heading}", *(_entry(name, namespace[name].about) for name in names))
+        for line in (f".SS {heading}", *(_entry(name, VERBS[name].about) for name in names))
     ]
     names = [name for several in VERB_GROUPS.values() for name in several]
     return _page(
@@ -53,11 +53,11 @@ def _program_page() -> str:
 
 
 def _verb_page(name: str) -> str:
-    verb: Verb = namespace[name]
-    first, rest, examples = _sentences(verb)
+    verb: Verb = VERBS[name]
+    about, *examples = (getdoc(verb) or "").split(_EXAMPLE)
+    first, _, rest = about.partition("\n")
     declared = list(declared_options(verb.options))
     arguments = [each for each in declared if each.option.is_argument]
-    options = [each for each in declared if not each.option.is_argument]
     words = " ".join([name, *verb.usage(), "[options]"])
     lines = [
         *_section("SYNOPSIS", f".B armload\n{_text(words)}"),
@@ -66,7 +66,7 @@ def _verb_page(name: str) -> str:
     if arguments:
         lines += _section("ARGUMENTS", *(_entry(each.shown, each.help) for each in arguments))
     lines += _section("OPTIONS")
-    groups = grouped(options)
+    groups = grouped(declared)
     for heading, group in groups.items():
         if len(groups) > 1:
             lines.append(f".SS {heading}")
@@ -75,13 +75,6 @@ def _verb_page(name: str) -> str:
     lines += [f".EX\n{_text(each)}\n.EE" for each in examples]
     lines += _section("SEE ALSO", ".BR armload (1)")
     return _page(f"armload-{name}", first.rstrip("."), lines)
-
-
-def _sentences(verb: Verb) -> tuple[str, str, list[str]]:
-    """Return a verb's first sentence, the others, and its examples."""
-    about, *examples = (getdoc(verb) or "").split(_EXAMPLE)
-    first, _, rest = about.partition("\n")
-    return first, rest, examples
 
 
 def _page(name: str, about: str, lines: Iterable[str]) -> str:

@@ -44,6 +44,7 @@ class NewBoardOptions(OptionGroup):
             "name of the board's hardware in the catalogue, such as raspberry-pi-5-8gb",
             "NAME",
             "recognised by the board's device name",
+            takes="hardware",
             harmless="anywhere",
         ),
     ] = ""

@@ -51,6 +51,14 @@ class OnBoard(OptionGroup):
     board: Annotated[OneBoard, Option(A_BOARD, harmless="in a plan")] = VIRTUAL
 
 
+class OnVirtualBoard(OnBoard):
+    """The virtual board that a verb uses."""
+
+    board: Annotated[OneBoard, Option(A_BOARD, harmless="in a plan", takes="virtual board")] = (
+        VIRTUAL
+    )
+
+
 class OnBoards(OptionGroup):
     """The boards that a verb uses, as ``boards_called`` takes them."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from armload.cli.completion.declared import table_text
 from armload.cli.completion.table import TABLE
 from armload.cli.help import grouped, shown
-from armload.cli.program import VERB_GROUPS, namespace
+from armload.cli.registry import VERB_GROUPS, VERBS
 from armload.cli.verb import Verb
 from armload.core.options import LLAMA_CPP_SPELLINGS, Declared, declared_options
 
@@ -36,30 +36,22 @@ def page() -> str:
         "\n".join([f"## {heading}", "", *map(_section, names)])
         for heading, names in VERB_GROUPS.items()
     )
-    return "\n".join([_HEAD.format(spellings=_spellings()), *groups])
-
-
-def _spellings() -> str:
-    lines = ["| armload | llama.cpp |", "|---|---|"]
-    for name, spellings in LLAMA_CPP_SPELLINGS.items():
-        lines.append(f"| `--{name}` | {', '.join(f'`{each}`' for each in spellings)} |")
-    return "\n".join(lines)
+    spellings = ["| armload | llama.cpp |", "|---|---|"]
+    for name, several in LLAMA_CPP_SPELLINGS.items():
+        spellings.append(f"| `--{name}` | {', '.join(f'`{each}`' for each in several)} |")
+    return "\n".join([_HEAD.format(spellings="\n".join(spellings)), *groups])
 
 
 def _section(name: str) -> str:
-    verb: Verb = namespace[name]
+    verb: Verb = VERBS[name]
     lines = [f"### {name}", "", verb.about, ""]
     options = list(declared_options(verb.options))
     arguments = [each for each in options if each.option.is_argument]
     if arguments:
         lines += _table("Argument", [(f"`{each.shown}`", each) for each in arguments])
-    for heading, group in grouped([each for each in options if each not in arguments]).items():
-        lines += _table(heading, [(_typed(each), each) for each in group])
+    for heading, group in grouped(options).items():
+        lines += _table(heading, [(f"`{_cell(shown(each).strip())}`", each) for each in group])
     return "\n".join(lines)
-
-
-def _typed(option: Declared) -> str:
-    return f"`{shown(option).strip()}`".replace("|", "\\|")
 
 
 def _table(heading: str, rows: Sequence[tuple[str, Declared]]) -> list[str]:

@@ -160,42 +160,41 @@ class _Label(ProgressColumn):
         return Text(task.description, no_wrap=True, overflow="ellipsis")
 
 
+class _Figure(ProgressColumn):
+    def __init__(self, words: Callable[[Task], str], style: str = "cyan") -> None:
+        super().__init__(table_column=Column(no_wrap=True))
+        self._words = words
+        self._style = style
+
+    def render(self, task: Task) -> Text:
+        return Text(self._words(task), style=self._style)
+
+
 class _Spinner(SpinnerColumn):
     def render(self, task: Task) -> RenderableType:
         # What has counted to its end may still have something to do.
         return self.spinner.render(task.get_time())
 
 
-class _Amount(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        unit = task.fields["unit"]
-        if not unit or task.completed == 0:
-            return Text("")
-        return Text(done_of(task.completed, task.total, unit), style="cyan")
+def _amount_of(task: Task) -> str:
+    unit = task.fields["unit"]
+    return done_of(task.completed, task.total, unit) if unit and task.completed else ""
 
 
-class _Percentage(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        return Text(f"{task.percentage:.0f}%" if task.total else "", style="cyan")
+def _rate_of(task: Task) -> str:
+    unit = task.fields["unit"]
+    return rate(task.speed, unit) if unit and task.speed and not task.finished else ""
 
 
-class _Speed(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        has_rate = task.fields["unit"] and task.speed and not task.finished
-        return Text(rate(task.speed or 0, task.fields["unit"]) if has_rate else "", style="cyan")
-
-
-class _Time(ProgressColumn):
-    """The time left where it is known, else the time that has passed; both move at all times."""
-
-    def render(self, task: Task) -> Text:
-        now_s = time.monotonic()
-        expected_s = None if task.finished else task.time_remaining
-        if expected_s is not None:
-            left_s = expected_s - (now_s - task.fields["moved_s"])
-            if left_s >= 1:
-                return Text(f"{_clock(math.ceil(left_s))} left", style="yellow")
-        return Text(_clock(now_s - task.fields["began_s"]), style="yellow")
+def _time_of(task: Task) -> str:
+    """Return the time left where it is known, else what has passed; both move at all times."""
+    now_s = time.monotonic()
+    expected_s = None if task.finished else task.time_remaining
+    if expected_s is not None:
+        left_s = expected_s - (now_s - task.fields["moved_s"])
+        if left_s >= 1:
+            return f"{_clock(math.ceil(left_s))} left"
+    return _clock(now_s - task.fields["began_s"])
 
 
 def _clock(seconds: float) -> str:
@@ -227,7 +226,11 @@ class _BarStep:
         width = max((len(label) for label, _ in rows), default=0)
         beneath = [f"{label:{width}}  {words}" for label, words in rows] or [note]
         if any(beneath):
-            self._bars.update(self._task, beneath=[_beneath(each) for each in beneath])
+            lines = [
+                Text(f"  {visible(each)}", style="dim", no_wrap=True, overflow="ellipsis")
+                for each in beneath
+            ]
+            self._bars.update(self._task, beneath=lines)
         if completed != self._completed:
             self._completed = completed
             self._bars.update(self._task, moved_s=time.monotonic())
@@ -292,26 +295,19 @@ class _Display(Progress):
             yield from task.fields["beneath"]
 
 
-def _beneath(words: str) -> Text:
-    return Text(f"  {visible(words)}", style="dim", no_wrap=True, overflow="ellipsis")
-
-
 def _display(console: Console) -> Progress:
-    def uncut() -> Column:
-        return Column(no_wrap=True)
-
-    figures: list[ProgressColumn] = [_Percentage(table_column=uncut())]
+    uncut = Column(no_wrap=True)
+    figures: list[ProgressColumn] = [
+        _Figure(lambda task: f"{task.percentage:.0f}%" if task.total else "")
+    ]
     if console.width >= _NARROW:
-        figures = [
-            BarColumn(bar_width=20 if console.width >= _WIDE else 12, table_column=uncut()),
-            _Amount(table_column=uncut()),
-            _Speed(table_column=uncut()),
-        ]
+        bar = BarColumn(bar_width=20 if console.width >= _WIDE else 12, table_column=uncut.copy())
+        figures = [bar, _Figure(_amount_of), _Figure(_rate_of)]
     return _Display(
-        _Spinner(table_column=uncut()),
+        _Spinner(table_column=uncut),
         _Label(),
         *figures,
-        _Time(table_column=uncut()),
+        _Figure(_time_of, "yellow"),
         console=console,
         transient=True,
         speed_estimate_period=_RATE_OVER_S,

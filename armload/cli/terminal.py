@@ -147,8 +147,22 @@ def ask_password() -> str:
 
 
 def _answer(prompt: str) -> str:
+    """Return the line that a person gives, or let a signal raise.
+
+    Python looks for signals before it reads; one that arrives in between interrupts nothing, and
+    waits for the next key. What a signal writes to a pipe ends the wait whenever it arrives.
+    """
     errors().print(Text(prompt), end="", crop=False)
-    _wait_for_line()
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    before = signal.set_wakeup_fd(writer)
+    try:
+        while sys.stdin not in select.select([sys.stdin, reader], [], [])[0]:
+            os.read(reader, 1)
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(reader)
+        os.close(writer)
     line = sys.stdin.readline()
     if not line:
         raise EOFError
@@ -162,21 +176,3 @@ def _ending_the_line() -> Iterator[None]:
     except (EOFError, KeyboardInterrupt):
         errors().print()
         raise
-
-
-def _wait_for_line() -> None:
-    """Wait until a person has ended a line, or a signal raises.
-
-    Python looks for signals before it reads; one that arrives in between interrupts nothing, and
-    waits for the next key. What a signal writes to a pipe ends the wait whenever it arrives.
-    """
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    before = signal.set_wakeup_fd(writer)
-    try:
-        while sys.stdin not in select.select([sys.stdin, reader], [], [])[0]:
-            os.read(reader, 1)
-    finally:
-        signal.set_wakeup_fd(before)
-        os.close(reader)
-        os.close(writer)

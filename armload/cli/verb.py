@@ -9,20 +9,15 @@ from inspect import getdoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from invoke.collection import Collection
-from invoke.exceptions import Exit
-from invoke.parser.argument import Argument
-from invoke.tasks import Task
-
 from armload.cli.configuration import (
     Default,
+    Word,
     defaults_of,
     files_named,
     require_trust_in,
     typed_with_defaults,
 )
 from armload.cli.error_output import failed, internal_error, show_error, system_error
-from armload.cli.positional import read_positional_arguments
 from armload.cli.streams import STANDARD_OUTPUT, discard_output, promise_document
 from armload.core.errors import ArmloadError, ConnectError, InterruptionError, UsageError
 from armload.core.files import require_writable
@@ -45,11 +40,9 @@ _KEPT = (
 Options = TypeVar("Options", bound=OptionGroup)
 Done = TypeVar("Done")
 
-read_positional_arguments()
 
-
-class Verb(Task[Any]):
-    """A task whose options are a model, and whose errors reach a person as a sentence.
+class Verb:
+    """A command whose options are a model, and whose errors reach a person as a sentence.
 
     Args:
         body: does what the verb is for, and returns the result; one that shows something before it
@@ -73,18 +66,14 @@ class Verb(Task[Any]):
         asks: bool = True,
         has_defaults: bool = True,
     ) -> None:
-        super().__init__(body, name=name or None)
+        self.body = body
+        self.__doc__ = body.__doc__
+        self.name = name or body.__name__
         self.options = options
         self.keeps = keeps
         self.results = results
         self.asks = asks
         self.has_defaults = has_defaults
-        self.full_name = self.name
-
-    def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:
-        """Return what the verb takes, with a default for everything, as Invoke wants it."""
-        del ignore_unknown_help
-        return [_argument(each) for each in declared_options(self.options)]
 
     @property
     def about(self) -> str:
@@ -93,25 +82,26 @@ class Verb(Task[Any]):
 
     def usage(self) -> list[str]:
         """Return its positional arguments as help shows them: ``FILE``, ``[RUN...]``."""
+        arguments = [each for each in declared_options(self.options) if each.option.is_argument]
+        words = [each.shown + ("..." if each.is_list else "") for each in arguments]
         return [
-            _as_usage(each) for each in declared_options(self.options) if each.option.is_argument
+            word if each.info.is_required() else f"[{word}]"
+            for each, word in zip(arguments, words, strict=True)
         ]
 
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
-        """Run the verb.
+    def __call__(self, /, **words: Word) -> None:
+        """Run the verb with what was typed, by the names of fields.
 
         Raises:
-            Exit: the verb failed; with its exit status. The error was shown.
+            SystemExit: the verb failed; with its exit status. The error was shown.
         """
-        del args
-        promise_document(wanted=bool(kwargs.get("json")))
-        self.times_called += 1
+        promise_document(wanted=bool(words.get("as_json")))
         try:
             _mention_foreign_workspace()
-            options = self._with_trust(lambda: self._read(kwargs))
+            options = self._with_trust(lambda: self._read(words))
             for folder in self.results:
                 require_writable(folder())
-            with files_named(self.full_name, options.usual):
+            with files_named(self.name, options.usual):
                 self._with_trust(lambda: with_password(lambda: self._carry_out(options)))
             sys.stdout.flush()
         except ArmloadError as error:
@@ -122,10 +112,8 @@ class Verb(Task[Any]):
         except OSError as error:
             if isinstance(error, BrokenPipeError) and error.filename == STANDARD_OUTPUT:
                 discard_output()  # the reader has seen enough
-                raise Exit(code=0) from None
+                raise SystemExit(0) from None
             raise failed(system_error(error)) from error
-        except Exit:
-            raise
         except Exception as error:
             raise failed(internal_error(error)) from error
 
@@ -161,24 +149,26 @@ class Verb(Task[Any]):
                     raise
                 trust(error.asked)
 
-    def _read(self, words: Mapping[str, Any]) -> OptionGroup:
+    def _read(self, words: Mapping[str, Word]) -> OptionGroup:
         """Return the options that were typed.
 
         Raises:
             UsageError: one is missing or not allowed, or no record could hold it.
         """
         declared = list(declared_options(self.options))
-        given = {each.field: words.get(_key(each)) for each in declared}
+        given = {each.field: words.get(each.field) for each in declared}
         for each in declared:
             word = given[each.field]
             for text in word if isinstance(word, list) else [word]:
                 # Options are kept with the results of many verbs.
-                if not each.option.is_argument and isinstance(text, str) and not _is_utf_8(text):
+                if each.option.is_argument or not isinstance(text, str):
+                    continue
+                if text != text.encode(errors="ignore").decode():
                     raise UsageError(
                         f"{each.shown} {text!a}: this is not valid UTF-8.",
                         "If it is the name of a file, rename the file.",
                     )
-        defaults = defaults_of(self.full_name) if self.has_defaults else {}
+        defaults = defaults_of(self.name) if self.has_defaults else {}
         if defaults:
             plan = _planned(given.get("plan") or defaults.get("plan"))
             keys = {each.name.replace("-", "_"): each.field for each in declared}
@@ -234,7 +224,7 @@ def verb(
     )
 
 
-def _planned(plan: str | Default | None) -> dict[str, Any]:
+def _planned(plan: Word | Default | None) -> dict[str, Any]:
     """Return what a plan file says, which comes before a person's defaults."""
     path = plan.word if isinstance(plan, Default) else plan
     if not isinstance(path, str):
@@ -247,41 +237,9 @@ def _planned(plan: str | Default | None) -> dict[str, Any]:
         return {}
 
 
-def _argument(declared: Declared) -> Argument:
-    repeats = declared.is_list and declared.option.several == "repeat" and not declared.is_switch
-    kind = bool if declared.is_switch else list if repeats else str
-    name = _long_name(declared)
-    return Argument(
-        names=(name, declared.letter) if declared.letter else (name,),
-        attr_name=_key(declared) if "-" in name else None,
-        kind=kind,
-        default=kind(),
-        help=declared.help,
-        positional=declared.option.is_argument,
-    )
-
-
-def _key(declared: Declared) -> str:
-    """Return what Invoke calls an option."""
-    return _long_name(declared).replace("-", "_")
-
-
-def _long_name(declared: Declared) -> str:
-    # Invoke lets an argument be given as an option, too: B must not take the place of -b.
-    return declared.name if len(declared.name) > 1 else f"argument-{declared.name}"
-
-
-def _as_usage(declared: Declared) -> str:
-    word = declared.shown + ("..." if declared.is_list else "")
-    return word if declared.info.is_required() else f"[{word}]"
-
-
-def _is_utf_8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+def repeats(option: Declared) -> bool:
+    """Say whether an option's values are given one by one."""
+    return option.is_list and option.option.several == "repeat" and not option.is_switch
 
 
 def with_password(work: Callable[[], Done]) -> Done:
@@ -314,35 +272,3 @@ def _password_is_given(error: ConnectError) -> bool:
     except EOFError:
         return False
     return True
-
-
-class VerbGroup(Collection):
-    """Verbs below the name of another one.
-
-    To Invoke, the verb that a group's name stands for is one of the group, and is listed as
-    ``serve.serve`` too.
-    """
-
-    def __init__(self, own: Task[Any], *others: Task[Any]) -> None:
-        super().__init__(own.name, *others)
-        self.own = own
-
-    def task_with_config(self, name: str | None) -> tuple[Any, dict[str, Any]]:
-        """Return a verb of the group; without a name the one that the group is named after."""
-        return super().task_with_config(name) if name else (self.own, self.configuration())
-
-
-def add_verb(namespace: Collection, verb: Task[Any] | Collection) -> list[str]:
-    """Add a verb, or a collection of verbs, and return the names.
-
-    What a group is named after stands beside it.
-    """
-    before = set(namespace.task_names)
-    if isinstance(verb, VerbGroup):
-        namespace.add_task(verb.own)
-        namespace.collections[verb.own.name] = verb
-    elif isinstance(verb, Collection):
-        namespace.add_collection(verb)
-    else:
-        namespace.add_task(verb)
-    return [name for name in namespace.task_names if name not in before]

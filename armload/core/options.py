@@ -58,6 +58,17 @@ LLAMA_CPP_SPELLINGS: Mapping[str, tuple[str, ...]] = {
 }
 """What llama.cpp's programs call the same options (common/arg.cpp)."""
 
+
+def spellings_of(option: str, options: Collection[str]) -> tuple[str, ...]:
+    """Return llama.cpp's spellings of an option, such as ``--batch``, of a verb with these options.
+
+    A service's context has none: llama-server's is that of all its slots.
+    """
+    if option == "--context" and "--slots" in options:
+        return ()
+    return LLAMA_CPP_SPELLINGS.get(option.removeprefix("--"), ())
+
+
 MOST = 2**31 - 1
 """Of any number: the engine, and shells on small boards, count in 32 bits."""
 
@@ -66,6 +77,16 @@ _SEVERAL = {
     "commas": "; several: a,b",
     "files": "; several: a,b",
     "repeat": "; can be repeated",
+}
+_NAMED = (
+    *("board", "evaluation", "file", "folder", "model"),
+    *("run", "shape", "source", "target", "task"),
+)
+_TAKEN: Mapping[str, str] = {
+    **{kind.upper(): kind for kind in _NAMED},
+    "FILES": "file",
+    "PATH": "file",
+    "RUNS": "run",
 }
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
@@ -80,9 +101,11 @@ class Option:
         usual: what is taken without the option, where the field's own default does not say it.
         several: values on a command line: separated by commas, by commas unless the whole is the
             path of a file, or by repeating the option.
+        takes: what its values name, for completion, where ``value`` does not tell.
         name: as it is typed, where the field is called otherwise.
         heading: in help, where it is not that of the group.
         is_argument: it is given without its name.
+        needs: the field without which it does nothing; ``field=value`` for one value of it.
         has_own_default: a person's default for every verb does not apply.
         harmless: where text or a switch that a file of the workspace gives decides nothing that
             needs the person's trust: in a plan file that they name, or as a default, too. Numbers
@@ -93,9 +116,11 @@ class Option:
     value: str = ""
     usual: str = ""
     several: Literal["", "commas", "files", "repeat"] = ""
+    takes: str = ""
     name: str = ""
     heading: str = ""
     is_argument: bool = False
+    needs: str = ""
     has_own_default: bool = False
     harmless: Literal["", "in a plan", "anywhere"] = ""
 
@@ -151,16 +176,25 @@ class OptionGroup(Value):
             usual: those of them that a person has as defaults.
 
         Raises:
-            UsageError: a value is not allowed; names the option and says what is.
+            UsageError: a value is not allowed, or an option does nothing without another one;
+                names the option and says what is allowed.
         """
         declared = {each.field: each for each in declared_options(cls)}
         given = {name: _separated(declared[name], word) for name, word in words.items() if word}
         try:
-            return cls.model_validate(given).with_usual(usual)
+            options = cls.model_validate(given).with_usual(usual)
         except ValidationError as error:
             mistake = first_mistake(error, cls, given)
             shown = declared[str(mistake.place[0])].shown
             raise UsageError(f"{shown}: {mistake.words}.", mistake.remedy) from error
+        for each in declared.values():
+            field, _, value = each.option.needs.partition("=")
+            if field and not _stands(each.option.needs, {field: getattr(options, field)}):
+                needed = f"{declared[field].shown} {value or declared[field].value}".rstrip()
+                remedy = f"Add {needed}, or remove {each.shown}."
+                shown = needed if value else declared[field].shown
+                options = options.refuse_without((each.field,), shown, remedy)
+        return options
 
     def with_usual(self, fields: Collection[str]) -> Self:
         """Note which fields have a person's default, and return the options."""
@@ -285,6 +319,11 @@ class Declared:
     def value(self) -> str:
         """What its value is called; empty for a switch."""
         return "" if self.is_switch else self.option.value or self.name.rpartition("-")[2].upper()
+
+    @property
+    def takes(self) -> str:
+        """What its values name, for completion: ``switch`` for none; empty where they are free."""
+        return "switch" if self.is_switch else self.option.takes or _TAKEN.get(self.value, "")
 
     @property
     def is_list(self) -> bool:

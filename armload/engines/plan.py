@@ -291,6 +291,7 @@ class Plan(Computation):
             "METHOD",
             "none",
             "commas",
+            "draft",
             harmless="in a plan",
         ),
     ] = None

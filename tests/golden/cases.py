@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from armload.cli.program import namespace
+from armload.cli.registry import VERBS
 from tests.golden.case import WIDTHS, Case, gathered, slug, typed
 from tests.golden.mistakes import DAMAGED, MISCONFIGURED, MISTAKES
 from tests.golden.results import DONE
@@ -146,7 +146,7 @@ CASES: list[Case] = [
     Case(group="help", name="armload", lines=("--help",), widths=(80,)),
     *(
         Case(group="help", name=verb, lines=(f"{verb} --help",), widths=(80,))
-        for verb in sorted(namespace.task_names)
+        for verb in sorted(VERBS)
     ),
     *typed("show", SHOWN, has_pages=False),
     *typed("report", REPORTED, widths=(80,)),

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests import command_line
+from tests.command_line import ROOT
 from tests.programs import DOT, PLAIN, compiled, zig_cc
 
 pytestmark = pytest.mark.build
 
 
 def typed(folder: Path, *words: str, face: str = "armload") -> subprocess.CompletedProcess[str]:
-    (folder / "tasks.py").write_text("from armload.cli.program import namespace\n")
+    shutil.copy(ROOT / "tasks.py", folder)
     return command_line.typed(folder, "inspect", *words, face=face)
 
 
@@ -28,7 +30,8 @@ def typed(folder: Path, *words: str, face: str = "armload") -> subprocess.Comple
 )
 def test_a_program_that_fits_is_shown_with_all_that_it_uses(tmp_path: Path, face: str) -> None:
     compiled(tmp_path, DOT, "-mcpu=cortex_a55")
-    done = typed(tmp_path, "program", "--target", "rk3568", face=face)
+    program = ["--file", "program"] if face == "invoke" else ["program"]
+    done = typed(tmp_path, *program, "--target", "rk3568", face=face)
     assert (done.returncode, done.stderr) == (0, "")
     for word in ("statically", "asimddp", "sdot", "asimdhp", "rk3568", "runs"):
         assert word in done.stdout

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from armload import __version__
-from armload.cli.program import namespace
+from armload.cli.registry import VERBS
 from armload.core.workspace import data_names
 from release import make
 from release.prebuilt import Carried
@@ -57,7 +57,7 @@ def test_the_sdist_holds_a_manual_page_for_each_verb(sdist: Path) -> None:
             PurePosixPath(name).relative_to(f"armload-{__version__}") for name in archive.getnames()
         }
     pages = {name.name for name in names if name.parent == PurePosixPath("man")}
-    assert pages == {"armload.1", *(f"armload-{verb}.1" for verb in namespace.task_names)}
+    assert pages == {"armload.1", *(f"armload-{verb}.1" for verb in VERBS)}
     assert PurePosixPath("release/make.py") in names
 
 

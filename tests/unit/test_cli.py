@@ -1,23 +1,20 @@
-"""The verbs: the same in both faces, explained, quick to list."""
+"""The verbs: explained, and quick to list."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import subprocess
 import sys
-from typing import Any
 
 import pytest
-from invoke.collection import Collection
-from invoke.tasks import Task
 
 from armload.cli import program
-from armload.cli.help import grouped
+from armload.cli.help import EXIT_STATUSES, grouped
 from armload.cli.manual import manual
-from armload.cli.program import namespace
+from armload.cli.registry import VERB_GROUPS, VERBS
 from armload.cli.run_filter import RunFilter
-from armload.cli.verb import Verb
 from armload.core.errors import ArmloadError
 from armload.core.options import Declared, declared_options
 from armload.engines.plan import DEFAULT_PRECISION, DEFAULT_PRECISION_TIME_S, Plan
@@ -30,63 +27,40 @@ HEAVY = (
 )
 
 
-def verbs(collection: Collection, prefix: str = "") -> dict[str, Task[Any]]:
-    found: dict[str, Task[Any]] = {
-        f"{prefix}{name}": task for name, task in collection.tasks.items()
-    }
-    for name, inner in collection.collections.items():
-        found |= verbs(inner, f"{prefix}{name}.")
-    return found
-
-
 def options_of(name: str) -> list[Declared]:
-    task = verbs(namespace)[name]
-    assert isinstance(task, Verb)
-    return list(declared_options(task.options))
+    return list(declared_options(VERBS[name].options))
 
 
-@pytest.mark.parametrize("name", sorted(verbs(namespace)))
+@pytest.mark.parametrize("name", sorted(VERBS))
 def test_every_verb_has_one_line_and_an_example_and_explains_its_options(name: str) -> None:
-    task = verbs(namespace)[name]
+    task = VERBS[name]
     doc = task.__doc__ or ""
     first = doc.splitlines()[0]
     assert first.endswith(".")
     assert len(first) <= 80
     assert re.search(rf"Example: armload {re.escape(name)}\b", doc)
-    for argument in task.get_arguments():
-        assert argument.help, f"{name} --{argument.name}"
-
-
-def test_invoke_and_armload_show_the_same_verbs() -> None:
-    listed = run("invoke", "--list")
-    helped = run("armload", "--help")
-    assert (listed.returncode, helped.returncode) == (0, 0), listed.stderr + helped.stderr
-    for name, task in verbs(namespace).items():
-        line = (task.__doc__ or "").splitlines()[0]
-        assert re.search(rf"^ +{re.escape(name)} ", listed.stdout, re.MULTILINE)
-        assert re.search(rf"^ +{re.escape(name)} ", helped.stdout, re.MULTILINE)
-        assert line[:40] in helped.stdout
+    assert all(each.help for each in options_of(name))
 
 
 def test_help_and_the_manual_list_every_verb_once_under_the_heading_of_its_group() -> None:
     helped = run("armload", "--help").stdout
     page = manual()["armload.1"].replace("\\-", "-").partition(".SH VERBS")[2]
     places = []
-    for heading, names in program.VERB_GROUPS.items():
+    for heading, names in VERB_GROUPS.items():
         (at,) = (found.end() for found in re.finditer(rf"^{heading}:$", helped, re.MULTILINE))
         listed = re.findall(r"^  ([a-z][a-z.]*)", helped[at:].partition(":\n")[0], re.MULTILINE)
-        assert listed == names
+        assert listed == list(names)
         in_manual = page.partition(f".SS {heading}\n")[2].partition("\n.S")[0]
-        assert re.findall(r"^\.B (\S+)$", in_manual, re.MULTILINE) == names
+        assert re.findall(r"^\.B (\S+)$", in_manual, re.MULTILINE) == list(names)
         places.append(at)
     assert places == sorted(places)
-    everywhere = [name for names in program.VERB_GROUPS.values() for name in names]
-    assert sorted(everywhere) == sorted(verbs(namespace))
+    everywhere = [name for names in VERB_GROUPS.values() for name in names]
+    assert sorted(everywhere) == sorted(VERBS)
 
 
 def test_help_needs_none_of_the_heavy_libraries() -> None:
     code = (
-        "import sys, armload.cli.program;"
+        "import sys; from armload.cli.registry import VERBS; list(VERBS.values());"
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )
     done = subprocess.run(
@@ -102,23 +76,21 @@ def test_help_and_readme_name_every_exit_status() -> None:
     statuses = {0, *(kind.exit_status for kind in kinds)}
     table = (ROOT / "README.md").read_text().partition("| status |")[2]
     assert {int(each) for each in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)} == statuses
-    assert {int(each) for each in re.findall(r"\b\d+\b", program.EXIT_STATUSES)} == statuses
+    assert {int(each) for each in re.findall(r"\b\d+\b", EXIT_STATUSES)} == statuses
 
 
 def test_readme_names_every_verb_and_no_other() -> None:
     readme = (ROOT / "README.md").read_text()
     table = "\n".join(line for line in readme.splitlines() if line.startswith("| `"))
     named = set(re.findall(r"`([a-z.]+)`", table.split("| status |")[0]))
-    assert named == set(verbs(namespace))
+    assert named == set(VERBS)
 
 
 def test_a_letter_means_the_same_in_every_verb_and_h_is_left_to_help() -> None:
     meanings: dict[str, set[str]] = {}
-    for task in verbs(namespace).values():
-        for argument in task.get_arguments():
-            assert len(argument.names) <= 2
-            if len(argument.names) == 2:
-                meanings.setdefault(argument.names[1], set()).add(argument.names[0])
+    for each in itertools.chain(*map(options_of, VERBS)):
+        if each.letter:
+            meanings.setdefault(each.letter, set()).add(each.name)
     assert all(len(names) == 1 for names in meanings.values()), meanings
     assert "h" not in meanings
     assert meanings["n"] == {"n-predict"}
@@ -127,13 +99,9 @@ def test_a_letter_means_the_same_in_every_verb_and_h_is_left_to_help() -> None:
 def test_show_report_and_compare_filter_runs_by_the_same_options() -> None:
     fields = RunFilter.model_fields
     found = {
-        name: {
-            each.name: each.letter
-            for each in declared_options(task.options)
-            if each.field in fields
-        }
-        for name, task in verbs(namespace).items()
-        if isinstance(task, Verb) and issubclass(task.options, RunFilter)
+        name: {each.name: each.letter for each in options_of(name) if each.field in fields}
+        for name, verb in VERBS.items()
+        if issubclass(verb.options, RunFilter)
     }
     assert {"show", "report", "compare"} <= found.keys()
     assert all(options == found["show"] for options in found.values())
@@ -159,7 +127,7 @@ def test_help_shows_what_a_value_is() -> None:
     assert shown.rstrip().splitlines()[-1].startswith("  -h, --help")
 
 
-@pytest.mark.parametrize("name", sorted(verbs(namespace)))
+@pytest.mark.parametrize("name", sorted(VERBS))
 def test_help_says_what_is_taken_for_an_option_that_is_left_out(name: str) -> None:
     for each in options_of(name):
         default = None if each.info.is_required() else each.info.default
@@ -206,7 +174,7 @@ def test_help_says_what_is_used_where_an_option_has_no_value_of_its_own(
     assert told.split(",")[0] == (f"{used:g}" if isinstance(used, float) else str(used))
 
 
-@pytest.mark.parametrize("name", sorted(verbs(namespace)))
+@pytest.mark.parametrize("name", sorted(VERBS))
 def test_help_lists_each_option_once_and_many_options_under_several_headings(name: str) -> None:
     options = [each for each in options_of(name) if not each.option.is_argument]
     groups = grouped(options)
@@ -231,7 +199,7 @@ def test_help_names_the_board_that_is_meant_and_what_a_number_counts() -> None:
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
-@pytest.mark.parametrize("verb", ["", *sorted(verbs(namespace))])
+@pytest.mark.parametrize("verb", ["", *sorted(VERBS)])
 def test_help_fits_the_terminal_and_breaks_no_word_and_no_example(
     verb: str, width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -241,10 +209,10 @@ def test_help_fits_the_terminal_and_breaks_no_word_and_no_example(
         program.run()
     shown = capsys.readouterr().out
     if verb:
-        task = verbs(namespace)[verb]
+        task = VERBS[verb]
         example = "Example: " + (task.__doc__ or "").partition("Example: ")[2].splitlines()[0]
         assert example in shown.splitlines()
-        for argument in task.get_arguments():
-            assert set((argument.help or "").split()) <= set(shown.split()), argument.name
+        for each in options_of(verb):
+            assert set(each.help.split()) <= set(shown.split()), each.name
     for line in shown.splitlines():
         assert len(line) <= width or line.startswith(("Example: ", "Usage: ")), line

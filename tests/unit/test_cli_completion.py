@@ -13,7 +13,7 @@ from armload.boards.hardware import all_hardware
 from armload.cli.completion.answer import candidates, split
 from armload.cli.completion.declared import CACHE_KINDS, table_text
 from armload.cli.completion.table import TABLE, load_table
-from armload.cli.program import namespace
+from armload.cli.registry import VERBS
 from armload.cli.verbs.clean import _kinds
 from armload.core.options import declared_options
 from armload.core.workspace import data_names
@@ -84,9 +84,9 @@ def test_the_table_is_that_of_the_declarations() -> None:
 
 def test_something_is_offered_for_every_value_that_is_not_free_text() -> None:
     verbs = load_table()["verbs"]
-    assert list(verbs) == list(namespace.task_names)
+    assert list(verbs) == list(VERBS)
     for verb, entry in verbs.items():
-        words = {each.shown: each.value for each in declared_options(namespace[verb].options)}
+        words = {each.shown: each.value for each in declared_options(VERBS[verb].options)}
         for each in (*entry["arguments"], *entry["options"]):
             has_values = bool(each["takes"] or each["choices"])
             is_free = words[each["name"]] in FREE or f"{verb} {each['name']}" in FREE_OPTIONS
@@ -197,8 +197,8 @@ def test_what_can_follow(line: str, words: list[str] | None, workspace: Path) ->
 
 
 def test_nothing_typed_yet_offers_all(workspace: Path) -> None:
-    assert offered("armload ") == [*namespace.task_names, "help"]
-    assert offered("armload help ") == list(namespace.task_names)
+    assert offered("armload ") == [*VERBS, "help"]
+    assert offered("armload help ") == list(VERBS)
     assert {"kitchen", "half", "virtual"} <= set(offered("armload bench --board "))
     hardware = offered("armload fit --hardware ")
     assert set(hardware) == {

@@ -10,8 +10,9 @@ import pytest
 
 from armload.cli import evaluation_checks, load_checks, tuning_checks
 from armload.cli.configuration import add_workspace_default, check_defaults
-from armload.cli.program import namespace
+from armload.cli.registry import VERBS
 from armload.core.errors import DataError, UsageError
+from armload.core.options import declared_options
 from tests.command_line import typed
 from tests.documentation import ROOT, blocks
 
@@ -30,8 +31,10 @@ def own(text: str) -> Path:
 
 
 def read(verb: str, **words: Any) -> Any:
-    """Return the options of a verb after what a person typed."""
-    return namespace[verb]._read(words)
+    """Return the options of a verb after what a person typed, by the options' names."""
+    declared = declared_options(VERBS[verb].options)
+    fields = {each.name.replace("-", "_"): each.field for each in declared}
+    return VERBS[verb]._read({fields.get(name, name): word for name, word in words.items()})
 
 
 def test_the_command_line_comes_first_then_a_plan_the_workspace_and_the_person() -> None:
@@ -74,7 +77,7 @@ def test_a_default_for_every_verb_is_no_filter() -> None:
     own("[all]\nboard = 'shed'\nmodel = 'm.gguf'\n[report]\nmodel = 'tiny'\n")
     assert read("bench").board == ("shed",)
     assert read("show").selection() is None
-    assert read("compare", argument_a="latest", argument_b="latest").selection() is None
+    assert read("compare", a="latest", b="latest").selection() is None
     assert read("report").given(("model",)) == []
     assert read("report").model == "tiny"
 
@@ -140,7 +143,7 @@ def test_the_example_of_the_page_is_allowed() -> None:
         text for kind, text in blocks(ROOT / "docs/configuration.md") if kind == "toml"
     )
     own(example)
-    for verb in namespace.task_names:
+    for verb in VERBS:
         check_defaults(verb)
 
 

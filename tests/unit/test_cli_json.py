@@ -23,7 +23,7 @@ from armload.boards.probe import parse_probe
 from armload.boards.ssh_connection import ServerKey
 from armload.boards.trust import PinnedKey
 from armload.build.binary import Binary
-from armload.cli.program import namespace
+from armload.cli.registry import VERBS
 from armload.cli.streams import show_document
 from armload.core import errors
 from armload.core.errors import ArmloadError, BoardError
@@ -67,14 +67,9 @@ ROOT = Path(__file__).parents[2]
 
 EACH_LINE = """
 import json, os, sys
-face, *lines = sys.argv[1:]
-if face == "armload":
-    from armload.cli.main import main
-else:
-    from invoke.main import program
-    main = program.run
-for line in lines:
-    sys.argv = [face, *line.split()]
+from armload.cli.main import main
+for line in sys.argv[1:]:
+    sys.argv = ["armload", *line.split()]
     try:
         main()
         status = 0
@@ -218,10 +213,10 @@ def repeated(runs: list[Run]) -> RepeatedRun:
     return RepeatedRun(**dict(runs[-1]), combined=combined)
 
 
-def printed(folder: Path, face: str, *lines: str) -> list[tuple[str, int]]:
+def printed(folder: Path, *lines: str) -> list[tuple[str, int]]:
     """Give several commands with --json; return what each printed, and its exit status."""
     done = subprocess.run(
-        [sys.executable, "-c", EACH_LINE, face, *(f"{line} --json" for line in lines)],
+        [sys.executable, "-c", EACH_LINE, *(f"{line} --json" for line in lines)],
         cwd=folder,
         env=os.environ | {"ARMLOAD_CACHE": str(folder / "cache")},
         stdin=subprocess.DEVNULL,
@@ -237,7 +232,7 @@ def printed(folder: Path, face: str, *lines: str) -> list[tuple[str, int]]:
 
 def test_every_document_is_as_its_schema_says(folder: Path) -> None:
     for (line, verb), (text, status) in zip(
-        PRINTED.items(), printed(folder, "armload", *PRINTED), strict=True
+        PRINTED.items(), printed(folder, *PRINTED), strict=True
     ):
         assert status == 0, (line, text)
         document_of(verb, text)
@@ -315,16 +310,9 @@ def test_each_of_several_boards_that_failed_has_its_error_in_one_document(folder
         assert told[name]["error"]["message"] in " ".join(done.stderr.split())
 
 
-@pytest.mark.parametrize(
-    "face",
-    [
-        "armload",
-        pytest.param("invoke", marks=pytest.mark.exhaustive(covers=["armload/cli", "tasks.py"])),
-    ],
-)
-def test_an_error_is_a_document_too_in_every_verb(folder: Path, face: str) -> None:
+def test_an_error_is_a_document_too_in_every_verb(folder: Path) -> None:
     for (line, expected), (text, status) in zip(
-        MISTAKEN.items(), printed(folder, face, *MISTAKEN), strict=True
+        MISTAKEN.items(), printed(folder, *MISTAKEN), strict=True
     ):
         assert status == expected, (line, text)
         error = document_of(line.split()[0], text, status=status)["error"]
@@ -332,11 +320,7 @@ def test_an_error_is_a_document_too_in_every_verb(folder: Path, face: str) -> No
 
 
 def test_the_errors_above_are_those_of_every_verb_but_one_that_is_interrupted() -> None:
-    having = {
-        name
-        for name in namespace.task_names
-        if any(argument.name == "json" for argument in namespace[name].get_arguments())
-    }
+    having = {name for name, verb in VERBS.items() if "as_json" in verb.options.model_fields}
     assert {line.split()[0] for line in MISTAKEN} | {"board.list", "board.hardware"} == having
 
 
@@ -421,7 +405,6 @@ def test_a_run_that_failed_is_the_document_and_its_error_is_told_beside_it(
 ) -> None:
     code = (
         "import sys; from pathlib import Path\n"
-        "from invoke.context import Context\n"
         "from armload.cli.options import OutputOptions; from armload.cli.verb import verb\n"
         "from armload.report.table import NewRun\n"
         "from armload.runs import store\n"
@@ -429,7 +412,7 @@ def test_a_run_that_failed_is_the_document_and_its_error_is_told_beside_it(
         "def shown(options):\n"
         "    folder = Path(sys.argv[1])\n"
         "    return NewRun(run=store.load(folder), folder=folder)\n"
-        "try: shown(Context(), json=True)\n"
+        "try: shown(as_json=True)\n"
         "except BaseException as end: sys.exit(end.code)\n"
     )
     run = failed_run()
@@ -452,7 +435,7 @@ def test_an_error_whose_document_cannot_be_written_keeps_its_status(
 ) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [str(BIN / face), "show", "nothing", "--json"],
+            [str(BIN / face), "show", "--run", "nothing", "--json"],
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=full,

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from armload.cli.manual import manual
-from armload.cli.program import namespace
+from armload.cli.registry import VERBS
 from armload.core.options import declared_options
 
 
 def test_every_verb_has_a_page_with_all_its_options() -> None:
     pages = manual()
-    assert set(pages) == {"armload.1", *(f"armload-{name}.1" for name in namespace.task_names)}
-    for name in namespace.task_names:
+    assert set(pages) == {"armload.1", *(f"armload-{name}.1" for name in VERBS)}
+    for name in VERBS:
         page = pages[f"armload-{name}.1"].replace("\\-", "-")
-        for each in declared_options(namespace[name].options):
+        for each in declared_options(VERBS[name].options):
             assert each.shown in page, f"{name} {each.shown}"
         assert f".EX\narmload {name}" in page
         assert "Example:" not in page

@@ -48,7 +48,7 @@ def test_a_field_of_a_plan_is_an_option_of_help_plan_file_schema_and_documentati
     def body(options: OptionGroup) -> None:
         """Run it. Example: armload bench --draws 2."""
 
-    monkeypatch.setattr(options_page, "namespace", {"bench": Verb(body, model)})
+    monkeypatch.setattr(options_page, "VERBS", {"bench": Verb(body, model)})
     assert f"| `--draws N` | {HELP}; several: a,b | 1 |" in options_page._section("bench")
 
 

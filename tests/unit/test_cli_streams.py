@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from invoke.exceptions import Exit
 
 from armload.boards import ssh_route
 from armload.boards.failures import LoginRefusedError
@@ -147,7 +146,9 @@ def test_an_encoding_without_a_files_name_shows_it_escaped(encoding: str, folder
     assert r"\u4e2d\u6587/\u65e0'." in done.stderr.splitlines()[0]
 
 
-@pytest.mark.parametrize("moment", ["invoke.program", "armload.cli.verbs.watch", "rich.console"])
+@pytest.mark.parametrize(
+    "moment", ["armload.cli.program", "armload.cli.verbs.board", "rich.console"]
+)
 def test_an_interruption_at_any_moment_is_no_traceback(
     moment: str, folder: Path, tmp_path: Path
 ) -> None:
@@ -165,7 +166,7 @@ def test_only_a_verb_that_keeps_its_work_says_so_when_it_is_interrupted(
     def work(_: OutputOptions) -> None:
         raise KeyboardInterrupt
 
-    with pytest.raises(Exit) as caught:
+    with pytest.raises(SystemExit) as caught:
         work()
     said = capsys.readouterr().err
     assert caught.value.code == 130

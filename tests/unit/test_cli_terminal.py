@@ -102,7 +102,7 @@ def test_the_time_left_goes_down_while_nothing_is_done_and_then_the_time_passed_
         shown = []
         for now_s, completed in ((110, 20), (120, 40), (130, 60), (140, 60), (149, 60), (155, 60)):  # noqa: B007
             step.update(completed)
-            shown.append(progress._Time().render(task).plain)
+            shown.append(progress._time_of(task))
     assert shown[-4:] == ["0:20 left", "0:10 left", "0:01 left", "0:55"]
 
 

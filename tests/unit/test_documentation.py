@@ -6,14 +6,14 @@ import shlex
 from pathlib import Path
 
 import pytest
-from invoke.parser import Parser
 
 from armload.analysis.load import comparison
 from armload.analysis.load.assessed import SLOW_BY_S
 from armload.analysis.load.findings import MOST_LATENESS_SHARE
 from armload.analysis.load.quantiles import FEWEST_INDEPENDENT
 from armload.analysis.load.steady import DEVIATIONS
-from armload.cli.program import namespace
+from armload.cli.command_line import read_options
+from armload.cli.registry import VERBS
 from tests.command_line import typed
 from tests.documentation import PAGES, ROOT, TUTORIALS, blocks, commands
 
@@ -23,9 +23,8 @@ def test_every_command_on_a_page_has_options_that_exist_and_values_that_are_allo
     page: str,
 ) -> None:
     for command in commands(ROOT / page):
-        parsed = Parser(contexts=namespace.to_contexts()).parse_argv(shlex.split(command)[1:])
-        (verb,) = (each for each in parsed if each.name)
-        namespace[verb.name]._read(verb.as_kwargs)
+        name, *words = shlex.split(command)[1:]
+        VERBS[name]._read(read_options(VERBS[name], words).words)
 
 
 @pytest.mark.parametrize(

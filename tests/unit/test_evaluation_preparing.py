@@ -9,7 +9,7 @@ import pytest
 
 from armload.cli.evaluation_checks import check_combination
 from armload.cli.verbs.evaluation import EvalOptions, evaluate
-from armload.core.errors import ArmloadError, UsageError
+from armload.core.errors import UsageError
 from armload.core.progress import Silent
 from armload.evaluation.data import load_questions
 from armload.evaluation.items import items_of
@@ -56,12 +56,8 @@ def test_what_decides_the_answers_makes_another_evaluation(workspace: Path, opti
     (workspace / "boards" / "beyond.yaml").write_text(beyond)
     begun = []
     for more in ({option: "16"}, {option: "16"}, {option: "32"}, {}):
-        with pytest.raises(ArmloadError):
-            list(
-                evaluate.body(
-                    EvalOptions.typed({"board": "beyond", "model": MODEL, "limit": "2", **more})
-                )
-            )
+        with pytest.raises(SystemExit):
+            evaluate(board="beyond", model=MODEL, limit="2", **more)
         begun.append(len(list(workspace.glob("evaluations/*/evaluation.json"))))
     assert begun == [1, 1, 2, 3]
 

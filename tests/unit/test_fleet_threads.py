@@ -14,8 +14,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from invoke.context import Context
-from invoke.exceptions import Exit
 
 from armload.cli.error_output import failed
 from armload.cli.streams import promise_document
@@ -71,10 +69,10 @@ def test_a_board_that_is_off_does_not_hide_what_others_serve(
         assert ("1 of 2 boards failed: dark." in shown.err) == ("," in board)
 
 
-def listed(board: str) -> int | None:
+def listed(board: str) -> object:
     try:
-        list_services(Context(), board=board, json=True)
-    except Exit as end:
+        list_services(board=board, as_json=True)
+    except SystemExit as end:
         return end.code
     return None
 

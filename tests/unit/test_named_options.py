@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import armload
-from armload.cli.program import namespace
+from armload.cli.registry import VERBS
+from armload.core.options import declared_options
 
 _PACKAGE = Path(armload.__file__).parent
 _FILLED = "\0"
@@ -99,8 +100,10 @@ def _shown(node: ast.AST) -> str:
 def _options() -> dict[str, set[str]]:
     """Return the long and short options of every verb, without dashes."""
     return {
-        name: {"help", "h"}.union(*(each.names for each in namespace[name].get_arguments()))
-        for name in namespace.task_names
+        name: {"help", "h"}.union(
+            *({each.name, each.letter} for each in declared_options(verb.options))
+        )
+        for name, verb in VERBS.items()
     }
 
 

@@ -13,7 +13,7 @@ import yaml
 
 from armload.analysis.run import Run
 from armload.analysis.verdict import FindingName
-from armload.cli.program import namespace
+from armload.cli.registry import VERBS
 from armload.engines.registry import ENGINES
 from armload.engines.trace import Step
 from armload.report.schema import DOCUMENTS, INPUTS, PLAN, RUN, SPACE, Schema
@@ -73,11 +73,7 @@ def test_every_schema_is_published_and_documented_and_no_other() -> None:
 
 
 def test_every_verb_with_json_has_a_schema() -> None:
-    having = {
-        name
-        for name in namespace.task_names
-        if any(argument.name == "json" for argument in namespace[name].get_arguments())
-    }
+    having = {name for name, verb in VERBS.items() if "as_json" in verb.options.model_fields}
     assert {verb for each in DOCUMENTS for verb in each.verbs} == having
 
 

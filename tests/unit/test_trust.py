@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from invoke.exceptions import Exit
 from pydantic import BaseModel
 
 import armload
@@ -27,7 +26,7 @@ from armload.boards.board import load_board
 from armload.boards.group import Group
 from armload.build.target import load_target
 from armload.cli.configuration import add_workspace_default, all_defaults
-from armload.cli.program import namespace
+from armload.cli.registry import VERBS
 from armload.core import trust as trusting
 from armload.core import yamlfile
 from armload.core.deciding import classified, deciding, models_in
@@ -92,8 +91,8 @@ def _strange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def refused(capsys: pytest.CaptureFixture[str], verb: str, words: dict[str, Any]) -> str:
-    with pytest.raises(Exit) as ended:
-        namespace[verb](**words)
+    with pytest.raises(SystemExit) as ended:
+        VERBS[verb](**words)
     said = capsys.readouterr().err
     assert ended.value.code == 15, said
     line = next(each for each in said.splitlines() if each.startswith("error: "))
@@ -158,7 +157,7 @@ def test_there_are_enough_hostile_workspaces() -> None:
 def test_no_verb_takes_a_default_that_decides(capsys: pytest.CaptureFixture[str]) -> None:
     tried = 0
     for verb, option, line in hostile_defaults():
-        if namespace[verb].has_defaults:
+        if VERBS[verb].has_defaults:
             Path("pyproject.toml").write_text(f"[tool.armload.{verb}]\n{line}\n")
             said = refused(capsys, verb, {})
             assert "pyproject.toml: not trusted" in said

@@ -11,12 +11,11 @@ from armload.build.compiler import COMPILERS
 from armload.build.programs import MAIN_PROGRAMS, SCORER
 from armload.cli.completion.table import CompletedOption, CompletionTable, VerbEntry
 from armload.cli.help import grouped
-from armload.cli.llama_cpp_spellings import spellings_of
-from armload.cli.program import namespace
+from armload.cli.registry import VERBS
 from armload.cli.verb import Verb
 from armload.conversion.checkpoints.forms import GGUF_BITS, MNN_BITS
 from armload.core.defaults import DEMO
-from armload.core.options import Declared, declared_options
+from armload.core.options import Declared, declared_options, spellings_of
 from armload.engines.plan import DRAFT, KV_TYPES, MTP, NGRAM, NO_SPECULATION
 from armload.evaluation.grading.registry import GRADERS
 from armload.models.file_types import TENSOR_TYPES
@@ -29,53 +28,9 @@ from armload.serving.exports import FORMATS
 
 CACHE_KINDS = (
     *("builds", "sources", "zig", "ccache", "compilers", "helpers", "models", "operations"),
-    *(
-        "footprints",
-        "hashes",
-        "quantised",
-        "importance",
-        "converters",
-        "vega",
-        "packages",
-        "images",
-        "machines",
-    ),
-    "received",
+    *("footprints", "hashes", "quantised", "importance", "converters", "vega", "packages"),
+    *("images", "machines", "received"),
 )
-
-_TAKEN: Mapping[str, str] = {
-    "BOARD": "board",
-    "EVALUATION": "evaluation",
-    "FILE": "file",
-    "FILES": "file",
-    "FOLDER": "folder",
-    "MODEL": "model",
-    "PATH": "file",
-    "RUN": "run",
-    "RUNS": "run",
-    "SHAPE": "shape",
-    "SOURCE": "source",
-    "TARGET": "target",
-    "TASK": "task",
-    "--hardware": "hardware",
-    "--put": "file",
-    "--speculate": "draft",
-    "bisect --source": "folder",
-    "board.down --board": "virtual board",
-    "board.up --board": "virtual board",
-    "compare A": "measurement",
-    "compare B": "measurement",
-    "model.convert CHECKPOINT": "folder",
-    "model.inspect FILE": "model",
-    "model.quantize BASE": "model",
-    "report RUNS": "results",
-    "serve.stop --run": "",
-    "show RUN": "result",
-    "tradeoff A": "evaluation",
-    "tradeoff B": "evaluation",
-    "watch COMMAND": "file",
-}
-"""What values name: by verb and option, by option, or by the word for the value in help."""
 
 _CHOICES: Mapping[str, Sequence[str]] = {
     "--arrivals": ("poisson", "constant", "gamma:", "seed"),
@@ -95,7 +50,7 @@ _CHOICES: Mapping[str, Sequence[str]] = {
     "--to": ("gguf", "mnn"),
     "--type": tuple(TENSOR_TYPES),
     "--what": CACHE_KINDS,
-    "config VERB": tuple(namespace.task_names),
+    "config VERB": tuple(VERBS),
     "model.convert --type": (*GGUF_BITS, *MNN_BITS),
 }
 """Values that an option's type does not list."""
@@ -130,20 +85,19 @@ def _table() -> CompletionTable:
         file_types=list(MIXTURES),
         hardware=[each.name for each in all_hardware()],
         models=[DEMO, SMOLLM2, RANDOM, LIKE, *(WORD_PROBLEMS + each for each in QUANTISATIONS)],
-        verbs={name: _entry(name, namespace[name]) for name in namespace.task_names},
+        verbs={name: _entry(name, verb) for name, verb in VERBS.items()},
     )
 
 
 def _entry(name: str, verb: Verb) -> VerbEntry:
     declared = list(declared_options(verb.options))
-    options = [each for each in declared if not each.option.is_argument]
-    names = [each.shown for each in options]
+    names = [each.shown for each in declared]
     return VerbEntry(
         about=verb.about,
         arguments=[_parameter(name, each, ()) for each in declared if each.option.is_argument],
         options=[
             _parameter(name, each, spellings_of(each.shown, names))
-            for group in grouped(options).values()
+            for group in grouped(declared).values()
             for each in group
         ],
     )
@@ -152,13 +106,12 @@ def _entry(name: str, verb: Verb) -> VerbEntry:
 def _parameter(verb: str, declared: Declared, spellings: Sequence[str]) -> CompletedOption:
     keys = (f"{verb} {declared.shown}", declared.shown)
     listed = next((_CHOICES[key] for key in keys if key in _CHOICES), ())
-    takes = next((_TAKEN[key] for key in (*keys, declared.value) if key in _TAKEN), "")
     return CompletedOption(
         name=declared.shown,
         letter=f"-{declared.letter}" if declared.letter else "",
         spellings=list(spellings),
         about=declared.about,
-        takes="switch" if declared.is_switch else takes,
+        takes=declared.takes,
         choices=[*_literals(declared.info.annotation), *listed],
         several=declared.option.several if declared.is_list else "",
     )

@@ -53,6 +53,7 @@ class BisectOptions(OnBoard, Resuming, Waiting, Compilation, Plan, OutputOptions
             "REPOSITORY",
             "ggml-org on GitHub",
             heading="Build",
+            takes="folder",
         ),
     ] = UPSTREAM
     model: Annotated[str, Option(MODEL, heading="Plan", harmless="in a plan")] = DEMO

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from invoke.collection import Collection
 from pydantic import Field
 
 from armload.cli.new_board import (
@@ -14,7 +13,7 @@ from armload.cli.new_board import (
     add_board,
     pin_host_key,
 )
-from armload.cli.options import OnBoard, OnNamedBoard, OutputOptions
+from armload.cli.options import OnBoard, OnNamedBoard, OnVirtualBoard, OutputOptions
 from armload.cli.verb import verb
 from armload.core.defaults import VIRTUAL
 from armload.core.options import MOST, Option, Seconds
@@ -122,7 +121,7 @@ def probe(options: BoardOptions) -> Result:
     return as_result(probed, *probe_view(chosen, found, probed))
 
 
-class TrustOptions(OnNamedBoard, OutputOptions):
+class TrustOptions(OnNamedBoard, OnVirtualBoard, OutputOptions):
     """A board whose key is pinned."""
 
     yes: Annotated[bool, Option("pin it without asking")] = False
@@ -182,8 +181,12 @@ def hardware(_options: OutputOptions) -> Result:
     return as_result(ValueList[Hardware](entries), hardware_table(entries))
 
 
-@verb(BoardOptions, keeps=True)
-def up(options: BoardOptions) -> Result:
+class UpOptions(OnVirtualBoard, OutputOptions):
+    """A virtual board that is started."""
+
+
+@verb(UpOptions, keeps=True)
+def up(options: UpOptions) -> Result:
     """Start a virtual board and wait until it answers.
 
     Example: armload board.up --board virtual-dayu200
@@ -198,7 +201,7 @@ def up(options: BoardOptions) -> Result:
     return as_result(address, running_line(options.board, address))
 
 
-class DownOptions(BoardOptions):
+class DownOptions(OnVirtualBoard, OutputOptions):
     """A virtual board that is stopped."""
 
     yes: Annotated[bool, Option("stop it without asking, even while it is in use")] = False
@@ -255,7 +258,7 @@ def _confirm_end(board: Board) -> None:
     )
 
 
-class ReleaseOptions(OnNamedBoard, OutputOptions):
+class ReleaseOptions(OnNamedBoard, OnVirtualBoard, OutputOptions):
     """A board whose lease ends."""
 
     force: Annotated[
@@ -288,7 +291,7 @@ def release(options: ReleaseOptions) -> Result:
     return as_result(ValueList[Claim](ended), *released_lines(options.board, ended))
 
 
-class CleanOptions(OnNamedBoard, OutputOptions):
+class CleanOptions(OnNamedBoard, OnVirtualBoard, OutputOptions):
     """What is removed from a board."""
 
     all_: Annotated[bool, Option("also remove runs that have not been fetched")] = False
@@ -338,6 +341,3 @@ def clean(options: CleanOptions) -> Result:
         wait_s=options.wait_s,
     )
     return as_result(done, *cleaned_view(options.board, done))
-
-
-collection = Collection("board", list_boards, hardware, add, probe, trust, up, down, release, clean)

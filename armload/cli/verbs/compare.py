@@ -24,8 +24,11 @@ _SIDE = (
 class CompareOptions(RunFilter, OutputOptions):
     """Two sides, and how much slower the second may be."""
 
-    a: Annotated[str, Option(f"the baseline: {_SIDE}", is_argument=True)]
-    b: Annotated[str, Option("what to compare with it, in the same form", is_argument=True)]
+    a: Annotated[str, Option(f"the baseline: {_SIDE}", is_argument=True, takes="measurement")]
+    b: Annotated[
+        str,
+        Option("what to compare with it, in the same form", is_argument=True, takes="measurement"),
+    ]
     fail_if_slower: Annotated[
         str,
         Option(

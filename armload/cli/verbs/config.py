@@ -28,12 +28,12 @@ def config(options: ConfigOptions) -> Result:
     Example: armload config bench
     """
     from armload.cli.configuration import (
-        VERBS,
         all_defaults,
         check_defaults,
         defaults_of,
         user_file,
     )
+    from armload.cli.registry import VERBS
     from armload.core.errors import UsageError
     from armload.core.near_names import did_you_mean
     from armload.core.values import ValueList

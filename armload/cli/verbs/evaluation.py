@@ -137,6 +137,7 @@ class EvalOptions(
             ".npy files, or llama-cpp-python, which computes them on this machine",
             "RUN",
             heading="Output",
+            needs="task=logits",
         ),
     ] = ""
     fail_unless_close: Annotated[
@@ -144,6 +145,7 @@ class EvalOptions(
         Option(
             "for logits: exit with 13 unless all are close to the reference",
             heading="Output",
+            needs="reference",
             harmless="anywhere",
         ),
     ] = False
@@ -252,12 +254,16 @@ class TradeoffOptions(OutputOptions):
             "an evaluation: an id, the beginning or end of one, a folder, or latest; if it has "
             "several models, EVALUATION:MODEL",
             is_argument=True,
+            takes="evaluation",
         ),
     ] = "latest"
     b: Annotated[
         str,
         Option(
-            "another evaluation, in the same form", usual="the second model of A", is_argument=True
+            "another evaluation, in the same form",
+            usual="the second model of A",
+            is_argument=True,
+            takes="evaluation",
         ),
     ] = ""
     times: Annotated[

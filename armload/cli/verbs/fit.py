@@ -32,6 +32,7 @@ class FitOptions(OnBoards, OnGateways, Waiting, EngineSource, Computation, Outpu
             "instead of a board: hardware from the catalogue, such as raspberry-pi-5-8gb, or all",
             "NAME",
             several="commas",
+            takes="hardware",
             heading="Board",
             harmless="anywhere",
         ),

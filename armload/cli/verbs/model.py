@@ -6,12 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from invoke.collection import Collection
-
 from armload.cli.load_options import RandomSeed
 from armload.cli.options import OutputOptions
 from armload.cli.verb import verb
-from armload.cli.verbs.quantize import quantize
 from armload.core.options import Option
 
 if TYPE_CHECKING:
@@ -30,6 +27,7 @@ class ConvertOptions(OutputOptions):
         Option(
             "a folder with config.json and *.safetensors, or hf:ORG/REPO (ms: for ModelScope)",
             is_argument=True,
+            takes="folder",
         ),
     ]
     to: Annotated[str, Option("gguf, or mnn", "FORMAT", harmless="anywhere")] = "gguf"
@@ -122,7 +120,9 @@ def _is_meant(proposal: Proposal, *, yes: bool) -> bool:
 class InspectOptions(OutputOptions):
     """A model."""
 
-    file: Annotated[str, Option("a model, as for --model of bench", is_argument=True)]
+    file: Annotated[
+        str, Option("a model, as for --model of bench", is_argument=True, takes="model")
+    ]
 
 
 @verb(InspectOptions)
@@ -191,6 +191,3 @@ def _given(like: str) -> str:
             f"Example: --like llama-3.1-8b. To list all shapes: {listing_of(SHAPES)}",
         )
     return like
-
-
-collection = Collection("model", inspect, synth, quantize, convert)

@@ -22,7 +22,9 @@ class QuantizeOptions(Waiting, SourceRef, OutputOptions):
 
     base: Annotated[
         str,
-        Option("a model in F16, BF16 or F32, as for --model of bench", is_argument=True),
+        Option(
+            "a model in F16, BF16 or F32, as for --model of bench", is_argument=True, takes="model"
+        ),
     ]
     type: Annotated[
         FileTypes,

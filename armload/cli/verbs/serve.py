@@ -20,7 +20,7 @@ from armload.cli.options import (
     models_in,
     one_board,
 )
-from armload.cli.verb import VerbGroup, verb
+from armload.cli.verb import verb
 from armload.core.defaults import VIRTUAL
 from armload.core.errors import UsageError
 from armload.core.options import Alternatives, Option
@@ -213,7 +213,7 @@ class StopOptions(OnBoard, OutputOptions):
     """The service that ends."""
 
     run: Annotated[
-        str, Option("the service's id, or the beginning of it", usual="the board's only service")
+        str, Option("the service's id, or the beginning of it", "ID", "the board's only service")
     ] = ""
     force: Annotated[bool, Option("also stop a service that another machine started")] = False
 
@@ -234,6 +234,3 @@ def stop(options: StopOptions) -> Result:
         load_board(options.board), terminal.progress(), run=options.run, force=options.force
     )
     return as_result(ended, *stopped_lines(ended, folder))
-
-
-group = VerbGroup(serve, list_services, stop)

@@ -29,7 +29,7 @@ class ShowOptions(RunFilter, OutputOptions):
 
     yields: ClassVar[Yields] = {"loads": ("run", *RunFilter.model_fields)}
 
-    run: Annotated[str, Option(_RUN, usual="a list of runs", is_argument=True)] = ""
+    run: Annotated[str, Option(_RUN, usual="a list of runs", is_argument=True, takes="result")] = ""
     loads: Annotated[bool, Option("list loads instead of runs", harmless="anywhere")] = False
     last: Annotated[
         Annotated[int, Field(ge=0, le=MOST)], Option("length of the list; 0: all", "N")
@@ -102,6 +102,7 @@ class ReportOptions(RunFilter, OutputOptions):
             usual="all that match the filter",
             several="repeat",
             is_argument=True,
+            takes="results",
         ),
     ] = ()
     leaderboard: Annotated[

@@ -36,11 +36,16 @@ class WatchOptions(OnBoard, Resuming, Metering, Waiting, OutputOptions):
             "after --: the program and its arguments; refer to --put files by name",
             several="repeat",
             is_argument=True,
+            takes="file",
         ),
     ] = ()
     put: Annotated[
         tuple[Path, ...],
-        Option("a file or folder to copy to the board under its own name", several="repeat"),
+        Option(
+            "a file or folder to copy to the board under its own name",
+            several="repeat",
+            takes="file",
+        ),
     ] = ()
     reads: Annotated[
         Literal["mnn", "llm_bench", "text"],

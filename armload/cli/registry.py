@@ -1,0 +1,92 @@
+"""All verbs, by what a person does with them; each is imported when it is looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from armload.cli.verb import Verb
+
+VERB_GROUPS: Mapping[str, Mapping[str, str]] = {
+    "Get started": {"demo": "bench:demo", "init": "init:init"},
+    "Boards": {
+        "board.list": "board:list_boards",
+        "board.hardware": "board:hardware",
+        "board.add": "board:add",
+        "board.probe": "board:probe",
+        "board.trust": "board:trust",
+        "board.up": "board:up",
+        "board.down": "board:down",
+        "board.release": "board:release",
+        "board.clean": "board:clean",
+    },
+    "Build and deploy": {
+        "build": "build:build",
+        "inspect": "build:inspect",
+        "deploy": "deploy:deploy",
+    },
+    "Models": {
+        "fit": "fit:fit",
+        "model.inspect": "model:inspect",
+        "model.synth": "model:synth",
+        "model.quantize": "quantize:quantize",
+        "model.convert": "model:convert",
+    },
+    "Measure": {
+        "bench": "bench:bench",
+        "watch": "watch:watch",
+        "pull": "bench:pull",
+        "tune": "tune:tune",
+        "bisect": "bisect:bisect",
+        "eval": "evaluation:evaluate",
+        "tradeoff": "evaluation:tradeoff",
+    },
+    "Services": {
+        "serve": "serve:serve",
+        "serve.list": "serve:list_services",
+        "serve.stop": "serve:stop",
+        "load": "load:load",
+    },
+    "Results": {
+        "show": "show:show",
+        "report": "show:report",
+        "compare": "compare:compare",
+        "export": "exchange:export",
+        "import": "exchange:import_results",
+    },
+    "Administration": {
+        "config": "config:config",
+        "trust": "trust:trust",
+        "completion": "completion:completion",
+        "clean": "clean:clean",
+        "worker": "worker:worker",
+    },
+}
+"""The module and the function of each verb, by its name and heading, as help lists them."""
+
+
+class _Verbs(Mapping[str, "Verb"]):
+    def __init__(self) -> None:
+        self._places = {
+            name: place for each in VERB_GROUPS.values() for name, place in each.items()
+        }
+
+    def __getitem__(self, name: str) -> Verb:
+        module, _, function = self._places[name].partition(":")
+        found: Verb = getattr(import_module(f"armload.cli.verbs.{module}"), function)
+        found.name = name  # with that of its group
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+VERBS: Mapping[str, Verb] = _Verbs()

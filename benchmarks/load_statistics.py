@@ -96,7 +96,7 @@ def _interval_cell(cell: tuple[Service, int, float, int]) -> list[tuple[str, lis
             found, waits, latencies = measured(served, row, rate, budget_s, slots)
             known = distribution(latencies, found.independent, waits)
             assert known is not None
-            for share, each in zip(SHARES, (known.p50, known.p90, known.p99), strict=True):
+            for share, each in zip(SHARES, (known.median, known.p90, known.p99), strict=True):
                 key = budget_s, share
                 values[key].append(each.value_s)
                 if each.low_s is not None and each.high_s is not None:

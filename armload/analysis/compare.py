@@ -29,16 +29,15 @@ from armload.analysis.comparison_findings import (
     TooFewRuns,
     differing,
 )
+from armload.analysis.figures import DECODE, Measure
 from armload.analysis.pairing import (
     MatchedWork,
-    Measure,
     WorkGroup,
     called_equal,
     can_be_checked,
     depth_differences,
     differences,
     pairs_of,
-    seconds_of,
     shared_measures,
 )
 from armload.analysis.precision import MOST_MORE_RUNS, less_varied
@@ -80,7 +79,7 @@ def compare(a: Sequence[Measurement], b: Sequence[Measurement]) -> list[Comparis
 def _alone(pair: MatchedWork) -> Comparison:
     shared = shared_measures(pair.a, pair.b)
     a, b = pair.a[0], pair.b[0]
-    nearest = differences(a, b, shared[0] if shared else "decode")
+    nearest = differences(a, b, shared[0] if shared else DECODE)
     nearest += _method_differences(a.method, b.method)
     return Comparison(
         kind="runs",
@@ -207,7 +206,7 @@ def _advice(one: WorkGroup, other: WorkGroup, needed: int | None) -> str:
 
 def _figure(one: WorkGroup, other: WorkGroup, measure: Measure) -> ComparedFigure:
     over, some = "median", ""
-    if measure == "decode" and all(each.token_s for each in (*one, *other)):
+    if measure is DECODE and all(each.token_s for each in (*one, *other)):
         rows_a, rows_b = [each.token_s for each in one], [each.token_s for each in other]
         ratio = ratio_of_tokens(rows_a, rows_b)
         lengths = [len(row) for row in (*rows_a, *rows_b)]
@@ -220,16 +219,11 @@ def _figure(one: WorkGroup, other: WorkGroup, measure: Measure) -> ComparedFigur
         figures_a, figures_b = _figures(one, measure), _figures(other, measure)
         ratio = ratio_of_runs(figures_a, figures_b)
         a_s, b_s = median(figures_a), median(figures_b)
-    phrases: dict[Measure, str] = {
-        "decode": "per token",
-        "prefill": "per prompt token",
-        "first token": "to its first token",
-    }
     return ComparedFigure(
-        key=measure,
-        heading=measure if measure == "first token" else f"{measure}, per token{some}",
-        phrase=f"{phrases[measure]} ({over})",
-        unit="s" if measure == "first token" else "s/token",
+        key=measure.key,
+        heading=f"{measure.heading}{some}",
+        phrase=f"{measure.phrase} ({over})",
+        unit=measure.unit,
         a=a_s,
         b=b_s,
         a_runs=len(one),
@@ -240,7 +234,7 @@ def _figure(one: WorkGroup, other: WorkGroup, measure: Measure) -> ComparedFigur
 
 
 def _figures(group: WorkGroup, measure: Measure) -> list[float]:
-    return [figure for each in group if (figure := seconds_of(each, measure)) is not None]
+    return [figure for each in group if (figure := measure.of(each)) is not None]
 
 
 def _notes(
@@ -282,7 +276,7 @@ def _other_ways(
     a, b = one[0], other[0]
     boards = (a.work.board, b.work.board)
     found: list[SideDifference] = []
-    if figures and figures[0].key == "decode":
+    if figures and figures[0].key == DECODE.key:
         found += depth_differences(a.work, b.work)
     if called_equal(a, b) and None not in boards and not _is_sure(figures):
         found += differing([("boards", "setting", *boards)])
@@ -344,7 +338,7 @@ def _method_differences(a: Method, b: Method) -> list[SideDifference]:
 def _runs_needed(one: WorkGroup, other: WorkGroup, shared: list[Measure]) -> int | None:
     if not shared or min(len(one), len(other)) < FEWEST_RUNS:
         return None
-    if shared[0] == "decode" and all(each.token_s for each in (*one, *other)):
+    if shared[0] is DECODE and all(each.token_s for each in (*one, *other)):
         spreads = [spread_of([median(each.token_s) for each in side]) for side in (one, other)]
     else:
         spreads = [spread_of(_figures(side, shared[0])) for side in (one, other)]

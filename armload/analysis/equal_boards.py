@@ -100,8 +100,8 @@ def _called_equal(configurations: Sequence[Sequence[Run]]) -> Mapping[str, set[s
 def _times_s(runs: Sequence[Run], boards: set[str]) -> dict[str, list[float]]:
     times: dict[str, list[float]] = {}
     for run in runs:
-        if run.board.name in boards and run.summary.token_s and run.summary.token_s.p50 > 0:
-            times.setdefault(run.board.name, []).append(run.summary.token_s.p50)
+        if run.board.name in boards and (median_s := run.summary.median_s):
+            times.setdefault(run.board.name, []).append(median_s)
     return times
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Literal
 
 from armload.analysis.comparison_findings import (
     DifferenceRole,
@@ -13,14 +12,12 @@ from armload.analysis.comparison_findings import (
     SideLabel,
     differing,
 )
+from armload.analysis.figures import DECODE, MEASURES, Measure
 from armload.core.errors import UsageError
 from armload.engines.measurement import Measurement, Work
 from armload.engines.plan import short_prompt
 
-Measure = Literal["decode", "prefill", "first token"]
-
 _DEPTH = "context depth (tokens)"
-_MEASURES: tuple[Measure, ...] = ("decode", "prefill", "first token")
 
 WorkGroup = list[Measurement]
 """Repeats of one plan, at least one."""
@@ -74,17 +71,9 @@ def shared_measures(one: WorkGroup, other: WorkGroup) -> list[Measure]:
     """Return what all measurements of both groups have, decode first."""
     return [
         measure
-        for measure in _MEASURES
-        if all(seconds_of(each, measure) is not None for each in (*one, *other))
+        for measure in MEASURES
+        if all(measure.of(each) is not None for each in (*one, *other))
     ]
-
-
-def seconds_of(each: Measurement, measure: Measure) -> float | None:
-    """Return seconds per token, or to the first one; none where it was not measured."""
-    if measure == "first token":
-        return each.ttft_s
-    rate = each.decode_tps if measure == "decode" else each.prefill_tps
-    return 1 / rate if rate else None
 
 
 def differences(one: Measurement, other: Measurement, measure: Measure) -> list[SideDifference]:
@@ -108,7 +97,7 @@ def differences(one: Measurement, other: Measurement, measure: Measure) -> list[
         ("KV cache type", "subject", a.kv_type, b.kv_type),
         ("sampling", "obstacle", a.sampling, b.sampling),
     ]
-    if measure == "decode":
+    if measure is DECODE:
         fields += [
             ("output tokens (n_predict)", "obstacle", a.output_tokens, b.output_tokens),
             (_DEPTH, "obstacle", a.depth_tokens, b.depth_tokens),
@@ -180,7 +169,7 @@ def _groups(side: Sequence[Measurement], label: str) -> list[WorkGroup]:
 
 def _plan_key(each: Measurement) -> str:
     # What is measured tells a prefill test of a benchmark from its decode test.
-    measures = [str(seconds_of(each, measure) is not None) for measure in ("decode", "prefill")]
+    measures = [str(bool(rate)) for rate in (each.decode_tps, each.prefill_tps)]
     return "\0".join(
         [
             each.work.model_dump_json(),
@@ -219,7 +208,7 @@ def _matching(a: list[WorkGroup], b: list[WorkGroup]) -> list[tuple[WorkGroup, W
 
 def _distance(one: WorkGroup, other: WorkGroup) -> tuple[bool, int, int, int]:
     shared = shared_measures(one, other)
-    found = differences(one[0], other[0], shared[0] if shared else "decode")
+    found = differences(one[0], other[0], shared[0] if shared else DECODE)
     obstacles = sum(each.role == "obstacle" for each in found)
     a, b = one[0].method, other[0].method
     methods = (a.threads != b.threads) + (a.repacked != b.repacked) + (a.options != b.options)
@@ -228,7 +217,7 @@ def _distance(one: WorkGroup, other: WorkGroup) -> tuple[bool, int, int, int]:
 
 def _decodes(group: WorkGroup) -> bool:
     # A benchmark's prefill tests beside its decode tests are no plans that the other side lacks.
-    return seconds_of(group[0], "decode") is not None
+    return DECODE.of(group[0]) is not None
 
 
 def _prompt(work: Work) -> str | None:

@@ -52,12 +52,12 @@ class Known(Value):
 
     Attributes:
         runs: how many count.
-        p50_s: the median of their medians.
+        median_s: of their medians of the time per token.
         interval_s: where that lies with 95% confidence; none for too few runs.
     """
 
     runs: int
-    p50_s: float
+    median_s: float
     interval_s: Interval | None
 
     @property
@@ -65,7 +65,9 @@ class Known(Value):
         """How far the interval reaches from the median, as a share of it."""
         if self.interval_s is None:
             return None
-        return max(self.interval_s.high / self.p50_s - 1, 1 - self.interval_s.low / self.p50_s)
+        return max(
+            self.interval_s.high / self.median_s - 1, 1 - self.interval_s.low / self.median_s
+        )
 
 
 class Stop(Finding):
@@ -178,11 +180,13 @@ def known(runs: Sequence[Run]) -> Known | None:
     figures = _figures(runs)
     if not figures:
         return None
-    return Known(runs=len(figures), p50_s=median(figures), interval_s=interval_of_figures(figures))
+    return Known(
+        runs=len(figures), median_s=median(figures), interval_s=interval_of_figures(figures)
+    )
 
 
 def _figures(runs: Sequence[Run]) -> list[float]:
-    return [run.summary.token_s.p50 for run in runs if run.summary.token_s and counts(run)]
+    return [run.summary.median_s for run in runs if run.summary.median_s and counts(run)]
 
 
 def counts(run: Run) -> bool:
@@ -234,7 +238,7 @@ def middle(runs: Sequence[Run]) -> Run:
     counting = [run for run in runs if counts(run)]
     return min(
         counting,
-        key=lambda run: abs((run.summary.token_s.p50 if run.summary.token_s else 0) - found.p50_s),
+        key=lambda run: abs((run.summary.median_s or 0) - found.median_s),
     )
 
 

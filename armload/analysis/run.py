@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import JsonValue
 
 from armload.analysis.background import BackgroundProcess
@@ -16,7 +18,7 @@ from armload.analysis.speculation import WithoutSpeculation
 from armload.analysis.summary import Summary
 from armload.analysis.verdict import Verdict
 from armload.boards.conditions import Conditions
-from armload.core.values import Value
+from armload.core.values import LEAVES, Leaves, Value
 from armload.deploy.exit_reason import Exit
 from armload.engines.job import BoardRecord, Job
 from armload.engines.output import EngineTimes, Memory
@@ -78,22 +80,22 @@ class Run(Job):
             out.
     """
 
-    after: Conditions | None
-    trace: Trace | None
-    steps: tuple[Step, ...]
+    after: Annotated[Conditions | None, LEAVES]
+    trace: Annotated[Trace | None, LEAVES]
+    steps: Annotated[tuple[Step, ...], Leaves("numbers")]
     summary: Summary
-    engine: EngineTimes | None
-    memory: Memory | None
+    engine: Annotated[EngineTimes | None, Leaves("numbers")]
+    memory: Annotated[Memory | None, Leaves("numbers")]
     text: str
     exit: Exit
     limit: Limit
     verdict: Verdict
-    cache: Cache | None = None
-    governor: str | None = None
+    cache: Annotated[Cache | None, LEAVES] = None
+    governor: Annotated[str | None, Leaves("governor")] = None
     background_processes: tuple[BackgroundProcess, ...] | None = None
-    swapped: Swapped | None = None
-    clocks: tuple[MeasuredClock, ...] = ()
-    emulation: Emulation | None = None
+    swapped: Annotated[Swapped | None, Leaves("numbers")] = None
+    clocks: Annotated[tuple[MeasuredClock, ...], Leaves("numbers")] = ()
+    emulation: Annotated[Emulation | None, Leaves("numbers")] = None
     energy: Energy | None = None
     reference: Departure | None = None
     without_speculation: WithoutSpeculation | None = None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from armload.analysis.speculation import SpeculationResult
-from armload.analysis.statistics import FEWEST_TOKENS, interval_of_few
+from armload.analysis.statistics import FEWEST_TOKENS, Interval, interval_of_few
 from armload.core.values import Value
 from armload.engines.output import Reported
 from armload.engines.trace import Step, Trace
@@ -74,6 +74,19 @@ class Summary(Value):
     decode_tokens: int | None = None
     speculation: SpeculationResult | None = None
     experts: ExpertReads | None = None
+
+    @property
+    def median_s(self) -> float | None:
+        """The median time per output token."""
+        return self.token_s.p50 if self.token_s else None
+
+    @property
+    def median_within_s(self) -> Interval | None:
+        """Where that lies with 95% confidence."""
+        times = self.token_s
+        if times is None or times.p50_low is None or times.p50_high is None:
+            return None
+        return Interval(low=times.p50_low, high=times.p50_high)
 
 
 def quantile(samples: Sequence[float], percent: int) -> float:

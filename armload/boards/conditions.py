@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Literal
+from typing import Annotated, Literal
 
 from armload.boards.folder import Mount, free_bytes, mount_of, storage_of
 from armload.boards.sensors import Sensor, hottest, read_sensors
 from armload.boards.throttling import ThrottleState, read_throttling
-from armload.core.values import Count, Finite, Value, format_bytes
+from armload.core.values import LEAVES, Count, Finite, Leaves, Value, format_bytes
 
 
 class ControlGroup(Value):
@@ -68,11 +68,11 @@ class ClusterState(Value):
             thermal governor.
     """
 
-    cores: tuple[Count, ...]
-    governor: str | None = None
-    khz: Count | None = None
-    max_khz: Count | None = None
-    limit_khz: Count | None = None
+    cores: Annotated[tuple[Count, ...], LEAVES]
+    governor: Annotated[str | None, Leaves("governor")] = None
+    khz: Annotated[Count | None, LEAVES] = None
+    max_khz: Annotated[Count | None, LEAVES] = None
+    limit_khz: Annotated[Count | None, LEAVES] = None
 
 
 class SwapDevice(Value):
@@ -84,9 +84,9 @@ class SwapDevice(Value):
     """
 
     name: str
-    kind: Literal["zram", "disk"]
-    total_bytes: Count
-    used_bytes: Count
+    kind: Annotated[Literal["zram", "disk"], LEAVES]
+    total_bytes: Annotated[Count, LEAVES]
+    used_bytes: Annotated[Count, LEAVES]
 
 
 class Conditions(Value):
@@ -114,21 +114,21 @@ class Conditions(Value):
     """
 
     boot_id: str
-    uptime_s: Finite
-    kernel: str
-    load_1min: Finite
-    memory_total_bytes: Count
-    memory_available_bytes: Count
-    swap_used_bytes: int
-    memory_limit_bytes: Count | None = None
-    swap_total_bytes: Count
-    swaps: tuple[SwapDevice, ...] = ()
-    workdir_free_bytes: Count | None
+    uptime_s: Annotated[Finite, LEAVES]
+    kernel: Annotated[str, Leaves("kernel")]
+    load_1min: Annotated[Finite, LEAVES]
+    memory_total_bytes: Annotated[Count, LEAVES]
+    memory_available_bytes: Annotated[Count, LEAVES]
+    swap_used_bytes: Annotated[int, LEAVES]
+    memory_limit_bytes: Annotated[Count | None, LEAVES] = None
+    swap_total_bytes: Annotated[Count, LEAVES]
+    swaps: Annotated[tuple[SwapDevice, ...], LEAVES] = ()
+    workdir_free_bytes: Annotated[Count | None, LEAVES]
     workdir_filesystem: str | None = None
-    workdir_in_memory: bool = False
-    governors: tuple[str, ...] = ()
-    clusters: tuple[ClusterState, ...] = ()
-    celsius: Finite | None = None
+    workdir_in_memory: Annotated[bool, LEAVES] = False
+    governors: Annotated[tuple[str, ...], Leaves("governor")] = ()
+    clusters: Annotated[tuple[ClusterState, ...], LEAVES] = ()
+    celsius: Annotated[Finite | None, LEAVES] = None
     sensors: tuple[Sensor, ...] = ()
     throttling: tuple[ThrottleState, ...] = ()
 

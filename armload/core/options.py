@@ -29,7 +29,7 @@ from pydantic_core import CoreSchema
 from armload.core.errors import UsageError
 from armload.core.files import is_there
 from armload.core.validation_messages import first_mistake
-from armload.core.values import Value
+from armload.core.values import Leaves, Value
 
 LETTERS = {
     "board": "b",
@@ -374,7 +374,7 @@ def _name(field: str, option: Option) -> str:
 
 def without_none(info: FieldInfo) -> Any:
     """Return a field's type; that of a value that is given where it may be none."""
-    checks = [each for each in info.metadata if not isinstance(each, Option)]
+    checks = [each for each in info.metadata if not isinstance(each, Option | Leaves)]
     kinds = [each for each in get_args(info.annotation) if each is not type(None)]
     is_optional = not checks and len(kinds) == 1 < len(get_args(info.annotation))
     kind: Any = kinds[0] if is_optional else info.annotation

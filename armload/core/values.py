@@ -8,6 +8,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -21,6 +22,20 @@ class Value(BaseModel):
     """A frozen value; an unknown key is refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+@dataclass(frozen=True)
+class Leaves:
+    """Marks a field that may leave this machine in an export; every other one stays.
+
+    Attributes:
+        form: that a text must have; ``numbers``: of the records in it, numbers and fixed words.
+    """
+
+    form: str = ""
+
+
+LEAVES = Leaves()
 
 
 class ValueList(RootModel[tuple[Item, ...]], Generic[Item]):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import JsonValue
 
 from armload.boards.conditions import Conditions
 from armload.build.binary import engine_name
-from armload.core.values import Value
+from armload.core.values import LEAVES, Leaves, Value
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
 from armload.engines.spread import Spread
@@ -27,8 +27,8 @@ class Workstation(Value):
         load: average number of programs that ran or waited to, in the minute before the run.
     """
 
-    cores: int
-    load: float
+    cores: Annotated[int, LEAVES]
+    load: Annotated[float, LEAVES]
 
 
 class BoardRecord(Value):
@@ -44,18 +44,18 @@ class BoardRecord(Value):
     """
 
     name: str
-    target: str
+    target: Annotated[str, Leaves("target")]
     description: str = ""
     hardware: str = ""
     labels: tuple[str, ...] = ()
     device: str = ""
-    cpu_features: tuple[str, ...] = ()
-    cores: int
-    storage_read_bytes_per_s: int | None = None
-    storage_read_rate: RateKind | None = None
-    memory_bytes_per_s: int | None = None
-    memory_rate: RateKind | None = None
-    workstation: Workstation | None = None
+    cpu_features: Annotated[tuple[str, ...], Leaves("CPU feature")] = ()
+    cores: Annotated[int, LEAVES]
+    storage_read_bytes_per_s: Annotated[int | None, LEAVES] = None
+    storage_read_rate: Annotated[RateKind | None, LEAVES] = None
+    memory_bytes_per_s: Annotated[int | None, LEAVES] = None
+    memory_rate: Annotated[RateKind | None, LEAVES] = None
+    workstation: Annotated[Workstation | None, LEAVES] = None
 
 
 class BinaryRecord(Value):
@@ -71,16 +71,16 @@ class BinaryRecord(Value):
             watched one may have its own way of asking first.
     """
 
-    program: str
-    sha256: str
-    size_bytes: int | None = None
-    build_id: str = ""
-    target: str = ""
-    compiler: str = ""
-    source: str = ""
-    engine_commit: str = ""
-    prebuilt_in: str = ""
-    features: tuple[str, ...] = ()
+    program: Annotated[str, Leaves("program")]
+    sha256: Annotated[str, Leaves("SHA-256")]
+    size_bytes: Annotated[int | None, LEAVES] = None
+    build_id: Annotated[str, Leaves("build id")] = ""
+    target: Annotated[str, Leaves("target")] = ""
+    compiler: Annotated[str, Leaves("compiler")] = ""
+    source: Annotated[str, Leaves("source")] = ""
+    engine_commit: Annotated[str, Leaves("engine commit")] = ""
+    prebuilt_in: Annotated[str, Leaves("release")] = ""
+    features: Annotated[tuple[str, ...], Leaves("CPU feature")] = ()
 
     @property
     def engine(self) -> str:
@@ -105,14 +105,14 @@ class ModelRecord(Value):
     """
 
     name: str
-    sha256: str
-    size_bytes: int | None
-    architecture: str = ""
-    quantisation: str = ""
-    parameters: int | None = None
-    bytes_per_token: int | None = None
-    context_memory: ContextMemory | None = None
-    experts: int = 0
+    sha256: Annotated[str, Leaves("SHA-256")]
+    size_bytes: Annotated[int | None, LEAVES]
+    architecture: Annotated[str, Leaves("architecture")] = ""
+    quantisation: Annotated[str, Leaves("quantisation")] = ""
+    parameters: Annotated[int | None, LEAVES] = None
+    bytes_per_token: Annotated[int | None, LEAVES] = None
+    context_memory: Annotated[ContextMemory | None, Leaves("numbers")] = None
+    experts: Annotated[int, LEAVES] = 0
 
 
 class PutFile(Value):
@@ -158,11 +158,11 @@ class SweepPoint(Value):
             none where the number of runs was fixed.
     """
 
-    sweep: str
-    cell: int
-    round: int
-    warm_up: bool = False
-    precision: float | None = None
+    sweep: Annotated[str, Leaves("end of an id")]
+    cell: Annotated[int, LEAVES]
+    round: Annotated[int, LEAVES]
+    warm_up: Annotated[bool, LEAVES] = False
+    precision: Annotated[float | None, LEAVES] = None
 
 
 class RunSpec(Value):
@@ -177,10 +177,10 @@ class RunSpec(Value):
         draft: a second model, whose guesses it verifies; none without one.
     """
 
-    plan: Plan | None = None
+    plan: Annotated[Plan | None, LEAVES] = None
     watched: Watched | None = None
     arguments: dict[str, JsonValue] | None = None
-    binary: BinaryRecord
+    binary: Annotated[BinaryRecord, LEAVES]
     model: ModelRecord
     draft: ModelRecord | None = None
 
@@ -207,14 +207,14 @@ class Job(RunSpec):
     format: Literal[2] = 2
     id: str
     fingerprint: str
-    place: SweepPoint | None = None
-    started_utc: str
-    armload: str
+    place: Annotated[SweepPoint | None, LEAVES] = None
+    started_utc: Annotated[str, Leaves("time")]
+    armload: Annotated[str, Leaves("version")]
     engine_name: str
     command: tuple[str, ...]
     environment: Mapping[str, str] = {}
     board: BoardRecord
-    before: Conditions
+    before: Annotated[Conditions, LEAVES]
     spread: Spread | None = None
     prediction: Prediction | None = None
     subtracts_idle: bool = False

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from armload.core.cpu_sets import cpu_numbers
 from armload.core.options import Alternatives, Option, OptionGroup
-from armload.core.values import ByteCount
+from armload.core.values import LEAVES, ByteCount, Leaves
 from armload.engines.spread import SplitChoice
 
 SEED_PROMPT = "I believe the meaning of life is"
@@ -167,7 +167,7 @@ class Computation(OptionGroup):
 
     alternatives: ClassVar[Alternatives] = ((("weights=mapped",), ("resident_bytes",)),)
 
-    threads: Annotated[Threads | None, THREADS] = None
+    threads: Annotated[Threads | None, THREADS, LEAVES] = None
     cpus: Annotated[
         Cores | None,
         Option(
@@ -178,6 +178,7 @@ class Computation(OptionGroup):
             heading="Cores",
             harmless="anywhere",
         ),
+        Leaves("cores"),
     ] = None
     numa: Annotated[
         Numa | None,
@@ -189,6 +190,7 @@ class Computation(OptionGroup):
             "commas",
             heading="Cores",
         ),
+        LEAVES,
     ] = None
     context_tokens: Annotated[
         TokenCount | None,
@@ -199,9 +201,10 @@ class Computation(OptionGroup):
             "commas",
             name="context",
         ),
+        LEAVES,
     ] = None
-    kv_type: Annotated[KvType | None, KV_TYPE] = None
-    flash_attention: Annotated[FlashAttention | None, FLASH_ATTENTION] = None
+    kv_type: Annotated[KvType | None, KV_TYPE, Leaves("KV types")] = None
+    flash_attention: Annotated[FlashAttention | None, FLASH_ATTENTION, LEAVES] = None
     weights: Annotated[
         WeightsMode,
         Option(
@@ -211,6 +214,7 @@ class Computation(OptionGroup):
             "auto",
             "commas",
         ),
+        LEAVES,
     ] = "auto"
     resident_bytes: Annotated[
         Resident | None,
@@ -221,6 +225,7 @@ class Computation(OptionGroup):
             "commas",
             name="resident",
         ),
+        LEAVES,
     ] = None
 
     @property
@@ -275,13 +280,15 @@ class Plan(Computation):
             heading="Plan",
             harmless="anywhere",
         ),
+        LEAVES,
     ] = None
     n_predict: Annotated[
         TokenCount,
         Option("tokens to generate", "N", several="commas", heading="Plan", harmless="anywhere"),
+        LEAVES,
     ] = SEED_N_PREDICT
-    batch_tokens: Annotated[TokenCount | None, BATCH] = None
-    micro_batch_tokens: Annotated[TokenCount | None, MICRO_BATCH] = None
+    batch_tokens: Annotated[TokenCount | None, BATCH, LEAVES] = None
+    micro_batch_tokens: Annotated[TokenCount | None, MICRO_BATCH, LEAVES] = None
     speculate: Annotated[
         Speculate,
         Option(
@@ -305,13 +312,15 @@ class Plan(Computation):
             "layer",
             "commas",
         ),
+        LEAVES,
     ] = None
     extra: tuple[str, ...] = ()
     temperature: Annotated[
         Temperature,
         Option("sampling temperature; 0 always takes the most likely token", "T", heading="Plan"),
+        LEAVES,
     ] = 0.0
-    seed: Annotated[Seed, Option("seed of the sampler", "N", heading="Plan")] = 1
+    seed: Annotated[Seed, Option("seed of the sampler", "N", heading="Plan"), LEAVES] = 1
     stop_at_end: Annotated[
         bool,
         Option(
@@ -319,6 +328,7 @@ class Plan(Computation):
             heading="Plan",
             harmless="anywhere",
         ),
+        LEAVES,
     ] = False
     cold: Annotated[
         bool,
@@ -328,6 +338,7 @@ class Plan(Computation):
             heading="Conditions",
             harmless="anywhere",
         ),
+        LEAVES,
     ] = False
     cool_to_celsius: Annotated[
         Annotated[float, Field(ge=0, le=200)] | None,
@@ -337,6 +348,7 @@ class Plan(Computation):
             name="cool-to",
             heading="Conditions",
         ),
+        LEAVES,
     ] = None
     governor: Annotated[
         Annotated[str, Field(min_length=1)] | None,
@@ -346,6 +358,7 @@ class Plan(Computation):
             heading="Conditions",
             harmless="anywhere",
         ),
+        Leaves("governor"),
     ] = None
     time_limit_s: Annotated[
         Seconds,
@@ -355,6 +368,7 @@ class Plan(Computation):
             name="time-limit",
             heading="Board",
         ),
+        LEAVES,
     ] = DEFAULT_TIME_LIMIT_S
 
     @property

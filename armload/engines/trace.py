@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from armload.core.errors import DataError
 from armload.core.json_lines import is_whole, whole_lines
-from armload.core.values import Count, Finite, Value, parse_json
+from armload.core.values import LEAVES, Count, Finite, Leaves, Value, parse_json
 
 
 class Weights(Value):
@@ -184,18 +184,18 @@ class Trace(Value):
             this changed.
     """
 
-    format: Count
-    clock: str
-    source: Literal["engine", "watch"] = "engine"
-    engine_commit: str = ""
-    page_bytes: Annotated[Count, Field(ge=1)]
-    threads: Annotated[Count, Field(ge=1)] | None = None
-    whole_writes: bool | None = None
-    start_ns: Count
-    khz_cores: str | None = None
-    allowed_cores: str | None = None
-    last_accepted_tokens: TokenCount = 0
-    weights: tuple[Weights, ...] = ()
+    format: Annotated[Count, LEAVES]
+    clock: Annotated[str, Leaves("clock")]
+    source: Annotated[Literal["engine", "watch"], LEAVES] = "engine"
+    engine_commit: Annotated[str, Leaves("engine commit")] = ""
+    page_bytes: Annotated[Count, Field(ge=1), LEAVES]
+    threads: Annotated[Annotated[Count, Field(ge=1)] | None, LEAVES] = None
+    whole_writes: Annotated[bool | None, LEAVES] = None
+    start_ns: Annotated[Count, LEAVES]
+    khz_cores: Annotated[str | None, Leaves("cores")] = None
+    allowed_cores: Annotated[str | None, Leaves("cores")] = None
+    last_accepted_tokens: Annotated[TokenCount, LEAVES] = 0
+    weights: Annotated[tuple[Weights, ...], Leaves("numbers")] = ()
 
 
 class Accepted(Value):

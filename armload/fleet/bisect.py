@@ -273,8 +273,8 @@ class _Runner:
 def _sample(commit: str, run: Run, metric: Metric) -> Sample:
     summary = run.summary
     cost_s: float | None = None
-    if metric == "decode" and summary.token_s:
-        cost_s = summary.token_s.p50
+    if metric == "decode":
+        cost_s = summary.median_s
     elif metric == "prefill" and summary.prefill_tps:
         cost_s = 1 / summary.prefill_tps
     failure = run.exit.meaning if run.exit.status != 0 else ""

@@ -10,8 +10,9 @@ from rich.text import Text
 from armload.build.binary import Binary, FeatureUse
 from armload.build.fit import Compatibility
 from armload.build.inspection import Inspection
+from armload.core.columns import Column
 from armload.core.values import format_bytes
-from armload.report.layout import Column, Details, Table, whole
+from armload.report.layout import Details, Table, whole
 
 
 def binaries_table(binaries: Sequence[Binary]) -> Table:

@@ -24,6 +24,7 @@ from armload.boards.hardware import Hardware, size_name
 from armload.boards.power import PowerAnswer
 from armload.boards.probe import TOOLS, Probe
 from armload.boards.rates import Rates
+from armload.core.columns import Column
 from armload.core.values import Value, format_bytes
 from armload.deploy.claims import Claim
 from armload.deploy.clean import BoardItem, Cleaned
@@ -31,7 +32,7 @@ from armload.deploy.compatibility import targets_that_suit
 from armload.deploy.rates import Missing
 from armload.report import formatting as words
 from armload.report.board_state import clusters_line, nodes_line, sensors_line, throttling_line
-from armload.report.layout import Column, Details, Prose, Table, whole
+from armload.report.layout import Details, Prose, Table, whole
 from armload.report.result import Aside, Part
 
 _BESIDE_OTHERS = ", while other programs were busy: may be too low"

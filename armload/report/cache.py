@@ -9,9 +9,10 @@ from rich.text import Text
 
 from armload.build.cached import CachedBuild
 from armload.core.cache import CacheKind, Decision, Fate, items_of
+from armload.core.columns import Column
 from armload.core.values import Value, format_bytes
 from armload.report import formatting as words
-from armload.report.layout import Column, Table
+from armload.report.layout import Table
 from armload.report.result import Aside, Part
 
 _STYLES = {"finished": "green", "under way": "cyan", "unfinished": "yellow", "unreadable": "red"}

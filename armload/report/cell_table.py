@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
+from armload.core.columns import Column
 from armload.report import formatting as words
-from armload.report.cells import Cell, Estimate, fastest
-from armload.report.layout import Column, Entry, Table
+from armload.report.cells import CELL_FIGURES, Cell, fastest
+from armload.report.layout import Entry, Table
 from armload.report.settings import ALWAYS_SHOWN, MODEL, NONE, PROGRAM, THREADS, differing
 
-_FIGURES = (
-    Column(heading="runs", unit="valid / all", is_number=True),
-    Column(heading="decode", unit="tokens/s, mean", is_number=True),
-    Column(heading="prefill", unit="tokens/s, mean", is_number=True),
-    Column(heading="first token", unit="after", is_number=True),
-    Column(heading="p50", unit="per token", is_number=True),
-    Column(heading="p90", unit="per token", is_number=True),
-    Column(heading="p99", unit="per token", is_number=True),
-    Column(heading="max", unit="per token", is_number=True),
-    Column(heading="memory", unit="at its peak", is_number=True),
-    Column(heading="limited by"),
-    Column(heading="verdict"),
+VALID_RUNS: Column[Cell] = Column(
+    key="valid_runs",
+    heading="valid\nruns",
+    of=lambda cell: Entry(text=f"{len(cell.valid)}/{len(cell.runs)}", number=len(cell.valid)),
+    is_number=True,
 )
 
 
@@ -34,48 +29,24 @@ def cell_table(cells: Sequence[Cell]) -> Table:
         names.insert(0, PROGRAM)
     names += [name for name in differing([cell.settings for cell in cells]) if name not in names]
     best = fastest(cells) if len(cells) > 1 else None
-    table = Table(
-        *(Column(heading=name, is_number=name == THREADS) for name in names),
-        *_FIGURES,
+    columns: tuple[Column[Cell], ...] = (
+        *(
+            Column(heading=name, of=partial(_setting, name), is_number=name == THREADS)
+            for name in names
+        ),
+        VALID_RUNS,
+        *CELL_FIGURES,
+        Column(
+            heading="limited by",
+            of=lambda cell: cell.limit if cell.counted else words.UNKNOWN,
+        ),
+        Column(
+            heading="verdict",
+            of=lambda cell: f"{cell.state}, fastest" if cell is best else cell.state,
+        ),
     )
-    for cell in cells:
-        is_best = cell is best
-        entries = (*(_setting(cell, name) for name in names), *_figures(cell, is_fastest=is_best))
-        table.add(*entries, state=cell.state, is_best=is_best)
-    return table
+    return Table.of(columns, cells, state=lambda cell: cell.state, best=best)
 
 
-def _setting(cell: Cell, name: str) -> Entry:
-    if name == THREADS:
-        return Entry(text=cell.settings[name], number=cell.threads)
-    return Entry(text=cell.settings[name])
-
-
-def _figures(cell: Cell, *, is_fastest: bool) -> tuple[Entry, ...]:
-    return (
-        Entry(text=f"{len(cell.valid)} / {len(cell.runs)}", number=len(cell.valid)),
-        _rate(cell.decode_tps),
-        _rate(cell.prefill_tps),
-        _time(cell.ttft_s),
-        _time(cell.token_s("p50")),
-        _time(cell.token_s("p90")),
-        _time(cell.token_s("p99")),
-        _time(cell.token_s("max")),
-        Entry(text=words.size(cell.max_rss_bytes), number=cell.max_rss_bytes),
-        Entry(text=cell.limit if cell.counted else words.UNKNOWN),
-        Entry(text=f"{cell.state}, fastest" if is_fastest else cell.state),
-    )
-
-
-def _rate(rate: Estimate | None) -> Entry:
-    if rate is None:
-        return Entry(text=words.UNKNOWN)
-    return Entry(
-        text=words.rate(rate.value),
-        number=rate.value,
-        range=f"{words.rate(rate.low)} to {words.rate(rate.high)}",
-    )
-
-
-def _time(seconds: float | None) -> Entry:
-    return Entry(text=words.seconds(seconds), number=seconds)
+def _setting(name: str, cell: Cell) -> Entry:
+    return Entry(text=cell.settings[name], number=cell.threads if name == THREADS else None)

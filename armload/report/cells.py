@@ -6,42 +6,35 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from statistics import median
 from typing import Literal
 
 from armload.analysis.equal_boards import unequal_boards
+from armload.analysis.figures import FIGURES
 from armload.analysis.measurement import measurement_of
 from armload.analysis.precision import MOST_MORE_RUNS, too_different
-from armload.analysis.repeats import counts
+from armload.analysis.repeats import counts, known
 from armload.analysis.run import Run
 from armload.analysis.statistics import (
     FEWEST_RUNS,
+    Interval,
     interval_of_few,
     ratio_of_runs,
     ratio_of_tokens,
     runs_for_precision,
 )
+from armload.core.columns import Column, Estimate
 from armload.engines.llama_cpp import repacked
 from armload.engines.measurement import Measurement
 from armload.engines.prediction import Bottleneck
 from armload.report.settings import BOARD, THREADS, Settings, labels, settings_of, subject
 
-Quantile = Literal["p50", "p90", "p99", "max"]
 State = Literal["valid", "partly valid", "not valid", "failed"]
 
 
 KNOWN_WITHIN = 0.05
 """A rate that is not known better than this after several repeats asks for more of them."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Estimate:
-    """A median over runs, and where it lies with 95% confidence."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -123,21 +116,33 @@ class Cell:
         return estimate(each.prefill_tps for each in self.figures)
 
     @cached_property
-    def ttft_s(self) -> float | None:
-        """Median seconds to the first token."""
-        return _median(each.ttft_s for each in self.figures)
+    def per_token_s(self) -> Estimate | None:
+        """Median time per output token.
+
+        The interval is the one that ``show`` gives for the run, or for the repeats; of too few
+        repeats it has no upper end.
+        """
+        if any(run.place is not None and run.place.precision is not None for run in self.runs):
+            found = known(self.runs)
+            if found is not None:
+                within_s = found.interval_s or Interval(low=0.0, high=math.inf)
+                return Estimate(value=found.median_s, low=within_s.low, high=within_s.high)
+        return estimate((run.summary.median_s for run in self._timed), self.rows_s)
+
+    @property
+    def median_s(self) -> float | None:
+        """The same without its interval."""
+        return self.per_token_s.value if self.per_token_s else None
 
     @cached_property
     def rows_s(self) -> tuple[tuple[float, ...], ...]:
         """Seconds of every output token, a row for each run that has them."""
         return tuple(each.token_s for each in self.figures if each.token_s)
 
-    def token_s(self, quantile: Quantile) -> float | None:
-        """Return the median over the runs of their quantile; of ``max`` the largest."""
-        values = [getattr(run.summary.token_s, quantile) for run in self._timed]
-        if not values:
-            return None
-        return float(max(values) if quantile == "max" else median(values))
+    def value(self, key: str) -> float | None:
+        """Return a figure over the runs, without its interval, by the key of its column."""
+        found = next(each.of(self) for each in CELL_FIGURES if each.key == key)
+        return found.value if isinstance(found, Estimate) else found
 
     @cached_property
     def too_few(self) -> str:
@@ -170,10 +175,10 @@ class Cell:
     @cached_property
     def typical(self) -> Run | None:
         """The run whose median time per token is nearest to the cell's; none without tokens."""
-        middle = self.token_s("p50")
-        if middle is None:
+        middle_s = self.median_s
+        if middle_s is None:
             return None
-        return min(self._timed, key=lambda run: abs(_p50(run) - middle))
+        return min(self._timed, key=lambda run: abs((run.summary.median_s or math.inf) - middle_s))
 
     @cached_property
     def _timed(self) -> tuple[Run, ...]:
@@ -234,13 +239,25 @@ def estimate(
     return Estimate(value=median(known), low=interval.low, high=interval.high)
 
 
-def _median(samples: Iterable[float | None]) -> float | None:
-    known = [sample for sample in samples if sample is not None]
-    return median(known) if known else None
+def _median(figure: Column[Run], cell: Cell) -> float | None:
+    values = [value for run in cell.counted if (value := figure.of(run)) is not None]
+    return median(values) if values else None
 
 
-def _p50(run: Run) -> float:
-    return run.summary.token_s.p50 if run.summary.token_s else math.inf
+_OTHER_THAN_MEDIAN: Mapping[str, Callable[[Cell], Estimate | float | None]] = {
+    "prefill_tps": lambda cell: cell.prefill_tps,
+    "decode_tps": lambda cell: cell.decode_tps,
+    "token_p50_s": lambda cell: cell.per_token_s,
+    "token_max_s": lambda cell: max(
+        (run.summary.token_s.max for run in cell.counted if run.summary.token_s), default=None
+    ),
+    "max_rss_bytes": lambda cell: cell.max_rss_bytes,
+}
+CELL_FIGURES: tuple[Column[Cell], ...] = tuple(
+    figure.from_another(_OTHER_THAN_MEDIAN.get(figure.key) or partial(_median, figure))
+    for figure in FIGURES
+)
+"""The figures of a run over the runs of a cell that count."""
 
 
 def _key(run: Run) -> tuple[str, ...]:

@@ -12,10 +12,11 @@ from rich.text import Text
 
 from armload.analysis.comparison import ComparedFigure, Comparison, Subject, not_comparable
 from armload.analysis.statistics import surely_above
+from armload.core.columns import Column
 from armload.core.errors import ArmloadError, InconclusiveError, SlowerError, UsageError
 from armload.core.values import ValueList
 from armload.report import formatting as words
-from armload.report.layout import Column, Details, Prose, Table
+from armload.report.layout import Details, Prose, Table
 from armload.report.result import Part, Result
 
 _NAMED_AT_MOST = 3

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from rich.console import RenderableType
 
+from armload.core.columns import Column
 from armload.core.values import Value
-from armload.report.layout import Column, Table
+from armload.report.layout import Table
 
 
 class SetDefault(Value):

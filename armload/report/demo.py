@@ -96,7 +96,7 @@ def demo_view(runs: Sequence[Run], middle: Run, page: Path, stop: Stop) -> Group
     else:
         interval = confidence(found) or _of_one_run(found, middle)
         speed = (
-            f"{run_words.model_name(middle)} takes {run_words.speed(found.p50_s, None)} "
+            f"{run_words.model_name(middle)} takes {run_words.speed(found.median_s, None)} "
             f"on {middle.board.name}{interval}."
         )
     commands = {
@@ -126,10 +126,10 @@ def demo_view(runs: Sequence[Run], middle: Run, page: Path, stop: Stop) -> Group
 
 def _of_one_run(found: Known, run: Run) -> str:
     """Write the interval of the only run that counts: its tokens, and what usually differs."""
-    times = run.summary.token_s
-    if found.runs > 1 or times is None or times.p50_low is None or times.p50_high is None:
+    within_s = run.summary.median_within_s
+    if found.runs > 1 or within_s is None:
         return ""
-    low, high = words.seconds(times.p50_low), words.seconds(times.p50_high)
+    low, high = words.seconds(within_s.low), words.seconds(within_s.high)
     return f", 95% CI {low} to {high} (from one run)"
 
 

@@ -16,6 +16,7 @@ from armload.analysis.fitted import (
 )
 from armload.analysis.prediction_notes import read_by_row, without_range
 from armload.bench.fitting import BoardsFit, Fit
+from armload.core.columns import Column
 from armload.core.shell import program_name
 from armload.core.values import counted, format_bytes
 from armload.engines.prediction import Expected, Prediction
@@ -23,7 +24,7 @@ from armload.models.find import LIKE
 from armload.models.packaged import QUANTISATIONS, WORD_PROBLEMS
 from armload.models.published import SMOLLM2, is_smollm2
 from armload.report.formatting import UNKNOWN, all_weights
-from armload.report.layout import Column, Details, Prose, Table, whole
+from armload.report.layout import Details, Prose, Table, whole
 
 _STYLES = {
     "fits": "green",

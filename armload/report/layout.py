@@ -7,16 +7,22 @@ where the terminal itself breaks it: it is copied whole. A console that prints t
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table as Grid
 from rich.text import Text
 
+from armload.core.columns import Column, Estimate
 from armload.core.values import visible
+from armload.report.formatting import UNKNOWN
+
+Item = TypeVar("Item")
 
 _NARROWEST_PROSE = 20
 """In less than so many columns prose is no pleasure to read beside something else."""
@@ -90,26 +96,6 @@ class Details:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
-    """A column of a table.
-
-    Attributes:
-        heading: may have several lines.
-        unit: stands beneath the heading.
-        is_number: stands at the right edge.
-        is_prose: may be broken between words.
-        below: where a terminal has no room for it, it goes to a line of its own beneath the row,
-            behind these words; none: it stays.
-    """
-
-    heading: str
-    unit: str = ""
-    is_number: bool = False
-    is_prose: bool = False
-    below: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Entry:
     """What stands in a row and a column.
 
@@ -145,20 +131,47 @@ class Table:
     what may go below a row goes there, and at last every entry has a line of its own.
     """
 
-    def __init__(self, *columns: Column) -> None:
+    def __init__(self, *columns: Column[Any]) -> None:
         self.columns = columns
         self.rows: list[Row] = []
+        self._columns: list[Column[Any]] = []
+        for column in columns:
+            self._columns += [column, *([_INTERVAL] if column.has_interval else [])]
         self._texts: list[list[Text]] = []
+
+    @classmethod
+    def of(
+        cls,
+        columns: Iterable[Column[Item]],
+        items: Sequence[Item],
+        *,
+        state: Callable[[Item], str] = lambda _: "",
+        best: Item | None = None,
+    ) -> Table:
+        """Lay out items, a row for each, in the columns that say something of one."""
+        entries = [(column, [_entry(column, item) for item in items]) for column in columns]
+        shown = [
+            (column, its)
+            for column, its in entries
+            if not column.is_optional or any(each != _UNKNOWN for each in its)
+        ]
+        table = cls(*(column for column, _ in shown))
+        for item, *row in zip(items, *(its for _, its in shown), strict=True):
+            table.add(*row, state=state(item), is_best=item is best)
+        return table
 
     def add(self, *entries: Entry | Text | str, state: str = "", is_best: bool = False) -> None:
         """Add a row, with an entry for each column."""
         full = [each if isinstance(each, Entry) else Entry(text=each) for each in entries]
         self.rows.append(Row(entries=tuple(full), state=state, is_best=is_best))
-        self._texts.append([_text(each.text) for each in full])
+        texts: list[Text | str] = []
+        for column, entry in zip(self.columns, full, strict=True):
+            texts += [entry.text, *([entry.range] if column.has_interval else [])]
+        self._texts.append([*map(_text, texts)])
 
     def records(self) -> tuple[dict[str, float | str], ...]:
-        """Return the rows for programs: entries by the heading, numbers where they are some."""
-        headings = [column.heading for column in self.columns]
+        """Return the rows for programs: entries by key or title, numbers where they are some."""
+        headings = [column.key or column.title for column in self.columns]
         return tuple(
             {
                 heading: str(entry.text) if entry.number is None else entry.number
@@ -169,14 +182,18 @@ class Table:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Render the table, in the form that suits the width."""
-        every = range(len(self.columns))
-        beside = [number for number in every if self.columns[number].below is None]
+        every = [
+            number
+            for number, column in enumerate(self._columns)
+            if column is not _INTERVAL or any(row[number] for row in self._texts)
+        ]
+        beside = [number for number in every if self._columns[number].below is None]
         for numbers in (every, beside):
             widths = self._widths(numbers, options.max_width)
             if widths:
                 yield from self._side_by_side(numbers, widths, options.max_width)
                 return
-        headings = [" ".join(_heading(column).split()) for column in self.columns]
+        headings = [" ".join(_heading(column).split()) for column in self._columns]
         for row in self._texts:
             if row is not self._texts[0]:
                 yield Text("")
@@ -188,14 +205,18 @@ class Table:
         self, numbers: Sequence[int], widths: Sequence[int], room: int
     ) -> RenderResult:
         yield self._grid(
-            numbers, widths, [Text(_heading(each), style="dim") for each in self.columns]
+            numbers, widths, [Text(_heading(each), style="dim") for each in self._columns]
         )
-        below = [number for number in range(len(self.columns)) if number not in numbers]
+        below = [
+            number
+            for number, column in enumerate(self._columns)
+            if number not in numbers and column is not _INTERVAL
+        ]
         for row in self._texts:
             yield self._grid(numbers, widths, row)
             entries = [
                 Text.assemble(
-                    self.columns[number].below or "", row[number], no_wrap=row[number].no_wrap
+                    self._columns[number].below or "", row[number], no_wrap=row[number].no_wrap
                 )
                 for number in below
                 if row[number]
@@ -210,7 +231,7 @@ class Table:
         grid = Grid.grid(padding=(0, _GAP, 0, 0))
         cells = []
         for number, width in zip(numbers, widths, strict=True):
-            is_number = self.columns[number].is_number
+            is_number = self._columns[number].is_number
             grid.add_column(width=width, justify="right" if is_number else "left")
             cells.append(Text("\n").join(wrapped(row[number], width)))
         grid.add_row(*cells)
@@ -219,7 +240,7 @@ class Table:
     def _widths(self, numbers: Sequence[int], room: int) -> list[int]:
         """Return the columns' widths; none where there is no room for them."""
         natural = {number: max(map(_width, self._entries(number))) for number in numbers}
-        prose = [number for number in numbers if self.columns[number].is_prose]
+        prose = [number for number in numbers if self._columns[number].is_prose]
         room -= _GAP * (len(numbers) - 1)
         room -= sum(width for number, width in natural.items() if number not in prose)
         # The widest gives way first.
@@ -241,10 +262,40 @@ class Table:
         ]
 
     def _entries(self, number: int) -> list[Text]:
-        return [Text(_heading(self.columns[number])), *(row[number] for row in self._texts)]
+        return [Text(_heading(self._columns[number])), *(row[number] for row in self._texts)]
 
 
-def _heading(column: Column) -> str:
+_INTERVAL = Column[Any](heading="95%\nCI", is_number=True)
+_UNKNOWN = Entry(text=UNKNOWN)
+
+
+def _entry(column: Column[Item], item: Item) -> Entry:
+    value = column.of(item)
+    if value is None:
+        return _UNKNOWN
+    if isinstance(value, Entry):
+        return value
+    if isinstance(value, Text):
+        return Entry(text=value)
+    between = ""
+    if isinstance(value, Estimate):
+        if math.isfinite(value.high):
+            between = span(column.write(value.low), column.write(value.high))
+        value = value.value
+    return Entry(
+        text=Text(column.write(value), style=column.style),
+        number=value if column.is_number and isinstance(value, int | float) else None,
+        range=between,
+    )
+
+
+def span(low: str, high: str) -> str:
+    """Write an interval: ``63.2–69.8 ms``."""
+    unit = high.lstrip("0123456789.,-")
+    return f"{low.removesuffix(unit)}–{high}"
+
+
+def _heading(column: Column[Any]) -> str:
     return "\n".join(filter(None, (column.heading, column.unit)))
 
 

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from armload.core.columns import Column
 from armload.core.values import counted, format_bytes
 from armload.models.context_memory import ContextMemory
 from armload.models.model_summary import FileSection, ModelSummary
 from armload.report import formatting as words
-from armload.report.layout import Column, Details, Prose, Table, whole
+from armload.report.layout import Details, Prose, Table, whole
 
 
 def summary_table(summary: ModelSummary) -> Group:

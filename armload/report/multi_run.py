@@ -166,7 +166,7 @@ def headline(cells: Sequence[Cell]) -> str:
             "No run" if any(cell.counted for cell in cells) else "No token was generated: no run"
         )
         return f"{tried} is valid, so there are no reliable figures"
-    speed = run_words.speed(best.token_s("p50"), best.decode_tps.value)
+    speed = run_words.speed(best.median_s, best.decode_tps.value)
     if len(cells) == 1:
         return f"{speed} on {best.runs[0].board.name}"
     board = "" if len(boards_of(cells)) > 1 else f" on {best.runs[0].board.name}"

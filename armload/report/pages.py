@@ -230,7 +230,7 @@ class Report(Value):
         headline: the page's.
         page: the HTML file.
         figures: in the page's order.
-        table: one row for each cell, its entries by the column's heading.
+        table: one row for each cell, its entries by the column's key, or else its heading.
     """
 
     headline: str

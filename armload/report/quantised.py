@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from armload.analysis.fitted import FittedModel, per_token
+from armload.core.columns import Column
 from armload.core.values import counted, format_bytes
 from armload.evaluation.logits.divergence import Divergence
 from armload.evaluation.quantising import QuantisedModel, QuantisedModels
 from armload.report.formatting import UNKNOWN
-from armload.report.layout import Column, Prose, Table, whole
+from armload.report.layout import Prose, Table, whole
 
 
 def quantised_view(found: QuantisedModels) -> Group:
@@ -26,7 +28,7 @@ def quantised_view(found: QuantisedModels) -> Group:
 
 
 def _quantised_table(found: QuantisedModels) -> Table:
-    columns = [
+    columns: list[Column[Any]] = [
         Column(heading="type"),
         Column(heading="file", is_number=True),
         Column(heading="bits per\nweight", is_number=True),

@@ -85,12 +85,11 @@ class RepeatedResult(NewRun):
 def progress_line(runs: Sequence[Run]) -> str:
     """Return the line that tells a person of the latest run, and what is known with it."""
     latest = runs[-1]
-    median_s = latest.summary.token_s.p50 if latest.summary.token_s else None
     found = known(runs)
     together = f"; {_width(found)}" if found and found.within is not None else ""
     if not counts(latest):
         together = f"; not counted: {', '.join(each.name for each in latest.verdict.findings)}"
-    return f"run {len(runs)}: {words.seconds(median_s)} per token (median){together}"
+    return f"run {len(runs)}: {words.seconds(latest.summary.median_s)} per token (median){together}"
 
 
 def together(runs: Sequence[Run], stop: Stop) -> Details:
@@ -101,7 +100,7 @@ def together(runs: Sequence[Run], stop: Stop) -> Details:
     found = known(runs)
     rows = [("runs", _counts(runs, found))]
     if found:
-        median = f"{words.seconds(found.p50_s)} per token{confidence(found)}"
+        median = f"{words.seconds(found.median_s)} per token{confidence(found)}"
         rows.append(("median", f"{median}; {_width(found)}"))
     why = stop.fact()
     for reason in middle(runs).verdict.reasons:  # it is shown with that run
@@ -127,7 +126,7 @@ def together_json(sweep: Sweep, runs: Sequence[Run], wanted: Precision, stop: St
         sweep=sweep.id,
         runs=tuple(run.id for run in runs),
         counted=found.runs if found else 0,
-        p50_s=found.p50_s if found else None,
+        p50_s=found.median_s if found else None,
         p50_low_s=interval.low if interval else None,
         p50_high_s=interval.high if interval else None,
         precision=wanted.share,

@@ -20,10 +20,18 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("weights", weights_line(run)),
         ("binary", run_words.binary_line(run)),
         ("total", run_words.in_all(run)),
-        ("per token", run_words.median_range(run)),
+        ("p50 per token", run_words.median_range(run)),
         ("predicted", run_words.prediction_line(run)),
         ("energy", run_words.energy_line(run)),
+        ("peak memory", _peaks(run)),
     ]
+
+
+def _peaks(run: Run) -> str:
+    if run.memory is None:
+        return ""
+    resident, virtual = words.size(run.memory.max_rss_bytes), words.size(run.memory.max_vms_bytes)
+    return f"{resident} resident, {virtual} virtual"
 
 
 def weights_line(run: Run) -> str:

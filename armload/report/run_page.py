@@ -9,8 +9,10 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from armload.analysis.conditions_log import Swapped
+from armload.analysis.figures import FIGURES
 from armload.analysis.run import Run
 from armload.analysis.summary import generating
+from armload.core.columns import Column
 from armload.core.files import write_whole
 from armload.deploy.layout import PROGRAM_FOLDER
 from armload.engines.trace import Step
@@ -25,7 +27,7 @@ from armload.report.figures.memory import memory_parts
 from armload.report.figures.over_time import tokens as tokens_figure
 from armload.report.figures.power import power_over_tokens
 from armload.report.figures.storage_wait import storage_wait
-from armload.report.layout import Column, Details, Table
+from armload.report.layout import Details, Table
 from armload.report.pages import (
     PAGE_NAME,
     Block,
@@ -129,23 +131,13 @@ def _has_figures(run: Run) -> bool:
 
 
 def _figures(run: Run) -> Markup:
-    summary, times = run.summary, run.summary.token_s
-    figures = (
-        ("per token, median", words.seconds(times.p50 if times else None), ""),
-        ("decode, mean", words.rate(summary.decode_tps), "tokens/s" if summary.decode_tps else ""),
-        (
-            "prefill, mean",
-            words.rate(summary.prefill_tps),
-            "tokens/s" if summary.prefill_tps else "",
-        ),
-        ("time to first token", words.seconds(summary.ttft_s), ""),
-        ("peak memory (RSS)", words.size(run.memory.max_rss_bytes if run.memory else None), ""),
-        ("per token, 90th percentile", words.seconds(times.p90 if times else None), ""),
-        ("per token, 99th percentile", words.seconds(times.p99 if times else None), ""),
-        ("slowest token", words.seconds(times.max if times else None), ""),
-    )
+    table = Table.of(FIGURES, [run])
     tiles = (
-        html("<div><dt>{}</dt><dd>{} <small>{}</small></dd></div>", *figure) for figure in figures
+        html(
+            "<div><dt>{}</dt><dd>{} <small>{}</small></dd></div>",
+            *(column.heading, entry.text, "" if entry.number is None else column.unit),
+        )
+        for column, entry in zip(table.columns, table.rows[0].entries, strict=True)
     )
     return html('<dl class="figures">{}</dl>', Markup("\n").join(tiles))
 
@@ -253,16 +245,10 @@ def _swapped_line(swapped: Swapped | None) -> str:
 
 
 def _what_ran(run: Run) -> Details:
-    memory, model, binary = run.memory, run.model, run.binary
+    model, binary = run.model, run.binary
     decoding = ""
     if run.trace and run.trace.threads:
         decoding = f", decoding with {words.counted(run.trace.threads, 'thread')}"
-    resident = ""
-    if memory:
-        resident = (
-            f"{words.size(memory.max_rss_bytes)} resident, {words.size(memory.max_vms_bytes)} "
-            "virtual"
-        )
     read = model.bytes_per_token
     kv = model.context_memory.bytes_per_token if model.context_memory else None
     rows = [
@@ -273,7 +259,6 @@ def _what_ran(run: Run) -> Details:
             for label, value in facts(run)
             for number, line in enumerate(value.split("\n"))
         ),
-        ("peak memory", resident),
         ("cores", f"{run.board.cores}{decoding}"),
         ("CPU features", " ".join(run.board.cpu_features) or words.UNKNOWN),
         ("binary's SHA-256", binary.sha256),

@@ -28,9 +28,9 @@ _TIMES_FROM = 10
 
 def headline(run: Run) -> str:
     """Say the run's result in one sentence, and first that it is not valid if it is not."""
-    decode_tps, times = run.summary.decode_tps, run.summary.token_s
-    if times is not None or decode_tps is not None:
-        said = speed(times.p50 if times else None, decode_tps)
+    decode_tps, median_s = run.summary.decode_tps, run.summary.median_s
+    if median_s is not None or decode_tps is not None:
+        said = speed(median_s, decode_tps)
     elif run.plan is None:
         wall_s = run.summary.wall_s
         lasted = "" if wall_s is None else f" for {seconds(wall_s)}"
@@ -41,12 +41,12 @@ def headline(run: Run) -> str:
     return f"{doubt}{said} on {run.board.name}"
 
 
-def speed(p50_s: float | None, decode_tps: float | None) -> str:
+def speed(median_s: float | None, decode_tps: float | None) -> str:
     """Say how fast tokens came, as every headline says it: by their median where that is known."""
-    if not p50_s:
+    if not median_s:
         return f"{rate(decode_tps)} tokens per second (mean)"
-    per_s = f"{rate(1 / p50_s)} tokens per second, " if p50_s <= 1 else ""
-    return f"{seconds(p50_s)} per token ({per_s}median)"
+    per_s = f"{rate(1 / median_s)} tokens per second, " if median_s <= 1 else ""
+    return f"{seconds(median_s)} per token ({per_s}median)"
 
 
 def limit_sentence(run: Run) -> str:
@@ -234,13 +234,12 @@ def median_range(run: Run) -> str:
 
     One that is repeated to know the median is shown without them: all repeats place it better.
     """
-    times = run.summary.token_s
-    if times is None or times.p50_low is None or times.p50_high is None:
+    median, within_s = seconds(run.summary.median_s), run.summary.median_within_s
+    if within_s is None:
         return ""
     if run.place is not None and run.place.precision is not None:
-        return f"{seconds(times.p50)} (median of this run)"
-    low, high = seconds(times.p50_low), seconds(times.p50_high)
-    return f"{seconds(times.p50)}, 95% CI {low} to {high}"
+        return f"{median} (median of this run)"
+    return f"{median}, 95% CI {seconds(within_s.low)} to {seconds(within_s.high)}"
 
 
 def prediction_line(run: Run) -> str:
@@ -252,15 +251,15 @@ def prediction_line(run: Run) -> str:
     on = " for the emulated board" if is_emulated else ""
     how = f"{found.verdict}, {_SOURCES[found.compute]}"
     expected = f"{per_token(found.token_s)} per token{on} ({how})"
-    times = run.summary.token_s
-    if times is None:
+    median_s = run.summary.median_s
+    if median_s is None:
         return expected
-    ratio = times.p50 / found.token_s.value
+    ratio = median_s / found.token_s.value
     if ratio >= _TIMES_FROM:
         difference = f"{ratio:.0f} times as long"
     else:
         difference = f"{abs(ratio - 1):.0%} {'more' if ratio > 1 else 'less'}"
-    return f"{expected}; measured {seconds(times.p50)}, {difference}"
+    return f"{expected}; measured {seconds(median_s)}, {difference}"
 
 
 def background_line(run: Run) -> str:

@@ -10,10 +10,11 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from armload.analysis.run import Run
+from armload.core.columns import Column
 from armload.core.values import Value, counted
 from armload.engines.service_plan import ServingPlan
 from armload.report import formatting as words
-from armload.report.layout import Column, Details, Table, whole
+from armload.report.layout import Details, Table, whole
 from armload.serving.listing import RunningService
 from armload.serving.service import Service
 

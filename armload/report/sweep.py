@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import get_args
+from functools import cached_property, partial
+from typing import Literal, get_args
 
 from pydantic import BaseModel
 from rich.console import Group
 from rich.text import Text
 
+from armload.analysis.figures import DECODE
 from armload.analysis.pairing import differences
 from armload.analysis.run import Run
 from armload.analysis.statistics import FEWEST_RUNS
 from armload.analysis.verdict import KeptFinding
 from armload.bench.sweep import Sweep, SweepFolder
+from armload.core.columns import Column, Estimate, main_ones
 from armload.core.errors import ArmloadError, RunError
 from armload.core.progress import Progress
 from armload.core.shell import program_name
@@ -23,8 +25,9 @@ from armload.core.values import Value
 from armload.engines.job import SweepPoint
 from armload.engines.plan import Plan
 from armload.report import formatting as words
-from armload.report.cells import Cell, Estimate, Quantile, cells_of, fastest, tps_of, unequal
-from armload.report.layout import Column, Prose, Table
+from armload.report.cell_table import VALID_RUNS
+from armload.report.cells import CELL_FIGURES, Cell, cells_of, fastest, tps_of, unequal
+from armload.report.layout import Prose, Table
 from armload.report.multi_run import rivals
 from armload.report.result import Part, Result, labelled
 from armload.report.run_words import short_verdict
@@ -82,8 +85,7 @@ class SweepProgress:
             per_token = prefill = decode = words.UNKNOWN
             verdict = ended.message
         else:
-            times = ended.summary.token_s
-            per_token = words.seconds(times.p50 if times else None)
+            per_token = words.seconds(ended.summary.median_s)
             prefill = words.rate(ended.summary.prefill_tps)
             decode = words.rate(ended.summary.decode_tps)
             verdict = _short_verdict(place, ended)
@@ -183,51 +185,51 @@ def sweep_table(results: Sequence[CellResult]) -> Table:
     Several cells have the numbers by which a command names them: ``SWEEP/2``.
     """
     cells = [each.cell for each in results if each.cell is not None]
-    guesses = {id(cell): its for cell in cells if (its := speculation_of(cell, cells))}
-    guessing = ("tokens\nper pass", "drafts\naccepted") if guesses else ()
-    same = () if THREADS in results[0].name else (THREADS,)
-    is_numbered = len({each.number for each in results}) > 1
-    table = Table(
-        *((Column(heading="cell", is_number=True),) if is_numbered else ()),
-        *(
-            Column(heading=name, below="" if name == MODEL else None)
-            for name in (*results[0].name, *same)
-        ),
-        *(
-            Column(heading=heading, is_number=True)
-            for heading in (
-                "valid\nruns",
-                "prefill\ntok/s\n(mean)",
-                "decode\ntok/s\n(mean)",
-                "95% CI\nof the\nmean",
-                "p50 per\ntoken",
-                *guessing,
-                "first\ntoken",
-                "peak\nRSS",
-            )
-        ),
-        Column(heading="", below=""),
-    )
+    guesses = {id(cell): speculation_of(cell, cells) for cell in cells}
     best = fastest(cells) if len(cells) > 1 else None
-    for each in results:
-        cell = each.cell
-        is_best = cell is not None and cell is best
-        decode = cell.decode_tps if cell else None
-        table.add(
-            *((str(each.number + 1),) if is_numbered else ()),
-            *each.name.values(),
-            *((cell.settings[name] if cell else NONE) for name in same),
-            f"{len(cell.valid)}/{len(cell.runs)}" if cell else "0/0",
-            words.rate(_value(cell.prefill_tps) if cell else None),
-            Text(words.rate(_value(decode)), style="bold green" if is_best else "bold"),
-            f"{words.rate(decode.low)}–{words.rate(decode.high)}" if decode else "",
-            words.seconds(cell.token_s("p50") if cell else None),
-            *(_guesses(guesses.get(id(cell))) if guessing else ()),
-            words.seconds(cell.ttft_s if cell else None),
-            words.size(cell.max_rss_bytes if cell else None),
-            _remark(each, is_best=is_best),
-        )
-    return table
+    is_numbered = len({each.number for each in results}) > 1
+    number = Column[CellResult](heading="cell", of=lambda each: each.number + 1, is_number=True)
+    names = [*results[0].name, *([] if THREADS in results[0].name else [THREADS])]
+    figures = (VALID_RUNS, *main_ones(CELL_FIGURES))
+    columns = (
+        *([number] if is_numbered else []),
+        *(
+            Column(heading=name, of=partial(_setting, name), below="" if name == MODEL else None)
+            for name in names
+        ),
+        *(each.through(lambda result: result.cell) for each in figures),
+        *(each.through(lambda result: guesses.get(id(result.cell))) for each in _GUESSES),
+        Column(
+            heading="",
+            of=lambda each: _remark(each, is_best=bool(best) and each.cell is best),
+            below="",
+        ),
+    )
+    return Table.of(columns, results)
+
+
+def _setting(name: str, result: CellResult) -> str:
+    if name in result.name:
+        return result.name[name]
+    return result.cell.settings[name] if result.cell else NONE
+
+
+_GUESSES: tuple[Column[SpeculationOfCell], ...] = (
+    Column(
+        heading="tokens\nper pass",
+        of=lambda found: found.tokens_per_pass,
+        write="{:.2f}".format,
+        is_number=True,
+        is_optional=True,
+    ),
+    Column(
+        heading="drafts\naccepted",
+        of=lambda found: found.acceptance_rate,
+        write="{:.0%}".format,
+        is_number=True,
+        is_optional=True,
+    ),
+)
 
 
 def notes(results: Sequence[CellResult]) -> list[str]:
@@ -252,7 +254,7 @@ def comparable(results: Sequence[CellResult]) -> tuple[CellResult, CellResult] |
         others = [
             each
             for each, its in timed
-            if each.number != first.number and not differences(done, its, "decode")
+            if each.number != first.number and not differences(done, its, DECODE)
         ]
         if others:
             return first, max(others, key=lambda each: tps_of(each.cell) if each.cell else 0.0)
@@ -331,6 +333,9 @@ def sweep_view(results: Sequence[CellResult]) -> Group:
     return Group(sweep_table(results), *(Prose(note, style="dim") for note in notes(results)))
 
 
+Quantile = Literal["p50", "p90", "p99", "max"]
+
+
 class SweptCell(Value):
     """What the repeats of a cell say; raw samples stay in the runs.
 
@@ -404,24 +409,13 @@ def _swept(model: str, plan: Plan, result: CellResult, cells: Sequence[Cell]) ->
         valid=len(cell.valid),
         prefill_tps=cell.prefill_tps,
         decode_tps=cell.decode_tps,
-        ttft_s=cell.ttft_s,
-        token_s={name: cell.token_s(name) for name in get_args(Quantile)},
+        ttft_s=cell.value("ttft_s"),
+        token_s={name: cell.value(f"token_{name}_s") for name in get_args(Quantile)},
         max_rss_bytes=cell.max_rss_bytes,
         speculation=speculation_of(cell, cells),
         weights_repacked=cell.settings[REPACKED] == "yes",
         too_few=cell.too_few,
     )
-
-
-def _guesses(found: SpeculationOfCell | None) -> tuple[str, str]:
-    if found is None:
-        return "", ""
-    rate = found.acceptance_rate
-    return f"{found.tokens_per_pass:.2f}", words.UNKNOWN if rate is None else f"{rate:.0%}"
-
-
-def _value(estimate: Estimate | None) -> float | None:
-    return estimate.value if estimate else None
 
 
 def _remark(each: CellResult, *, is_best: bool) -> Text:

@@ -14,12 +14,14 @@ from pydantic import BaseModel
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from armload.analysis.figures import FIGURES
 from armload.analysis.run import Run
+from armload.core.columns import Column, main_ones
 from armload.core.errors import ArmloadError, RunError
 from armload.core.workspace import RUN_FILE
 from armload.report import formatting as words
 from armload.report import run_words
-from armload.report.layout import Column, Details, Prose, Table, whole
+from armload.report.layout import Details, Prose, Table, whole
 from armload.report.result import Part, Result, labelled
 from armload.report.run_facts import facts
 from armload.report.speculation import gain_lines, speculation_line
@@ -70,7 +72,7 @@ def run_table(run: Run) -> Group:
     """Lay out one run: what ran where, its figures, and what limited it."""
     if not run.steps and run.summary.decode_tps is None:
         return Group(_details(run))
-    lines: list[RenderableType] = [_details(run), Text(""), _figures(run)]
+    lines: list[RenderableType] = [_details(run), Text(""), Table.of(FIGURES, [run])]
     if sentence := run_words.limit_sentence(run):
         limit = Text.assemble(sentence, " ", (run_words.advice(run), "bold"))
         lines += [Text(""), Prose(limit)]
@@ -79,37 +81,7 @@ def run_table(run: Run) -> Group:
 
 def list_table(runs: Sequence[Run]) -> Table:
     """Lay out several runs, one a line; a run is found again by the end of its id."""
-    table = Table(
-        Column(heading="id"),
-        Column(heading="when (UTC)"),
-        Column(heading="board", below=""),
-        Column(heading="what ran", below=""),
-        *(
-            Column(heading=heading, is_number=True)
-            for heading in (
-                "decode\ntok/s\n(mean)",
-                "prefill\ntok/s\n(mean)",
-                "p50 per\ntoken",
-                "first\ntoken",
-                "peak\nRSS",
-            )
-        ),
-        Column(heading="verdict", below=""),
-    )
-    for run in runs:
-        table.add(
-            Text(run.id[-4:], style="bold"),
-            words.minute(run.started_utc),
-            run.board.name,
-            f"{run_words.what_ran(run)}{_threads(run)}",
-            Text(words.rate(run.summary.decode_tps), style="bold"),
-            words.rate(run.summary.prefill_tps),
-            words.seconds(run.summary.token_s.p50 if run.summary.token_s else None),
-            words.seconds(run.summary.ttft_s),
-            words.size(run.memory.max_rss_bytes if run.memory else None),
-            _verdict(run, run_words.short_verdict(run)),
-        )
-    return table
+    return Table.of(_LISTED, runs)
 
 
 def _threads(run: Run) -> str:
@@ -139,25 +111,23 @@ def _details(run: Run) -> Details:
     return Details((label, value) for label, value in rows if value)
 
 
-def _figures(run: Run) -> Table:
-    times = run.summary.token_s
-    figures = (
-        ("first\ntoken", words.seconds(run.summary.ttft_s)),
-        ("prefill\ntok/s\n(mean)", words.rate(run.summary.prefill_tps)),
-        ("decode\ntok/s\n(mean)", words.rate(run.summary.decode_tps)),
-        ("per token\np50", words.seconds(times.p50 if times else None)),
-        ("\np90", words.seconds(times.p90 if times else None)),
-        ("\np99", words.seconds(times.p99 if times else None)),
-        ("\nmax", words.seconds(times.max if times else None)),
-        ("peak\nRSS", words.size(run.memory.max_rss_bytes if run.memory else None)),
-        ("\nVMS", words.size(run.memory.max_vms_bytes if run.memory else None)),
-    )
-    table = Table(*(Column(heading=heading) for heading, _ in figures))
-    table.add(*(Text(value, style="bold") for _, value in figures))
-    return table
-
-
 def _verdict(run: Run, said: str) -> Text:
     if run.exit.kind == "stopped":
         return Text(said, style="yellow")
     return Text(said, style="green" if run.verdict.valid else "red")
+
+
+_LISTED: tuple[Column[Run], ...] = (
+    Column(heading="id", of=lambda run: run.id[-4:], style="bold"),
+    Column(heading="when (UTC)", of=lambda run: words.minute(run.started_utc)),
+    Column(heading="board", of=lambda run: run.board.name, below=""),
+    Column(
+        heading="what ran", of=lambda run: f"{run_words.what_ran(run)}{_threads(run)}", below=""
+    ),
+    *main_ones(FIGURES),
+    Column(
+        heading="verdict",
+        of=lambda run: _verdict(run, run_words.short_verdict(run)),
+        below="",
+    ),
+)

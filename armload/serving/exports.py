@@ -187,7 +187,7 @@ def _in_ms(name: str, found: Distribution | None) -> dict[str, float]:
         return {}
     seconds = {
         "mean": found.mean_s,
-        "median": found.p50.value_s,
+        "median": found.median.value_s,
         "std": found.std_s,
         **{key: each.value_s for key, each in found.percentiles.items()},
     }

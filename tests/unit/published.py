@@ -259,3 +259,12 @@ def fields_at(run: Run, places: Sequence[Path]) -> set[str]:
                 holder = holder[key]
         found.add(field)
     return found
+
+
+def records_in(value: object) -> Iterator[BaseModel]:
+    """Yield every record in a value, and the value itself if it is one."""
+    if isinstance(value, BaseModel):
+        yield value
+    if isinstance(value, BaseModel | tuple):
+        for held in dict(value).values() if isinstance(value, BaseModel) else value:
+            yield from records_in(held)

@@ -60,13 +60,13 @@ def test_latencies_are_as_defined() -> None:
     assert found.itl is not None
     assert found.queue is not None
     assert found.lateness is not None
-    assert found.from_scheduled.e2e.p50.value_s == pytest.approx(0.9)
-    assert found.from_scheduled.ttft.p50.value_s == pytest.approx(0.5)
-    assert found.from_sent.ttft.p50.value_s == pytest.approx(0.498)
-    assert found.tpot.p50.value_s == pytest.approx(0.1)
+    assert found.from_scheduled.e2e.median.value_s == pytest.approx(0.9)
+    assert found.from_scheduled.ttft.median.value_s == pytest.approx(0.5)
+    assert found.from_sent.ttft.median.value_s == pytest.approx(0.498)
+    assert found.tpot.median.value_s == pytest.approx(0.1)
     assert found.itl.count == 16
     assert found.itl.mean_s == pytest.approx(0.1)
-    assert found.queue.p50.value_s == pytest.approx(0.3)
+    assert found.queue.median.value_s == pytest.approx(0.3)
     assert found.lateness.max_s == pytest.approx(0.001)
 
 

@@ -149,7 +149,7 @@ def test_a_load_that_is_all_beginning_has_no_interval_and_says_why() -> None:
     found = figures(held, rate=2.0)
     assert (found.independent, found.steady) == (0.0, None)
     assert found.from_scheduled.e2e is not None
-    assert found.from_scheduled.e2e.p50.low_s is None
+    assert found.from_scheduled.e2e.median.low_s is None
     assert found.conversations is not None
     assert found.conversations.no_steady_state().startswith(
         "no confidence intervals: conversations take 11 s, but new ones began for only 19.5 s"
@@ -197,11 +197,11 @@ def test_an_interval_of_turns_does_not_claim_that_they_are_independent() -> None
         each = [record.model_copy(update={"conversation": None}) for record in records]
         random.Random(seed).shuffle(each)
         found = figures(records, rate=0.1).from_scheduled.e2e
-        as_turns.append(covers(found.p50 if found else None))
+        as_turns.append(covers(found.median if found else None))
         as_one = metrics_of(
             LoadPoint(concurrency=1, requests=len(each), started_utc="", began_client_s=0.0), each
         ).from_scheduled.e2e
-        as_requests.append(covers(as_one.p50 if as_one else None))
+        as_requests.append(covers(as_one.median if as_one else None))
     assert statistics.fmean(as_turns) >= 0.9
     # What would be claimed of the same times if each were an observation of its own.
     assert statistics.fmean(as_requests) < 0.7

@@ -206,7 +206,7 @@ def test_disturbed_runs_count_for_nothing_and_three_in_a_row_are_the_reason_to_e
     assert decided([*disturbed[:2], run(), disturbed[2]]) is None
     found = known([*disturbed, *runs([0.1] * 7)])
     assert found is not None
-    assert (found.runs, found.p50_s, found.within) == (7, 0.1, 0)
+    assert (found.runs, found.median_s, found.within) == (7, 0.1, 0)
 
 
 @pytest.mark.parametrize(

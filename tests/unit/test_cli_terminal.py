@@ -164,7 +164,8 @@ import sys
 from pathlib import Path
 from armload.cli import terminal
 from armload.cli import progress
-from armload.report.layout import Column, Table, whole
+from armload.core.columns import Column
+from armload.report.layout import Table, whole
 name = sys.argv[1]
 terminal.show(whole(f"x/{name}"))
 table = Table(Column(heading=name))

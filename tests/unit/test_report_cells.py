@@ -113,7 +113,7 @@ def test_a_cell_without_a_valid_run_shows_its_figures_and_is_never_the_best() ->
 
 def test_a_failed_cell_has_a_state_and_no_figures() -> None:
     (cell,) = cells_of([failed_run_of(Q8, 4), failed_run_of(Q8, 4, repeat=1)])
-    assert (cell.state, cell.decode_tps, cell.token_s("p50"), cell.typical) == (
+    assert (cell.state, cell.decode_tps, cell.median_s, cell.typical) == (
         "failed",
         None,
         None,
@@ -137,7 +137,7 @@ def test_the_typical_run_is_the_one_in_the_middle() -> None:
     times = {run.summary.token_s.p50: run.id for run in runs if run.summary.token_s}
     assert cell.typical is not None
     assert cell.typical.id == times[median(times)]
-    assert cell.token_s("p50") == median(times)
+    assert cell.median_s == median(times)
 
 
 def test_an_interval_needs_four_runs_to_say_more_than_the_usual_difference() -> None:
@@ -184,7 +184,7 @@ def test_of_too_many_cells_the_fastest_of_each_series_stay() -> None:
 
 def entries(cells: list[Cell]) -> list[dict[str, str]]:
     table = cell_table(cells)
-    headings = [column.heading for column in table.columns]
+    headings = [column.key or column.heading for column in table.columns]
     return [
         dict(zip(headings, [str(entry.text) for entry in row.entries], strict=True))
         for row in table.rows
@@ -199,9 +199,9 @@ def test_every_cell_is_a_row_of_the_table_the_failed_and_the_doubtful_too() -> N
         *["valid", "valid", "valid", "partly valid"],
         "failed",
     ]
-    assert [row["runs"] for row in rows][-2:] == ["4 / 5", "0 / 2"]
-    assert rows[-1]["decode"] == "-"
-    assert rows[2]["decode"] == "6.98"
+    assert [row["valid_runs"] for row in rows][-2:] == ["4/5", "0/2"]
+    assert rows[-1]["decode_tps"] == "-"
+    assert rows[2]["decode_tps"] == "6.98"
     assert list(rows[0])[:4] == ["model", "quantisation", "threads", "board"]
 
 
@@ -214,11 +214,11 @@ def test_a_setting_is_a_column_only_where_it_differs() -> None:
 
 def test_numbers_sort_as_numbers_and_a_missing_one_has_none() -> None:
     table = cell_table(cells_of(sweep()))
-    decode = [column.heading for column in table.columns].index("decode")
+    decode = [column.key for column in table.columns].index("decode_tps")
     numbers = [row.entries[decode].number for row in table.rows]
     assert numbers[-1] is None
     assert all(isinstance(number, float) for number in numbers[:-1])
-    assert table.rows[0].entries[decode].range == "2.36 to 2.39"
+    assert table.rows[0].entries[decode].range == "2.36–2.39"
 
 
 def test_a_storage_run_and_a_failed_one_stand_beside_each_other() -> None:

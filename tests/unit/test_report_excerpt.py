@@ -8,10 +8,11 @@ import socket
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import psutil
 import pytest
+from pydantic import create_model
 
 from armload.analysis.background import BackgroundProcess
 from armload.analysis.compare import compare
@@ -20,13 +21,14 @@ from armload.analysis.measurement import measurement_of
 from armload.analysis.run import Run
 from armload.analysis.verdict import Verdict
 from armload.core.errors import UsageError
-from armload.core.values import as_json
+from armload.core.values import LEAVES, Leaves, as_json
 from armload.deploy.exit_reason import Exit, ExitKind
 from armload.engines.plan import SEED_PROMPT, Plan
 from armload.models.packaged import SMOLLM2_MODEL
 from armload.report import run_words
 from armload.report.exchange import Included
 from armload.report.exchange.excerpt import EVERYTHING, excerpt_of
+from armload.report.exchange.forms import FORMS
 from armload.report.run_words import background_line, verdict_line
 from tests.unit.findings import CC1, KSWAPD
 from tests.unit.published import (
@@ -34,6 +36,7 @@ from tests.unit.published import (
     free_texts,
     on_a_group,
     planted,
+    records_in,
     talkative_run,
     text_fields,
 )
@@ -321,3 +324,36 @@ def test_only_runs_that_time_tokens_are_published() -> None:
     scorer = quick_run().model_copy(update={"engine_name": "llama-scorer"})
     with pytest.raises(UsageError, match="no token times to export"):
         excerpt_of(scorer)
+
+
+def test_a_new_field_stays_until_it_says_that_it_may_leave() -> None:
+    def newer(record: Any) -> Any:
+        more: Any = {
+            "serial": (str, ""),
+            "visits": (int, 0),
+            "heat": (Annotated[int, LEAVES], 0),
+        }
+        kind = create_model("Newer", __base__=type(record), **more)
+        return kind(**dict(record), serial="zaphod", visits=7, heat=9)
+
+    run = talkative_run()
+    parts = ("plan", "binary", "model", "draft", "board", "before", "after", "trace", "place")
+    published = excerpt_of(
+        newer(run.model_copy(update={name: newer(getattr(run, name)) for name in parts}))
+    )
+    for record in (published, *(getattr(published, name) for name in parts)):
+        assert (record.serial, record.visits, record.heat) == ("", 0, 9)
+
+
+def test_every_text_that_leaves_has_a_form() -> None:
+    texts = text_fields()
+    marks = [
+        (f"{kind.__name__}.{name}", mark.form)
+        for kind in {type(each) for each in records_in(talkative_run())}
+        for name, field in kind.model_fields.items()
+        for mark in field.metadata
+        if isinstance(mark, Leaves)
+    ]
+    assert len(marks) > 90
+    assert {name for name, form in marks if name in texts and not form} == set()
+    assert {form for _, form in marks} <= {"", "numbers", *FORMS}

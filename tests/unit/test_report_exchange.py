@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
 from pathlib import Path
 
@@ -24,7 +25,6 @@ from armload.report.exchange import leaderboard, tables
 from armload.report.exchange.document import results_of
 from armload.report.exchange.excerpt import EVERYTHING, excerpt_of
 from armload.report.exchange.llama_bench import llama_bench
-from armload.report.exchange.tables import median_words, token_time
 from armload.report.run_words import median_range
 from tests.unit.pages import HOSTILE, Page
 from tests.unit.published import talkative_run
@@ -49,10 +49,10 @@ def test_a_table_for_an_issue_has_a_row_for_each_cell_and_what_it_was_measured_w
     assert set("".join(rows[1])) == set(":-")
     first, second, failed = sorted(rows[2:], key=lambda row: row[-1] != "valid")
     assert first[1:5] == ["llama-1.24B-Q4_0", "770.9 MB", "4", "8 + 32"]
-    assert float(first[6]) == pytest.approx(6.97, abs=0.2)
-    assert re.fullmatch(r"1[34]\d ms \(1[34]\d to 1[45]\d ms\)", first[7])
-    assert (first[9], second[9], failed[9]) == ("5", "5", "1")
-    assert [first[10], second[10], failed[10]] == ["valid", "valid", "failed"]
+    assert float(first[7].partition(" ")[0]) == pytest.approx(6.97, abs=0.2)
+    assert re.fullmatch(r"1[34]\d ms \(1[34]\d–1[45]\d ms\)", first[8])
+    assert (first[10], second[10], failed[10]) == ("5/5", "5/5", "0/1")
+    assert [first[11], second[11], failed[11]] == ["valid", "valid", "failed"]
     assert "" in lines
     facts = "\n".join(lines[lines.index("") :])
     assert "- llama-completion, llama.cpp b7000 from llama-cpp-python 0.3.36, zig 0.15.2" in facts
@@ -84,7 +84,7 @@ def test_runs_whose_prompts_were_left_out_are_pooled_only_if_these_are_equally_l
     runs = [run("one", 8, 0), run("one", 8, 1), run("a longer one", 16, 0)]
     rows = tables.markdown(runs).splitlines()[2:4]
     assert [row.split(" | ")[4] for row in rows] == ["8 + 32", "16 + 32"]
-    assert [row.split(" | ")[9] for row in rows] == ["2", "1"]
+    assert [row.split(" | ")[10][-1] for row in rows] == ["2", "1"]
 
 
 def test_a_line_of_csv_has_one_run_with_units_and_no_formula() -> None:
@@ -147,14 +147,16 @@ def test_a_leaderboard_ranks_valid_results_by_their_median(folder: Path, tmp_pat
     written = leaderboard.write_leaderboard(documents, tmp_path / "site")
     page = Page(written.page.read_text())
     assert page.rows == 4
-    assert [row["verdict"] for row in written.table] == ["valid", "valid", "not valid", "failed"]
-    medians = [row["median"] for row in written.table]
+    assert [str(row["verdict"]).partition(" (")[0] for row in written.table] == [
+        *("valid", "valid", "not valid", "failed")
+    ]
+    medians = [row["token_p50_s"] for row in written.table]
     assert medians[0] < medians[1]  # type: ignore[operator]
     assert medians[2] < medians[1]  # type: ignore[operator]
     assert medians[3] == "-"
-    assert re.search(r"1[34]\d ms 1[34]\d ms to 1[45]\d ms", page.shown)
+    assert re.search(r"1[34]\d ms 1[34]\d–1[45]\d ms", page.shown)
     assert "3 models on 3 boards" in written.headline
-    assert "8 + 32 tokens" in page.shown
+    assert "8 + 32" in page.shown
     assert page.links == [f"./results/{name}.json" for name in sorted(documents)]
     for link in page.links:
         again = leaderboard.read_folders([tmp_path / "site" / link], Silent())
@@ -227,7 +229,7 @@ def test_a_single_result_is_counted_in_the_singular(tmp_path: Path) -> None:
 
 def test_a_run_has_the_same_interval_in_show_and_export() -> None:
     run = quick_run()
-    found = token_time(cells_of([run])[0])
+    found = cells_of([run])[0].per_token_s
     times = run.summary.token_s
     assert found is not None
     assert times is not None
@@ -235,7 +237,7 @@ def test_a_run_has_the_same_interval_in_show_and_export() -> None:
         (times.p50, times.p50_low, times.p50_high)
     )
     _, _, bounds = median_range(run).partition("95% CI ")
-    assert bounds.replace(" ms to ", " to ") in median_words(found)
+    assert f"({bounds.replace(' ms to ', '–')})" in tables.markdown([run])
 
 
 def test_repeats_have_the_same_interval_in_show_and_export() -> None:
@@ -244,14 +246,15 @@ def test_repeats_have_the_same_interval_in_show_and_export() -> None:
         made_run(repeat=number).model_copy(update={"place": place, "id": f"r{number}"})
         for number in range(7)
     ]
-    few = token_time(cells_of(runs[:3])[0])
-    assert "an interval needs" in median_words(few)
-    found, together = token_time(cells_of(runs)[0]), known(runs)
+    few = cells_of(runs[:3])[0].per_token_s
+    assert few is not None
+    assert few.high == math.inf
+    found, together = cells_of(runs)[0].per_token_s, known(runs)
     assert found is not None
     assert together is not None
     assert together.interval_s is not None
     assert (found.value, found.low, found.high) == (
-        together.p50_s,
+        together.median_s,
         together.interval_s.low,
         together.interval_s.high,
     )

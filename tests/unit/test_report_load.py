@@ -76,8 +76,8 @@ def test_the_page_says_what_is_sustained_and_what_is_in_the_way(
 
 def test_every_point_is_a_row_of_the_table(loaded: LoadView, report: Report) -> None:
     assert Page(report.page.read_text()).rows == 3
-    headings = [column.heading for column in point_table(loaded).columns]
-    assert len(set(headings)) == len(headings), "they are the keys of the JSON document"
+    titles = [column.title for column in point_table(loaded).columns]
+    assert len(set(titles)) == len(titles), "they are the keys of the JSON document"
     shares = [float(row["within SLO"]) for row in report.table]
     assert shares == sorted(shares, reverse=True)
 

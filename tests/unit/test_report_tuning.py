@@ -162,7 +162,7 @@ def test_the_terminal_shows_the_fastest_and_counts_the_others(view: TuningView) 
     console = Console(width=100, record=True, file=StringIO())
     console.print(settings_view(view))
     lines = console.export_text().splitlines()
-    assert lines[1].startswith("4 threads ")
+    assert lines[2].startswith("4 threads ")
     assert any(line.startswith("the defaults ") for line in lines)
     assert lines[-1] == "Not shown: 1 violating a constraint, 1 failed of 7 configurations."
 

@@ -163,7 +163,7 @@ def test_each_stage_has_its_own_requests_and_figures_in_order_of_time() -> None:
         assert point.assessed.metrics.steady is None
         ttft = point.assessed.metrics.from_scheduled.ttft
         assert ttft is not None
-        assert ttft.p50.low_s is None
+        assert ttft.median.low_s is None
 
 
 def test_a_page_and_a_table_of_stages_say_why_there_are_no_intervals() -> None:

@@ -239,7 +239,7 @@ def about_client(lateness: Distribution | None, answer: Distribution | None) -> 
     """
     if answer is None:
         return [NoneSucceeded()]
-    allowed_s = max(MOST_LATENESS_S, MOST_LATENESS_SHARE * answer.p50.value_s)
+    allowed_s = max(MOST_LATENESS_S, MOST_LATENESS_SHARE * answer.median.value_s)
     if lateness is None or lateness.p99.value_s <= allowed_s:
         return []
     return [ClientLate(late_s=lateness.p99.value_s, allowed_s=allowed_s)]

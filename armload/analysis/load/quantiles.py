@@ -153,7 +153,7 @@ class Distribution(Value):
     max_s: float
 
     @property
-    def p50(self) -> Quantile:
+    def median(self) -> Quantile:
         return self.percentiles["p50"]
 
     @property

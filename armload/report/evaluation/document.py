@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from armload.core.columns import Column
 from armload.core.values import Value, counted
 from armload.evaluation.disagreements import Disagreement
 from armload.evaluation.harness.evaluating import HarnessResult
 from armload.evaluation.logits.agreement import Agreement
 from armload.evaluation.record import EvaluationFolder
 from armload.evaluation.results import AccuracyPoint
-from armload.report.layout import Column, Prose, Table, whole
+from armload.report.layout import Prose, Table, whole
 
 
 class EvaluationDocument(Value):

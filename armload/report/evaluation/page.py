@@ -8,6 +8,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from armload.core.columns import Column
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.evaluation.record import Evaluation, EvaluationFolder
@@ -16,9 +17,9 @@ from armload.report import formatting as words
 from armload.report.evaluation.answers import AnswerRow, OtherGrade, answer_rows, grader_rows
 from armload.report.evaluation.figures import deadline_figure, token_figure
 from armload.report.evaluation.series import BudgetSeries, EvaluationView, SeriesGroup
-from armload.report.evaluation.table import accuracy_table, between, notes
+from armload.report.evaluation.table import accuracy_table, notes, point_table
 from armload.report.figures.figure import Figure
-from armload.report.layout import Column, Details, Entry, Table
+from armload.report.layout import Details, Table
 from armload.report.pages import (
     Block,
     Filter,
@@ -53,7 +54,7 @@ def write_evaluation_report(
     place = report_place(folder, evaluation.id)
     view = EvaluationView.of(points)
     page = evaluation_page(evaluated, view, evaluation.grader)
-    return write_report(page, place, _point_table(view), progress)
+    return write_report(page, place, point_table(view), progress)
 
 
 def evaluation_page(evaluated: EvaluationFolder, view: EvaluationView, grader: str) -> Page:
@@ -213,38 +214,3 @@ def _answer(attempt: GradedAttempt | None, grades: Sequence[OtherGrade]) -> str:
 
 def _graded(*, is_correct: bool) -> str:
     return "correct" if is_correct else "wrong"
-
-
-def _point_table(view: EvaluationView) -> Table:
-    table = Table(
-        Column(heading="model"),
-        Column(heading="budget", unit="tokens", is_number=True),
-        Column(heading="correct", unit="of the answered", is_number=True),
-        Column(heading="accuracy", is_number=True),
-        Column(heading="boxed", is_number=True),
-        Column(heading="mean time", is_number=True),
-    )
-    for line in view.series:
-        for point in line.points:
-            table.add(*_entries(line.label, point))
-    return table
-
-
-def _entries(label: str, point: AccuracyPoint) -> tuple[Entry, ...]:
-    accuracy = Entry(text=words.UNKNOWN)
-    if point.accuracy is not None:
-        share = point.accuracy.share
-        accuracy = Entry(text=f"{share:.1%}", number=share, range=between(point.accuracy.interval))
-    boxed = Entry(text=words.UNKNOWN)
-    if point.budget is not None:
-        boxed = Entry(text=f"{point.boxed_share:.0%}", number=point.boxed_share)
-    return (
-        Entry(text=label),
-        Entry(
-            text=words.UNKNOWN if point.budget is None else str(point.budget), number=point.budget
-        ),
-        Entry(text=f"{point.correct} / {len(point.attempts)}", number=point.correct),
-        accuracy,
-        boxed,
-        Entry(text=words.seconds(point.mean_s), number=point.mean_s),
-    )

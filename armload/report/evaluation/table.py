@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from statistics import fmean
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from armload.analysis.accuracy import Accuracy
 from armload.analysis.statistics import Interval
+from armload.core.columns import Column, Estimate
 from armload.core.values import counted
 from armload.evaluation.results import AccuracyPoint, GradedAttempt, doubts_in
 from armload.report import formatting as words
 from armload.report.evaluation.series import BudgetSeries, EvaluationView
-from armload.report.layout import Column, Prose, Table
+from armload.report.layout import Entry, Prose, Table
 
 
 def between(interval: Interval) -> str:
@@ -95,66 +97,91 @@ def _out_of_context(points: Sequence[AccuracyPoint]) -> list[str]:
 
 def accuracy_table(series: BudgetSeries) -> Table:
     """Lay out the points of a line."""
-    if series.points[0].budget is None:
-        return _choices(series)
-    table = Table(
-        Column(heading="budget", unit="tokens", is_number=True),
-        *_ACCURACY,
-        Column(heading="boxed", is_number=True),
-        Column(heading="finished", is_number=True),
-        Column(heading="mean\ntokens", is_number=True),
-        Column(heading="mean\ntime", is_number=True),
+    return Table.of(_POINT, series.points)
+
+
+def point_table(view: EvaluationView) -> Table:
+    """Lay out the points of all lines, for programs."""
+    labelled = [(line.label, point) for line in view.series for point in line.points]
+    columns: tuple[Column[tuple[str, AccuracyPoint]], ...] = (
+        Column(heading="model", of=lambda each: each[0]),
+        *(each.through(lambda pair: pair[1]) for each in _POINT),
     )
-    for point in series.points:
-        count = len(point.attempts)
-        finished = sum(each.is_finished for each in point.attempts) / max(1, count)
-        table.add(
-            str(point.budget),
-            f"{point.correct}/{count}",
-            *share_entries(point.accuracy),
-            *(
-                (
-                    f"{point.boxed_share:.0%}",
-                    f"{finished:.0%}",
-                    f"{point.mean_tokens:.0f}",
-                    words.seconds(point.mean_s),
-                )
-                if count
-                else 4 * [words.UNKNOWN]
-            ),
-        )
-    return table
+    return Table.of(columns, labelled)
 
 
-def _choices(series: BudgetSeries) -> Table:
-    table = Table(
-        Column(heading="correct", is_number=True),
-        Column(heading="acc", is_number=True),
-        INTERVAL,
-        Column(heading="acc_norm", is_number=True),
-        INTERVAL,
-        Column(heading="mean\ntime", is_number=True),
-    )
-    for point in series.points:
-        table.add(
-            f"{point.correct}/{len(point.attempts)}",
-            *share_entries(point.accuracy),
-            *share_entries(point.normalised),
-            words.seconds(point.mean_s),
-        )
-    return table
-
-
-INTERVAL = Column(heading="95%\nCI", is_number=True)
-_ACCURACY = (
-    Column(heading="correct", is_number=True),
-    Column(heading="accuracy", is_number=True),
-    INTERVAL,
-)
-
-
-def share_entries(accuracy: Accuracy | None) -> tuple[Text, str]:
-    """Write a share of right answers, and its interval."""
+def estimate_of(accuracy: Accuracy | None) -> Estimate | None:
+    """Return a share of right answers, and where it lies."""
     if accuracy is None:
-        return Text(words.UNKNOWN, style="bold"), words.UNKNOWN
-    return Text(f"{accuracy.share:.1%}", style="bold"), between(accuracy.interval)
+        return None
+    interval = accuracy.interval
+    return Estimate(value=accuracy.share, low=interval.low, high=interval.high)
+
+
+def _of_texts(figure: Callable[[AccuracyPoint], float]) -> Callable[[AccuracyPoint], float | None]:
+    """Return a figure of answers that are written, where there are some."""
+    return lambda point: figure(point) if point.budget is not None and point.attempts else None
+
+
+BUDGET = Column[AccuracyPoint](
+    heading="budget",
+    unit="tokens",
+    of=lambda point: point.budget,
+    is_number=True,
+    is_optional=True,
+)
+ACCURACY = Column[AccuracyPoint](
+    heading="accuracy",
+    of=lambda point: estimate_of(point.accuracy),
+    write="{:.1%}".format,
+    is_number=True,
+    has_interval=True,
+    style="bold",
+)
+BOXED = Column[AccuracyPoint](
+    heading="boxed",
+    of=_of_texts(lambda point: point.boxed_share),
+    write="{:.0%}".format,
+    is_number=True,
+    is_optional=True,
+)
+MEAN_TIME = Column[AccuracyPoint](
+    heading="mean\ntime",
+    of=lambda point: point.mean_s if point.attempts else None,
+    write=words.seconds,
+    is_number=True,
+)
+_POINT = (
+    BUDGET,
+    Column[AccuracyPoint](
+        heading="correct",
+        of=lambda point: Entry(text=f"{point.correct}/{len(point.attempts)}", number=point.correct),
+        is_number=True,
+    ),
+    ACCURACY,
+    Column[AccuracyPoint](
+        heading="acc_norm",
+        of=lambda point: estimate_of(point.normalised),
+        write="{:.1%}".format,
+        is_number=True,
+        has_interval=True,
+        is_optional=True,
+        style="bold",
+    ),
+    BOXED,
+    Column[AccuracyPoint](
+        heading="finished",
+        of=_of_texts(lambda point: fmean(each.is_finished for each in point.attempts)),
+        write="{:.0%}".format,
+        is_number=True,
+        is_optional=True,
+    ),
+    Column[AccuracyPoint](
+        heading="mean\ntokens",
+        of=_of_texts(lambda point: point.mean_tokens),
+        write="{:.0f}".format,
+        is_number=True,
+        is_optional=True,
+    ),
+    MEAN_TIME,
+)

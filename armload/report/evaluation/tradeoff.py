@@ -12,7 +12,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from armload import __version__
-from armload.analysis.tradeoff import Answers, AtDeadline, by_budget
+from armload.analysis.tradeoff import Answers, AtDeadline, BudgetPoint, by_budget
+from armload.core.columns import Column
 from armload.core.files import file_name_of, write_whole
 from armload.core.values import ValueList, counted
 from armload.core.workspace import reports_folder
@@ -22,8 +23,8 @@ from armload.evaluation.tradeoff import SharedAxis, Tradeoff
 from armload.report import formatting as words
 from armload.report.evaluation.figures import deadline_figure, energy_figure
 from armload.report.evaluation.series import variant_heading
-from armload.report.evaluation.table import INTERVAL, between
-from armload.report.layout import Column, Details, Prose, Table
+from armload.report.evaluation.table import ACCURACY, BOXED, BUDGET, MEAN_TIME, estimate_of
+from armload.report.layout import Details, Prose, Table
 from armload.report.pages import Page, Paragraph, Section, paragraphs, render
 from armload.report.result import Part, Result, labelled
 
@@ -84,29 +85,27 @@ def variant_line(each: Tradeoff) -> str:
 
 
 def _table(each: Tradeoff) -> Table:
-    table = Table(
-        Column(heading="model", below=""),
-        Column(heading="budget", unit="tokens", is_number=True),
-        Column(heading="mean\ntime", is_number=True),
-        Column(heading="accuracy", is_number=True),
-        INTERVAL,
-        Column(heading="boxed", is_number=True),
-        *([Column(heading="mean\nenergy", unit="J", is_number=True)] if each.energy else []),
+    points = [
+        (system.name, point, energy.joules[number] if energy and energy.joules else None)
+        for system, energy in _with_energy(each)
+        for number, point in enumerate(by_budget(system))
+    ]
+    columns: tuple[Column[tuple[str, BudgetPoint, float | None]], ...] = (
+        Column(heading="model", of=lambda row: row[0], below=""),
+        BUDGET.from_another(lambda row: row[1].budget),
+        MEAN_TIME.from_another(lambda row: row[1].mean_latency_s),
+        ACCURACY.from_another(lambda row: estimate_of(row[1].accuracy)),
+        BOXED.from_another(lambda row: row[1].boxed_share),
+        Column(
+            heading="mean\nenergy",
+            unit="J",
+            of=lambda row: row[2],
+            write=words.joules,
+            is_number=True,
+            is_optional=True,
+        ),
     )
-    for system, energy in _with_energy(each):
-        joules = energy.joules if energy else ()
-        for number, point in enumerate(by_budget(system)):
-            boxed = point.boxed_share
-            table.add(
-                system.name,
-                str(point.budget),
-                words.seconds(point.mean_latency_s),
-                f"{point.accuracy.share:.1%}",
-                between(point.accuracy.interval),
-                words.UNKNOWN if boxed is None else f"{boxed:.0%}",
-                *([words.joules(joules[number] if joules else None)] if each.energy else []),
-            )
-    return table
+    return Table.of(columns, points)
 
 
 def _with_energy(each: Tradeoff) -> tuple[tuple[Answers, SystemEnergy | None], ...]:

@@ -15,18 +15,16 @@ from armload.analysis.limit_findings import Limit
 from armload.analysis.run import Run
 from armload.analysis.summary import Summary, summarise
 from armload.analysis.verdict import Verdict
-from armload.boards.conditions import ClusterState, Conditions, SwapDevice
 from armload.boards.hardware import KIND as HARDWARE
 from armload.boards.hardware import Hardware, called
 from armload.core.errors import UsageError
-from armload.core.values import Value
+from armload.core.values import Leaves, Value
 from armload.core.yamlfile import load_shipped
 from armload.deploy.exit_reason import INTERRUPTED, Exit
 from armload.engines.completion import Completion
-from armload.engines.job import BinaryRecord, BoardRecord, ModelRecord, SweepPoint
+from armload.engines.job import BoardRecord, ModelRecord
 from armload.engines.output import Reported
 from armload.engines.plan import DRAFT, SEED_PROMPT, Plan
-from armload.engines.trace import Trace
 from armload.engines.watched.engine import WatchedProgram
 from armload.models.packaged import packaged_name
 from armload.report.exchange import Included, forms
@@ -57,50 +55,38 @@ def excerpt_of(run: Run, include: Collection[Included] = ()) -> Run:
     if run.is_excerpt:
         include = EVERYTHING
     board, model = _board(run, include), _model(run.model, include)
-    before, plan, trace = _conditions(run.before), _plan(run, include), _trace(run.trace)
-    started_utc = forms.in_form(run.started_utc, forms.TIME)
+    plan = _plan(run, include)
     ended = Exit(kind=run.exit.kind, status=run.exit.status, meaning=_meaning(run.exit))
-    return Run(
-        is_excerpt=True,
-        id=_id(run, started_utc, board, model),
-        fingerprint="",
-        place=_place(run.place),
-        started_utc=started_utc,
-        armload=forms.in_form(run.armload, forms.VERSION),
-        engine_name=run.engine_name,
-        plan=plan,
-        binary=_binary(run.binary),
+    published = leaving(
+        run,
+        {
+            "is_excerpt": True,
+            "id": "",
+            "engine_name": run.engine_name,
+            "plan": plan,
+            "model": model,
+            "draft": _model(run.draft, include) if run.draft else None,
+            "command": (forms.program_name(run.binary.program), *forms.flags(run.command)),
+            "board": board,
+            "summary": _summary(run),
+            "text": run.text if "prompt" in include else "",
+            "exit": ended,
+            "limit": run.limit,
+            "verdict": _verdict(run, ended, board),
+            "background_processes": _background(run.background_processes),
+            "energy": _energy(run.energy),
+        },
+    )
+    limit = find_limit(
+        run.steps,
+        published.trace,
         model=model,
-        draft=_model(run.draft, include) if run.draft else None,
-        command=(forms.program_name(run.binary.program), *forms.flags(run.command)),
         board=board,
-        before=before,
-        after=_conditions(run.after) if run.after else None,
-        trace=trace,
-        steps=run.steps,
-        summary=_summary(run),
-        engine=run.engine,
-        memory=run.memory,
-        text=run.text if "prompt" in include else "",
-        exit=ended,
-        limit=Limit.of(
-            find_limit(
-                run.steps,
-                trace,
-                model=model,
-                board=board,
-                before=before,
-                cpus=plan.cpus if plan else None,
-            )
-        ),
-        verdict=_verdict(run, ended, board),
-        cache=run.cache,
-        governor=forms.governor_name(run.governor),
-        background_processes=_background(run.background_processes),
-        swapped=run.swapped,
-        clocks=run.clocks,
-        emulation=run.emulation,
-        energy=_energy(run.energy),
+        before=published.before,
+        cpus=plan.cpus if plan else None,
+    )
+    return published.model_copy(
+        update={"id": _id(run, published.started_utc, board, model), "limit": Limit.of(limit)}
     )
 
 
@@ -110,24 +96,13 @@ def _id(run: Run, started_utc: str, board: BoardRecord, model: ModelRecord) -> s
     return f"{time}Z-{board.name}-{what}-{forms.digits_of(run.id)}"
 
 
-def _place(place: SweepPoint | None) -> SweepPoint | None:
-    if place is None:
-        return None
-    return SweepPoint(
-        sweep=forms.digits_of(place.sweep),
-        cell=place.cell,
-        round=place.round,
-        warm_up=place.warm_up,
-        precision=place.precision,
-    )
-
-
 _QEMU_DEVICE = "linux,dummy-virt"
 """What the device tree of QEMU's machine ``virt`` calls itself."""
 
 
 def _board(run: Run, include: Collection[Included]) -> BoardRecord:
-    board, target, device = run.board, forms.target_name(run.board.target), ""
+    board, device = run.board, ""
+    target = forms.target_name(board.target)
     name = target or "board"
     if hardware := called(board.device, _catalogue()):
         name = hardware.name_with(run.before.memory_total_bytes)
@@ -138,23 +113,12 @@ def _board(run: Run, include: Collection[Included]) -> BoardRecord:
         name = forms.in_form(board.name, forms.NAME) or name
     if run.before.boot_id:  # two boards of a kind are not one
         name = f"{name}-{forms.digits_of(run.before.boot_id)}"
-    return BoardRecord(
-        name=name,
-        target=target,
-        device=device,
-        cpu_features=forms.cpu_features(board.cpu_features),
-        cores=board.cores,
-        storage_read_bytes_per_s=board.storage_read_bytes_per_s,
-        storage_read_rate=board.storage_read_rate,
-        memory_bytes_per_s=board.memory_bytes_per_s,
-        memory_rate=board.memory_rate,
-        workstation=board.workstation,
-    )
+    return leaving(board, {"name": name, "device": device})
 
 
 def _model(model: ModelRecord, include: Collection[Included]) -> ModelRecord:
-    architecture = forms.in_form(model.architecture, forms.ARCHITECTURE)
-    quantisation = forms.in_form(model.quantisation, forms.QUANTISATION)
+    published = leaving(model, {"name": ""})
+    architecture, quantisation = published.architecture, published.quantisation
     name = ""
     if model.name:
         size = weights(model.parameters).replace(" ", "") if model.parameters else ""
@@ -162,33 +126,8 @@ def _model(model: ModelRecord, include: Collection[Included]) -> ModelRecord:
         name += ".gguf" if model.name.endswith(".gguf") else ""
     if "model" in include:
         name = forms.in_form(model.name, forms.NAME) or name
-    sha256 = forms.in_form(model.sha256, forms.SHA256)
-    return ModelRecord(
-        name=packaged_name(sha256) or forms.random_model(model.name) or name,
-        sha256=sha256,
-        size_bytes=model.size_bytes,
-        architecture=architecture,
-        quantisation=quantisation,
-        parameters=model.parameters,
-        bytes_per_token=model.bytes_per_token,
-        context_memory=model.context_memory,
-        experts=model.experts,
-    )
-
-
-def _binary(binary: BinaryRecord) -> BinaryRecord:
-    return BinaryRecord(
-        program=forms.program_name(binary.program),
-        sha256=forms.in_form(binary.sha256, forms.SHA256),
-        size_bytes=binary.size_bytes,
-        build_id=forms.in_form(binary.build_id, forms.BUILD_ID),
-        target=forms.target_name(binary.target),
-        compiler=forms.compiler_label(binary.compiler),
-        source=forms.in_form(binary.source, forms.SOURCE),
-        engine_commit=forms.in_form(binary.engine_commit, forms.ENGINE_COMMIT),
-        prebuilt_in=forms.in_form(binary.prebuilt_in, forms.RELEASE),
-        features=forms.cpu_features(binary.features),
-    )
+    known = packaged_name(published.sha256) or forms.random_model(model.name)
+    return published.model_copy(update={"name": known or name})
 
 
 def _plan(run: Run, include: Collection[Included]) -> Plan | None:
@@ -200,83 +139,13 @@ def _plan(run: Run, include: Collection[Included]) -> Plan | None:
         named = _model(run.draft, include).name if run.draft else ""
         speculate = f"{DRAFT}{named or 'model'}"
     is_open = "prompt" in include or plan.prompt == SEED_PROMPT
-    return Plan(
-        prompt=plan.prompt if is_open else "",
-        prompt_tokens=plan.prompt_tokens,
-        n_predict=plan.n_predict,
-        threads=plan.threads,
-        cpus=plan.cpus,
-        numa=plan.numa,
-        context_tokens=plan.context_tokens,
-        kv_type=plan.kv_type,
-        flash_attention=plan.flash_attention,
-        weights=plan.weights,
-        resident_bytes=plan.resident_bytes,
-        batch_tokens=plan.batch_tokens,
-        micro_batch_tokens=plan.micro_batch_tokens,
-        speculate=speculate,
-        split=plan.split,
-        extra=forms.flags(plan.extra),
-        temperature=plan.temperature,
-        seed=plan.seed,
-        stop_at_end=plan.stop_at_end,
-        cold=plan.cold,
-        cool_to_celsius=plan.cool_to_celsius,
-        governor=forms.governor_name(plan.governor),
-        time_limit_s=plan.time_limit_s,
-    )
-
-
-def _conditions(now: Conditions) -> Conditions:
-    return Conditions(
-        boot_id="",
-        uptime_s=now.uptime_s,
-        kernel=forms.kernel_release(now.kernel),
-        load_1min=now.load_1min,
-        memory_total_bytes=now.memory_total_bytes,
-        memory_available_bytes=now.memory_available_bytes,
-        memory_limit_bytes=now.memory_limit_bytes,
-        swap_used_bytes=now.swap_used_bytes,
-        swap_total_bytes=now.swap_total_bytes,
-        swaps=tuple(
-            SwapDevice(
-                name="", kind=each.kind, total_bytes=each.total_bytes, used_bytes=each.used_bytes
-            )
-            for each in now.swaps
-        ),
-        workdir_free_bytes=now.workdir_free_bytes,
-        workdir_in_memory=now.workdir_in_memory,
-        governors=tuple(filter(None, map(forms.governor_name, now.governors))),
-        clusters=tuple(
-            ClusterState(
-                cores=each.cores,
-                governor=forms.governor_name(each.governor),
-                khz=each.khz,
-                max_khz=each.max_khz,
-                limit_khz=each.limit_khz,
-            )
-            for each in now.clusters
-        ),
-        celsius=now.celsius,
-    )
-
-
-def _trace(trace: Trace | None) -> Trace | None:
-    if trace is None:
-        return None
-    return Trace(
-        format=trace.format,
-        clock="CLOCK_MONOTONIC",
-        source=trace.source,
-        engine_commit=forms.in_form(trace.engine_commit, forms.ENGINE_COMMIT),
-        page_bytes=trace.page_bytes,
-        threads=trace.threads,
-        whole_writes=trace.whole_writes,
-        start_ns=trace.start_ns,
-        khz_cores=forms.core_list(trace.khz_cores),
-        allowed_cores=forms.core_list(trace.allowed_cores),
-        last_accepted_tokens=trace.last_accepted_tokens,
-        weights=tuple(_without_words(each) for each in trace.weights),
+    return leaving(
+        plan,
+        {
+            "prompt": plan.prompt if is_open else "",
+            "speculate": speculate,
+            "extra": forms.flags(plan.extra),
+        },
     )
 
 
@@ -335,6 +204,32 @@ def _energy(energy: Energy | None) -> Energy | None:
 _Kind = TypeVar("_Kind", bound=Value)
 
 
+def leaving(record: _Kind, instead: Mapping[str, object]) -> _Kind:
+    """Return what of a record may leave, as its fields say; the others are empty.
+
+    Args:
+        instead: what is published for some fields, whatever they say.
+    """
+    published = dict(instead)
+    for name, field in type(record).model_fields.items():
+        mark = next((each for each in field.metadata if isinstance(each, Leaves)), None)
+        if name in instead:
+            continue
+        if mark is not None:
+            published[name] = _formed(getattr(record, name), mark)
+        elif field.is_required():
+            published[name] = "" if field.annotation is str else None
+    return type(record)(**published)
+
+
+def _formed(value: Any, mark: Leaves) -> Any:
+    if isinstance(value, tuple):
+        return tuple(each for held in value if (each := _formed(held, mark)) not in ("", None))
+    if isinstance(value, Value):
+        return _without_words(value) if mark.form == "numbers" else leaving(value, {})
+    return forms.FORMS[mark.form](value) if isinstance(value, str) and mark.form else value
+
+
 def _without_words(value: _Kind, words: Mapping[str, str] | None = None) -> _Kind:
     """Return a value whose texts, but those of a fixed list, are replaced by words of ours.
 
@@ -351,7 +246,7 @@ def _without_words(value: _Kind, words: Mapping[str, str] | None = None) -> _Kin
             changed[name] = _without_words(held, words)
         elif isinstance(held, str) and not _is_fixed(field.annotation):
             changed[name] = words.get(name, forms.known_word(held))
-    return value.model_copy(update=changed)
+    return value.model_copy(update=changed) if changed else value
 
 
 def _is_fixed(annotation: Any) -> bool:

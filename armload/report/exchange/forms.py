@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from itertools import pairwise
 
@@ -18,6 +18,8 @@ from armload.core.cpu_sets import cpu_numbers, cpu_words
 from armload.core.workspace import shipped_folders
 from armload.engines.plan import KV_TYPES
 from armload.models.shape import SHAPES
+
+Form = Callable[[str], str | None]
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -155,11 +157,7 @@ def program_name(name: str) -> str:
     return name if name in _PROGRAMS else "program"
 
 
-def cpu_features(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(name for name in names if name in _CPU_FEATURES)
-
-
-def governor_name(name: str | None) -> str | None:
+def governor_name(name: str) -> str | None:
     return name if name in _GOVERNORS else None
 
 
@@ -167,7 +165,7 @@ def known_word(text: str) -> str:
     return text if text in _GOVERNORS or text in _READS else ""
 
 
-def core_list(words: str | None) -> str | None:
+def core_list(words: str) -> str | None:
     try:
         return words and cpu_words(cpu_numbers(words))
     except ValueError:
@@ -202,3 +200,31 @@ def flags(words: Iterable[str]) -> tuple[str, ...]:
         elif word in _FLAGS and (value in _FLAG_WORDS or _FLAG_VALUE.fullmatch(value)):
             found += [word, value]
     return tuple(found)
+
+
+def _matching(form: re.Pattern[str]) -> Form:
+    return lambda text: in_form(text, form)
+
+
+FORMS: Mapping[str, Form] = {
+    "CPU feature": lambda text: text if text in _CPU_FEATURES else "",
+    "KV types": lambda text: text if {*text.split("/")} <= {*KV_TYPES} else None,
+    "SHA-256": _matching(SHA256),
+    "architecture": _matching(ARCHITECTURE),
+    "build id": _matching(BUILD_ID),
+    "clock": lambda _: "CLOCK_MONOTONIC",
+    "compiler": compiler_label,
+    "cores": core_list,
+    "end of an id": digits_of,
+    "engine commit": _matching(ENGINE_COMMIT),
+    "governor": governor_name,
+    "kernel": kernel_release,
+    "program": program_name,
+    "quantisation": _matching(QUANTISATION),
+    "release": _matching(RELEASE),
+    "source": _matching(SOURCE),
+    "target": target_name,
+    "time": _matching(TIME),
+    "version": _matching(VERSION),
+}
+"""By the names that marks of fields give."""

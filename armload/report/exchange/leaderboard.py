@@ -9,6 +9,7 @@ from pathlib import Path
 from armload import __version__
 from armload.analysis.repeats import judged_together
 from armload.analysis.run import Run
+from armload.core.columns import Column
 from armload.core.errors import ArmloadError, UsageError
 from armload.core.files import file_name_of, write_whole
 from armload.core.progress import Progress
@@ -17,8 +18,8 @@ from armload.core.workspace import reports_folder
 from armload.report import formatting as words
 from armload.report.cells import Cell, cells_of
 from armload.report.exchange.document import Results, read_results
-from armload.report.exchange.tables import token_counts, token_time
-from armload.report.layout import Column, Entry, Table
+from armload.report.exchange.tables import PUBLISHED
+from armload.report.layout import Table
 from armload.report.pages import (
     Items,
     Page,
@@ -29,25 +30,19 @@ from armload.report.pages import (
     render,
     results_section,
 )
-from armload.report.settings import stem
 
 PAGE_NAME = "index.html"
 """What a web server shows of a folder."""
 
 RESULTS = "results"
 
-_COLUMNS = (
-    Column(heading="board"),
-    Column(heading="model"),
-    Column(heading="median", unit="per token", is_number=True),
-    Column(heading="decode", unit="tokens/s", is_number=True),
-    Column(heading="prefill", unit="tokens/s", is_number=True),
-    Column(heading="threads", is_number=True),
-    Column(heading="size", unit="of the model", is_number=True),
-    Column(heading="memory", unit="at its peak", is_number=True),
-    Column(heading="engine"),
-    Column(heading="measured"),
-    Column(heading="verdict"),
+_COLUMNS: tuple[Column[Cell], ...] = (
+    *PUBLISHED,
+    Column(heading="engine", of=lambda cell: cell.runs[0].binary.engine or words.UNKNOWN),
+    Column(heading="program", of=lambda cell: cell.runs[0].binary.program),
+    Column(heading="kernel", of=lambda cell: cell.runs[0].before.kernel or words.UNKNOWN),
+    Column(heading="model's SHA-256", of=lambda cell: cell.runs[0].model.sha256[:12]),
+    Column(heading="measured", of=lambda cell: cell.runs[0].started_utc[:10]),
 )
 
 
@@ -103,7 +98,7 @@ def write_leaderboard(documents: Mapping[str, tuple[Run, ...]], folder: Path | N
     place = folder or _new_folder()
     runs = {run.id: run for each in documents.values() for run in each}
     cells = ranked(cells_of(judged_together(list(runs.values()))))
-    table = leaderboard_table(cells)
+    table = Table.of(_COLUMNS, cells, state=lambda cell: cell.state)
     page = leaderboard_page(cells, table, tuple(documents))
     for name, of_document in documents.items():
         content = as_json(Results(runs=of_document)).encode()
@@ -126,49 +121,8 @@ def ranked(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def _rank(cell: Cell) -> tuple[bool, float, str, str]:
-    found = token_time(cell)
     run = cell.runs[0]
-    return not cell.is_valid, found.value if found else math.inf, run.board.name, run.model.name
-
-
-def leaderboard_table(cells: Sequence[Cell]) -> Table:
-    """Lay out cells in their order."""
-    table = Table(*_COLUMNS)
-    for cell in cells:
-        table.add(*_entries(cell), state=cell.state)
-    return table
-
-
-def _entries(cell: Cell) -> tuple[Entry, ...]:
-    run, median = cell.runs[0], token_time(cell)
-    tokens_per_s = cell.decode_tps.value if cell.decode_tps else None
-    prompt_per_s = cell.prefill_tps.value if cell.prefill_tps else None
-    digits = f"SHA-256 {run.model.sha256[:12]}" if run.model.sha256 else ""
-    count = f"{len(cell.valid)} of {words.counted(len(cell.runs), 'run')}"
-    interval = ""
-    if median is not None and not math.isinf(median.high):
-        interval = f"{words.seconds(median.low)} to {words.seconds(median.high)}"
-    return (
-        Entry(text=run.board.name, range=f"kernel {run.before.kernel or words.UNKNOWN}"),
-        Entry(text=stem(run.model.name) or run.binary.program, range=digits),
-        Entry(
-            text=words.seconds(median.value if median else None),
-            number=median.value if median else None,
-            range=interval,
-        ),
-        Entry(text=words.rate(tokens_per_s), number=tokens_per_s),
-        Entry(text=words.rate(prompt_per_s), number=prompt_per_s),
-        Entry(
-            text=str(cell.threads or words.UNKNOWN),
-            number=cell.threads,
-            range=f"{token_counts(run)} tokens" if cell.threads else "",
-        ),
-        Entry(text=words.size(run.model.size_bytes), number=run.model.size_bytes),
-        Entry(text=words.size(cell.max_rss_bytes), number=cell.max_rss_bytes),
-        Entry(text=run.binary.engine or words.UNKNOWN, range=run.binary.program),
-        Entry(text=run.started_utc[:10]),
-        Entry(text=cell.state, range=count),
-    )
+    return not cell.is_valid, cell.median_s or math.inf, run.board.name, run.model.name
 
 
 def leaderboard_page(cells: Sequence[Cell], table: Table, documents: Sequence[str]) -> Page:
@@ -194,9 +148,8 @@ def leaderboard_page(cells: Sequence[Cell], table: Table, documents: Sequence[st
         sections=(
             results_section(
                 "Results",
-                "Below each median is its 95% confidence interval, and below the threads are the "
-                "tokens of prompt and output. To sort by two columns, sort by the less important "
-                "one first.",
+                "Below each median is its 95% confidence interval. To sort by two columns, sort by "
+                "the less important one first.",
                 table,
             ),
             Section(title="Documents", blocks=(Items(items=links, style="files"),)),

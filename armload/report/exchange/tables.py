@@ -2,44 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from armload.analysis.confidence_sequence import FEWEST_FIGURES
-from armload.analysis.repeats import known
+from armload.analysis.figures import FIGURES
 from armload.analysis.run import Run
-from armload.analysis.statistics import Interval
-from armload.core.values import as_csv
+from armload.core.columns import Column, main_ones
+from armload.core.values import as_csv, format_bytes
 from armload.report import formatting as words
-from armload.report.cells import Cell, Estimate, cells_of, estimate
-from armload.report.settings import stem
-
-
-def token_time(cell: Cell) -> Estimate | None:
-    """Return the median time per token over a cell's runs, and where it lies.
-
-    The interval is the one that ``show`` gives for the run, or for the repeats; of too few repeats
-    it has no upper end.
-    """
-    if any(run.place is not None and run.place.precision is not None for run in cell.runs):
-        found = known(cell.runs)
-        if found is not None:
-            place = found.interval_s or Interval(low=0.0, high=math.inf)
-            return Estimate(value=found.p50_s, low=place.low, high=place.high)
-    medians = [run.summary.token_s.p50 for run in cell.counted if run.summary.token_s]
-    return estimate(medians, cell.rows_s)
-
-
-def median_words(found: Estimate | None) -> str:
-    """Write a time with its interval: ``66.4 ms (63.2 to 69.8 ms)``."""
-    if found is None:
-        return words.UNKNOWN
-    if math.isinf(found.high):
-        return f"{words.seconds(found.value)} (an interval needs {FEWEST_FIGURES} runs)"
-    low, high = words.seconds(found.low), words.seconds(found.high)
-    if low.split()[1] == high.split()[1]:
-        low = low.split()[0]
-    return f"{words.seconds(found.value)} ({low} to {high})"
+from armload.report.cell_table import VALID_RUNS
+from armload.report.cells import CELL_FIGURES, Cell, cells_of
+from armload.report.layout import Entry, Table
+from armload.report.settings import stem, subject
 
 
 def token_counts(run: Run) -> str:
@@ -56,28 +29,42 @@ def _verdict(cell: Cell) -> str:
     return " ".join([cell.state, *([f"({', '.join(names)})"] if names else [])])
 
 
-_COLUMNS: Mapping[str, Callable[[Cell], str]] = {
-    "board": lambda cell: cell.runs[0].board.name,
-    "model": lambda cell: stem(cell.runs[0].model.name) or cell.runs[0].binary.program,
-    "size": lambda cell: words.size(cell.runs[0].model.size_bytes),
-    "threads": lambda cell: str(cell.threads or words.UNKNOWN),
-    "tokens (prompt + output)": lambda cell: token_counts(cell.runs[0]),
-    "prefill (tokens/s, mean)": lambda cell: _rate(cell.prefill_tps),
-    "decode (tokens/s, mean)": lambda cell: _rate(cell.decode_tps),
-    "median per token (95% CI)": lambda cell: median_words(token_time(cell)),
-    "peak memory": lambda cell: words.size(cell.max_rss_bytes),
-    "runs": lambda cell: str(len(cell.runs)),
-    "verdict": _verdict,
-}
-_LEFT = ("board", "model", "verdict")
+PUBLISHED: tuple[Column[Cell], ...] = (
+    Column(heading="board", of=lambda cell: cell.runs[0].board.name),
+    Column(heading="model", of=lambda cell: subject(cell.runs[0])),
+    Column(
+        heading="size",
+        of=lambda cell: cell.runs[0].model.size_bytes,
+        write=format_bytes,
+        is_number=True,
+    ),
+    Column(heading="threads", of=lambda cell: cell.threads, is_number=True),
+    Column(
+        heading="tokens",
+        unit="prompt + output",
+        of=lambda cell: token_counts(cell.runs[0]),
+        is_number=True,
+    ),
+    *main_ones(CELL_FIGURES),
+    VALID_RUNS,
+    Column(heading="verdict", of=_verdict),
+)
+
+
+def _in_a_line(entry: Entry) -> str:
+    return f"{entry.text} ({entry.range})" if entry.range else str(entry.text)
 
 
 def markdown(runs: Sequence[Run]) -> str:
     """Write a table of the cells of some runs, and below it what they were measured with."""
     cells = cells_of(runs)
-    rule = [":--" if name in _LEFT else "--:" for name in _COLUMNS]
-    rows = [[column(cell) for column in _COLUMNS.values()] for cell in cells]
-    lines = [f"| {' | '.join(row)} |" for row in ([*_COLUMNS], rule, *rows)]
+    table = Table.of(PUBLISHED, cells)
+    rows = [
+        [column.title for column in table.columns],
+        ["--:" if column.is_number else ":--" for column in table.columns],
+        *([*map(_in_a_line, row.entries)] for row in table.rows),
+    ]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
     facts = dict.fromkeys(fact for cell in cells for fact in _facts(cell.runs[0]))
     return "\n".join([*lines, "", *(f"- {fact}" for fact in (*facts, *_doubts(cells)))]) + "\n"
 
@@ -89,10 +76,6 @@ def _doubts(cells: Sequence[Cell]) -> Iterator[str]:
     for first, *others in words.alike(reasons, str):
         several = f"{1 + len(others)} of {len(runs)} runs not valid"
         yield f"{several if len(runs) > 1 else 'The run is not valid'}: {first}"
-
-
-def _rate(found: Estimate | None) -> str:
-    return words.rate(found.value if found else None)
 
 
 def _facts(run: Run) -> Iterator[str]:
@@ -136,14 +119,7 @@ _CSV: Mapping[str, Callable[[Run], object]] = {
     "threads": lambda run: run.trace and run.trace.threads,
     "prompt_tokens": lambda run: run.summary.prefill_tokens,
     "decode_tokens": lambda run: run.summary.decode_tokens,
-    "ttft_s": lambda run: run.summary.ttft_s,
-    "prefill_tps": lambda run: run.summary.prefill_tps,
-    "decode_tps": lambda run: run.summary.decode_tps,
-    "token_p50_s": lambda run: run.summary.token_s and run.summary.token_s.p50,
-    "token_p90_s": lambda run: run.summary.token_s and run.summary.token_s.p90,
-    "token_p99_s": lambda run: run.summary.token_s and run.summary.token_s.p99,
-    "token_max_s": lambda run: run.summary.token_s and run.summary.token_s.max,
-    "max_rss_bytes": lambda run: run.memory and run.memory.max_rss_bytes,
+    **{figure.key: figure.of for figure in FIGURES},
     "joules_per_token": lambda run: run.energy and run.energy.joules_per_token,
     "power_sees": lambda run: run.energy and run.energy.sees,
     "subtracts_idle": lambda run: run.energy and run.energy.subtracts_idle,

@@ -34,13 +34,13 @@ def _sentence(cells: Sequence[Cell]) -> str:
     if len(cells) > 1 and not any(cell.is_valid for cell in cells):
         return "No run is valid, so none is named as the fastest or the steadiest."
     steady = min(valid, key=_tail)
-    first = min(valid, key=lambda cell: cell.token_s("p50") or 0.0)
+    first = min(valid, key=lambda cell: cell.median_s or 0.0)
     whose = f"Fastest is {first.doubted_label}: " if len(cells) > 1 else ""
     sentence = (
         f"{whose}half of the tokens took "
-        f"{words.seconds(first.token_s('p50'))} or less, 99% of them "
-        f"{words.seconds(first.token_s('p99'))} or less, the slowest "
-        f"{words.seconds(first.token_s('max'))}."
+        f"{words.seconds(first.median_s)} or less, 99% of them "
+        f"{words.seconds(first.value('token_p99_s'))} or less, the slowest "
+        f"{words.seconds(first.value('token_max_s'))}."
     )
     if len(cells) > 1:
         steadiest = (
@@ -55,7 +55,7 @@ def _sentence(cells: Sequence[Cell]) -> str:
 
 
 def _tail(cell: Cell) -> float:
-    middle, slow = cell.token_s("p50"), cell.token_s("p99")
+    middle, slow = cell.median_s, cell.value("token_p99_s")
     return slow / middle if middle and slow else float("inf")
 
 
@@ -89,7 +89,7 @@ def _drawn(cells: Sequence[Cell], sentence: str) -> Figure:
 
 
 def _name(cell: Cell) -> str:
-    return legend_line(f"{cell.doubted_label}: median {words.seconds(cell.token_s('p50'))}")
+    return legend_line(f"{cell.doubted_label}: median {words.seconds(cell.median_s)}")
 
 
 def _median(cell: Cell) -> float:

@@ -114,7 +114,7 @@ def _by(cause: Cause) -> str:
 
 
 def _drawn(runs: Sequence[tuple[str, Run]], sentence: str) -> Figure:
-    medians = [run.summary.token_s.p50 for _, run in runs if run.summary.token_s]
+    medians = [median_s for _, run in runs if (median_s := run.summary.median_s) is not None]
     unit = time_unit(medians)
     rows = [row for label, run in runs for row in _rows(label, run, unit.per_s)]
     key = kinds_key("kind", LOOKS, rows)
@@ -126,13 +126,13 @@ def _drawn(runs: Sequence[tuple[str, Run]], sentence: str) -> Figure:
 
 
 def _rows(label: str, run: Run, per_s: float) -> Rows:
-    median = run.summary.token_s.p50 if run.summary.token_s else 0.0
+    median_s = run.summary.median_s or 0.0
     rows = [
         {
             **row,
             "cell": panel_label(label),
             "time": row["ms"] / 1000 * per_s,
-            "median": median * per_s,
+            "median": median_s * per_s,
         }
         for row in token_rows(run)
     ]
@@ -148,17 +148,17 @@ def tokens(run: Run) -> Figure | None:
     """
     if not prompting(run.steps) and not generating(run.steps):
         return None
-    p50_s = run.summary.token_s.p50 if run.summary.token_s else None
-    unit = time_unit([p50_s] if p50_s else [])
+    median_s = run.summary.median_s
+    unit = time_unit([median_s] if median_s else [])
     rows = [{**row, "time": row["ms"] / 1000 * unit.per_s} for row in token_rows(run)]
     key = kinds_key("kind", LOOKS, rows)
     x, y = _axes(unit, padding=8, ticks=(10, 6))
     layers = _marks(x, y, key, unit)
     medians: Rows = []
     note = ""
-    if p50_s is not None:
+    if median_s is not None:
         note = DASHED
-        medians.append({"time": p50_s * unit.per_s})
+        medians.append({"time": median_s * unit.per_s})
         layers.append(guide("median", {"y": y}))
     about = ", ".join(filter(None, (run_words.model_name(run), run_words.started(run))))
     specification = chart_of(

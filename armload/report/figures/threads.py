@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from armload.core.columns import Estimate
 from armload.report import formatting as words
 from armload.report.cells import (
     Cell,
-    Estimate,
     Measure,
     as_fast_as,
     fastest,

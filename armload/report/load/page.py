@@ -10,11 +10,12 @@ from armload.analysis.load.assessed import CAUSES, MOST_SLOW, PointEnergy
 from armload.analysis.load.capacity import why_slow
 from armload.analysis.load.latency import e2e_s, tpot_s, ttft_s
 from armload.analysis.load.telemetry import Telemetry
+from armload.core.columns import Column
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.values import counted
 from armload.report import formatting as words
-from armload.report.layout import Column, Details, Entry, Table
+from armload.report.layout import Details, Entry, Table
 from armload.report.load.loaded import LoadView, about_users, doubts_about
 from armload.report.load.point_table import point_table
 from armload.report.load.rates import latency_figure, throughput_figure

@@ -144,8 +144,10 @@ def _spread(points: Sequence[LoadedPoint]) -> list[LoadedPoint]:
 def _spread_sentence(answered: Sequence[LoadedPoint], shown: Sequence[LoadedPoint]) -> str:
     last = answered[-1]
     found = last.assessed.metrics.from_scheduled.e2e
-    took = "" if found is None else f"the slowest took {words.seconds(found.max_s)}"
-    half = "" if found is None else f"half of the requests took {words.seconds(found.p50.value_s)}"
+    took = half = ""
+    if found is not None:
+        took = f"the slowest took {words.seconds(found.max_s)}"
+        half = f"half of the requests took {words.seconds(found.median.value_s)}"
     left_out = f" Shown: {len(shown)} of {len(answered)}." if len(shown) < len(answered) else ""
     return f"{last.label}: {half} or less from the scheduled time to the end, {took}.{left_out}"
 

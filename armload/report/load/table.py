@@ -15,13 +15,15 @@ from rich.text import Text
 from armload.analysis.load.assessed import AssessedPoint
 from armload.analysis.load.capacity import why_slow
 from armload.analysis.load.metrics import Metrics
-from armload.analysis.load.quantiles import FEWEST_INDEPENDENT, SHOWN, percentile_name
+from armload.analysis.load.quantiles import FEWEST_INDEPENDENT
 from armload.analysis.load.records import Load
+from armload.core.columns import Column
 from armload.core.errors import ArmloadError
 from armload.core.values import counted
 from armload.report import formatting as words
-from armload.report.layout import Column, Prose, Table
+from armload.report.layout import Prose, Table
 from armload.report.load.loaded import LoadDocument, LoadView, about_users, doubts_about
+from armload.report.load.point_table import point_table
 from armload.report.result import Part, Result, labelled
 from armload.serving.loads import LoadFolder
 
@@ -89,7 +91,7 @@ class LoadResult(Result):
 
 def load_view(loaded: LoadView) -> Group:
     """Lay out the points, what is to be said of single ones, and what the service sustains."""
-    lines: list[RenderableType] = [_table(loaded)]
+    lines: list[RenderableType] = [point_table(loaded, is_main=True)]
     lines += [Prose(each) for each in notes(loaded)]
     for point in (each.assessed for each in loaded.points):
         lines += [Prose(f"{_where(point)}: {each}") for each in about_users(point.metrics)]
@@ -118,26 +120,7 @@ def notes(loaded: LoadView) -> list[str]:
 
 def loads_table(loads: Sequence[LoadFolder]) -> Table:
     """Lay out several loads, one a line; a load is found again by the end of its id."""
-    table = Table(
-        Column(heading="id"),
-        Column(heading="when (UTC)"),
-        Column(heading="service", below=""),
-        Column(heading="model", below=""),
-        Column(heading="rate or clients", is_prose=True),
-        Column(heading="requests", is_number=True),
-        Column(heading="result"),
-    )
-    for load in (kept.load for kept in loads):
-        table.add(
-            Text(load.id[-4:], style="bold"),
-            words.minute(load.started_utc),
-            load.board or urlsplit(load.url).netloc,
-            load.model,
-            _paces(load),
-            str(sum(point.requests for point in load.points)),
-            _result(load),
-        )
-    return table
+    return Table.of(_LISTED, [kept.load for kept in loads])
 
 
 def _paces(load: Load) -> str:
@@ -177,13 +160,6 @@ def _finding(loaded: LoadView) -> str:
     return f"{loaded.points[-1].label}: {why}" if why else ""
 
 
-def pace(point: AssessedPoint) -> str:
-    """Name a point: ``0.5/s``, or the number of its clients."""
-    if point.stage is not None:
-        return f"{point.stage.rates}/s ({point.stage.span})"
-    return str(point.concurrency) if point.rate is None else f"{point.rate:g}/s"
-
-
 def remarks(point: AssessedPoint) -> list[str]:
     """Say how requests failed, and why figures are not valid."""
     metrics, where = point.metrics, _where(point)
@@ -216,83 +192,28 @@ def remarks(point: AssessedPoint) -> list[str]:
 
 
 def _where(point: AssessedPoint) -> str:
-    name = pace(point)
-    return f"At {name}" if point.rate is not None else f"With {counted(int(name), 'client')}"
-
-
-def _table(loaded: LoadView) -> Table:
-    points = [point.assessed for point in loaded.points]
-    has_objectives = loaded.objectives is not None
-    has_energy = loaded.has_energy
-    of_embeddings = loaded.is_of_embeddings
-    latencies: Sequence[str] = ("first token", "per token", "end to end")
-    shown = _names(loaded.load.percentiles)
-    if of_embeddings:
-        latencies, shown = ("embedding",), shown[-1:]
-    table = Table(
-        Column(heading="rate" if loaded.is_open else "clients", is_number=True),
-        Column(heading="ok", is_number=True),
-        Column(heading="req/s", is_number=True),
-        *([Column(heading="goodput\nreq/s", is_number=True)] if has_objectives else []),
-        Column(heading=f"{'input' if of_embeddings else 'output'}\ntok/s", is_number=True),
-        *(
-            Column(heading=f"{'' if place else latency}\n{name}", is_number=True)
-            for latency, names in zip(latencies, shown, strict=True)
-            for place, name in enumerate(names)
-        ),
-        *([Column(heading="J per\nrequest", is_number=True)] if has_energy else []),
-        *([Column(heading="\ntoken", is_number=True)] if has_energy else []),
-    )
-    for point in points:
-        table.add(
-            *_row(point, shown, has_objectives=has_objectives, of_embeddings=of_embeddings),
-            *(words.joules(each) for each in (point.joules if has_energy else ())),
-        )
-    return table
-
-
-def _names(chosen: Sequence[float]) -> Sequence[Sequence[str]]:
-    """Return the percentiles of each latency that a terminal shows."""
-    if not chosen:
-        shown = [percentile_name(each) for each in SHOWN]
-        return shown, shown[:1], shown
-    return [[percentile_name(each) for each in chosen]] * 3
-
-
-def _row(
-    point: AssessedPoint,
-    shown: Sequence[Sequence[str]],
-    *,
-    has_objectives: bool,
-    of_embeddings: bool,
-) -> list[str | Text]:
-    metrics = point.metrics
-    from_scheduled = metrics.from_scheduled
-    latencies = [from_scheduled.e2e]
-    if not of_embeddings:
-        latencies[:0] = [from_scheduled.ttft, metrics.tpot]
-    return [
-        Text(pace(point), style="bold"),
-        f"{metrics.ok}/{metrics.ok + sum(metrics.failed.values())}",
-        words.rate(metrics.requests_per_s),
-        *([_goodput(metrics)] if has_objectives else []),
-        words.rate(metrics.prompt_tokens_per_s if of_embeddings else metrics.output_tokens_per_s),
-        *(
-            words.seconds(found.percentiles[name].value_s if found else None)
-            for found, names in zip(latencies, shown, strict=True)
-            for name in names
-        ),
-    ]
-
-
-def _goodput(metrics: Metrics) -> Text:
-    found = metrics.goodput
-    if found is None:
-        return Text(words.UNKNOWN)
-    return Text(f"{words.rate(found.requests_per_s)} ({found.share:.0%})", "bold")
+    if point.rate is None:
+        return f"With {counted(point.concurrency or 0, 'client')}"
+    stage = point.stage
+    return f"At {stage.rates}/s ({stage.span})" if stage else f"At {point.rate:g}/s"
 
 
 def _number(metrics: Metrics) -> str:
     if metrics.conversations is not None:
         return counted(metrics.conversations.begun, "conversation")
     return counted(metrics.requests, "request")
+
+
+_LISTED: tuple[Column[Load], ...] = (
+    Column(heading="id", of=lambda load: load.id[-4:], style="bold"),
+    Column(heading="when (UTC)", of=lambda load: words.minute(load.started_utc)),
+    Column(heading="service", of=lambda load: load.board or urlsplit(load.url).netloc, below=""),
+    Column(heading="model", of=lambda load: load.model, below=""),
+    Column(heading="rate or clients", of=_paces, is_prose=True),
+    Column(
+        heading="requests",
+        of=lambda load: sum(point.requests for point in load.points),
+        is_number=True,
+    ),
+    Column(heading="result", of=_result),
+)

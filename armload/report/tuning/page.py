@@ -8,12 +8,13 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from armload.core.columns import Column
 from armload.core.errors import UsageError
 from armload.core.progress import Progress
 from armload.core.values import counted, format_bytes
 from armload.core.workspace import evaluations_folder, loads_folder, runs_folder
 from armload.report import formatting as words
-from armload.report.layout import Column, Details, Table
+from armload.report.layout import Details, Table
 from armload.report.pages import (
     Folded,
     Items,

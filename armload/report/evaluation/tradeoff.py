@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -13,7 +12,7 @@ from rich.text import Text
 
 from armload import __version__
 from armload.analysis.tradeoff import Answers, AtDeadline, by_budget
-from armload.core.files import file_name_of, write_whole
+from armload.core.files import file_name_of
 from armload.core.values import ValueList, counted
 from armload.core.workspace import reports_folder
 from armload.evaluation.answer_energy import SystemEnergy
@@ -23,8 +22,9 @@ from armload.report import formatting as words
 from armload.report.evaluation.figures import deadline_figure, energy_figure
 from armload.report.evaluation.series import variant_heading
 from armload.report.evaluation.table import INTERVAL, between
-from armload.report.layout import Column, Details, Prose, Table
-from armload.report.pages import Page, Paragraph, Section, paragraphs, render
+from armload.report.figures.figure import Figure
+from armload.report.layout import Column, Prose, Table
+from armload.report.pages import Page
 from armload.report.result import Part, Result, labelled
 
 
@@ -35,9 +35,12 @@ class TradeoffResult(Result):
     sides: tuple[TradeoffSide, TradeoffSide]
     found: tuple[Tradeoff, ...]
 
-    @cached_property
-    def files(self) -> Mapping[str, Path]:
-        return {"page": write_tradeoff_page(self.sides, self.found)}
+    @property
+    def home(self) -> Path:
+        return reports_folder()
+
+    def page(self, _folder: Path) -> Page:
+        return tradeoff_page(self.sides, self.found)
 
     def document(self) -> BaseModel:
         return ValueList[Tradeoff](self.found)
@@ -159,66 +162,53 @@ def axis_line(axis: SharedAxis) -> str:
     )
 
 
-def write_tradeoff_page(
-    sides: tuple[TradeoffSide, TradeoffSide], tradeoffs: Sequence[Tradeoff]
-) -> Path:
-    """Write the page into the folder of reports, over that of the same two models; return it."""
-    names = "-".join(side.model.removesuffix(".gguf") for side in sides)
-    name = file_name_of(f"tradeoff-{sides[0].task}-{names}")
-    path = reports_folder() / f"{name}.html"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, render(tradeoff_page(sides, tradeoffs)).encode())
-    return path
+@dataclass(frozen=True, kw_only=True)
+class _Way:
+    """What a page says of one way in which both models were asked."""
+
+    title: str
+    accuracy: Figure
+    lines: Sequence[str]
+    table: Table
+    energy: Figure | None
+    energy_lines: Sequence[str]
 
 
 def tradeoff_page(sides: tuple[TradeoffSide, TradeoffSide], tradeoffs: Sequence[Tradeoff]) -> Page:
     """Return the page: for each way in which both were asked, the curves, points and tests."""
-    evaluations = Details(
-        (side.model, f"{side.evaluation}, SHA-256 {side.model_sha256}") for side in sides
-    )
+    ways = []
+    for number, each in enumerate(tradeoffs):
+        figure = deadline_figure((each.a, each.b), each.crossover)
+        known = [(one, found.joules) for one, found in _with_energy(each) if found]
+        lines = (each.sentence, *(deadline_line(each, one) for one in each.deadlines))
+        ways.append(
+            _Way(
+                title=variant_line(each),
+                accuracy=figure.model_copy(update={"name": f"{figure.name}-{number}"}),
+                lines=(*lines, axis_line(each.axis) if each.axis else ""),
+                table=_table(each),
+                energy=energy_figure(
+                    [(one, joules) for one, joules in known if joules],
+                    name=f"accuracy-joules-{number}",
+                ),
+                energy_lines=energy_lines(each),
+            )
+        )
+    names = "-".join(side.model.removesuffix(".gguf") for side in sides)
     return Page(
+        template="evaluation/tradeoff.html.j2",
         headline=f"{sides[0].task}: {tradeoffs[0].a.name} or {tradeoffs[0].b.name}",
-        header=tuple(paragraphs(*doubts(tradeoffs))),
-        sections=(
-            *(_section(number, each) for number, each in enumerate(tradeoffs)),
-            *(
-                _energy_section(number, each)
-                for number, each in enumerate(tradeoffs)
-                if each.energy
-            ),
-            Section(title="Evaluations", blocks=(evaluations,)),
-        ),
         version=__version__,
-    )
-
-
-def _section(number: int, each: Tradeoff) -> Section:
-    figure = deadline_figure((each.a, each.b), each.crossover)
-    figure = figure.model_copy(update={"name": f"{figure.name}-{number}"})
-    return Section(
-        title=variant_line(each),
-        blocks=(
-            Paragraph(text=figure.sentence, style="result"),
-            figure,
-            *paragraphs(each.sentence),
-            *paragraphs(*(deadline_line(each, one) for one in each.deadlines)),
-            *paragraphs(axis_line(each.axis) if each.axis else ""),
-            _table(each),
-        ),
-        style="figure",
-    )
-
-
-def _energy_section(number: int, each: Tradeoff) -> Section:
-    energies = [(system, found.joules) for system, found in _with_energy(each) if found]
-    known = [(system, joules) for system, joules in energies if joules]
-    figure = energy_figure(known, name=f"accuracy-joules-{number}")
-    return Section(
-        title=f"Accuracy against energy: {variant_line(each)}",
-        blocks=(
-            *(Paragraph(text=line, style="result") for line in energy_lines(each)),
-            *paragraphs(figure.sentence if figure else "", style="soft"),
-            *([figure] if figure else []),
-        ),
-        style="figure",
+        figures=[
+            *(way.accuracy for way in ways),
+            *(way.energy for way in ways if way.energy),
+        ],
+        name=file_name_of(f"tradeoff-{sides[0].task}-{names}") + ".html",
+        shown={
+            "doubts": doubts(tradeoffs),
+            "ways": ways,
+            "evaluations": [
+                (side.model, f"{side.evaluation}, SHA-256 {side.model_sha256}") for side in sides
+            ],
+        },
     )

@@ -19,16 +19,7 @@ from armload.report.cells import Cell, cells_of
 from armload.report.exchange.document import Results, read_results
 from armload.report.exchange.tables import token_counts, token_time
 from armload.report.layout import Column, Entry, Table
-from armload.report.pages import (
-    Items,
-    Page,
-    Report,
-    Section,
-    html,
-    paragraphs,
-    render,
-    results_section,
-)
+from armload.report.pages import Page, Report, write_report
 from armload.report.settings import stem
 
 PAGE_NAME = "index.html"
@@ -103,14 +94,10 @@ def write_leaderboard(documents: Mapping[str, tuple[Run, ...]], folder: Path | N
     place = folder or _new_folder()
     runs = {run.id: run for each in documents.values() for run in each}
     cells = ranked(cells_of(judged_together(list(runs.values()))))
-    table = leaderboard_table(cells)
-    page = leaderboard_page(cells, table, tuple(documents))
     for name, of_document in documents.items():
         content = as_json(Results(runs=of_document)).encode()
         write_whole(place / RESULTS / f"{name}.json", content)
-    path = place / PAGE_NAME
-    write_whole(path, render(page).encode())
-    return Report(headline=page.headline, page=path, figures=(), table=table.records())
+    return write_report(leaderboard_page(cells, tuple(documents)), place)
 
 
 def _new_folder() -> Path:
@@ -171,35 +158,16 @@ def _entries(cell: Cell) -> tuple[Entry, ...]:
     )
 
 
-def leaderboard_page(cells: Sequence[Cell], table: Table, documents: Sequence[str]) -> Page:
+def leaderboard_page(cells: Sequence[Cell], documents: Sequence[str]) -> Page:
     """Return the page of some cells, which links to so many documents beside it."""
     boards = {cell.runs[0].board.name for cell in cells}
     models = {digits for cell in cells if (digits := cell.runs[0].model.sha256)}
-    links = tuple(html('<a href="./{}/{}.json">{}</a>', RESULTS, each, each) for each in documents)
-    count = (
-        f"{words.counted(len(cells), 'result')}: {words.counted(len(models), 'model')} on "
-        f"{words.counted(len(boards), 'board')}"
-    )
     return Page(
-        headline=count,
-        header=tuple(
-            paragraphs(
-                "The fastest median time per token comes first. Results that are not valid come "
-                "last: their figures are not reliable.",
-                "Four digits after a board's name distinguish boards of the same kind; they "
-                "change when a board is restarted.",
-                style="soft",
-            )
-        ),
-        sections=(
-            results_section(
-                "Results",
-                "Below each median is its 95% confidence interval, and below the threads are the "
-                "tokens of prompt and output. To sort by two columns, sort by the less important "
-                "one first.",
-                table,
-            ),
-            Section(title="Documents", blocks=(Items(items=links, style="files"),)),
-        ),
+        template="exchange/leaderboard.html.j2",
+        headline=f"{words.counted(len(cells), 'result')}: {words.counted(len(models), 'model')} on "
+        f"{words.counted(len(boards), 'board')}",
         version=__version__,
+        table=leaderboard_table(cells),
+        name=PAGE_NAME,
+        shown={"folder": RESULTS, "documents": documents},
     )

@@ -33,6 +33,11 @@ class Figure(Value):
     specification: Specification = Field(exclude=True)
 
     @property
+    def said(self) -> str:
+        """What it says, and how it is read."""
+        return " ".join(filter(None, (self.sentence, self.note)))
+
+    @property
     def label(self) -> str:
         """What it shows and says, for those who do not see it."""
         return ": ".join(filter(None, (self.title, self.sentence)))

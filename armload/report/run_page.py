@@ -55,6 +55,13 @@ def run_page(run: Run, folder: Path | None = None) -> Page:
         memory_parts(cells),
         free_memory(cells),
     )
+    raw_files: list[str] = []
+    if folder:
+        raw_files = sorted(
+            str(path.relative_to(folder))
+            for path in [*folder.iterdir(), *(folder / PROGRAM_FOLDER).rglob("*")]
+            if path.is_file() and path.name != PAGE_NAME and not path.name.startswith(".")
+        )
     has_figures = bool(run.steps or run.summary.decode_tps)
     has_any = has_figures or run.result
     warning = "Do not rely on these figures." if has_any else "This run has no figures."
@@ -80,16 +87,8 @@ def run_page(run: Run, folder: Path | None = None) -> Page:
             "meanwhile": _meanwhile(run),
             "facts": _what_ran(run),
             "command": run_words.command(run),
-            "raw_files": _files_beside(folder) if folder else (),
+            "raw_files": raw_files,
         },
-    )
-
-
-def _files_beside(folder: Path) -> list[str]:
-    return sorted(
-        str(path.relative_to(folder))
-        for path in [*folder.iterdir(), *(folder / PROGRAM_FOLDER).rglob("*")]
-        if path.is_file() and path.name != PAGE_NAME and not path.name.startswith(".")
     )
 
 

@@ -29,6 +29,18 @@ from armload.report.result import Part, Result, labelled
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Way:
+    """What a page says of one way in which both models were asked."""
+
+    title: str
+    accuracy: Figure
+    lines: Sequence[str]
+    table: Table
+    energy: Figure | None
+    energy_lines: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
 class TradeoffResult(Result):
     """Which of two models is more accurate in the same time."""
 
@@ -40,7 +52,43 @@ class TradeoffResult(Result):
         return reports_folder()
 
     def page(self, _folder: Path) -> Page:
-        return tradeoff_page(self.sides, self.found)
+        ways = []
+        for number, each in enumerate(self.found):
+            figure = deadline_figure((each.a, each.b), each.crossover)
+            known = [(one, found.joules) for one, found in _with_energy(each) if found]
+            lines = (each.sentence, *(deadline_line(each, one) for one in each.deadlines))
+            ways.append(
+                _Way(
+                    title=variant_line(each),
+                    accuracy=figure.model_copy(update={"name": f"{figure.name}-{number}"}),
+                    lines=(*lines, axis_line(each.axis) if each.axis else ""),
+                    table=_table(each),
+                    energy=energy_figure(
+                        [(one, joules) for one, joules in known if joules],
+                        name=f"accuracy-joules-{number}",
+                    ),
+                    energy_lines=energy_lines(each),
+                )
+            )
+        names = "-".join(side.model.removesuffix(".gguf") for side in self.sides)
+        return Page(
+            template="evaluation/tradeoff.html.j2",
+            headline=f"{self.sides[0].task}: {self.found[0].a.name} or {self.found[0].b.name}",
+            version=__version__,
+            figures=[
+                *(way.accuracy for way in ways),
+                *(way.energy for way in ways if way.energy),
+            ],
+            name=file_name_of(f"tradeoff-{self.sides[0].task}-{names}") + ".html",
+            shown={
+                "doubts": doubts(self.found),
+                "ways": ways,
+                "evaluations": [
+                    (side.model, f"{side.evaluation}, SHA-256 {side.model_sha256}")
+                    for side in self.sides
+                ],
+            },
+        )
 
     def document(self) -> BaseModel:
         return ValueList[Tradeoff](self.found)
@@ -159,56 +207,4 @@ def axis_line(axis: SharedAxis) -> str:
     return (
         f"With a constant speed ratio of {axis.ratio:.2f}, the slower model's points on the axis "
         f"of {axis.faster}'s tokens are: {placed}. This ignores prompts and growing contexts."
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Way:
-    """What a page says of one way in which both models were asked."""
-
-    title: str
-    accuracy: Figure
-    lines: Sequence[str]
-    table: Table
-    energy: Figure | None
-    energy_lines: Sequence[str]
-
-
-def tradeoff_page(sides: tuple[TradeoffSide, TradeoffSide], tradeoffs: Sequence[Tradeoff]) -> Page:
-    """Return the page: for each way in which both were asked, the curves, points and tests."""
-    ways = []
-    for number, each in enumerate(tradeoffs):
-        figure = deadline_figure((each.a, each.b), each.crossover)
-        known = [(one, found.joules) for one, found in _with_energy(each) if found]
-        lines = (each.sentence, *(deadline_line(each, one) for one in each.deadlines))
-        ways.append(
-            _Way(
-                title=variant_line(each),
-                accuracy=figure.model_copy(update={"name": f"{figure.name}-{number}"}),
-                lines=(*lines, axis_line(each.axis) if each.axis else ""),
-                table=_table(each),
-                energy=energy_figure(
-                    [(one, joules) for one, joules in known if joules],
-                    name=f"accuracy-joules-{number}",
-                ),
-                energy_lines=energy_lines(each),
-            )
-        )
-    names = "-".join(side.model.removesuffix(".gguf") for side in sides)
-    return Page(
-        template="evaluation/tradeoff.html.j2",
-        headline=f"{sides[0].task}: {tradeoffs[0].a.name} or {tradeoffs[0].b.name}",
-        version=__version__,
-        figures=[
-            *(way.accuracy for way in ways),
-            *(way.energy for way in ways if way.energy),
-        ],
-        name=file_name_of(f"tradeoff-{sides[0].task}-{names}") + ".html",
-        shown={
-            "doubts": doubts(tradeoffs),
-            "ways": ways,
-            "evaluations": [
-                (side.model, f"{side.evaluation}, SHA-256 {side.model_sha256}") for side in sides
-            ],
-        },
     )

@@ -97,7 +97,19 @@ def write_leaderboard(documents: Mapping[str, tuple[Run, ...]], folder: Path | N
     for name, of_document in documents.items():
         content = as_json(Results(runs=of_document)).encode()
         write_whole(place / RESULTS / f"{name}.json", content)
-    return write_report(leaderboard_page(cells, tuple(documents)), place)
+    boards = {cell.runs[0].board.name for cell in cells}
+    models = {digits for cell in cells if (digits := cell.runs[0].model.sha256)}
+    counts = (len(cells), "result"), (len(models), "model"), (len(boards), "board")
+    results, of_models, on_boards = (words.counted(count, noun) for count, noun in counts)
+    page = Page(
+        template="exchange/leaderboard.html.j2",
+        headline=f"{results}: {of_models} on {on_boards}",
+        version=__version__,
+        table=leaderboard_table(cells),
+        name=PAGE_NAME,
+        shown={"folder": RESULTS, "documents": list(documents)},
+    )
+    return write_report(page, place)
 
 
 def _new_folder() -> Path:
@@ -155,19 +167,4 @@ def _entries(cell: Cell) -> tuple[Entry, ...]:
         Entry(text=run.binary.engine or words.UNKNOWN, range=run.binary.program),
         Entry(text=run.started_utc[:10]),
         Entry(text=cell.state, range=count),
-    )
-
-
-def leaderboard_page(cells: Sequence[Cell], documents: Sequence[str]) -> Page:
-    """Return the page of some cells, which links to so many documents beside it."""
-    boards = {cell.runs[0].board.name for cell in cells}
-    models = {digits for cell in cells if (digits := cell.runs[0].model.sha256)}
-    return Page(
-        template="exchange/leaderboard.html.j2",
-        headline=f"{words.counted(len(cells), 'result')}: {words.counted(len(models), 'model')} on "
-        f"{words.counted(len(boards), 'board')}",
-        version=__version__,
-        table=leaderboard_table(cells),
-        name=PAGE_NAME,
-        shown={"folder": RESULTS, "documents": documents},
     )

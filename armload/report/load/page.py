@@ -42,13 +42,13 @@ def load_page(loaded: LoadView) -> Page:
         latency_distribution(loaded),
     )
     slow, server = _slow_requests(loaded), _server(loaded)
-    is_cut = len(slow.rows) > MOST_SLOW
+    count_slow = sum(point.slow.causes.total() for point in loaded.points)
     del slow.rows[MOST_SLOW:]
     causes = Counter(row.state for row in slow.rows)
     own = "Those that took more than twice the time of their own prompt and tokens."
-    if not causes:
+    if not count_slow:
         own = "None: every answer took less than twice the time of its own prompt and tokens."
-    missed = "Those that missed an objective." if causes else "None."
+    missed = "Those that missed an objective." if count_slow else "None."
     return Page(
         template="load/page.html.j2",
         headline=headline(loaded),
@@ -77,7 +77,7 @@ def load_page(loaded: LoadView) -> Page:
                 for point in loaded.points
                 if (why := why_slow(point.assessed))
             ],
-            "which_slow": f"The {MOST_SLOW} slowest" if is_cut else "All of them",
+            "which_slow": f"The {MOST_SLOW} slowest" if count_slow > MOST_SLOW else "All of them",
             "filters": [(cause, cause, times) for cause, times in causes.items()],
             "boards": [(point.label, facts) for point in loaded.points if (facts := _board(point))],
             "server": server,

@@ -20,6 +20,7 @@ from armload.report.tuning.table import settings_table
 from armload.report.tuning.view import TuningView
 from armload.tuning.outcome_words import cost_words, violation_words
 from armload.tuning.settings import words_of
+from armload.tuning.space import Choice
 from armload.tuning.wanted import AIMS, Constraints
 
 
@@ -35,7 +36,7 @@ def tuning_page(view: TuningView, folder: Path) -> Page:
     tuning, result = view.tuning, view.result
     if not view.steps:
         raise UsageError(f"{tuning.id} has no trials yet.", "Repeat its armload tune command.")
-    trials = counted(len(view.steps), "trial")
+    trials, parameters = counted(len(view.steps), "trial"), tuning.space.parameters
     size = counted(tuning.space.size, "configuration")
     figures = (progress_figure(view), effects_figure(view), front_figure(view))
     return Page(
@@ -54,7 +55,17 @@ def tuning_page(view: TuningView, folder: Path) -> Page:
             "winner": _winner(view),
             "trials": trials,
             "runs": _trials(view, folder),
-            "asked": _asked(view),
+            "asked": [
+                ("tuning", tuning.id),
+                ("board", tuning.board),
+                ("model", f"{tuning.model}, SHA-256 {tuning.model_sha256}"),
+                ("engine", tuning.engine),
+                ("work", ", ".join(f"{name} {value}" for name, value in tuning.work.items())),
+                *([("energy measurement", tuning.energy_basis)] if tuning.energy_basis else []),
+                ("constraints", _constraints(tuning.constraints)),
+                ("seed", tuning.seed),
+                *((each.name, ", ".join(map(_choice, each.choices))) for each in parameters),
+            ],
         },
     )
 
@@ -79,10 +90,7 @@ def _winner(view: TuningView) -> list[tuple[str, str]]:
     winner = result.winner if result else leader.setting if leader else None
     if winner is None:
         return []
-    rows = [
-        (name, "default" if choice is None else str(choice))
-        for name, choice in winner.choices.items()
-    ]
+    rows = [(name, _choice(choice)) for name, choice in winner.choices.items()]
     if result and result.plan:
         rows.append(("plan file", result.plan))
     return rows
@@ -114,25 +122,8 @@ def _link(name: str, folder: Path) -> Markup:
     return html("{}", name)
 
 
-def _asked(view: TuningView) -> list[tuple[str, str]]:
-    tuning = view.tuning
-    return [
-        ("tuning", tuning.id),
-        ("board", tuning.board),
-        ("model", f"{tuning.model}, SHA-256 {tuning.model_sha256}"),
-        ("engine", tuning.engine),
-        ("work", ", ".join(f"{name} {value}" for name, value in tuning.work.items())),
-        *([("energy measurement", str(tuning.energy_basis))] if tuning.energy_basis else []),
-        ("constraints", _constraints(tuning.constraints)),
-        ("seed", str(tuning.seed)),
-        *(
-            (
-                each.name,
-                ", ".join("default" if choice is None else str(choice) for choice in each.choices),
-            )
-            for each in tuning.space.parameters
-        ),
-    ]
+def _choice(choice: Choice) -> str:
+    return "default" if choice is None else str(choice)
 
 
 def _constraints(constraints: Constraints) -> str:

@@ -64,12 +64,16 @@ def inspection_table(inspection: Inspection, fits: Sequence[Compatibility]) -> G
 
 
 def _details(inspection: Inspection) -> Details:
+    linked = "statically"
+    if not inspection.is_static:
+        wanted = [inspection.interpreter] if inspection.interpreter else []
+        linked = f"dynamically: it needs {', '.join([*wanted, *inspection.needed])}"
     rows: list[tuple[str, str | Text]] = [
         ("file", whole(str(inspection.path))),
         ("sha256", inspection.sha256),
         ("size", format_bytes(inspection.size_bytes)),
         ("architecture", inspection.architecture),
-        ("linked", _linked(inspection)),
+        ("linked", linked),
         ("stripped", "yes" if inspection.is_stripped else "no: it contains symbols"),
     ]
     if inspection.prebuilt_in:
@@ -77,13 +81,6 @@ def _details(inspection: Inspection) -> Details:
     if not inspection.features and inspection.architecture == "aarch64":
         rows.append(("CPU features", "only those that every 64-bit ARM CPU has"))
     return Details(rows)
-
-
-def _linked(inspection: Inspection) -> str:
-    if inspection.is_static:
-        return "statically"
-    wanted = [inspection.interpreter] if inspection.interpreter else []
-    return f"dynamically: it needs {', '.join([*wanted, *inspection.needed])}"
 
 
 def _features(uses: Sequence[FeatureUse]) -> Table:

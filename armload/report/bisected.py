@@ -103,7 +103,8 @@ def judged_line(judged: JudgedCommit, title: CommitTitle) -> str:
     if judged.pairs:
         figures.append(f"{counted(judged.pairs, 'pair')} of runs")
     if judged.reason:
-        figures.append(_one_line(judged.reason))
+        line = " ".join(judged.reason.split())
+        figures.append(f"{line[:97]}…" if len(line) > 98 else line.rstrip("."))
     said = f" ({', '.join(figures)})" if figures else ""
     return f"{judged.verdict:7} {judged.commit[:_SHOWN]} {title.subject}{said}"
 
@@ -213,8 +214,3 @@ def _machine(run: Run) -> list[str]:
 def _named(header: Bisection, commit: str) -> str:
     title = header.titles[commit]
     return f"{commit} {title.subject} ({title.date})"
-
-
-def _one_line(reason: str) -> str:
-    line = " ".join(reason.split())
-    return f"{line[:97]}…" if len(line) > 98 else line.rstrip(".")

@@ -135,8 +135,13 @@ def cleaned_view(board: str, done: Cleaned) -> Iterator[Part]:
 
 def boards_view(boards: Sequence[ListedBoard]) -> Group:
     """Lay out boards, and which of them come with armload."""
-    note = shipped_note(boards)
-    return Group(boards_table(boards), *((Text(""), Prose(note)) if note else ()))
+    shipped = [board for board in boards if board.is_shipped]
+    if not shipped:
+        return Group(boards_table(boards))
+    examples = [board.name for board in shipped if isinstance(board.reach, SshReach)]
+    example = f" ({' and '.join(examples)}: examples of files for real boards)" if examples else ""
+    note = f"From armload: {', '.join(board.name for board in shipped)}{example}."
+    return Group(boards_table(boards), Text(""), Prose(note))
 
 
 def boards_table(boards: Sequence[ListedBoard]) -> Table:
@@ -161,16 +166,6 @@ def boards_table(boards: Sequence[ListedBoard]) -> Table:
             board.description,
         )
     return table
-
-
-def shipped_note(boards: Sequence[ListedBoard]) -> str:
-    """Say which boards come with armload, and which of them are only examples; empty for none."""
-    shipped = [board for board in boards if board.is_shipped]
-    if not shipped:
-        return ""
-    examples = [board.name for board in shipped if isinstance(board.reach, SshReach)]
-    example = f" ({' and '.join(examples)}: examples of files for real boards)" if examples else ""
-    return f"From armload: {', '.join(board.name for board in shipped)}{example}."
 
 
 def hardware_table(entries: Sequence[Hardware]) -> Table:

@@ -94,14 +94,6 @@ def _set(definition: Mapping[str, Any]) -> dict[str, Any]:
     return {key: each for key, each in definition.items() if each is not None}
 
 
-def tips(*tooltips: Tip) -> list[Channel]:
-    """Return what is said of the row under the pointer."""
-    return [
-        channel(column, {"title": title, **({"format": form[0]} if form else {})})
-        for column, title, *form in tooltips
-    ]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Key:
     """What colours and shapes mean.
@@ -217,7 +209,10 @@ class Plot:
         else:
             look = {"color": QUIET, **look}
         if said:
-            every["tooltip"] = tips(*said)
+            every["tooltip"] = [
+                channel(column, {"title": title, **({"format": form[0]} if form else {})})
+                for column, title, *form in said
+            ]
         return mark(self.rows, kind, look, every, where)
 
     def line(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -172,17 +172,15 @@ def _with_notes(
     *,
     has_ranges: bool = True,
 ) -> Group:
-    general = _general_notes(models, has_ranges=has_ranges)
+    general = [
+        note.sentence if has_ranges else without_range(note)
+        for each in models
+        for note in each.prediction.notes
+        if note.kind != "read by row"
+    ]
     notes = dict.fromkeys((*general, *_notes_on_rows(models)))
     spaced = [line for note in notes for line in (Text(""), Prose(note))]
     return Group(*lines, *spaced, Text(""), Prose(recommendation, "bold"))
-
-
-def _general_notes(models: Sequence[FittedModel], *, has_ranges: bool) -> Iterator[str]:
-    for each in models:
-        for found in each.prediction.notes:
-            if found.kind != "read by row":
-                yield found.sentence if has_ranges else without_range(found)
 
 
 def _notes_on_rows(models: Sequence[FittedModel]) -> Iterator[str]:
@@ -193,11 +191,12 @@ def _notes_on_rows(models: Sequence[FittedModel]) -> Iterator[str]:
         if parts is not None and parts.row_table_bytes:
             sizes.setdefault(each.family, set()).add(parts.row_table_bytes)
     if sizes:
-        yield read_by_row({name: _in_words(found) for name, found in sizes.items()})
-
-
-def _in_words(sizes: Collection[int]) -> str:
-    return " to ".join(dict.fromkeys(map(format_bytes, (min(sizes), max(sizes)))))
+        yield read_by_row(
+            {
+                name: " to ".join(dict.fromkeys(map(format_bytes, (min(its), max(its)))))
+                for name, its in sizes.items()
+            }
+        )
 
 
 _MEMORY = (

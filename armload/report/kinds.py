@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from armload.analysis.comparison import Comparison
@@ -12,19 +11,16 @@ from armload.analysis.load.comparison import compare_loads
 from armload.bench.sweep import SweepFolder
 from armload.core.errors import UsageError
 from armload.core.journal import Journal
-from armload.core.progress import Progress
 from armload.evaluation.record import EvaluationFolder
 from armload.fleet.bisect import BisectionFolder
 from armload.report.bisected import BisectionResult
 from armload.report.evaluation.result import EvaluationResult
 from armload.report.load.loaded import LoadView
 from armload.report.load.table import LoadResult
-from armload.report.pages import Report
 from armload.report.result import Result
 from armload.report.sweep import SweepResult
 from armload.report.table import RunResult
 from armload.report.tuning.result import TuningResult
-from armload.report.tuning.view import TuningView
 from armload.runs import store
 from armload.serving.loads import LoadFolder
 from armload.tuning.comparison import compare_tunings
@@ -39,13 +35,13 @@ class ResultKind(Generic[Folder]):
 
     Attributes:
         read: returns one as it is shown.
-        report: writes a page on one; none where its runs are drawn.
+        has_page: it is drawn as such, not its runs.
         compare: of two; none where their runs are compared, or nothing is.
     """
 
     journal: type[Folder]
     read: Callable[[Folder], Result]
-    report: Callable[[Folder, Path | None, Progress], Report] | None = None
+    has_page: bool = False
     compare: Callable[[Folder, Folder], Sequence[Comparison]] | None = None
 
     @property
@@ -69,36 +65,18 @@ class ResultKind(Generic[Folder]):
             )
 
 
-def _report_evaluation(evaluated: EvaluationFolder, place: Path | None, told: Progress) -> Report:
-    from armload.report.evaluation.page import write_evaluation_report
-
-    return write_evaluation_report(evaluated, place, told)
-
-
-def _report_load(kept: LoadFolder, place: Path | None, told: Progress) -> Report:
-    from armload.report.load.page import write_load_report
-
-    return write_load_report(LoadView.of(kept), place, told)
-
-
-def _report_tuning(tuned: TuningFolder, place: Path | None, told: Progress) -> Report:
-    from armload.report.tuning.page import write_tuning_report
-
-    return write_tuning_report(TuningView.of(tuned), place, told)
-
-
 KINDS: tuple[ResultKind[Any], ...] = (
-    ResultKind(journal=EvaluationFolder, read=EvaluationResult.of, report=_report_evaluation),
+    ResultKind(journal=EvaluationFolder, read=EvaluationResult.of, has_page=True),
     ResultKind(
         journal=LoadFolder,
         read=LoadResult.of,
-        report=_report_load,
+        has_page=True,
         compare=lambda a, b: compare_loads(*LoadView.of(a).compared, *LoadView.of(b).compared),
     ),
     ResultKind(
         journal=TuningFolder,
         read=lambda tuned: TuningResult(tuned=tuned),
-        report=_report_tuning,
+        has_page=True,
         compare=lambda a, b: [compare_tunings(a, b)],
     ),
     ResultKind(journal=BisectionFolder, read=BisectionResult.of),

@@ -11,7 +11,6 @@ from armload import __version__
 from armload.analysis.run import Run
 from armload.core.files import file_name_of
 from armload.core.ids import time_of_id
-from armload.core.progress import Progress
 from armload.core.workspace import reports_folder
 from armload.report import formatting as words
 from armload.report import run_words
@@ -25,22 +24,7 @@ from armload.report.figures.models import models
 from armload.report.figures.over_time import over_time
 from armload.report.figures.storage_wait import storage_wait
 from armload.report.figures.threads import threads
-from armload.report.layout import Details
-from armload.report.pages import (
-    Folded,
-    Items,
-    Notice,
-    Page,
-    Report,
-    Section,
-    check_report_folder,
-    figure_section,
-    html,
-    paragraphs,
-    results_section,
-    verdict,
-    write_report,
-)
+from armload.report.pages import Page
 from armload.report.settings import subject
 from armload.report.speculation import gains
 
@@ -56,21 +40,6 @@ class Doubt:
     reasons: str
     remedy: str
     runs: tuple[str, ...]
-
-
-def write_runs_report(
-    runs: Sequence[Run], folder: Path, progress: Progress | None = None
-) -> Report:
-    """Write the page and the pictures of at least one run into a folder, which may exist.
-
-    Raises:
-        UsageError: the folder is a file.
-    """
-    check_report_folder(folder)
-    cells = cells_of(runs)
-    warm_ups = len({run.id for run in runs} - {run.id for cell in cells for run in cell.runs})
-    page = runs_page(cells, warm_ups=warm_ups)
-    return write_report(page, folder, cell_table(cells), progress)
 
 
 def new_folder(runs: Sequence[Run]) -> Path:
@@ -91,53 +60,39 @@ def new_folder(runs: Sequence[Run]) -> Path:
     return folder
 
 
-def runs_page(cells: Sequence[Cell], *, warm_ups: int = 0) -> Page:
-    """Return the page of some cells; so many warm-ups were left out."""
+def runs_page(every: Sequence[Run]) -> Page:
+    """Return the page of at least one run; warm-ups of other runs are left out."""
+    cells = cells_of(every)
     runs = sorted((run for cell in cells for run in cell.runs), key=lambda run: run.started_utc)
+    warm_ups = len({run.id for run in every} - {run.id for run in runs})
     best = fastest(cells)
     limited = best.typical if best else None
     where = f"{best.label}: " if best and len(cells) > 1 else ""
-    times = dict.fromkeys(run_words.started(run) for run in (runs[0], runs[-1]))
-    found = doubts(cells)
-    sections = [
-        *map(figure_section, figures_of(cells)),
-        results_section("All results", table_sentence(cells), cell_table(cells)),
-    ]
-    if found:
-        said = (
-            html(
-                '<strong>{}</strong>: {} <strong>{}</strong> <span class="soft">{}</span>',
-                *(doubt.label, doubt.reasons, doubt.remedy, ", ".join(doubt.runs)),
-            )
-            for doubt in found
-        )
-        sections.append(
-            Section(title="Runs that are not valid", blocks=(Items(items=tuple(said)),))
-        )
-    ids = Details((cell.label, ", ".join(run.id for run in cell.runs)) for cell in cells)
-    ran = (Details(_ran(runs)), Folded(summary="The runs", blocks=(ids,)))
     return Page(
+        template="multi_run.html.j2",
         headline=headline(cells),
-        header=(
-            *paragraphs(
+        version=__version__,
+        figures=figures_of(cells),
+        table=cell_table(cells),
+        shown={
+            "remarks": (
                 *(rivals(cells), *gains({cell.label: cell for cell in cells}), *unequal(cells)),
                 counted(cells, warm_ups),
             ),
-            *paragraphs(*dict.fromkeys(run_words.board_line(run) for run in runs), style="soft"),
-            *paragraphs(" to ".join(times), style="soft"),
-            verdict(verdict_line(cells), is_valid=all(run.verdict.valid for run in runs)),
-        ),
-        lead=(
-            Notice(
-                lines=(f"{where}{limited.limit.sentence}",),
-                advice=run_words.advice(limited),
-                about=limited.limit.cause,
+            "boards": dict.fromkeys(run_words.board_line(run) for run in runs),
+            "times": " to ".join(
+                dict.fromkeys(run_words.started(run) for run in (runs[0], runs[-1]))
             ),
-        )
-        if limited
-        else (),
-        sections=(*sections, Section(title="What ran", blocks=ran)),
-        version=__version__,
+            "verdict_line": verdict_line(cells),
+            "is_valid": all(run.verdict.valid for run in runs),
+            "limited": limited,
+            "limit": f"{where}{limited.limit.sentence}" if limited else "",
+            "advice": run_words.advice(limited) if limited else "",
+            "table_sentence": table_sentence(cells),
+            "doubts": doubts(cells),
+            "ran": _ran(runs),
+            "ids": [(cell.label, ", ".join(run.id for run in cell.runs)) for cell in cells],
+        },
     )
 
 

@@ -98,7 +98,9 @@ def together(runs: Sequence[Run], stop: Stop) -> Details:
     It stands below the figures and the verdict of the run in the middle.
     """
     found = known(runs)
-    rows = [("runs", _counts(runs, found))]
+    count = found.runs if found else 0
+    of_all = "" if count == len(runs) else f", {count} of them counted"
+    rows = [("runs", f"{len(runs)}{of_all}")]
     if found:
         median = f"{words.seconds(found.median_s)} per token{confidence(found)}"
         rows.append(("median", f"{median}; {_width(found)}"))
@@ -135,13 +137,6 @@ def together_json(sweep: Sweep, runs: Sequence[Run], wanted: Precision, stop: St
         stop=stop,
         stopped=stop.fact(),
     )
-
-
-def _counts(runs: Sequence[Run], found: Known | None) -> str:
-    count = found.runs if found else 0
-    if count == len(runs):
-        return str(count)
-    return f"{len(runs)}, {count} of them counted"
 
 
 def _width(found: Known) -> str:

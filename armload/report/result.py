@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pydantic import BaseModel
 from rich.console import RenderableType
@@ -17,6 +17,9 @@ from armload.core.errors import ArmloadError
 from armload.core.values import Value
 from armload.report.failure import Failure
 from armload.report.layout import whole
+
+if TYPE_CHECKING:
+    from armload.report.pages import Page
 
 Document = TypeVar("Document", bound=BaseModel)
 
@@ -56,10 +59,26 @@ class Result(ABC):
     def view(self) -> Iterable[Part]:
         """Return what a person sees."""
 
+    def page(self, _folder: Path) -> Page | None:
+        """Return its page, as it will lie in a folder; none for a result without pages.
+
+        Raises:
+            UsageError: there is nothing to draw yet.
+        """
+        return None
+
+    @property
+    def home(self) -> Path | None:
+        """The folder that its page goes to whenever it is presented; none for no page."""
+        return None
+
     @cached_property
     def files(self) -> Mapping[str, Path]:
-        """Its pages and pictures by label, written when they are first asked for."""
-        return {}
+        """Its page and pictures by label, written when they are first asked for."""
+        from armload.report.pages import write_page
+
+        page = self.page(self.home) if self.home else None
+        return {"page": write_page(page, self.home)} if page and self.home else {}
 
     def remarks(self) -> Iterable[str]:
         """Return what a person is told of it, and the user of a program, too."""

@@ -42,10 +42,13 @@ def weights_line(run: Run) -> str:
     last = run.trace.weights[-1]
     if last.weights == "mapped":
         return f"mapped: {last.reason}"
+    experts = run.summary.experts
+    missed = experts.missed_bytes_per_token if experts else 0.0
+    streamed = words.size(last.streamed_bytes + round(missed))
     parts = [
         *_held(run, last),
         *_experts(run, last),
-        f"{words.size(_streamed_bytes(run, last))} streamed per token{_read(run, last)}",
+        f"{streamed} streamed per token{_read(run, last)}",
         "direct and buffered reads" if last.reads == "both" else f"{last.reads} reads",
         f"window {words.size(last.window_bytes)}",
         _faults(run),
@@ -78,11 +81,6 @@ def _experts(run: Run, last: Weights) -> list[str]:
         f"{found.hit_rate:.0%} hits",
         f"{words.seconds(found.wait_s_per_token)} waiting per token",
     ]
-
-
-def _streamed_bytes(run: Run, last: Weights) -> int:
-    missed = run.summary.experts.missed_bytes_per_token if run.summary.experts else 0.0
-    return last.streamed_bytes + round(missed)
 
 
 def _read(run: Run, last: Weights) -> str:

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import quote
 
-from markupsafe import Markup
-
-from armload.analysis.conditions_log import Swapped
 from armload.analysis.figures import FIGURES
 from armload.analysis.run import Run
 from armload.analysis.summary import generating
@@ -27,20 +22,8 @@ from armload.report.figures.memory import memory_parts
 from armload.report.figures.over_time import tokens as tokens_figure
 from armload.report.figures.power import power_over_tokens
 from armload.report.figures.storage_wait import storage_wait
-from armload.report.layout import Details, Table
-from armload.report.pages import (
-    PAGE_NAME,
-    Block,
-    Items,
-    Notice,
-    Page,
-    Section,
-    figure_section,
-    html,
-    paragraphs,
-    verdict,
-    write_page,
-)
+from armload.report.layout import Table
+from armload.report.pages import PAGE_NAME, Page
 from armload.report.run_facts import facts
 from armload.report.speculation import gain_lines, speculation_line
 
@@ -48,104 +31,71 @@ PICTURE_NAME = "tokens.png"
 SLOWEST_SHOWN = 5
 
 
-def write_report(run: Run, folder: Path) -> tuple[Path, Path | None]:
-    """Write a run's page and picture into its folder, and return their paths.
-
-    Without times per token there is nothing to draw, and no picture.
-    """
+def write_picture(run: Run, folder: Path) -> Path | None:
+    """Write the picture of a run's tokens into its folder; none without times per token."""
     picture = folder / PICTURE_NAME
     tokens = tokens_figure(run)
     if tokens is None:
         picture.unlink(missing_ok=True)
-    else:
-        write_whole(picture, png(tokens.specification))
-    raw_files = sorted(
-        str(path.relative_to(folder))
-        for path in [*folder.iterdir(), *(folder / PROGRAM_FOLDER).rglob("*")]
-        if path.is_file() and path.name != PAGE_NAME and not path.name.startswith(".")
-    )
-    page = write_page(run_page(run, raw_files), folder)
-    return page, picture if tokens else None
+        return None
+    write_whole(picture, png(tokens.specification))
+    return picture
 
 
-def run_page(run: Run, raw_files: Sequence[str] = ()) -> Page:
+def run_page(run: Run, folder: Path | None = None) -> Page:
     """Return the page of one run.
 
     Args:
-        raw_files: names of the files beside the page to link to.
+        folder: of the files beside the page to link to.
     """
-    tokens, cells = tokens_figure(run), cells_of([run])
+    cells = cells_of([run])
     figures = (
+        tokens_figure(run),
         power_over_tokens(run),
         members_over_time(run),
         storage_wait(cells),
         memory_parts(cells),
         free_memory(cells),
     )
-    sections = [
-        *(figure_section(figure) for figure in (tokens, *figures) if figure),
-        *_slowest(run),
-        *_text(run),
-        Section(title="Conditions on the board", blocks=_conditions(run)),
-        Section(title="What ran", blocks=(_what_ran(run),)),
-        Section(title="Command", blocks=(html("<pre>{}</pre>", run_words.command(run)),)),
-    ]
-    if raw_files:
-        links = (html('<a href="./{}">{}</a>', quote(name), name) for name in raw_files)
-        sections.append(Section(title="Files", blocks=(Items(items=tuple(links), style="files"),)))
-    valid = run.verdict.valid
-    has_any = _has_figures(run) or run.result
-    warning = "Do not rely on these figures." if has_any else "This run has no figures."
-    doubts = " ".join([warning, *run.verdict.reasons])
-    return Page(
-        headline=run_words.headline(run),
-        header=(
-            *paragraphs(run_words.model_line(run)),
-            *paragraphs(f"{run_words.board_line(run)}, {run_words.started(run)}", style="soft"),
-            verdict("This run is valid." if valid else doubts, is_valid=valid),
-        ),
-        lead=_lead(run),
-        sections=tuple(sections),
-        version=run.armload,
-    )
-
-
-def _lead(run: Run) -> tuple[Block, ...]:
-    blocks: list[Block] = []
-    if run.exit.remedy:
-        ended = f"Exit reason: {run.exit.meaning}"
-        blocks.append(Notice(lines=(ended,), advice=run.exit.remedy, about="ending"))
-    if _has_figures(run):
-        blocks.append(_figures(run))
-        if sentence := run_words.limit_sentence(run):
-            cause, advice = run.limit.cause, run_words.advice(run)
-            blocks.append(Notice(lines=(sentence,), advice=advice, about=cause))
-    if speculation := speculation_line(run):
-        blocks += paragraphs(f"{speculation}.", *gain_lines(run))
-    blocks += paragraphs(*run.notes, style="soft")
-    return tuple(blocks)
-
-
-def _has_figures(run: Run) -> bool:
-    return bool(run.steps or run.summary.decode_tps)
-
-
-def _figures(run: Run) -> Markup:
-    table = Table.of(FIGURES, [run])
-    tiles = (
-        html(
-            "<div><dt>{}</dt><dd>{} <small>{}</small></dd></div>",
-            *(column.heading, entry.text, "" if entry.number is None else column.unit),
+    raw_files: list[str] = []
+    if folder:
+        raw_files = sorted(
+            str(path.relative_to(folder))
+            for path in [*folder.iterdir(), *(folder / PROGRAM_FOLDER).rglob("*")]
+            if path.is_file() and path.name != PAGE_NAME and not path.name.startswith(".")
         )
-        for column, entry in zip(table.columns, table.rows[0].entries, strict=True)
+    has_figures = bool(run.steps or run.summary.decode_tps)
+    has_any = has_figures or run.result
+    warning = "Do not rely on these figures." if has_any else "This run has no figures."
+    speculation, slow = speculation_line(run), run_words.slow_tokens(run)
+    return Page(
+        template="run_page.html.j2",
+        headline=run_words.headline(run),
+        version=run.armload,
+        figures=[figure for figure in figures if figure],
+        shown={
+            "run": run,
+            "model": run_words.model_line(run),
+            "board": f"{run_words.board_line(run)}, {run_words.started(run)}",
+            "doubts": "" if run.verdict.valid else " ".join([warning, *run.verdict.reasons]),
+            "tiles": _tiles(run) if has_figures else (),
+            "limit": run_words.limit_sentence(run) if has_figures else "",
+            "advice": run_words.advice(run),
+            "speculation": (f"{speculation}.", *gain_lines(run)) if speculation else (),
+            "slow": f"Slow tokens: {slow}." if slow else "",
+            "slowest": _slowest(run),
+            "reference": run_words.reference_line(run),
+            "conditions": _conditions(run),
+            "meanwhile": _meanwhile(run),
+            "facts": _what_ran(run),
+            "command": run_words.command(run),
+            "raw_files": raw_files,
+        },
     )
-    return html('<dl class="figures">{}</dl>', Markup("\n").join(tiles))
 
 
-def _slowest(run: Run) -> list[Section]:
-    """Return a table of the slowest tokens, below what is said of all; nothing without a token."""
-    slow = run_words.slow_tokens(run)
-    said = [*paragraphs(f"Slow tokens: {slow}." if slow else "", style="soft")]
+def _slowest(run: Run) -> Table | None:
+    """Return a table of the slowest tokens; none without a token."""
     numbered: list[tuple[int, Step]] = []
     number = 1
     for step in generating(run.steps):
@@ -154,7 +104,7 @@ def _slowest(run: Run) -> list[Section]:
     numbered.sort(key=lambda each: each[1].duration_s / each[1].output_tokens, reverse=True)
     slowest, causes = numbered[:SLOWEST_SHOWN], run_words.causes_of(run)
     if not slowest:
-        return []
+        return None
     headings = ["output token", "time", "read from storage", "major faults", "CPU / wall time"]
     headings.append("preemptions")
     has_cause = any(step.step in causes for _, step in slowest)
@@ -174,19 +124,10 @@ def _slowest(run: Run) -> list[Section]:
             words.UNKNOWN if preempted is None else str(preempted),
             *([causes.get(step.step, words.UNKNOWN)] if has_cause else []),
         )
-    return [Section(title="Slowest tokens", blocks=(*said, table))]
+    return table
 
 
-def _text(run: Run) -> list[Section]:
-    if not run.text and not run.reference:
-        return []
-    prompt = html('<span class="prompt">{}</span>', run.plan.prompt) if run.plan else ""
-    quoted = html("<blockquote>{}{}</blockquote>", prompt, run.text)
-    blocks: tuple[Block, ...] = (quoted, *paragraphs(run_words.reference_line(run), style="soft"))
-    return [Section(title="Generated text", blocks=blocks)]
-
-
-def _conditions(run: Run) -> tuple[Block, ...]:
+def _conditions(run: Run) -> Table:
     found = [run.before, run.after] if run.after else [run.before]
     before, unknown = run.before, words.UNKNOWN
     table = Table(
@@ -220,31 +161,40 @@ def _conditions(run: Run) -> tuple[Block, ...]:
     elif before.governors:
         table.add("governor", *(", ".join(each.governors) for each in found))
     table.add("kernel", *(each.kernel for each in found))
-    swapped, board = run.swapped, run.board
-    meanwhile = [
+    return table
+
+
+def _meanwhile(run: Run) -> list[tuple[str, str]]:
+    """Return what is known of the board during the run."""
+    swapped, board, said = run.swapped, run.board, ""
+    if swapped and (swapped.out_bytes or swapped.in_bytes):
+        said = f"{words.size(swapped.out_bytes)} out, {words.size(swapped.in_bytes)} in"
+        if in_zram := swapped.zram_out_bytes + swapped.zram_in_bytes:
+            said += f"; {words.size(in_zram)} of it zram"
+    found = (
         ("conditions set", run_words.setting_line(run)),
         ("measured frequencies", clocks_line(run.clocks)),
         ("background processes", run_words.background_line(run)),
-        ("swapped during the run", _swapped_line(swapped)),
+        ("swapped during the run", said),
         ("memory bandwidth", words.known_rate(board.memory_bytes_per_s, board.memory_rate)),
         (
             "storage bandwidth",
             words.known_rate(board.storage_read_bytes_per_s, board.storage_read_rate),
         ),
+    )
+    return [(label, value) for label, value in found if value]
+
+
+def _tiles(run: Run) -> list[tuple[str, str, str]]:
+    """Return the figures that a reader sees first, with their labels and units."""
+    table = Table.of(FIGURES, [run])
+    return [
+        (column.heading, str(entry.text), "" if entry.number is None else column.unit)
+        for column, entry in zip(table.columns, table.rows[0].entries, strict=True)
     ]
-    known = [(label, value) for label, value in meanwhile if value]
-    return (table, Details(known)) if known else (table,)
 
 
-def _swapped_line(swapped: Swapped | None) -> str:
-    if swapped is None or not (swapped.out_bytes or swapped.in_bytes):
-        return ""
-    said = f"{words.size(swapped.out_bytes)} out, {words.size(swapped.in_bytes)} in"
-    in_zram = swapped.zram_out_bytes + swapped.zram_in_bytes
-    return f"{said}; {words.size(in_zram)} of it zram" if in_zram else said
-
-
-def _what_ran(run: Run) -> Details:
+def _what_ran(run: Run) -> list[tuple[str, str]]:
     model, binary = run.model, run.binary
     decoding = ""
     if run.trace and run.trace.threads:
@@ -270,4 +220,4 @@ def _what_ran(run: Run) -> Details:
             for number, each in enumerate(run.watched.files if run.watched else ())
         ),
     ]
-    return Details((label, value) for label, value in rows if value)
+    return [(label, value) for label, value in rows if value]

@@ -105,7 +105,7 @@ def labels(runs: Sequence[Run]) -> list[dict[str, str]]:
     for run, each in zip(runs, settings, strict=True):
         words = {name: each[name] if name == BOARD else f"{name} {each[name]}" for name in names}
         if THREADS in words:
-            words[THREADS] = _counted(each[THREADS])
+            words[THREADS] = f"{each[THREADS]} thread{'' if each[THREADS] == '1' else 's'}"
         for name in (QUANTISATION, MODEL_SUM):  # the model's short name holds what is needed
             words.pop(name, None)
         if len(set(models.values())) > 1:
@@ -136,10 +136,6 @@ def _without_common_words(names: Sequence[str]) -> list[str]:
     common = set(split[0]).intersection(*split) if len(split) > 1 else set()
     shortened = ["-".join(word for word in words if word not in common) for words in split]
     return shortened if all(shortened) else list(names)
-
-
-def _counted(threads: str) -> str:
-    return f"{threads} thread{'' if threads == '1' else 's'}"
 
 
 def _choice(plan: Plan, field: str) -> str:

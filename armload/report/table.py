@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 from rich.console import Group, RenderableType
@@ -25,6 +26,9 @@ from armload.report.layout import Details, Prose, Table, whole
 from armload.report.result import Part, Result, labelled
 from armload.report.run_facts import facts
 from armload.report.speculation import gain_lines, speculation_line
+
+if TYPE_CHECKING:
+    from armload.report.pages import Page
 
 _IMPORTED = "measured by somebody else; names, prompt and text may have been left out"
 
@@ -56,12 +60,21 @@ class NewRun(RunResult):
         remedy = f"{run.exit.remedy} What was fetched is in {self.folder}."
         return RunError(f"{run.board.name}: {run.exit.meaning}", remedy.strip())
 
+    @property
+    def home(self) -> Path:
+        return self.folder
+
+    def page(self, folder: Path) -> Page:
+        from armload.report.run_page import run_page
+
+        return run_page(self.run, folder)
+
     @cached_property
     def files(self) -> Mapping[str, Path]:
-        from armload.report.run_page import write_report
+        from armload.report.run_page import write_picture
 
-        page, picture = write_report(self.run, self.folder)
-        return {"page": page, **({"picture": picture} if picture else {})}
+        picture = write_picture(self.run, self.folder)
+        return {**super().files, **({"picture": picture} if picture else {})}
 
     def view(self) -> Iterable[Part]:
         yield from super().view()

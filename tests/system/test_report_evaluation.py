@@ -13,7 +13,7 @@ from armload.evaluation.sides import find_sides
 from armload.evaluation.tradeoff import trade
 from armload.report.evaluation.page import evaluation_page
 from armload.report.evaluation.series import EvaluationView
-from armload.report.evaluation.tradeoff import write_tradeoff_page
+from armload.report.evaluation.tradeoff import TradeoffResult
 from armload.report.pages import write_page
 from tests.system.browser import PROGRAM, Tab, assert_drawn
 from tests.unit.evaluations import evaluated
@@ -27,11 +27,12 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]
         context.chdir(tmp_path_factory.mktemp("evaluations"))
         made = evaluated(fails=False)
         sides = find_sides(made.evaluation.id, "")
+        found = trade(*sides, deadlines_s=[0.7])
         yield {
             "evaluation": write_page(
                 evaluation_page(made, EvaluationView.of(points_of(made)), "boxed"), made.folder
             ).absolute(),
-            "tradeoff": write_tradeoff_page(sides, trade(*sides, deadlines_s=[0.7])).absolute(),
+            "tradeoff": TradeoffResult(sides=sides, found=tuple(found)).files["page"].absolute(),
         }
 
 

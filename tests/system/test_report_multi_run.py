@@ -8,8 +8,8 @@ from typing import Literal
 import pytest
 
 from armload.analysis.run import Run
-from armload.report.multi_run import write_runs_report
-from armload.report.pages import Report
+from armload.report.multi_run import runs_page
+from armload.report.pages import Report, write_report
 from tests.system.browser import PROGRAM, Tab
 from tests.unit.runs import failed_run, quick_run, storage_run
 from tests.unit.sweeps import Q4, Q8, made_run, sweep
@@ -40,7 +40,7 @@ MARKS = {
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    return write_runs_report(sweep(), tmp_path_factory.mktemp("report"))
+    return write_report(runs_page(sweep()), tmp_path_factory.mktemp("report"))
 
 
 def marks(tab: Tab, figure: str) -> int:
@@ -221,7 +221,7 @@ def test_it_prints_on_white_paper_from_a_dark_screen(
 def test_odd_reports_open_without_a_complaint_and_fit_a_phone(
     runs: list[Run], tmp_path: Path, tab: Tab
 ) -> None:
-    page = write_runs_report(runs, tmp_path / "report").page
+    page = write_report(runs_page(runs), tmp_path / "report").page
     for width in (DESKTOP, PHONE):
         tab.open(page, width=width)
         assert wider_than_the_window(tab) == []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from armload.analysis.run import Run
-from armload.report.run_page import write_report
+from armload.report.table import NewRun
 from tests.system.browser import PROGRAM, Tab
 from tests.unit.runs import failed_run, quick_run, storage_run
 from tests.unit.streamed import streamed_run
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no chromium is installe
 def test_the_chart_is_drawn_without_a_network_or_a_complaint(
     run: Run, tmp_path: Path, tab: Tab
 ) -> None:
-    page, _ = write_report(run, tmp_path)
+    page = NewRun(run=run, folder=tmp_path).files["page"]
     for width in (1200, 380):
         tab.open(page, width=width)
         points = 'document.querySelectorAll("#chart-tokens [aria-roledescription=point]").length'
@@ -43,7 +43,7 @@ SHADED = "box => getComputedStyle(box).backgroundImage.split('linear-gradient').
 def test_a_table_that_goes_on_beyond_a_phone_s_edge_shows_it_and_scrolls_by_keys(
     tmp_path: Path, tab: Tab
 ) -> None:
-    page, _ = write_report(storage_run(), tmp_path)
+    page = NewRun(run=storage_run(), folder=tmp_path).files["page"]
     tab.open(page, width=380)
     labels = tab.evaluate(f"{GOES_ON}.map(box => box.getAttribute('aria-label'))")
     assert labels == ["Slowest tokens"], "the conditions have lines enough instead"
@@ -54,14 +54,14 @@ def test_a_table_that_goes_on_beyond_a_phone_s_edge_shows_it_and_scrolls_by_keys
 
 
 def test_a_page_of_a_failed_run_opens_without_a_complaint(tmp_path: Path, tab: Tab) -> None:
-    page, _ = write_report(failed_run(), tmp_path)
+    page = NewRun(run=failed_run(), folder=tmp_path).files["page"]
     tab.open(page, width=1200)
     assert tab.complaints == []
     assert "SIGILL" in tab.evaluate("document.body.innerText")
 
 
 def test_the_policy_stops_what_got_into_the_page_all_the_same(tmp_path: Path, tab: Tab) -> None:
-    page, _ = write_report(quick_run(), tmp_path)
+    page = NewRun(run=quick_run(), folder=tmp_path).files["page"]
     intruder = '<script>document.title = "taken over"</script><img src="http://example.org/x.png">'
     page.write_text(page.read_text(encoding="utf-8").replace("</h1>", f"</h1>{intruder}"))
     tab.open(page, width=1200)

@@ -18,8 +18,7 @@ from armload.engines.job import ModelRecord
 from armload.engines.output import Memory
 from armload.engines.watched.output import read_output
 from armload.engines.watched.read import read_watching
-from armload.report.run_page import write_report
-from armload.report.table import list_table, run_table
+from armload.report.table import NewRun, list_table, run_table
 from armload.runs import store
 from tests.unit.runs import quick_run
 from tests.unit.watched import (
@@ -254,7 +253,7 @@ def test_the_run_is_shown_without_any_fact_that_is_not_known(tmp_path: Path) -> 
     assert "as reported by the program" in table
     assert "None" not in table
     assert "llm_demo: qwen" in shown(list_table([run]))
-    page, _ = write_report(run, tmp_path)
+    page = NewRun(run=run, folder=tmp_path).files["page"]
     text = page.read_text()
     body = text[: text.index('<script type="application/json"')]
     assert "None" not in body
@@ -264,7 +263,7 @@ def test_the_run_is_shown_without_any_fact_that_is_not_known(tmp_path: Path) -> 
 def test_a_note_stands_in_table_and_page(tmp_path: Path) -> None:
     run = watched_run(tmp_path, [HEAD + b"It is so.", summary(3, 1.0)])
     assert "No times per token" in shown(run_table(run))
-    page, _ = write_report(run, tmp_path)
+    page = NewRun(run=run, folder=tmp_path).files["page"]
     assert "No times per token" in page.read_text()
 
 
@@ -275,7 +274,7 @@ def test_a_run_without_a_model_or_figures_can_be_shown(tmp_path: Path) -> None:
     line = shown(list_table([run])).splitlines()[-1]
     assert "llm_demo" in line
     assert "100 ms" not in line, "there is no first token"
-    page, _ = write_report(run, tmp_path)
+    page = NewRun(run=run, folder=tmp_path).files["page"]
     text = page.read_text()
     assert "llm_demo ran for" in text
     assert '<dl class="figures">' not in text, "there is none to show"

@@ -22,7 +22,7 @@ from armload.report.evaluation.figures import token_figure
 from armload.report.evaluation.page import evaluation_page
 from armload.report.evaluation.series import EvaluationView
 from armload.report.evaluation.table import notes
-from armload.report.evaluation.tradeoff import energy_lines, tradeoff_view, write_tradeoff_page
+from armload.report.evaluation.tradeoff import TradeoffResult, energy_lines, tradeoff_view
 from armload.report.pages import render
 from tests.unit.evaluations import BUDGETS, QUESTIONS, answer, evaluated
 from tests.unit.findings import verdict_of
@@ -53,7 +53,7 @@ def test_two_models_at_equal_latency_have_a_page() -> None:
     evaluated(fails=False)
     sides = find_sides("latest", "")
     found = trade(*sides, deadlines_s=[0.7])
-    page = write_tradeoff_page(sides, found)
+    page = TradeoffResult(sides=sides, found=tuple(found)).files["page"]
     assert page.name == "tradeoff-sums-a-b.html"
     text = page.read_text()
     for words in (found[0].sentence, "exact McNemar test", "With a constant speed ratio"):
@@ -85,7 +85,7 @@ def test_what_not_both_have_answered_is_left_out_and_counted() -> None:
     assert found.a.questions == found.b.questions == ("1", "2", "3")
     assert found.left_out == 1
     said = "3 of 4 questions; one of the models has no answer to the other 1"
-    assert said in write_tradeoff_page(sides, [found]).read_text()
+    assert said in TradeoffResult(sides=sides, found=(found,)).files["page"].read_text()
 
 
 def test_models_that_answered_no_question_in_common_are_not_compared() -> None:
@@ -134,7 +134,7 @@ def test_times_that_are_known_to_be_wrong_are_called_so() -> None:
         "Do not rely on the times of b: They come from several boards: x, y.",
         "The times come from different boards: a was evaluated on x; b was evaluated on x, y.",
     )
-    text = write_tradeoff_page(sides, [found]).read_text()
+    text = TradeoffResult(sides=sides, found=(found,)).files["page"].read_text()
     for words in (*found.doubts, "With --times RUN_A,RUN_B the times come from a run of each"):
         assert words in text
     assert found.doubts[0] in notes(points_of(EvaluationFolder.read(made.folder)))
@@ -181,7 +181,10 @@ def test_the_share_of_boxes_is_beside_each_accuracy(capsys: pytest.CaptureFixtur
     found = trade(*sides)
     shares = [point.boxed_share for point in by_budget(found[0].b)]
     assert shares == [0, 0.75]
-    assert "<span>boxed</span>" in write_tradeoff_page(sides, found).read_text()
+    assert (
+        "<span>boxed</span>"
+        in TradeoffResult(sides=sides, found=tuple(found)).files["page"].read_text()
+    )
     terminal.show(tradeoff_view(found))
     assert "75%" in capsys.readouterr().out
 
@@ -333,7 +336,7 @@ def test_the_energy_of_answers_is_their_share_of_the_runs(
     said = " ".join(capsys.readouterr().out.split())
     line = "Energy of a, at the wall, idle power included: 10.0 J per answer (mean) for 100.0%."
     assert line in said
-    page = write_tradeoff_page(sides, [found]).read_text()
+    page = TradeoffResult(sides=sides, found=(found,)).files["page"].read_text()
     assert line in page
     assert "chart-accuracy-joules-0" in page
 
@@ -358,7 +361,10 @@ def test_energies_from_wall_and_board_are_not_compared_without_a_warning() -> No
         "a was measured at the wall, idle power included, b on the board, idle power included. "
         "These cannot be compared: only the wall includes the supply's losses."
     )
-    assert "These cannot be compared" in write_tradeoff_page(sides, [found]).read_text()
+    assert (
+        "These cannot be compared"
+        in TradeoffResult(sides=sides, found=(found,)).files["page"].read_text()
+    )
 
 
 def test_energy_that_is_not_valid_or_unknown_is_said_with_its_reason() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from armload.core.errors import UsageError
 from armload.evaluation.record import EvaluationFolder
-from armload.report.evaluation.page import write_evaluation_report
+from armload.report.evaluation.result import EvaluationResult
 from tests.command_line import typed
 from tests.documents import document_of
 from tests.unit.evaluations import BUDGETS, evaluated
@@ -39,4 +39,4 @@ def test_an_evaluation_without_answers_has_no_report(
     made = evaluated()
     later = made.evaluation.model_copy(update={"id": f"{made.evaluation.id}-later"})
     with pytest.raises(UsageError, match="has no answers"):
-        write_evaluation_report(EvaluationFolder.begin_with(later, made.questions))
+        EvaluationResult.of(EvaluationFolder.begin_with(later, made.questions)).page(tmp_path)

@@ -17,7 +17,7 @@ from armload.report.figures.distribution import distribution
 from armload.report.figures.figure import Figure, thinned
 from armload.report.figures.memory import memory
 from armload.report.figures.models import models
-from armload.report.figures.over_time import CONTENDED, PROMPT, THROTTLED, over_time
+from armload.report.figures.over_time import PROMPT, over_time
 from armload.report.figures.threads import NOT_VALID, threads
 from armload.report.formatting import seconds
 from armload.report.multi_run import figures_of
@@ -259,7 +259,7 @@ def test_slow_tokens_are_counted_by_their_cause() -> None:
         "8 of 248 tokens of the 8 runs shown stand out as slow: all by contention."
     )
     kinds = {row["kind"] for row in rows(figure, "steps")}
-    assert {CONTENDED, PROMPT} < kinds
+    assert {"slow: contention", PROMPT} < kinds
     assert {row["cell"] for row in rows(figure, "steps")} == {
         cell.label for cell in swept() if cell.typical
     }
@@ -273,7 +273,7 @@ def test_a_run_without_slow_tokens_and_one_with_many_say_so() -> None:
     assert said(figure).startswith("16 of 62 tokens of the 2 runs shown stand out as slow: ")
     assert "15 by throttling" in said(figure)
     assert said(figure).endswith("; 15 of them with 4 threads (not valid).")
-    assert THROTTLED in {row["kind"] for row in rows(figure, "steps")}
+    assert "slow: throttling" in {row["kind"] for row in rows(figure, "steps")}
 
 
 def test_panels_that_differ_much_have_scales_of_their_own() -> None:

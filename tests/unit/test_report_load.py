@@ -11,11 +11,11 @@ import pytest
 
 from armload.core.errors import DataError, UsageError
 from armload.report.load.loaded import LoadDocument, LoadView
-from armload.report.load.page import load_page, write_load_report
+from armload.report.load.page import load_page
 from armload.report.load.point_table import point_table
 from armload.report.load.requests import means
 from armload.report.load.table import remarks
-from armload.report.pages import Report, render
+from armload.report.pages import Report, render, write_report
 from armload.serving.loads import LoadFolder
 from tests.unit.pages import HOSTILE, Page
 from tests.unit.served_loads import OBJECTIVES, keep, points
@@ -38,7 +38,7 @@ def loaded(folder: Path) -> LoadView:
 
 @pytest.fixture(scope="module")
 def report(loaded: LoadView, tmp_path_factory: pytest.TempPathFactory) -> Report:
-    return write_load_report(loaded, tmp_path_factory.mktemp("report"))
+    return write_report(load_page(loaded), tmp_path_factory.mktemp("report"))
 
 
 def test_what_was_kept_is_what_was_recorded(loaded: LoadView, folder: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_load_that_was_stopped_before_its_first_request_has_no_report(tmp_path
     kept = keep([Simulated().serve([Asked(at_s=0.0)], rate=1)], tmp_path / "a")
     kept.entries_file(0).write_bytes(b"")
     with pytest.raises(UsageError, match="has no requests"):
-        write_load_report(LoadView.of(kept), tmp_path / "report")
+        load_page(LoadView.of(kept))
 
 
 def test_what_was_modified_is_refused_with_its_place(tmp_path: Path) -> None:

@@ -20,10 +20,10 @@ from armload.report.multi_run import (
     headline,
     new_folder,
     rivals,
+    runs_page,
     verdict_line,
-    write_runs_report,
 )
-from armload.report.pages import PAGE_NAME, Report
+from armload.report.pages import PAGE_NAME, Report, write_report
 from tests.command_line import share_charts
 from tests.unit.pages import HOSTILE, Page
 from tests.unit.runs import failed_run, planned, quick_run, storage_run
@@ -42,7 +42,7 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> object:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory, _cache: object) -> Report:
-    return write_runs_report(sweep(), tmp_path_factory.mktemp("report"))
+    return write_report(runs_page(sweep()), tmp_path_factory.mktemp("report"))
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def hostile(run: Run, name: str) -> Run:
 
 def test_text_from_runs_stays_text(tmp_path: Path) -> None:
     runs = [hostile(made_run(Q4, threads), name) for threads in (1, 2) for name in ("a", "b")]
-    page = write_runs_report(runs, tmp_path).page.read_text()
+    page = write_report(runs_page(runs), tmp_path).page.read_text()
     parsed = Page(page)
     assert parsed.tags.count("script") == 2
     assert "img" not in parsed.tags
@@ -156,7 +156,7 @@ def of_a_program(folder: Path, name: str = "echo") -> Run:
 
 def test_a_valid_run_of_a_program_without_tokens_is_called_valid_throughout(tmp_path: Path) -> None:
     run = of_a_program(tmp_path / "raw")
-    report = write_runs_report([run], tmp_path / "report")
+    report = write_report(runs_page([run]), tmp_path / "report")
     assert report.headline == f"echo ran for 100 ms on {run.board.name}"
     page = report.page.read_text()
     body = page[page.index("<body>") :]
@@ -216,7 +216,7 @@ def test_runs_that_failed_alike_are_named_together() -> None:
     ids=["failed", "from storage", "one decode step", "no decode step"],
 )
 def test_any_runs_make_a_page(runs: list[Run], tmp_path: Path) -> None:
-    report = write_runs_report(runs, tmp_path / "new" / "folder")
+    report = write_report(runs_page(runs), tmp_path / "new" / "folder")
     assert report.headline in Page(report.page.read_text()).shown
 
 
@@ -235,10 +235,10 @@ def test_a_folder_of_a_report_is_named_after_time_and_subject(
 def test_a_file_is_no_folder_for_a_report(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     with pytest.raises(UsageError, match="taken is a file"):
-        write_runs_report([quick_run()], tmp_path / "taken")
+        write_report(runs_page([quick_run()]), tmp_path / "taken")
 
 
 def test_a_report_written_again_is_the_same(folder: Path, tmp_path: Path) -> None:
-    write_runs_report(list(reversed(sweep())), tmp_path)
+    write_report(runs_page(list(reversed(sweep()))), tmp_path)
     for path in tmp_path.iterdir():
         assert path.read_bytes() == (folder / path.name).read_bytes()

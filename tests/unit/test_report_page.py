@@ -23,8 +23,8 @@ from armload.report.figures.over_time import (
     tokens,
 )
 from armload.report.formatting import seconds
-from armload.report.run_page import write_report
 from armload.report.run_words import headline
+from armload.report.table import NewRun
 from tests.command_line import share_charts
 from tests.unit.findings import verdict_of
 from tests.unit.pages import HOSTILE, Page
@@ -41,7 +41,7 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> object:
 
 
 def _page(run: Run, folder: Path) -> str:
-    return write_report(run, folder)[0].read_text(encoding="utf-8")
+    return NewRun(run=run, folder=folder).files["page"].read_text(encoding="utf-8")
 
 
 def _chart(run: Run) -> dict[str, Any]:
@@ -83,16 +83,15 @@ def test_tokens_that_read_storage_are_told_apart() -> None:
 
 
 def test_a_picture_lies_beside_the_page_of_a_run_with_tokens(tmp_path: Path) -> None:
-    _, picture = write_report(quick_run(), tmp_path)
-    assert picture is not None
+    picture = NewRun(run=quick_run(), folder=tmp_path).files["picture"]
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_run_that_decoded_nothing_has_a_page_and_no_picture(tmp_path: Path) -> None:
     (tmp_path / "tokens.png").write_bytes(b"of an older armload: axes without a point")
-    page, picture = write_report(failed_run(), tmp_path)
-    assert picture is None
-    text = page.read_text(encoding="utf-8")
+    files = NewRun(run=failed_run(), folder=tmp_path).files
+    assert [*files] == ["page"]
+    text = files["page"].read_text(encoding="utf-8")
     assert "SIGILL" in text
     assert "tokens.png" not in text
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]

@@ -14,7 +14,6 @@ from armload.core.errors import CombinedError, ConnectError
 from armload.core.values import as_json
 from armload.core.workspace import runs_folder
 from armload.engines.plan import Plan
-from armload.report.cells import cells_of
 from armload.report.multi_run import runs_page
 from armload.report.side_by_side import BoardsSweep, results_on_boards
 from armload.report.sweep import cell_results, notes, sweep_table, swept_cells
@@ -84,7 +83,7 @@ def test_boards_that_are_called_equal_and_differ_are_noted_wherever_they_are_sho
     document = BoardsSweep(journals=journals(SLOWER), errors=errors).document()
     assert said in document.notes
     runs = [each for result in unequal if result.cell for each in result.cell.runs]
-    assert said in str(runs_page(cells_of(runs)))
+    assert said in str(runs_page(runs))
 
 
 def test_boards_that_are_equal_are_not_noted() -> None:

@@ -25,7 +25,7 @@ from armload.report.figures.memory import STREAMED as STREAMED_PART
 from armload.report.figures.storage_wait import COMPUTING, MOST_BARS, WAITING, storage_wait
 from armload.report.multi_run import figures_of
 from armload.report.run_facts import weights_line
-from armload.report.run_page import write_report
+from armload.report.table import NewRun
 from tests.unit.pages import Page
 from tests.unit.runs import BOARD, quick_run, storage_run
 from tests.unit.streamed import (
@@ -260,9 +260,12 @@ def test_weights_that_cannot_be_streamed_are_mapped_for_a_reason() -> None:
 
 def test_the_page_of_a_run_shows_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARMLOAD_CACHE", str(tmp_path / "cache"))
-    page = write_report(streamed_run(), tmp_path)[0].read_text(encoding="utf-8")
+    page = NewRun(run=streamed_run(), folder=tmp_path).files["page"].read_text(encoding="utf-8")
     shown = Page(page).shown
     assert weights_line(streamed_run()) in shown
     for name in ("storage-wait", "memory", "free-memory"):
         assert f'id="chart-{name}"' in page
-    assert "chart-storage-wait" not in write_report(quick_run(), tmp_path)[0].read_text()
+    assert (
+        "chart-storage-wait"
+        not in NewRun(run=quick_run(), folder=tmp_path).files["page"].read_text()
+    )

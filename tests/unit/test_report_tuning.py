@@ -11,10 +11,11 @@ from rich.console import Console
 
 from armload.analysis.statistics import Interval
 from armload.core.errors import UsageError
-from armload.report.pages import Report
+from armload.core.workspace import reports_folder
+from armload.report.pages import Report, write_report
 from armload.report.tuning.effects import effects_of
 from armload.report.tuning.figures import front_of
-from armload.report.tuning.page import write_tuning_report
+from armload.report.tuning.page import tuning_page
 from armload.report.tuning.table import settings_table, settings_view
 from armload.report.tuning.view import TuningView
 from armload.tuning.record import Result, TuningFolder, Violation
@@ -70,7 +71,8 @@ def view(tuned: TuningFolder) -> TuningView:
 @pytest.fixture
 def report(view: TuningView, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
     monkeypatch.chdir(folder)
-    return write_tuning_report(view)
+    place = reports_folder() / view.tuning.id
+    return write_report(tuning_page(view, place), place)
 
 
 def test_the_page_holds_the_result_and_every_figure_with_its_sentence(report: Report) -> None:
@@ -128,7 +130,7 @@ def test_the_front_holds_what_nothing_beats_in_speed_memory_and_quality(view: Tu
 def test_an_objective_without_memory_has_no_such_figure(tmp_path: Path) -> None:
     entries = tuple(each.model_copy(update={"max_rss_bytes": None}) for each in ENTRIES)
     view = TuningView.of(kept(tmp_path, entries, objective="total-time"))
-    report = write_tuning_report(view, tmp_path / "out")
+    report = write_report(tuning_page(view, tmp_path / "out"), tmp_path / "out")
     assert [picture.name for picture in report.figures] == ["best-so-far", "effects"]
     text = Page(report.page.read_text()).shown
     assert "The search is incomplete. Best so far: 0.205 s with 4 threads." in text
@@ -136,7 +138,8 @@ def test_an_objective_without_memory_has_no_such_figure(tmp_path: Path) -> None:
 
 def test_a_search_in_which_nothing_worked_has_a_page(tmp_path: Path) -> None:
     failed = (entry(0, SPACE.defaults, None, status="failed", reason="exit 1", rss=None),)
-    report = write_tuning_report(TuningView.of(kept(tmp_path, failed)), tmp_path / "out")
+    page = tuning_page(TuningView.of(kept(tmp_path, failed)), tmp_path / "out")
+    report = write_report(page, tmp_path / "out")
     assert report.figures == ()
     text = Page(report.page.read_text()).shown
     assert "Every configuration has failed so far." in text
@@ -145,14 +148,13 @@ def test_a_search_in_which_nothing_worked_has_a_page(tmp_path: Path) -> None:
 
 def test_a_search_without_trials_has_no_report(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no trials yet"):
-        write_tuning_report(TuningView.of(kept(tmp_path, ())), tmp_path / "out")
+        tuning_page(TuningView.of(kept(tmp_path, ())), tmp_path)
 
 
 def test_nothing_that_a_board_says_becomes_part_of_the_page(tmp_path: Path) -> None:
     hostile = entry(1, setting(1, HOSTILE), 0.3, status="violates", reason=HOSTILE, run=HOSTILE)
-    report = write_tuning_report(
-        TuningView.of(kept(tmp_path, (ENTRIES[0], hostile))), tmp_path / "out"
-    )
+    view = TuningView.of(kept(tmp_path, (ENTRIES[0], hostile)))
+    report = write_report(tuning_page(view, tmp_path / "out"), tmp_path / "out")
     page = Page(report.page.read_text())
     assert "img" not in page.tags
     assert HOSTILE in "".join(page.words)

@@ -197,10 +197,8 @@ def bench(options: BenchOptions) -> Result:
 def _run(request: Request, one: Combination, reach: Reach, reference: Run | None) -> Result:
     from armload.bench.single import run_once
     from armload.cli import terminal
-    from armload.report.pages import load_meanwhile
     from armload.report.table import NewRun
 
-    load_meanwhile()
     run, folder = run_once(request, one, terminal.progress(), reference=reference, reach=reach)
     return NewRun(run=run, folder=folder)
 
@@ -215,11 +213,9 @@ def repeated(
     """Repeat a run until its median is known, with a line for each."""
     from armload.bench.single import repeat_until_known
     from armload.cli import terminal
-    from armload.report.pages import load_meanwhile
     from armload.report.repeats import RepeatedResult, progress_line
     from armload.runs.reach import CONNECTED
 
-    load_meanwhile()
     progress = terminal.progress()
     journal, runs, stop = repeat_until_known(
         *(request, one, wanted, progress),
@@ -474,10 +470,8 @@ def _demonstrated(request: Request, one: Combination, wanted: Precision) -> Repe
     from armload.bench.single import repeat_until_known
     from armload.cli import terminal
     from armload.report.demo import DemoResult, SpokenText
-    from armload.report.pages import load_meanwhile
     from armload.report.repeats import progress_line
 
-    load_meanwhile()
     progress = terminal.progress()
     spoken = SpokenText(progress.say, one.plan.prompt)
 

@@ -14,6 +14,7 @@ from armload.core.options import MOST, Option, Yields
 
 if TYPE_CHECKING:
     from armload.analysis.run import Run
+    from armload.report.pages import Page
     from armload.report.result import Result
 
 
@@ -123,18 +124,14 @@ def report(options: ReportOptions) -> Result:
     Repeats of a run are pooled. Example: armload report latest kitchen:llama-3.2-1b-q4_0
     Example: armload report --board @rk3568 --model llama-3.2-1b --since 7d
     """
-    from armload.analysis.repeats import judged_together
     from armload.cli import terminal
     from armload.cli.options import output_folder
     from armload.core.errors import UsageError
     from armload.report.exchange.leaderboard import read_folders, write_leaderboard
-    from armload.report.kinds import kind_of
-    from armload.report.multi_run import new_folder, write_runs_report
-    from armload.report.pages import report_lines
+    from armload.report.pages import report_lines, write_report
     from armload.report.result import as_result
 
     place, progress = output_folder(options.output) if options.output else None, terminal.progress()
-    only = options.runs[0] if len(options.runs) == 1 else ""
     if not options.runs:
         options = options.without_usual(("leaderboard",))
     if options.leaderboard:
@@ -142,13 +139,27 @@ def report(options: ReportOptions) -> Result:
         if not options.runs:
             raise UsageError("RUNS is missing.", "Example: armload report results/ --leaderboard")
         written = write_leaderboard(read_folders([*map(Path, options.runs)], progress), place)
-    elif only and (kind := kind_of(only)) and kind.report:
-        options.refuse_filter(only)
-        written = kind.report(kind.journal.find(only), place, progress)
     else:
-        found = judged_together(_runs_named(options))
-        written = write_runs_report(found, place or new_folder(found), progress)
+        written = write_report(*_page(options, place), progress)
     return as_result(written, *report_lines(written))
+
+
+def _page(options: ReportOptions, place: Path | None) -> tuple[Page, Path]:
+    """Return the page of what is named, and the folder for it."""
+    from armload.analysis.repeats import judged_together
+    from armload.core.workspace import reports_folder
+    from armload.report.kinds import kind_of
+    from armload.report.multi_run import new_folder, runs_page
+
+    only = options.runs[0] if len(options.runs) == 1 else ""
+    if only and (kind := kind_of(only)) and kind.has_page:
+        options.refuse_filter(only)
+        journal = kind.journal.find(only)
+        folder = place or reports_folder() / journal.folder.name
+        if page := kind.read(journal).page(folder):
+            return page, folder
+    runs = judged_together(_runs_named(options))
+    return runs_page(runs), place or new_folder(runs)
 
 
 def _runs_named(options: ReportOptions) -> list[Run]:

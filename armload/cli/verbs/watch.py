@@ -107,7 +107,6 @@ def watch(options: WatchOptions) -> Result:
     from armload.engines.watched.engine import WatchedProgram, WatchRequest, look_at
     from armload.engines.watched.llama_cpp import WatchedOnGroup, model_of
     from armload.engines.watched.mnn_wheel import with_wheel
-    from armload.report.pages import load_meanwhile
     from armload.report.table import NewRun
     from armload.runs.pipeline import execute
     from armload.runs.request import Request
@@ -132,7 +131,6 @@ def watch(options: WatchOptions) -> Result:
         name=options.name,
         time_limit_s=options.time_limit_s,
     )
-    load_meanwhile()
     with tempfile.TemporaryDirectory() as folder:
         if options.mnn_python:
             watch_request = with_wheel(

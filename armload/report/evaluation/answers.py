@@ -147,16 +147,13 @@ def answer_rows(
                     text=max(question.fields.values(), key=len, default=""),
                     expected=question.expected,
                     attempts=attempts,
-                    outcome="".join(map(_letter, attempts)),
+                    outcome="".join(
+                        "-" if each is None else "r" if each.is_correct else "w"
+                        for each in attempts
+                    ),
                     grades=tuple(
                         grades_of(each, question, grader) if each else () for each in attempts
                     ),
                 )
             )
     return rows
-
-
-def _letter(attempt: GradedAttempt | None) -> str:
-    if attempt is None:
-        return "-"
-    return "r" if attempt.is_correct else "w"

@@ -11,7 +11,7 @@ from armload.report import formatting as words
 from armload.report.chart import Plot, axis, guide, lines_key
 from armload.report.drawing import Rows, legend_line
 from armload.report.evaluation.series import BudgetSeries
-from armload.report.figures.figure import Figure, TimeUnit, drawn, time_unit
+from armload.report.figures.figure import Figure, drawn, thinned, time_unit
 
 _ACCURACY = axis("accuracy", "correct answers (%)", domain=(0, 100))
 
@@ -25,7 +25,7 @@ def deadline_figure(systems: Sequence[Answers], crossover: Crossover | None) -> 
         systems: at least one, ``MOST_LINES`` at most.
         crossover: of two systems; none where it was not looked for.
     """
-    deadlines = _thinned(deadlines_of(*systems))
+    deadlines = thinned(deadlines_of(*systems), MOST_STEPS)
     unit = time_unit([deadlines[-1]])
     labels = [legend_line(system.name) for system in systems]
     x = axis("deadline", f"time since the question ({unit.name})", zero=True)
@@ -41,7 +41,17 @@ def deadline_figure(systems: Sequence[Answers], crossover: Crossover | None) -> 
     )
     layers = [plot.band(is_step=True), line]
     at_s = crossover.deadline_s if crossover and crossover.is_shown else None
-    datasets = {"deadlines": _deadline_rows(systems, deadlines, unit)}
+    datasets: dict[str, Rows] = {
+        "deadlines": [
+            {
+                "line": legend_line(system.name),
+                "deadline": point.deadline_s * unit.per_s,
+                **_percentages(point.accuracy),
+            }
+            for system in systems
+            for point in by_deadline(system, [0.0, *deadlines])
+        ]
+    }
     if at_s is not None:
         datasets["crossover"] = [{"deadline": at_s * unit.per_s, "text": "crossover"}]
         text = Plot(rows="crossover", x=x, y={"value": 12}).texts({"align": "left", "dx": 5})
@@ -69,30 +79,23 @@ def _deadline_sentence(shown: Sequence[Answers]) -> str:
     )
 
 
-def _thinned(deadlines: Sequence[float]) -> list[float]:
-    every = -(-len(deadlines) // MOST_STEPS)
-    kept = list(deadlines[::every])
-    return kept if kept[-1] == deadlines[-1] else [*kept, deadlines[-1]]
-
-
-def _deadline_rows(shown: Sequence[Answers], deadlines: Sequence[float], unit: TimeUnit) -> Rows:
-    return [
-        {
-            "line": legend_line(system.name),
-            "deadline": point.deadline_s * unit.per_s,
-            **_percentages(point.accuracy),
-        }
-        for system in shown
-        for point in by_deadline(system, [0.0, *deadlines])
-    ]
-
-
 def token_figure(series: Sequence[BudgetSeries]) -> Figure:
     """Draw the accuracy at each budget against the mean number of tokens that it took.
 
     Args:
         series: at least one, each with budgets; ``MOST_LINES`` at most.
     """
+    rows: Rows = [
+        {
+            "line": legend_line(each.label),
+            "budget": point.budget,
+            "tokens": point.mean_tokens,
+            **_percentages(point.accuracy),
+        }
+        for each in series
+        for point in each.points
+        if point.accuracy is not None
+    ]
     labels = [legend_line(each.label) for each in series]
     key = lines_key("line", labels)
     x = axis("tokens", "tokens per answer (mean)", zero=True)
@@ -111,7 +114,7 @@ def token_figure(series: Sequence[BudgetSeries]) -> Figure:
         "Accuracy against tokens",
         _token_sentence(series),
         (plot.band(), plot.line(), marks),
-        {"points": _token_rows(series)},
+        {"points": rows},
         key=key,
     )
 
@@ -142,20 +145,6 @@ def _percentages(accuracy: Accuracy) -> dict[str, float]:
         "low": 100 * accuracy.interval.low,
         "high": 100 * accuracy.interval.high,
     }
-
-
-def _token_rows(shown: Sequence[BudgetSeries]) -> Rows:
-    return [
-        {
-            "line": legend_line(series.label),
-            "budget": point.budget,
-            "tokens": point.mean_tokens,
-            **_percentages(point.accuracy),
-        }
-        for series in shown
-        for point in series.points
-        if point.accuracy is not None
-    ]
 
 
 def energy_figure(

@@ -3,58 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from markupsafe import Markup
 
 from armload.core.columns import Column
-from armload.core.errors import UsageError
-from armload.core.progress import Progress
 from armload.evaluation.record import Evaluation, EvaluationFolder
-from armload.evaluation.results import AccuracyPoint, GradedAttempt, points_of
+from armload.evaluation.results import AccuracyPoint, GradedAttempt
 from armload.report import formatting as words
 from armload.report.evaluation.answers import AnswerRow, OtherGrade, answer_rows, grader_rows
 from armload.report.evaluation.figures import deadline_figure, token_figure
 from armload.report.evaluation.series import BudgetSeries, EvaluationView, SeriesGroup
 from armload.report.evaluation.table import accuracy_table, notes, point_table
 from armload.report.figures.figure import Figure
-from armload.report.layout import Details, Table
-from armload.report.pages import (
-    Block,
-    Filter,
-    Page,
-    Paragraph,
-    Report,
-    Section,
-    figure_section,
-    html,
-    paragraphs,
-    report_place,
-    results_section,
-    write_report,
-)
-
-
-def write_evaluation_report(
-    evaluated: EvaluationFolder, folder: Path | None = None, progress: Progress | None = None
-) -> Report:
-    """Write the page and the pictures of an evaluation into a folder.
-
-    Args:
-        folder: may exist; none for one of the evaluation's name among the reports.
-
-    Raises:
-        UsageError: the evaluation has no answers, or the folder is a file.
-    """
-    evaluation = evaluated.evaluation
-    points = points_of(evaluated)
-    if not any(point.attempts for point in points):
-        raise UsageError(f"{evaluation.id} has no answers.", "Repeat its armload eval command.")
-    place = report_place(folder, evaluation.id)
-    view = EvaluationView.of(points)
-    page = evaluation_page(evaluated, view, evaluation.grader)
-    return write_report(page, place, point_table(view), progress)
+from armload.report.layout import Table
+from armload.report.pages import Filter, Page, html
 
 
 def evaluation_page(evaluated: EvaluationFolder, view: EvaluationView, grader: str) -> Page:
@@ -65,36 +28,31 @@ def evaluation_page(evaluated: EvaluationFolder, view: EvaluationView, grader: s
     """
     evaluation, series = evaluated.evaluation, view.series
     answers = answer_rows(evaluated, series, grader)
-    figures = (
-        figure
-        for number, group in enumerate(view.groups, start=1)
-        for figure in _figures(group, number)
-    )
-    about = f"Graded by {grader}. On {', '.join(evaluation.boards)}, "
-    asked = [
-        ("evaluation", evaluation.id),
-        ("items per pass", str(evaluation.parallel)),
-        *((part.model, f"SHA-256 {part.model_sha256}") for part in evaluation.parts),
-    ]
+    on = ", ".join(evaluation.boards)
     return Page(
+        template="evaluation/page.html.j2",
         headline=headline(evaluation, view.points),
-        header=(
-            *paragraphs(f"{about}{words.minute(evaluation.started_utc)} UTC.", style="soft"),
-            *paragraphs(*(each for group in view.groups for each in group.statements)),
-            *paragraphs(*notes(view.points)),
-        ),
-        sections=(
-            *map(figure_section, figures),
-            Section(title="Accuracy", blocks=tuple(_accuracies(series))),
-            *_graders(series, answers, grader),
-            results_section(
-                *("Questions and answers", "At the largest budget.", _answers(series, answers)),
-                name="answers",
-                filters=_filters(series, answers),
-            ),
-            Section(title="What was asked", blocks=(Details(asked),)),
-        ),
         version=evaluation.armload,
+        figures=[
+            figure
+            for number, group in enumerate(view.groups, start=1)
+            for figure in _figures(group, number)
+        ],
+        table=point_table(view),
+        shown={
+            "about": f"Graded by {grader}. On {on}, {words.minute(evaluation.started_utc)} UTC.",
+            "statements": [each for group in view.groups for each in group.statements],
+            "notes": notes(view.points),
+            "lines": [(line.label, accuracy_table(line)) for line in series],
+            "graders": _graders(series, answers, grader),
+            "answers": _answers(series, answers),
+            "filters": _filters(series, answers),
+            "asked": [
+                ("evaluation", evaluation.id),
+                ("items per pass", evaluation.parallel),
+                *((part.model, f"SHA-256 {part.model_sha256}") for part in evaluation.parts),
+            ],
+        },
     )
 
 
@@ -142,18 +100,12 @@ def _filters(series: Sequence[BudgetSeries], answers: Sequence[AnswerRow]) -> li
     return [*filters, ("disputed", "graders disagree", disputed)] if disputed else filters
 
 
-def _accuracies(series: Sequence[BudgetSeries]) -> Iterator[Block]:
-    for line in series:
-        yield html("<h3>{}</h3>", line.label)
-        yield accuracy_table(line)
-
-
 def _graders(
     series: Sequence[BudgetSeries], answers: Sequence[AnswerRow], grader: str
-) -> list[Section]:
+) -> Table | None:
     rows = grader_rows([row.grades for row in answers])
     if not rows:
-        return []
+        return None
     table = Table(
         Column(heading="grader"),
         *(
@@ -172,8 +124,7 @@ def _graders(
                 for entry in (f"{correct}/{answered}", str(differing))
             ),
         )
-    said = Paragraph(text="Of the same answers, at the largest budget.", style="result")
-    return [Section(title="Graders", blocks=(said, table))]
+    return table
 
 
 def _answers(series: Sequence[BudgetSeries], answers: Sequence[AnswerRow]) -> Table:

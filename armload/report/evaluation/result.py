@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
@@ -29,8 +30,10 @@ from armload.report.evaluation.document import (
 from armload.report.evaluation.series import EvaluationView, variant_words
 from armload.report.evaluation.table import between, evaluation_view
 from armload.report.layout import whole
-from armload.report.pages import write_page
 from armload.report.result import Part, Result, labelled
+
+if TYPE_CHECKING:
+    from armload.report.pages import Page
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,12 +65,19 @@ class EvaluationResult(Result):
     def _view(self) -> EvaluationView:
         return EvaluationView.of(self.points)
 
-    @cached_property
-    def files(self) -> Mapping[str, Path]:
+    @property
+    def home(self) -> Path | None:
+        return self.evaluated.folder if any(point.attempts for point in self.points) else None
+
+    def page(self, _folder: Path) -> Page:
         from armload.report.evaluation.page import evaluation_page
 
-        page = evaluation_page(self.evaluated, self._view, self.graders[0])
-        return {"page": write_page(page, self.evaluated.folder)}
+        if self.home is None:
+            raise UsageError(
+                f"{self.evaluated.evaluation.id} has no answers.",
+                "Repeat its armload eval command.",
+            )
+        return evaluation_page(self.evaluated, self._view, self.graders[0])
 
     def document(self) -> EvaluationDocument:
         return EvaluationDocument.of(self.evaluated, self.points, self.graders[0], self.differing)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -14,7 +13,7 @@ from rich.text import Text
 from armload import __version__
 from armload.analysis.tradeoff import Answers, AtDeadline, BudgetPoint, by_budget
 from armload.core.columns import Column
-from armload.core.files import file_name_of, write_whole
+from armload.core.files import file_name_of
 from armload.core.values import ValueList, counted
 from armload.core.workspace import reports_folder
 from armload.evaluation.answer_energy import SystemEnergy
@@ -24,9 +23,22 @@ from armload.report import formatting as words
 from armload.report.evaluation.figures import deadline_figure, energy_figure
 from armload.report.evaluation.series import variant_heading
 from armload.report.evaluation.table import ACCURACY, BOXED, BUDGET, MEAN_TIME, estimate_of
-from armload.report.layout import Details, Prose, Table
-from armload.report.pages import Page, Paragraph, Section, paragraphs, render
+from armload.report.figures.figure import Figure
+from armload.report.layout import Prose, Table
+from armload.report.pages import Page
 from armload.report.result import Part, Result, labelled
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Way:
+    """What a page says of one way in which both models were asked."""
+
+    title: str
+    accuracy: Figure
+    lines: Sequence[str]
+    table: Table
+    energy: Figure | None
+    energy_lines: Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +48,48 @@ class TradeoffResult(Result):
     sides: tuple[TradeoffSide, TradeoffSide]
     found: tuple[Tradeoff, ...]
 
-    @cached_property
-    def files(self) -> Mapping[str, Path]:
-        return {"page": write_tradeoff_page(self.sides, self.found)}
+    @property
+    def home(self) -> Path:
+        return reports_folder()
+
+    def page(self, _folder: Path) -> Page:
+        ways = []
+        for number, each in enumerate(self.found):
+            figure = deadline_figure((each.a, each.b), each.crossover)
+            known = [(one, found.joules) for one, found in _with_energy(each) if found]
+            lines = (each.sentence, *(deadline_line(each, one) for one in each.deadlines))
+            ways.append(
+                _Way(
+                    title=variant_line(each),
+                    accuracy=figure.model_copy(update={"name": f"{figure.name}-{number}"}),
+                    lines=(*lines, axis_line(each.axis) if each.axis else ""),
+                    table=_table(each),
+                    energy=energy_figure(
+                        [(one, joules) for one, joules in known if joules],
+                        name=f"accuracy-joules-{number}",
+                    ),
+                    energy_lines=energy_lines(each),
+                )
+            )
+        names = "-".join(side.model.removesuffix(".gguf") for side in self.sides)
+        return Page(
+            template="evaluation/tradeoff.html.j2",
+            headline=f"{self.sides[0].task}: {self.found[0].a.name} or {self.found[0].b.name}",
+            version=__version__,
+            figures=[
+                *(way.accuracy for way in ways),
+                *(way.energy for way in ways if way.energy),
+            ],
+            name=file_name_of(f"tradeoff-{self.sides[0].task}-{names}") + ".html",
+            shown={
+                "doubts": doubts(self.found),
+                "ways": ways,
+                "evaluations": [
+                    (side.model, f"{side.evaluation}, SHA-256 {side.model_sha256}")
+                    for side in self.sides
+                ],
+            },
+        )
 
     def document(self) -> BaseModel:
         return ValueList[Tradeoff](self.found)
@@ -155,69 +206,4 @@ def axis_line(axis: SharedAxis) -> str:
     return (
         f"With a constant speed ratio of {axis.ratio:.2f}, the slower model's points on the axis "
         f"of {axis.faster}'s tokens are: {placed}. This ignores prompts and growing contexts."
-    )
-
-
-def write_tradeoff_page(
-    sides: tuple[TradeoffSide, TradeoffSide], tradeoffs: Sequence[Tradeoff]
-) -> Path:
-    """Write the page into the folder of reports, over that of the same two models; return it."""
-    names = "-".join(side.model.removesuffix(".gguf") for side in sides)
-    name = file_name_of(f"tradeoff-{sides[0].task}-{names}")
-    path = reports_folder() / f"{name}.html"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, render(tradeoff_page(sides, tradeoffs)).encode())
-    return path
-
-
-def tradeoff_page(sides: tuple[TradeoffSide, TradeoffSide], tradeoffs: Sequence[Tradeoff]) -> Page:
-    """Return the page: for each way in which both were asked, the curves, points and tests."""
-    evaluations = Details(
-        (side.model, f"{side.evaluation}, SHA-256 {side.model_sha256}") for side in sides
-    )
-    return Page(
-        headline=f"{sides[0].task}: {tradeoffs[0].a.name} or {tradeoffs[0].b.name}",
-        header=tuple(paragraphs(*doubts(tradeoffs))),
-        sections=(
-            *(_section(number, each) for number, each in enumerate(tradeoffs)),
-            *(
-                _energy_section(number, each)
-                for number, each in enumerate(tradeoffs)
-                if each.energy
-            ),
-            Section(title="Evaluations", blocks=(evaluations,)),
-        ),
-        version=__version__,
-    )
-
-
-def _section(number: int, each: Tradeoff) -> Section:
-    figure = deadline_figure((each.a, each.b), each.crossover)
-    figure = figure.model_copy(update={"name": f"{figure.name}-{number}"})
-    return Section(
-        title=variant_line(each),
-        blocks=(
-            Paragraph(text=figure.sentence, style="result"),
-            figure,
-            *paragraphs(each.sentence),
-            *paragraphs(*(deadline_line(each, one) for one in each.deadlines)),
-            *paragraphs(axis_line(each.axis) if each.axis else ""),
-            _table(each),
-        ),
-        style="figure",
-    )
-
-
-def _energy_section(number: int, each: Tradeoff) -> Section:
-    energies = [(system, found.joules) for system, found in _with_energy(each) if found]
-    known = [(system, joules) for system, joules in energies if joules]
-    figure = energy_figure(known, name=f"accuracy-joules-{number}")
-    return Section(
-        title=f"Accuracy against energy: {variant_line(each)}",
-        blocks=(
-            *(Paragraph(text=line, style="result") for line in energy_lines(each)),
-            *paragraphs(figure.sentence if figure else "", style="soft"),
-            *([figure] if figure else []),
-        ),
-        style="figure",
     )

@@ -20,16 +20,7 @@ from armload.report.cells import Cell, cells_of
 from armload.report.exchange.document import Results, read_results
 from armload.report.exchange.tables import PUBLISHED
 from armload.report.layout import Table
-from armload.report.pages import (
-    Items,
-    Page,
-    Report,
-    Section,
-    html,
-    paragraphs,
-    render,
-    results_section,
-)
+from armload.report.pages import Page, Report, write_report
 
 PAGE_NAME = "index.html"
 """What a web server shows of a folder."""
@@ -98,14 +89,22 @@ def write_leaderboard(documents: Mapping[str, tuple[Run, ...]], folder: Path | N
     place = folder or _new_folder()
     runs = {run.id: run for each in documents.values() for run in each}
     cells = ranked(cells_of(judged_together(list(runs.values()))))
-    table = Table.of(_COLUMNS, cells, state=lambda cell: cell.state)
-    page = leaderboard_page(cells, table, tuple(documents))
     for name, of_document in documents.items():
         content = as_json(Results(runs=of_document)).encode()
         write_whole(place / RESULTS / f"{name}.json", content)
-    path = place / PAGE_NAME
-    write_whole(path, render(page).encode())
-    return Report(headline=page.headline, page=path, figures=(), table=table.records())
+    boards = {cell.runs[0].board.name for cell in cells}
+    models = {digits for cell in cells if (digits := cell.runs[0].model.sha256)}
+    counts = (len(cells), "result"), (len(models), "model"), (len(boards), "board")
+    results, of_models, on_boards = (words.counted(count, noun) for count, noun in counts)
+    page = Page(
+        template="exchange/leaderboard.html.j2",
+        headline=f"{results}: {of_models} on {on_boards}",
+        version=__version__,
+        table=Table.of(_COLUMNS, cells, state=lambda cell: cell.state),
+        name=PAGE_NAME,
+        shown={"folder": RESULTS, "documents": list(documents)},
+    )
+    return write_report(page, place)
 
 
 def _new_folder() -> Path:
@@ -123,36 +122,3 @@ def ranked(cells: Sequence[Cell]) -> list[Cell]:
 def _rank(cell: Cell) -> tuple[bool, float, str, str]:
     run = cell.runs[0]
     return not cell.is_valid, cell.median_s or math.inf, run.board.name, run.model.name
-
-
-def leaderboard_page(cells: Sequence[Cell], table: Table, documents: Sequence[str]) -> Page:
-    """Return the page of some cells, which links to so many documents beside it."""
-    boards = {cell.runs[0].board.name for cell in cells}
-    models = {digits for cell in cells if (digits := cell.runs[0].model.sha256)}
-    links = tuple(html('<a href="./{}/{}.json">{}</a>', RESULTS, each, each) for each in documents)
-    count = (
-        f"{words.counted(len(cells), 'result')}: {words.counted(len(models), 'model')} on "
-        f"{words.counted(len(boards), 'board')}"
-    )
-    return Page(
-        headline=count,
-        header=tuple(
-            paragraphs(
-                "The fastest median time per token comes first. Results that are not valid come "
-                "last: their figures are not reliable.",
-                "Four digits after a board's name distinguish boards of the same kind; they "
-                "change when a board is restarted.",
-                style="soft",
-            )
-        ),
-        sections=(
-            results_section(
-                "Results",
-                "Below each median is its 95% confidence interval. To sort by two columns, sort by "
-                "the less important one first.",
-                table,
-            ),
-            Section(title="Documents", blocks=(Items(items=links, style="files"),)),
-        ),
-        version=__version__,
-    )

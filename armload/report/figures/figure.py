@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pydantic import Field
 
@@ -13,6 +14,8 @@ from armload.report.chart import Chart, Key, Layer, layered
 from armload.report.drawing import MOST_LINES, Rows, Specification, chart_of, columns_for
 
 MOST_PANELS = 12
+
+Item = TypeVar("Item")
 
 
 class Figure(Value):
@@ -31,6 +34,11 @@ class Figure(Value):
     sentence: str
     note: str = Field(default="", exclude=True)
     specification: Specification = Field(exclude=True)
+
+    @property
+    def said(self) -> str:
+        """What it says, and how it is read."""
+        return " ".join(filter(None, (self.sentence, self.note)))
 
     @property
     def label(self) -> str:
@@ -81,22 +89,20 @@ def time_unit(times_s: Iterable[float]) -> TimeUnit:
     return TimeUnit(name="ms", per_s=1000.0)
 
 
-def lines_figure(
-    sentence: str, cells: Sequence[Cell], draw: Callable[[Sequence[Cell], str], Figure]
-) -> Figure:
-    """Draw the cells that have room as lines; the sentence says of those that have not."""
+def drawn_as_lines(cells: Sequence[Cell]) -> tuple[Sequence[Cell], str]:
+    """Return the cells that have room as lines, and a sentence on those that have not."""
     shown = fastest_of_each(cells, MOST_LINES)
-    if len(shown) < len(cells):
-        kind = "fastest of each kind" if len(shown) > 1 else "fastest"
-        sentence += f" Shown: the {kind}, {len(shown)} of {len(cells)}; the table has all."
-    return draw(shown, sentence)
+    if len(shown) == len(cells):
+        return shown, ""
+    kind = "fastest of each kind" if len(shown) > 1 else "fastest"
+    return shown, f" Shown: the {kind}, {len(shown)} of {len(cells)}; the table has all."
 
 
-def thinned(rows: Rows, most: int, *, always: Sequence[bool]) -> Rows:
-    """Return at most about so many rows, evenly taken, and those that must stay."""
-    every = -(-len(rows) // most)
+def thinned(several: Sequence[Item], most: int, *, always: Sequence[bool] = ()) -> list[Item]:
+    """Return about so many at most, evenly taken, with the last, and those that must stay."""
+    every, last = -(-len(several) // most), len(several) - 1
     return [
-        row
-        for number, (row, stays) in enumerate(zip(rows, always, strict=True))
-        if stays or number % every == 0 or number == len(rows) - 1
+        each
+        for number, each in enumerate(several)
+        if number % every == 0 or number == last or (always and always[number])
     ]

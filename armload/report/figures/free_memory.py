@@ -175,25 +175,6 @@ def free_memory(cells: Sequence[Cell]) -> Figure | None:
     sentence = f"{_sentence(shown[0])} {_basis(shown)}"
     if len(shown) < len(found):
         sentence += f" Shown: {len(shown)} of {len(found)}; the table has all."
-    return _drawn(shown, sentence)
-
-
-def _sentence(series: MemorySeries) -> str:
-    reading = [point for point in series.points if Waits(run=point.run).is_noticeable]
-    point = min(reading, key=lambda point: (point.is_requested, point.token_s))
-    weights = streamed_weights(point.run.trace)
-    with_what = f"{words.size(point.free_bytes)} of free memory"
-    if weights and point.is_requested:
-        with_what = f"{words.size(weights.held_bytes)} of the weights kept in memory"
-    whose = f"{series.label}: a" if series.label else "A"
-    return (
-        f"{whose} token took {words.seconds(point.token_s)} with {with_what}; with "
-        f"{words.size(series.curve.enough_bytes)} free, nothing would be read from storage, and "
-        f"it would take {words.seconds(series.curve.compute_s)}."
-    )
-
-
-def _drawn(shown: Sequence[MemorySeries], sentence: str) -> Figure:
     points = [point for series in shown for point in series.points]
     unit = time_unit(point.token_s for point in points)
     sizes = [point.free_bytes for point in points]
@@ -252,6 +233,21 @@ def _drawn(shown: Sequence[MemorySeries], sentence: str) -> Figure:
             "boards": rules,
         },
         key=key,
+    )
+
+
+def _sentence(series: MemorySeries) -> str:
+    reading = [point for point in series.points if Waits(run=point.run).is_noticeable]
+    point = min(reading, key=lambda point: (point.is_requested, point.token_s))
+    weights = streamed_weights(point.run.trace)
+    with_what = f"{words.size(point.free_bytes)} of free memory"
+    if weights and point.is_requested:
+        with_what = f"{words.size(weights.held_bytes)} of the weights kept in memory"
+    whose = f"{series.label}: a" if series.label else "A"
+    return (
+        f"{whose} token took {words.seconds(point.token_s)} with {with_what}; with "
+        f"{words.size(series.curve.enough_bytes)} free, nothing would be read from storage, and "
+        f"it would take {words.seconds(series.curve.compute_s)}."
     )
 
 

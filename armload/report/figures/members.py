@@ -31,7 +31,7 @@ def members_over_time(run: Run) -> Figure | None:
         for step in run.steps
         if step.duration_s > 0
     ]
-    rows = thinned(rows, _MOST_ROWS, always=[False] * len(rows))
+    rows = thinned(rows, _MOST_ROWS)
     labels = [first]
     for member in sampled:
         labels.append(f"{member.board.name} (server)")
@@ -45,7 +45,7 @@ def members_over_time(run: Run) -> Figure | None:
             for earlier, later in itertools.pairwise(member.samples)
             if later.at_s > earlier.at_s
         ]
-        rows += thinned(its, _MOST_ROWS, always=[False] * len(its))
+        rows += thinned(its, _MOST_ROWS)
     error_s = max(member.clock_error_s or 0.0 for member in sampled)
     key = lines_key("member", labels)
     plot = Plot(

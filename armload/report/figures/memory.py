@@ -18,7 +18,7 @@ from armload.report import formatting as words
 from armload.report.cells import Cell, grouped
 from armload.report.chart import COUNT, Layer, Plot, axis, channel, guide, kinds_key, lines_key
 from armload.report.drawing import COLOURS, Rows, legend_line
-from armload.report.figures.figure import Figure, drawn, lines_figure, thinned
+from armload.report.figures.figure import Figure, drawn, drawn_as_lines, thinned
 from armload.report.settings import BOARD
 
 NAME = "memory"
@@ -55,7 +55,22 @@ def memory(cells: Sequence[Cell]) -> Figure | None:
     timed = [cell for cell in cells if cell.typical]
     if not timed:
         return None
-    return lines_figure(_sentence(timed), timed, _drawn)
+    shown, left_out = drawn_as_lines(timed)
+    names = [legend_line(cell.doubted_label) for cell in shown]
+    rows = [row for cell in shown for row in _line(cell)]
+    most = max(row["mb"] for row in rows)
+    rules = [rule for rule in _rules(shown) if rule["mb"] <= FAR_ABOVE * most]
+    ends = [row["seconds"] for row in rows if row["last"]]
+    title = "time since the program's start (s)"
+    is_log = max(ends) > LOGARITHMIC_FROM * min(ends) > 0
+    plot = Plot(
+        rows="steps",
+        x=axis("seconds", title, zero=True, nice=False, is_log=is_log, ticks=8),
+        y=axis("mb", "resident memory (MB)", zero=True, ticks=6, form=COUNT),
+        key=lines_key("cell", names),
+    )
+    marks = plot.points(size=80, where="datum.last")
+    return _figure(_sentence(timed) + left_out, plot, [plot.line(), marks], rows, rules)
 
 
 def _sentence(cells: Sequence[Cell]) -> str:
@@ -85,24 +100,6 @@ def _peak(cell: Cell) -> int:
 
 def _free(cell: Cell) -> int:
     return _shown(cell).before.memory_available_bytes
-
-
-def _drawn(cells: Sequence[Cell], sentence: str) -> Figure:
-    names = [legend_line(cell.doubted_label) for cell in cells]
-    rows = [row for cell in cells for row in _line(cell)]
-    most = max(row["mb"] for row in rows)
-    rules = [rule for rule in _rules(cells) if rule["mb"] <= FAR_ABOVE * most]
-    ends = [row["seconds"] for row in rows if row["last"]]
-    title = "time since the program's start (s)"
-    is_log = max(ends) > LOGARITHMIC_FROM * min(ends) > 0
-    plot = Plot(
-        rows="steps",
-        x=axis("seconds", title, zero=True, nice=False, is_log=is_log, ticks=8),
-        y=axis("mb", "resident memory (MB)", zero=True, ticks=6, form=COUNT),
-        key=lines_key("cell", names),
-    )
-    marks = plot.points(size=80, where="datum.last")
-    return _figure(sentence, plot, [plot.line(), marks], rows, rules)
 
 
 def _figure(sentence: str, plot: Plot, layers: Sequence[Layer], rows: Rows, rules: Rows) -> Figure:
@@ -135,7 +132,7 @@ def _line(cell: Cell) -> Rows:
         }
         for number, step in enumerate(run.steps)
     ]
-    return thinned(rows, MOST_STEPS, always=[row["last"] is True for row in rows])
+    return thinned(rows, MOST_STEPS)
 
 
 def _rules(cells: Sequence[Cell]) -> Rows:
@@ -150,19 +147,12 @@ def _rules(cells: Sequence[Cell]) -> Rows:
             together[-1].append(board)
         else:
             together.append([board])
-    return [
-        {
-            "mb": free[names[0]] / 1e6,
-            "text": f"free{_where(names) if len(together) > 1 else ''}: "
-            f"{words.size(free[names[0]])}",
-        }
-        for names in together
-    ]
-
-
-def _where(boards: Sequence[str]) -> str:
-    more = f" and {len(boards) - 1} more" if len(boards) > 1 else ""
-    return f", {boards[0]}{more}"
+    rows: Rows = []
+    for first, *others in together:
+        more = f" and {len(others)} more" if others else ""
+        where = f", {first}{more}" if len(together) > 1 else ""
+        rows.append({"mb": free[first] / 1e6, "text": f"free{where}: {words.size(free[first])}"})
+    return rows
 
 
 def memory_parts(cells: Sequence[Cell]) -> Figure | None:
@@ -172,7 +162,22 @@ def memory_parts(cells: Sequence[Cell]) -> Figure | None:
         return None
     rows = _parts_rows(run, run.trace)
     sentence = _parts_sentence(run, run.trace)
-    return _parts_drawn(run, rows, sentence)
+    most = max(step.rss_bytes for step in run.steps) / 1e6
+    free = run.before.memory_available_bytes
+    rules = [{"mb": free / 1e6, "text": f"free: {words.size(free)}"}]
+    if free / 1e6 > FAR_ABOVE * most:
+        rules = []
+    title = "time since the program's start (s)"
+    looks = {name: (colour,) for name, (_, colour) in _PARTS.items()}
+    plot = Plot(
+        rows="steps",
+        x=axis("seconds", title, nice=False, zero=False, ticks=8),
+        y=axis("mb", "resident memory (MB)", ticks=6, form=COUNT),
+        key=kinds_key("part", looks, rows),
+    )
+    stacked = {"y": {**plot.y, "stack": "zero"}, "order": channel("order:Q")}
+    areas = plot.marks("area", {"interpolate": "step-after", "opacity": 1}, stacked)
+    return _figure(sentence, plot, [areas], rows, rules)
 
 
 def _parts(run: Run, header: Trace, number: int) -> ResidentParts:
@@ -197,13 +202,8 @@ def _parts_sentence(run: Run, header: Trace) -> str:
 
 
 def _parts_rows(run: Run, header: Trace) -> Rows:
-    shown = thinned(
-        [{"number": number} for number in range(len(run.steps))],
-        MOST_STEPS,
-        always=_changes(run, header),
-    )
     rows: Rows = []
-    for number in (row["number"] for row in shown):
+    for number in thinned(range(len(run.steps)), MOST_STEPS, always=_changes(run, header)):
         parts = _parts(run, header, number)
         rows += [
             {
@@ -223,22 +223,3 @@ def _changes(run: Run, header: Trace) -> list[bool]:
     held = [weights_at(header, step) for step in run.steps]
     changed = [now is not then for then, now in pairwise(held)]
     return [now or soon for now, soon in zip([False, *changed], [*changed, False], strict=True)]
-
-
-def _parts_drawn(run: Run, rows: Rows, sentence: str) -> Figure:
-    most = max(step.rss_bytes for step in run.steps) / 1e6
-    free = run.before.memory_available_bytes
-    rules = [{"mb": free / 1e6, "text": f"free: {words.size(free)}"}]
-    if free / 1e6 > FAR_ABOVE * most:
-        rules = []
-    title = "time since the program's start (s)"
-    looks = {name: (colour,) for name, (_, colour) in _PARTS.items()}
-    plot = Plot(
-        rows="steps",
-        x=axis("seconds", title, nice=False, zero=False, ticks=8),
-        y=axis("mb", "resident memory (MB)", ticks=6, form=COUNT),
-        key=kinds_key("part", looks, rows),
-    )
-    stacked = {"y": {**plot.y, "stack": "zero"}, "order": channel("order:Q")}
-    areas = plot.marks("area", {"interpolate": "step-after", "opacity": 1}, stacked)
-    return _figure(sentence, plot, [areas], rows, rules)

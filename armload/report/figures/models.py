@@ -51,7 +51,61 @@ def models(cells: Sequence[Cell]) -> Figure | None:
     left_out = f" Shown: {len(shown)} of {len(pairs)}." if len(shown) < len(pairs) else ""
     sentence = sentence_on(shown[0]) + left_out
     kept = [pair for pair in pairs if pair in shown]
-    return _drawn(kept, sentence)
+    rows: Rows = [row for pair in kept for row in _rows(pair)]
+    order = list(dict.fromkeys(row["pair"] for row in rows))
+    lines = max(name.count("\n") + 1 for name in order)
+    gap = GAP_PIXELS + LINE_PIXELS * lines
+    step = gap + BARS_PIXELS
+    position = {"sort": order, "title": None, "axis": None}
+    padding = {"paddingInner": gap / step, "paddingOuter": gap / step}
+    key = kinds_key("kind", KINDS, rows)
+    x = axis("ratio", "times that of the smaller model", zero=True, ticks=8, grid=True)
+    pair = channel("pair:N", {**position, "scale": padding})
+    plot = Plot(rows="ratios", x=x, y=pair, key=key)
+    offset = {"yOffset": channel("kind:N", {"sort": list(KINDS), "scale": {"paddingInner": 0.1}})}
+    low = {"x": {**x, "field": "low"}, "x2": {"field": "high"}}
+    spans = {
+        **mark(
+            "ratios",
+            "rule",
+            {"strokeWidth": 1.5},
+            {"y": pair, **offset, **low},
+            "isValid(datum.low)",
+        ),
+        "name": INTERVALS,
+    }
+    values = plot.texts(
+        {"align": "left", "dx": 6, "fontWeight": "bold"}, {**offset, "x": {**x, "field": "end"}}
+    )
+    top = channel("pair:N", {**position, "bandPosition": 0})
+    names = Plot(rows="pairs", x={"value": 0}, y=top).texts(
+        {
+            "align": "left",
+            "baseline": "line-bottom",
+            "dy": -3 - LINE_PIXELS * (lines - 1),
+            "lineBreak": "\n",
+            "lineHeight": LINE_PIXELS,
+        }
+    )
+    return drawn(
+        NAME,
+        TITLE,
+        sentence,
+        layered(
+            (plot.marks("bar", {}, offset), spans, values, names),
+            height=step * len(order) + gap,
+        ),
+        {
+            "ratios": rows,
+            # Empty lines above put the last line of every name in the same place.
+            "pairs": [
+                {"pair": name, "text": "\n" * (lines - 1 - name.count("\n")) + name}
+                for name in order
+            ],
+        },
+        note="Black lines: 95% confidence intervals.",
+        key=key,
+    )
 
 
 def pairs_of(cells: Sequence[Cell]) -> list[ModelPair]:
@@ -115,65 +169,6 @@ def _bytes(cell: Cell) -> int:
 
 def _model(cell: Cell) -> str:
     return cell.parts[MODEL]
-
-
-def _drawn(pairs: Sequence[ModelPair], sentence: str) -> Figure:
-    rows: Rows = [row for pair in pairs for row in _rows(pair)]
-    order = list(dict.fromkeys(row["pair"] for row in rows))
-    lines = max(name.count("\n") + 1 for name in order)
-    gap = GAP_PIXELS + LINE_PIXELS * lines
-    step = gap + BARS_PIXELS
-    position = {"sort": order, "title": None, "axis": None}
-    padding = {"paddingInner": gap / step, "paddingOuter": gap / step}
-    key = kinds_key("kind", KINDS, rows)
-    x = axis("ratio", "times that of the smaller model", zero=True, ticks=8, grid=True)
-    pair = channel("pair:N", {**position, "scale": padding})
-    plot = Plot(rows="ratios", x=x, y=pair, key=key)
-    offset = {"yOffset": channel("kind:N", {"sort": list(KINDS), "scale": {"paddingInner": 0.1}})}
-    low = {"x": {**x, "field": "low"}, "x2": {"field": "high"}}
-    spans = {
-        **mark(
-            "ratios",
-            "rule",
-            {"strokeWidth": 1.5},
-            {"y": pair, **offset, **low},
-            "isValid(datum.low)",
-        ),
-        "name": INTERVALS,
-    }
-    values = plot.texts(
-        {"align": "left", "dx": 6, "fontWeight": "bold"}, {**offset, "x": {**x, "field": "end"}}
-    )
-    top = channel("pair:N", {**position, "bandPosition": 0})
-    names = Plot(rows="pairs", x={"value": 0}, y=top).texts(
-        {
-            "align": "left",
-            "baseline": "line-bottom",
-            "dy": -3 - LINE_PIXELS * (lines - 1),
-            "lineBreak": "\n",
-            "lineHeight": LINE_PIXELS,
-        }
-    )
-    return drawn(
-        NAME,
-        TITLE,
-        sentence,
-        layered(
-            (plot.marks("bar", {}, offset), spans, values, names),
-            height=step * len(order) + gap,
-        ),
-        {
-            "ratios": rows,
-            "pairs": [{"pair": name, "text": _filled(name, lines)} for name in order],
-        },
-        note="Black lines: 95% confidence intervals.",
-        key=key,
-    )
-
-
-def _filled(name: str, lines: int) -> str:
-    """Put empty lines above, so that the last line of every name stands in the same place."""
-    return "\n" * (lines - 1 - name.count("\n")) + name
 
 
 def _rows(pair: ModelPair) -> Rows:

@@ -42,27 +42,23 @@ MOST_STEPS = 300
 """In a panel; of more, those that stand out and every other one."""
 
 IN_MEMORY, FROM_STORAGE, PROMPT = "output token", "output token, storage read", "prompt, per token"
-THROTTLED, CONTENDED = "slow: throttling", "slow: contention"
-GROWN, UNEXPLAINED = "slow: context growth", "slow: unexplained"
 
+_KIND_OF: dict[Cause, str] = {cause: f"slow: {cause}" for cause in CAUSES}
+_KIND_OF["paging"] = FROM_STORAGE
+
+_LOOKS_OF_CAUSES = (
+    ("#D55E00", "triangle-up"),
+    ("#CC79A7", "triangle-down"),
+    ("#E69F00", "square"),
+    ("#56B4E9", "triangle-right"),
+    ("#7F7F7F", "cross"),
+)
 LOOKS = {
     IN_MEMORY: ("#0072B2", "circle"),
-    FROM_STORAGE: ("#D55E00", "triangle-up"),
-    THROTTLED: ("#CC79A7", "triangle-down"),
-    CONTENDED: ("#E69F00", "square"),
-    GROWN: ("#56B4E9", "triangle-right"),
-    UNEXPLAINED: ("#7F7F7F", "cross"),
+    **dict(zip(_KIND_OF.values(), _LOOKS_OF_CAUSES, strict=True)),
     PROMPT: ("#009E73", "diamond"),
 }
 """Of the kinds of tokens, in the legend's order."""
-
-_KIND_OF: dict[Cause, str] = {
-    "paging": FROM_STORAGE,
-    "throttling": THROTTLED,
-    "contention": CONTENDED,
-    "context growth": GROWN,
-    "unexplained": UNEXPLAINED,
-}
 
 DASHED = "Dashed: the median."
 STEPS, MEDIAN = "steps", "median"
@@ -82,7 +78,15 @@ def over_time(cells: Sequence[Cell]) -> Figure | None:
     )
     runs = [(cell.doubted_label, cell.typical) for cell in shown if cell.typical]
     sentence = _sentence(runs) + left_out
-    return _drawn(runs, sentence)
+    medians = [median_s for _, run in runs if (median_s := run.summary.median_s) is not None]
+    unit = time_unit(medians)
+    rows = [row for label, run in runs for row in _rows(label, run, unit.per_s)]
+    key = kinds_key("kind", LOOKS, rows)
+    x, y = _axes(unit, padding=6, ticks=(5, 4))
+    middle = guide("steps", {"y": {**y, "field": "median", "aggregate": "mean"}})
+    labels = [label for label, _ in runs]
+    chart = in_panels((*_marks(x, y, key, unit), middle), labels, medians)
+    return drawn(NAME, TITLE, sentence, chart, {"steps": rows}, note=DASHED, key=key)
 
 
 def _sentence(runs: Sequence[tuple[str, Run]]) -> str:
@@ -96,9 +100,10 @@ def _sentence(runs: Sequence[tuple[str, Run]]) -> str:
             return f"{none}."
         return f"{none}; in a run that is not valid, all of them may be slow."
     causes = Counter(cause for found in slow.values() for cause in found.values())
-    each = ", ".join(f"{causes[cause]} {_by(cause)}" for cause in CAUSES if causes[cause])
+    named = {cause: cause if cause == "unexplained" else f"by {cause}" for cause in CAUSES}
+    each = ", ".join(f"{causes[cause]} {named[cause]}" for cause in CAUSES if causes[cause])
     if len(causes) == 1:
-        each = f"{'all ' if count > 1 else ''}{_by(next(iter(causes)))}"
+        each = f"{'all ' if count > 1 else ''}{named[next(iter(causes))]}"
     most = max(slow, key=lambda label: len(slow[label]))
     mostly = ""
     if len(runs) > 1 and len(slow[most]) == count:
@@ -107,22 +112,6 @@ def _sentence(runs: Sequence[tuple[str, Run]]) -> str:
         mostly = f"; {len(slow[most])} of them with {most}"
     verb = "stands" if count == 1 else "stand"
     return f"{count} of {tokens:,} tokens{where} {verb} out as slow: {each}{mostly}."
-
-
-def _by(cause: Cause) -> str:
-    return cause if cause == "unexplained" else f"by {cause}"
-
-
-def _drawn(runs: Sequence[tuple[str, Run]], sentence: str) -> Figure:
-    medians = [median_s for _, run in runs if (median_s := run.summary.median_s) is not None]
-    unit = time_unit(medians)
-    rows = [row for label, run in runs for row in _rows(label, run, unit.per_s)]
-    key = kinds_key("kind", LOOKS, rows)
-    x, y = _axes(unit, padding=6, ticks=(5, 4))
-    middle = guide("steps", {"y": {**y, "field": "median", "aggregate": "mean"}})
-    labels = [label for label, _ in runs]
-    chart = in_panels((*_marks(x, y, key, unit), middle), labels, medians)
-    return drawn(NAME, TITLE, sentence, chart, {"steps": rows}, note=DASHED, key=key)
 
 
 def _rows(label: str, run: Run, per_s: float) -> Rows:

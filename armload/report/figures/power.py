@@ -21,10 +21,7 @@ def power_over_tokens(run: Run) -> Figure | None:
     energy = run.energy
     if energy is None or energy.problem or not energy.curve:
         return None
-    return _drawn(energy, _rows(run, energy))
-
-
-def _drawn(energy: Energy, rows: Rows) -> Figure:
+    rows = _rows(run, energy)
     looks = {PREFILL: (COLOURS[2], SHAPES[0]), DECODE: (COLOURS[0], SHAPES[0])}
     key = kinds_key("kind", looks, rows)
     title = "output token; the prompt's tokens are left of 1"

@@ -42,29 +42,6 @@ def storage_wait(cells: Sequence[Cell]) -> Figure | None:
     sentence = _sentence(shown)
     if len(shown) < len(reading):
         sentence += f" Shown: {len(shown)} of {len(reading)}, the fastest of each kind."
-    return _drawn(shown, sentence)
-
-
-def _sentence(shown: Sequence[Labelled]) -> str:
-    label, most = max(shown, key=lambda each: each[1].share)
-    if len(shown) == 1 and most.share < NOTHING_BELOW:
-        return "No token waited for storage: reading overlapped with compute."
-    if len(shown) == 1:
-        estimated = "" if most.is_measured else ", estimated from what was read"
-        return (
-            f"Of {words.seconds(most.token_s)} per token (mean), {words.seconds(most.waited_s)} or "
-            f"{most.share:.0%} were spent waiting for storage{estimated}."
-        )
-    least_label, least = min(shown, key=lambda each: each[1].share)
-    estimates = [label for label, waits in shown if not waits.is_measured]
-    estimated = f" Estimated from what was read: {'; '.join(estimates)}." if estimates else ""
-    return (
-        f"Waiting for storage took {least.share:.0%} of the time with {least_label}, "
-        f"{most.share:.0%} with {label}.{estimated}"
-    )
-
-
-def _drawn(shown: Sequence[Labelled], sentence: str) -> Figure:
     means = [waits.token_s for _, waits in shown]
     unit = time_unit(means)
     rows = [row for label, waits in shown for row in _rows(label, waits, unit)]
@@ -93,6 +70,25 @@ def _drawn(shown: Sequence[Labelled], sentence: str) -> Figure:
         in_panels([bars], [label for label, _ in shown], means),
         {"tokens": rows},
         key=key,
+    )
+
+
+def _sentence(shown: Sequence[Labelled]) -> str:
+    label, most = max(shown, key=lambda each: each[1].share)
+    if len(shown) == 1 and most.share < NOTHING_BELOW:
+        return "No token waited for storage: reading overlapped with compute."
+    if len(shown) == 1:
+        estimated = "" if most.is_measured else ", estimated from what was read"
+        return (
+            f"Of {words.seconds(most.token_s)} per token (mean), {words.seconds(most.waited_s)} or "
+            f"{most.share:.0%} were spent waiting for storage{estimated}."
+        )
+    least_label, least = min(shown, key=lambda each: each[1].share)
+    estimates = [label for label, waits in shown if not waits.is_measured]
+    estimated = f" Estimated from what was read: {'; '.join(estimates)}." if estimates else ""
+    return (
+        f"Waiting for storage took {least.share:.0%} of the time with {least_label}, "
+        f"{most.share:.0%} with {label}.{estimated}"
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from armload.core.columns import Estimate
 from armload.report import formatting as words
 from armload.report.cells import (
     Cell,
@@ -41,71 +40,6 @@ def threads(cells: Sequence[Cell], measure: Measure) -> Figure | None:
         return None
     title = f"{measure.capitalize()} rate against threads"
     sentence = _sentence(lines, measure)
-    return _drawn(lines, measure, title, sentence)
-
-
-def _lines(cells: Sequence[Cell], measure: Measure) -> dict[str, list[Cell]]:
-    known = [cell for cell in cells if cell.threads is not None and rate_of(cell, measure)]
-    several = {
-        series: sorted(group, key=lambda cell: cell.threads or 0)
-        for series, group in grouped(known, lambda cell: cell.series).items()
-        if len({cell.threads for cell in group}) > 1
-    }
-    ranked = sorted(several, key=lambda series: _peak(several[series], measure), reverse=True)
-    return {series: several[series] for series in several if series in ranked[:MOST_LINES]}
-
-
-def _peak(cells: Sequence[Cell], measure: Measure) -> float:
-    return max(tps_of(cell, measure) for cell in cells)
-
-
-def _sentence(lines: dict[str, list[Cell]], measure: Measure) -> str:
-    bests = {series: fastest(cells, measure) for series, cells in lines.items()}
-    known = {series: best for series, best in bests.items() if best}
-    if not known:
-        return f"No {measure} rate is valid, so the best number of threads is unknown."
-    first = max(known, key=lambda series: tps_of(known[series], measure))
-    clause = _clause(known[first], lines[first], measure)
-    if len(lines) > 1:
-        clause = f"{first} is {clause[0].lower()}{clause[1:]}"
-    others = sorted(
-        (series for series in known if series != first),
-        key=lambda series: tps_of(known[series], measure),
-        reverse=True,
-    )
-    if 0 < len(others) <= MOST_NAMED:
-        named = (
-            f"{series} with {_count(known[series])} ({words.rate(tps_of(known[series], measure))})"
-            for series in others
-        )
-        clause += f"; {', '.join(named)}"
-    return f"{clause}."
-
-
-def _clause(best: Cell, cells: Sequence[Cell], measure: Measure) -> str:
-    is_last = best is cells[-1] and (best.threads or 0) < best.runs[0].board.cores
-    tried = ", the most that were tried" if is_last else ""
-    clause = f"Fastest with {_count(best)}{tried}: {_in_words(rate_of(best, measure))}"
-    valid = [cell for cell in cells if cell.is_valid]
-    alike = as_fast_as(best, valid, measure)
-    fewest = valid[0]
-    if fewest is not best and fewest not in alike:
-        times = tps_of(best, measure) / tps_of(fewest, measure)
-        clause += f", {times:.1f} times as fast as with {_count(fewest)}"
-    if alike:
-        counts = " and ".join(str(cell.threads) for cell in alike)
-        clause += f", not significantly faster than with {counts}"
-    return clause
-
-
-def _in_words(rate: Estimate | None) -> str:
-    if rate is None:
-        return words.UNKNOWN
-    low, high = words.rate(rate.low), words.rate(rate.high)
-    return f"{words.rate(rate.value)} tokens/s ({low} to {high}, 95% CI)"
-
-
-def _drawn(lines: dict[str, list[Cell]], measure: Measure, title: str, sentence: str) -> Figure:
     points, doubtful = _points(lines, measure), _doubtful(lines, measure)
     series = [legend_line(line) for line in lines] if points else []
     key = lines_key("kind", series, doubtful=NOT_VALID if doubtful else "")
@@ -158,6 +92,63 @@ def _drawn(lines: dict[str, list[Cell]], measure: Measure, title: str, sentence:
         note="Medians of the runs, with 95% confidence intervals; circled: best.",
         key=key,
     )
+
+
+def _lines(cells: Sequence[Cell], measure: Measure) -> dict[str, list[Cell]]:
+    known = [cell for cell in cells if cell.threads is not None and rate_of(cell, measure)]
+    several = {
+        series: sorted(group, key=lambda cell: cell.threads or 0)
+        for series, group in grouped(known, lambda cell: cell.series).items()
+        if len({cell.threads for cell in group}) > 1
+    }
+    peaks = {
+        series: max(tps_of(cell, measure) for cell in group) for series, group in several.items()
+    }
+    ranked = sorted(several, key=peaks.__getitem__, reverse=True)
+    return {series: several[series] for series in several if series in ranked[:MOST_LINES]}
+
+
+def _sentence(lines: dict[str, list[Cell]], measure: Measure) -> str:
+    bests = {series: fastest(cells, measure) for series, cells in lines.items()}
+    known = {series: best for series, best in bests.items() if best}
+    if not known:
+        return f"No {measure} rate is valid, so the best number of threads is unknown."
+    first = max(known, key=lambda series: tps_of(known[series], measure))
+    clause = _clause(known[first], lines[first], measure)
+    if len(lines) > 1:
+        clause = f"{first} is {clause[0].lower()}{clause[1:]}"
+    others = sorted(
+        (series for series in known if series != first),
+        key=lambda series: tps_of(known[series], measure),
+        reverse=True,
+    )
+    if 0 < len(others) <= MOST_NAMED:
+        named = (
+            f"{series} with {_count(known[series])} ({words.rate(tps_of(known[series], measure))})"
+            for series in others
+        )
+        clause += f"; {', '.join(named)}"
+    return f"{clause}."
+
+
+def _clause(best: Cell, cells: Sequence[Cell], measure: Measure) -> str:
+    is_last = best is cells[-1] and (best.threads or 0) < best.runs[0].board.cores
+    tried = ", the most that were tried" if is_last else ""
+    clause = f"Fastest with {_count(best)}{tried}: {words.UNKNOWN}"
+    if rate := rate_of(best, measure):
+        low, high = words.rate(rate.low), words.rate(rate.high)
+        known = f"{words.rate(rate.value)} tokens/s ({low} to {high}, 95% CI)"
+        clause = f"Fastest with {_count(best)}{tried}: {known}"
+    valid = [cell for cell in cells if cell.is_valid]
+    alike = as_fast_as(best, valid, measure)
+    fewest = valid[0]
+    if fewest is not best and fewest not in alike:
+        times = tps_of(best, measure) / tps_of(fewest, measure)
+        clause += f", {times:.1f} times as fast as with {_count(fewest)}"
+    if alike:
+        counts = " and ".join(str(cell.threads) for cell in alike)
+        clause += f", not significantly faster than with {counts}"
+    return clause
 
 
 def _points(lines: dict[str, list[Cell]], measure: Measure) -> Rows:

@@ -3,72 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
-from armload.analysis.load.assessed import CAUSES, MOST_SLOW, PointEnergy
+from armload.analysis.load.assessed import CAUSES, MOST_SLOW
 from armload.analysis.load.capacity import why_slow
 from armload.analysis.load.latency import e2e_s, tpot_s, ttft_s
 from armload.analysis.load.telemetry import Telemetry
 from armload.core.columns import Column
 from armload.core.errors import UsageError
-from armload.core.progress import Progress
 from armload.core.values import counted
 from armload.report import formatting as words
-from armload.report.layout import Details, Entry, Table
-from armload.report.load.loaded import LoadView, about_users, doubts_about
+from armload.report.layout import Entry, Table
+from armload.report.load.loaded import LoadedPoint, LoadView, about_users, doubts_about
 from armload.report.load.point_table import point_table
 from armload.report.load.rates import latency_figure, throughput_figure
 from armload.report.load.requests import KINDS, latency_distribution, parts_figure
 from armload.report.load.table import notes
 from armload.report.load.timeline import timeline
-from armload.report.pages import (
-    Block,
-    Folded,
-    Items,
-    Notice,
-    Page,
-    Paragraph,
-    Report,
-    Section,
-    SortableTable,
-    figure_section,
-    html,
-    paragraphs,
-    report_place,
-    results_section,
-    write_report,
-)
-
-
-def write_load_report(
-    loaded: LoadView, folder: Path | None = None, progress: Progress | None = None
-) -> Report:
-    """Write the page and the pictures of a load into a folder.
-
-    Args:
-        folder: may exist; none for one of the load's name among the reports.
-
-    Raises:
-        UsageError: the load has no requests, or the folder is a file.
-    """
-    if not loaded.points:
-        raise UsageError(f"{loaded.load.id} has no requests.", "Run the load again.")
-    place = report_place(folder, loaded.load.id)
-    return write_report(load_page(loaded), place, point_table(loaded), progress)
+from armload.report.pages import Page
 
 
 def load_page(loaded: LoadView) -> Page:
-    """Return the page of a load with at least one point."""
+    """Return the page of a load.
+
+    Raises:
+        UsageError: it has no requests.
+    """
     load = loaded.load
+    if not loaded.points:
+        raise UsageError(f"{load.id} has no requests.", "Run the load again.")
     kind = {"closed": "closed-loop", "trace": "replayed"}.get(load.arrivals, load.arrivals)
     count = sum(len(point.observed.records) for point in loaded.points)
-    about = f"{kind} requests, {count} in all. {words.minute(load.started_utc)} UTC."
-    users = tuple(
-        f"{point.label}: {each}"
-        for point in loaded.points
-        for each in about_users(point.assessed.metrics)
-    )
+    intervals = "" if loaded.is_staged else ", with 95% confidence intervals"
+    counted_from = f"Latencies count from the time at which a request was scheduled{intervals}."
     figures = (
         latency_figure(loaded),
         throughput_figure(loaded),
@@ -76,36 +42,50 @@ def load_page(loaded: LoadView) -> Page:
         parts_figure(loaded),
         latency_distribution(loaded),
     )
-    found = [each for point in loaded.points for each in doubts_about(point.assessed, point.label)]
-    boards, server = tuple(_boards(loaded)), tuple(_server(loaded))
+    slow, server = _slow_requests(loaded), _server(loaded)
+    count_slow = sum(point.slow.causes.total() for point in loaded.points)
+    del slow.rows[MOST_SLOW:]
+    causes = Counter(row.state for row in slow.rows)
+    own = "Those that took more than twice the time of their own prompt and tokens."
+    if not count_slow:
+        own = "None: every answer took less than twice the time of its own prompt and tokens."
+    missed = "Those that missed an objective." if count_slow else "None."
     return Page(
+        template="load/page.html.j2",
         headline=headline(loaded),
-        header=tuple(paragraphs(about, style="soft")),
-        lead=(
-            *([Notice(lines=(loaded.capacity.sentence,))] if loaded.capacity else []),
-            *([Items(items=users)] if users else []),
-            *([Items(items=tuple(found), style="doubts doubtful")] if found else []),
-        ),
-        sections=(
-            *(figure_section(figure) for figure in figures if figure),
-            results_section(
-                "All results",
-                _about_results(loaded),
-                point_table(loaded),
-            ),
-            Section(title="Slow requests", blocks=tuple(_slow(loaded))),
-            *([Section(title="The board", blocks=boards)] if boards else []),
-            *([Section(title="The server's own metrics", blocks=server)] if server else []),
-            Section(title="Settings", blocks=(_settings(loaded),)),
-        ),
         version=load.armload,
+        figures=[figure for figure in figures if figure],
+        table=point_table(loaded),
+        shown={
+            "about": f"{kind} requests, {count} in all. {words.minute(load.started_utc)} UTC.",
+            "capacity": loaded.capacity,
+            "users": [
+                f"{point.label}: {each}"
+                for point in loaded.points
+                for each in about_users(point.assessed.metrics)
+            ],
+            "doubts": [
+                each
+                for point in loaded.points
+                for each in doubts_about(point.assessed, point.label)
+            ],
+            "about_results": " ".join([counted_from, *notes(loaded)]),
+            "about_slow": missed if loaded.objectives else own,
+            "slow": slow,
+            "causes": _causes(loaded),
+            "reasons": [
+                f"{point.label}: {why}"
+                for point in loaded.points
+                if (why := why_slow(point.assessed))
+            ],
+            "which_slow": f"The {MOST_SLOW} slowest" if count_slow > MOST_SLOW else "All of them",
+            "filters": [(cause, cause, times) for cause, times in causes.items()],
+            "boards": [(point.label, facts) for point in loaded.points if (facts := _board(point))],
+            "server": server,
+            "server_rows": counted(len(server.rows), "row"),
+            "settings": _settings(loaded),
+        },
     )
-
-
-def _about_results(loaded: LoadView) -> str:
-    intervals = "" if loaded.is_staged else ", with 95% confidence intervals"
-    about = f"Latencies count from the time at which a request was scheduled{intervals}."
-    return " ".join([about, *notes(loaded)])
 
 
 def headline(loaded: LoadView) -> str:
@@ -116,29 +96,6 @@ def headline(loaded: LoadView) -> str:
         return f"{model}{where} {loaded.capacity.headline}"
     best = max(point.assessed.metrics.requests_per_s for point in loaded.points)
     return f"{model}{where} answered at most {words.rate(best)} requests/s"
-
-
-def _slow(loaded: LoadView) -> Iterator[Block]:
-    requests = _slow_requests(loaded)
-    count = sum(point.slow.causes.total() for point in loaded.points)
-    if not count:
-        than = ": every answer took less than twice the time of its own prompt and tokens"
-        yield Paragraph(text=f"None{'' if loaded.objectives else than}.", style="result")
-        return
-    than = "Those that took more than twice the time of their own prompt and tokens"
-    which = "Those that missed an objective" if loaded.objectives else than
-    yield Paragraph(text=f"{which}.", style="result")
-    yield _causes(loaded)
-    for point in loaded.points:
-        if why := why_slow(point.assessed):
-            yield Paragraph(text=f"{point.label}: {why}")
-    del requests.rows[MOST_SLOW:]
-    causes = Counter(row.state for row in requests.rows)
-    filters = tuple((cause, cause, times) for cause, times in causes.items())
-    yield Folded(
-        summary=f"The {MOST_SLOW} slowest" if count > MOST_SLOW else "All of them",
-        blocks=(SortableTable(table=requests, name="slow", filters=filters),),
-    )
 
 
 def _causes(loaded: LoadView) -> Table:
@@ -194,25 +151,17 @@ def _pace(loaded: LoadView) -> str:
     return "rate" if loaded.is_open else "clients"
 
 
-def _boards(loaded: LoadView) -> Iterator[Block]:
-    for point in loaded.points:
-        energy = point.assessed.energy
-        if facts := [
-            *board_facts(point.assessed.telemetry),
-            *(_energy(energy) if energy else []),
-        ]:
-            yield html("<h3>{}</h3>", point.label)
-            yield Details(facts)
+def _board(point: LoadedPoint) -> list[tuple[str, str]]:
+    facts, energy = board_facts(point.assessed.telemetry), point.assessed.energy
+    if energy:
+        each = words.joules_per(
+            (energy.joules_per_request, "request"), (energy.joules_per_token, "output token")
+        )
+        facts += [*([("energy", each)] if each else []), ("power", energy.power)]
+    return facts
 
 
-def _energy(found: PointEnergy) -> list[tuple[str, str]]:
-    each = words.joules_per(
-        (found.joules_per_request, "request"), (found.joules_per_token, "output token")
-    )
-    return [*([("energy", each)] if each else []), ("power", found.power)]
-
-
-def _server(loaded: LoadView) -> Iterator[Block]:
+def _server(loaded: LoadView) -> Table:
     table = Table(
         Column(heading=_pace(loaded)),
         Column(heading="metric"),
@@ -235,15 +184,10 @@ def _server(loaded: LoadView) -> Iterator[Block]:
                 each.name,
                 *(Entry(text="" if it is None else f"{it:,.6g}", number=it) for it in figures),
             )
-    if table.rows:
-        yield Paragraph(
-            text="From /metrics, each second of a point, warm-up included.", style="soft"
-        )
-        summary = counted(len(table.rows), "row")
-        yield Folded(summary=summary, blocks=(SortableTable(table=table, name="server"),))
+    return table
 
 
-def _settings(loaded: LoadView) -> Details:
+def _settings(loaded: LoadView) -> list[tuple[str, str]]:
     load = loaded.load
     rows = [
         ("load", load.id),
@@ -269,7 +213,7 @@ def _settings(loaded: LoadView) -> Details:
             if point.observed.point.clock
         ),
     ]
-    return Details((label, value) for label, value in rows if value)
+    return [(label, value) for label, value in rows if value]
 
 
 def board_facts(board: Telemetry) -> list[tuple[str, str]]:

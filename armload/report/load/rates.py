@@ -30,65 +30,6 @@ def latency_figure(loaded: LoadView) -> Figure | None:
         return None
     title = f"Latency against {_pace_name(loaded)}"
     sentence = _latency_sentence(loaded)
-    return _latencies(loaded, title, sentence)
-
-
-def throughput_figure(loaded: LoadView) -> Figure | None:
-    """Draw answered requests per second, and those within the objectives, against the pace.
-
-    One point is told by the headline and the table.
-    """
-    if len(loaded.points) < 2:
-        return None
-    what = "Goodput" if loaded.objectives else "Throughput"
-    title = f"{what} against {_pace_name(loaded)}"
-    sentence = _throughput_sentence(loaded)
-    return _throughput(loaded, title, sentence)
-
-
-def _pace_name(loaded: LoadView) -> str:
-    if loaded.is_staged:
-        return "time"
-    return "rate" if loaded.is_open else "clients"
-
-
-def _pace_axis(loaded: LoadView) -> Channel:
-    title = f"scheduled {loaded.unit}/s" if loaded.is_open else "concurrent clients"
-    if loaded.is_staged:
-        title = "start of the stage (s)"
-    paces = [point.pace for point in loaded.points]
-    return axis("pace", title, zero=False, nice=False, padding=14, values=paces)
-
-
-def _latency_sentence(loaded: LoadView) -> str:
-    latencies = [(point.label, point.assessed.metrics.from_scheduled) for point in loaded.points]
-    has_tokens = any(found.ttft for _, found in latencies)
-    known = [
-        (label, latency)
-        for label, found in latencies
-        if (latency := found.ttft if has_tokens else found.e2e) is not None
-    ]
-    percentiles = loaded.load.percentiles or SHOWN
-    low, highest = percentiles[0], percentiles[1:][-1:]
-
-    def times(found: Distribution) -> list[str]:
-        names = map(percentile_name, (low, *highest))
-        return [words.seconds(found.percentiles[name].value_s) for name in names]
-
-    (label, latency), *others = (*known[:1], *known[1:][-1:])
-    first, *second = times(latency)
-    said = (
-        f"{label}: {'half' if low == 50 else f'{low:g}%'} of the requests had their "
-        f"{'first token' if has_tokens else 'answer'} within {first} of their scheduled time"
-    )
-    for high, time in zip(highest, second, strict=True):
-        said += f", {high:g}% within {time}"
-    for label, ttft in others:
-        said += f". {label}: within {' and '.join(times(ttft))}"
-    return f"{said}."
-
-
-def _latencies(loaded: LoadView, title: str, sentence: str) -> Figure:
     chosen = (loaded.load.percentiles or USUAL)[-MOST_LINES:]
     percentiles = [percentile_name(each) for each in chosen]
     rows: Rows = [row for point in loaded.points for row in _latency_rows(point, percentiles)]
@@ -136,6 +77,101 @@ def _latencies(loaded: LoadView, title: str, sentence: str) -> Figure:
         note=" ".join(filter(None, (bands, dashed))),
         key=key,
     )
+
+
+def throughput_figure(loaded: LoadView) -> Figure | None:
+    """Draw answered requests per second, and those within the objectives, against the pace.
+
+    One point is told by the headline and the table.
+    """
+    if len(loaded.points) < 2:
+        return None
+    what = "Goodput" if loaded.objectives else "Throughput"
+    title = f"{what} against {_pace_name(loaded)}"
+    sentence = _throughput_sentence(loaded)
+    rows: Rows = []
+    for point in loaded.points:
+        metrics = point.assessed.metrics
+        rows.append({"kind": ANSWERED, "pace": point.pace, "rate": metrics.requests_per_s})
+        if metrics.goodput is not None:
+            rows.append(
+                {"kind": WITHIN, "pace": point.pace, "rate": metrics.goodput.requests_per_s}
+            )
+    kinds = [WITHIN, ANSWERED] if loaded.objectives else [ANSWERED]
+    key = lines_key("kind", kinds)
+    x = _pace_axis(loaded)
+    y = axis("rate", "requests/s", zero=True, ticks=5)
+    plot = Plot(rows="rates", x=x, y=y, key=key)
+    marks = plot.points(
+        size=70,
+        said=(
+            ("kind:N", "what"),
+            ("pace:Q", _pace_name(loaded)),
+            ("rate:Q", "requests/s", ",.3~g"),
+        ),
+    )
+    layers = [plot.line(), marks]
+    dashed = ""
+    if loaded.is_open and len(loaded.points) > 1 and loaded.unit == "requests":
+        layers.insert(0, Plot(rows="due", x=x, y=y).dashes())
+        dashed = "Dashed: the scheduled rate."
+    return drawn(
+        "goodput",
+        title,
+        sentence,
+        layers,
+        {
+            "rates": rows,
+            "due": [
+                {"pace": point.pace, "rate": point.assessed.rate or point.pace}
+                for point in loaded.points
+            ],
+        },
+        note=dashed,
+        key=key,
+    )
+
+
+def _pace_name(loaded: LoadView) -> str:
+    if loaded.is_staged:
+        return "time"
+    return "rate" if loaded.is_open else "clients"
+
+
+def _pace_axis(loaded: LoadView) -> Channel:
+    title = f"scheduled {loaded.unit}/s" if loaded.is_open else "concurrent clients"
+    if loaded.is_staged:
+        title = "start of the stage (s)"
+    paces = [point.pace for point in loaded.points]
+    return axis("pace", title, zero=False, nice=False, padding=14, values=paces)
+
+
+def _latency_sentence(loaded: LoadView) -> str:
+    latencies = [(point.label, point.assessed.metrics.from_scheduled) for point in loaded.points]
+    has_tokens = any(found.ttft for _, found in latencies)
+    known = [
+        (label, latency)
+        for label, found in latencies
+        if (latency := found.ttft if has_tokens else found.e2e) is not None
+    ]
+    percentiles = loaded.load.percentiles or SHOWN
+    low, highest = percentiles[0], percentiles[1:][-1:]
+
+    def times(found: Distribution) -> list[str]:
+        names = map(percentile_name, (low, *highest))
+        return [words.seconds(found.percentiles[name].value_s) for name in names]
+
+    (label, latency), *others = (*known[:1], *known[1:][-1:])
+    first, *second = times(latency)
+    said = (
+        f"{label}: {'half' if low == 50 else f'{low:g}%'} of the requests had their "
+        f"{'first token' if has_tokens else 'answer'} within {first} of their scheduled time"
+    )
+    for high, time in zip(highest, second, strict=True):
+        said += f", {high:g}% within {time}"
+    for label, ttft in others:
+        said += f". {label}: within {' and '.join(times(ttft))}"
+    return f"{said}."
 
 
 def _limits(objectives: Objectives | None) -> dict[str, float]:
@@ -196,47 +232,3 @@ def _throughput_sentence(loaded: LoadView) -> str:
                 f"({found.objectives}), at {good.label}."
             )
     return said
-
-
-def _throughput(loaded: LoadView, title: str, sentence: str) -> Figure:
-    rows: Rows = []
-    for point in loaded.points:
-        metrics = point.assessed.metrics
-        rows.append({"kind": ANSWERED, "pace": point.pace, "rate": metrics.requests_per_s})
-        if metrics.goodput is not None:
-            rows.append(
-                {"kind": WITHIN, "pace": point.pace, "rate": metrics.goodput.requests_per_s}
-            )
-    kinds = [WITHIN, ANSWERED] if loaded.objectives else [ANSWERED]
-    key = lines_key("kind", kinds)
-    x = _pace_axis(loaded)
-    y = axis("rate", "requests/s", zero=True, ticks=5)
-    plot = Plot(rows="rates", x=x, y=y, key=key)
-    marks = plot.points(
-        size=70,
-        said=(
-            ("kind:N", "what"),
-            ("pace:Q", _pace_name(loaded)),
-            ("rate:Q", "requests/s", ",.3~g"),
-        ),
-    )
-    layers = [plot.line(), marks]
-    dashed = ""
-    if loaded.is_open and len(loaded.points) > 1 and loaded.unit == "requests":
-        layers.insert(0, Plot(rows="due", x=x, y=y).dashes())
-        dashed = "Dashed: the scheduled rate."
-    return drawn(
-        "goodput",
-        title,
-        sentence,
-        layers,
-        {
-            "rates": rows,
-            "due": [
-                {"pace": point.pace, "rate": point.assessed.rate or point.pace}
-                for point in loaded.points
-            ],
-        },
-        note=dashed,
-        key=key,
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 from armload.analysis.load.latency import e2e_s, ttft_s
@@ -22,7 +21,7 @@ from armload.report.chart import (
 )
 from armload.report.drawing import MOST_LINES, WIDTH_PIXELS, Rows
 from armload.report.figures.distribution import LOGARITHMIC_FROM
-from armload.report.figures.figure import Figure, drawn, time_unit
+from armload.report.figures.figure import Figure, drawn, thinned, time_unit
 from armload.report.load.loaded import LoadedPoint, LoadView
 from armload.report.load.rates import FIRST, WHOLE
 
@@ -50,37 +49,12 @@ def parts_figure(loaded: LoadView) -> Figure | None:
     if not known:
         return None
     sentence = _parts_sentence(known)
-    return _parts_drawn(loaded, known, sentence)
-
-
-def means(point: LoadedPoint) -> Parts | None:
-    """Return the mean of each part over the answered requests; none without one."""
-    count, total = 0, Parts()
-    for _, account in point.accounting.answered():
-        count, total = count + 1, total.plus(account.whole)
-    if not count:
-        return None
-    return Parts(**{name: seconds / count for name, seconds in total})
-
-
-def _parts_sentence(found: dict[str, Parts]) -> str:
-    label, parts = list(found.items())[-1]
-    largest = sorted(KINDS, key=lambda name: -getattr(parts, name))[:2]
-    each = " and ".join(
-        f"{words.seconds(getattr(parts, name))} {KINDS[name][0]}"
-        for name in largest
-        if getattr(parts, name) > 0
-    )
-    return f"{label}: of {words.seconds(parts.total_s)} per request, {each} (means)."
-
-
-def _parts_drawn(loaded: LoadView, found: dict[str, Parts], sentence: str) -> Figure:
-    unit = time_unit(parts.total_s for parts in found.values())
-    total_s = sum(parts.total_s for parts in found.values())
+    unit = time_unit(parts.total_s for parts in known.values())
+    total_s = sum(parts.total_s for parts in known.values())
     shown = {
         name: label
         for name, (label, _) in KINDS.items()
-        if sum(getattr(parts, name) for parts in found.values()) >= LEAST_SHARE * total_s
+        if sum(getattr(parts, name) for parts in known.values()) >= LEAST_SHARE * total_s
     }
     rows: Rows = [
         {
@@ -89,7 +63,7 @@ def _parts_drawn(loaded: LoadView, found: dict[str, Parts], sentence: str) -> Fi
             "order": number,
             "time": max(0.0, getattr(parts, name)) * unit.per_s,
         }
-        for label, parts in found.items()
+        for label, parts in known.items()
         for number, name in enumerate(shown)
     ]
     looks = {label: (KINDS[name][1],) for name, label in shown.items()}
@@ -115,10 +89,31 @@ def _parts_drawn(loaded: LoadView, found: dict[str, Parts], sentence: str) -> Fi
         "parts",
         "Where the time goes",
         sentence,
-        layered([bars], WIDTH_PIXELS, BAR_PIXELS * len(found)),
+        layered([bars], WIDTH_PIXELS, BAR_PIXELS * len(known)),
         {"parts": rows},
         key=key,
     )
+
+
+def means(point: LoadedPoint) -> Parts | None:
+    """Return the mean of each part over the answered requests; none without one."""
+    count, total = 0, Parts()
+    for _, account in point.accounting.answered():
+        count, total = count + 1, total.plus(account.whole)
+    if not count:
+        return None
+    return Parts(**{name: seconds / count for name, seconds in total})
+
+
+def _parts_sentence(found: dict[str, Parts]) -> str:
+    label, parts = list(found.items())[-1]
+    largest = sorted(KINDS, key=lambda name: -getattr(parts, name))[:2]
+    each = " and ".join(
+        f"{words.seconds(getattr(parts, name))} {KINDS[name][0]}"
+        for name in largest
+        if getattr(parts, name) > 0
+    )
+    return f"{label}: of {words.seconds(parts.total_s)} per request, {each} (means)."
 
 
 MOST_STEPS = 200
@@ -131,28 +126,6 @@ def latency_distribution(loaded: LoadView) -> Figure | None:
         return None
     shown = _spread(answered)
     sentence = _spread_sentence(answered, shown)
-    return _spread_drawn(shown, sentence)
-
-
-def _spread(points: Sequence[LoadedPoint]) -> list[LoadedPoint]:
-    """Return as many points as a chart has room for, from the lowest to the highest pace."""
-    count = min(len(points), MOST_LINES)
-    last = len(points) - 1
-    return [points[round(number * last / max(1, count - 1))] for number in range(count)]
-
-
-def _spread_sentence(answered: Sequence[LoadedPoint], shown: Sequence[LoadedPoint]) -> str:
-    last = answered[-1]
-    found = last.assessed.metrics.from_scheduled.e2e
-    took = half = ""
-    if found is not None:
-        took = f"the slowest took {words.seconds(found.max_s)}"
-        half = f"half of the requests took {words.seconds(found.median.value_s)}"
-    left_out = f" Shown: {len(shown)} of {len(answered)}." if len(shown) < len(answered) else ""
-    return f"{last.label}: {half} or less from the scheduled time to the end, {took}.{left_out}"
-
-
-def _spread_drawn(shown: Sequence[LoadedPoint], sentence: str) -> Figure:
     names = [each.label for each in shown]
     rows = [row for point in shown for row in _lines(point)]
     values = [row["time"] for row in rows if row["share"] > 0]
@@ -180,6 +153,24 @@ def _spread_drawn(shown: Sequence[LoadedPoint], sentence: str) -> Figure:
     )
 
 
+def _spread(points: Sequence[LoadedPoint]) -> list[LoadedPoint]:
+    """Return as many points as a chart has room for, from the lowest to the highest pace."""
+    count = min(len(points), MOST_LINES)
+    last = len(points) - 1
+    return [points[round(number * last / max(1, count - 1))] for number in range(count)]
+
+
+def _spread_sentence(answered: Sequence[LoadedPoint], shown: Sequence[LoadedPoint]) -> str:
+    last = answered[-1]
+    found = last.assessed.metrics.from_scheduled.e2e
+    took = "" if found is None else f"the slowest took {words.seconds(found.max_s)}"
+    half = (
+        "" if found is None else f"half of the requests took {words.seconds(found.median.value_s)}"
+    )
+    left_out = f" Shown: {len(shown)} of {len(answered)}." if len(shown) < len(answered) else ""
+    return f"{last.label}: {half} or less from the scheduled time to the end, {took}.{left_out}"
+
+
 def _lines(point: LoadedPoint) -> Rows:
     rows: Rows = []
     ok = [record for record in point.observed.counted if record.outcome == "ok"]
@@ -191,7 +182,6 @@ def _lines(point: LoadedPoint) -> Rows:
         times = sorted(time_s for each in ok if (time_s := latency(each)) is not None)
         if not times:
             continue
-        last, every = len(times) - 1, math.ceil(len(times) / MOST_STEPS)
         steps = [
             {
                 "cell": kind,
@@ -199,7 +189,7 @@ def _lines(point: LoadedPoint) -> Rows:
                 "time": times[place],
                 "share": (place + 1) / len(times),
             }
-            for place in sorted({*range(0, last, every), last})
+            for place in thinned(range(len(times)), MOST_STEPS)
         ]
         start = {"cell": kind, "point": point.label, "time": times[0], "share": 0.0}
         rows += [start, *steps]

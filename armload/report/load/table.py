@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel
@@ -26,6 +27,9 @@ from armload.report.load.loaded import LoadDocument, LoadView, about_users, doub
 from armload.report.load.point_table import point_table
 from armload.report.result import Part, Result, labelled
 from armload.serving.loads import LoadFolder
+
+if TYPE_CHECKING:
+    from armload.report.pages import Page
 
 _OFFERED_OTHERWISE_FROM = 0.10
 """Difference of the drawn schedule's rate from the one that was asked for, as a share of it."""
@@ -58,21 +62,25 @@ class LoadResult(Result):
             loaded=LoadView.of(kept), folder=kept.folder, exports=tuple(exports), error=error
         )
 
-    @cached_property
-    def _page(self) -> Path | OSError | None:
-        from armload.report.load.page import load_page
-        from armload.report.pages import write_page
+    @property
+    def home(self) -> Path | None:
+        return self.folder if self.loaded.points else None
 
-        if not self.loaded.points:
-            return None
+    def page(self, _folder: Path) -> Page:
+        from armload.report.load.page import load_page
+
+        return load_page(self.loaded)
+
+    @cached_property
+    def _written(self) -> Mapping[str, Path] | OSError:
         try:
-            return write_page(load_page(self.loaded), self.folder)
+            return super().files
         except OSError as error:
             return error
 
     @cached_property
     def files(self) -> Mapping[str, Path]:
-        return {"page": self._page} if isinstance(self._page, Path) else {}
+        return {} if isinstance(self._written, OSError) else self._written
 
     def document(self) -> BaseModel:
         return LoadDocument.of(self.loaded)
@@ -85,7 +93,7 @@ class LoadResult(Result):
         yield from labelled(8, [("load", self.folder), *exports, *self.files.items()])
 
     def remarks(self) -> Iterator[str]:
-        if isinstance(error := self._page, OSError):
+        if isinstance(error := self._written, OSError):
             yield f"The page was not written: {self.folder}: {error.strerror or error}."
 
 

@@ -47,34 +47,6 @@ def timeline(loaded: LoadView) -> Figure | None:
     if not shown:
         return None
     sentence = _sentence(point, shown)
-    return _drawn(point, shown, sentence)
-
-
-def _around_the_slowest(point: LoadedPoint) -> list[EndedRequest]:
-    sent = [record for record in point.observed.records if phases_of(record) is not None]
-    if not sent:
-        return []
-    slowest = max(range(len(sent)), key=lambda number: e2e_s(sent[number]))
-    first = max(0, min(slowest - MOST_REQUESTS // 2, len(sent) - MOST_REQUESTS))
-    return sent[first : first + MOST_REQUESTS]
-
-
-def _sentence(point: LoadedPoint, shown: list[EndedRequest]) -> str:
-    every = len(point.observed.records)
-    which = counted(every, "request")
-    if len(shown) < every:
-        which = f"{len(shown)} of {every} requests, around the slowest"
-    board = point.assessed.telemetry
-    said = f"At {point.label}" if point.assessed.rate is not None else f"With {point.label}"
-    said += f": {which}."
-    if board.busy_slots is not None and board.slots is not None:
-        said += f" On average {board.busy_slots:.1f} of {counted(board.slots, 'slot')} were busy."
-    if board.celsius_max is not None:
-        said += f" The board reached {board.celsius_max:.0f} °C."
-    return said
-
-
-def _drawn(point: LoadedPoint, shown: list[EndedRequest], sentence: str) -> Figure:
     from_s = min(record.scheduled_s for record in shown)
     to_s = max(record.end_s for record in shown)
     rows = [row for record in shown for row in _bars(record)]
@@ -83,7 +55,12 @@ def _drawn(point: LoadedPoint, shown: list[EndedRequest], sentence: str) -> Figu
         {"at": start_s, "until": end_s, "busy": count}
         for start_s, end_s, count in busy_slots(point.observed.records, from_s, to_s)
     ]
-    warmth = _warmth(point, from_s, to_s)
+    zero_s = point.observed.board_at_zero_s
+    warmth = [
+        {"at": sample.at_s - zero_s, "celsius": sample.celsius}
+        for sample in point.observed.samples
+        if sample.celsius is not None and from_s <= sample.at_s - zero_s <= to_s
+    ]
     key = kinds_key("phase", PHASES, rows)
     times = [_time(from_s, to_s, is_last=is_last) for is_last in (False, not warmth, True)]
     requests = Plot(
@@ -134,6 +111,30 @@ def _drawn(point: LoadedPoint, shown: list[EndedRequest], sentence: str) -> Figu
     )
 
 
+def _around_the_slowest(point: LoadedPoint) -> list[EndedRequest]:
+    sent = [record for record in point.observed.records if phases_of(record) is not None]
+    if not sent:
+        return []
+    slowest = max(range(len(sent)), key=lambda number: e2e_s(sent[number]))
+    first = max(0, min(slowest - MOST_REQUESTS // 2, len(sent) - MOST_REQUESTS))
+    return sent[first : first + MOST_REQUESTS]
+
+
+def _sentence(point: LoadedPoint, shown: list[EndedRequest]) -> str:
+    every = len(point.observed.records)
+    which = counted(every, "request")
+    if len(shown) < every:
+        which = f"{len(shown)} of {every} requests, around the slowest"
+    board = point.assessed.telemetry
+    said = f"At {point.label}" if point.assessed.rate is not None else f"With {point.label}"
+    said += f": {which}."
+    if board.busy_slots is not None and board.slots is not None:
+        said += f" On average {board.busy_slots:.1f} of {counted(board.slots, 'slot')} were busy."
+    if board.celsius_max is not None:
+        said += f" The board reached {board.celsius_max:.0f} °C."
+    return said
+
+
 def _time(from_s: float, to_s: float, *, is_last: bool) -> Channel:
     title = "time since the load began (s)" if is_last else None
     time = axis("at", title, domain=(from_s, to_s), nice=False)
@@ -171,13 +172,4 @@ def _bars(record: EndedRequest) -> Rows:
         }
         for phase, start_s, end_s in spans
         if end_s > start_s
-    ]
-
-
-def _warmth(point: LoadedPoint, from_s: float, to_s: float) -> Rows:
-    zero_s = point.observed.board_at_zero_s
-    return [
-        {"at": sample.at_s - zero_s, "celsius": sample.celsius}
-        for sample in point.observed.samples
-        if sample.celsius is not None and from_s <= sample.at_s - zero_s <= to_s
     ]

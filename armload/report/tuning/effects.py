@@ -72,7 +72,34 @@ def effects_figure(view: TuningView) -> Figure | None:
     if not effects:
         return None
     sentence = _sentence(effects, AIMS[view.tuning.objective].adjective)
-    return _drawn(effects, sentence)
+    rows = [
+        {
+            "parameter": each.parameter,
+            "choice": f"{each.parameter}: {each.choice}",
+            "slower": each.slower,
+            "none": 1.0,
+            "settings": each.settings,
+        }
+        for each in effects
+    ]
+    order = [str(row["choice"]) for row in rows]
+    names = list(dict.fromkeys(each.parameter for each in effects))
+    colours = {name: (COLOURS[place % len(COLOURS)],) for place, name in enumerate(names)}
+    x = axis("slower", "cost, relative to the parameter's best choice", zero=False)
+    y = channel("choice:N", {"sort": order, "title": None, "axis": {"labelLimit": 260}})
+    line = Plot(rows="effects", x=x, y=y).marks("rule", {"opacity": 0.6}, {"x2": {"field": "none"}})
+    key = kinds_key("parameter", colours, rows, has_legend=False)
+    marks = Plot(rows="effects", x=x, y=y, key=key).marks(
+        "point",
+        {"filled": True, "size": 80, "opacity": 1},
+        said=(
+            ("choice:N", "choice"),
+            ("slower:Q", "times the best choice's cost", ".3f"),
+            ("settings:Q", "configurations measured"),
+        ),
+    )
+    chart = layered((line, marks), WIDTH_PIXELS - 160, _ROW_PIXELS * len(rows))
+    return drawn(NAME, TITLE, sentence, chart, {"effects": rows})
 
 
 def _terms(
@@ -114,34 +141,3 @@ def _sentence(effects: Sequence[Effect], adjective: str) -> str:
         f"{words}. Estimated with an additive model, one term per choice, over "
         f"{counted(settings, 'configuration')}."
     )
-
-
-def _drawn(effects: Sequence[Effect], sentence: str) -> Figure:
-    rows = [
-        {
-            "parameter": each.parameter,
-            "choice": f"{each.parameter}: {each.choice}",
-            "slower": each.slower,
-            "none": 1.0,
-            "settings": each.settings,
-        }
-        for each in effects
-    ]
-    order = [str(row["choice"]) for row in rows]
-    names = list(dict.fromkeys(each.parameter for each in effects))
-    colours = {name: (COLOURS[place % len(COLOURS)],) for place, name in enumerate(names)}
-    x = axis("slower", "cost, relative to the parameter's best choice", zero=False)
-    y = channel("choice:N", {"sort": order, "title": None, "axis": {"labelLimit": 260}})
-    line = Plot(rows="effects", x=x, y=y).marks("rule", {"opacity": 0.6}, {"x2": {"field": "none"}})
-    key = kinds_key("parameter", colours, rows, has_legend=False)
-    marks = Plot(rows="effects", x=x, y=y, key=key).marks(
-        "point",
-        {"filled": True, "size": 80, "opacity": 1},
-        said=(
-            ("choice:N", "choice"),
-            ("slower:Q", "times the best choice's cost", ".3f"),
-            ("settings:Q", "configurations measured"),
-        ),
-    )
-    chart = layered((line, marks), WIDTH_PIXELS - 160, _ROW_PIXELS * len(rows))
-    return drawn(NAME, TITLE, sentence, chart, {"effects": rows})

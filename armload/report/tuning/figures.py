@@ -40,7 +40,33 @@ def progress_figure(view: TuningView) -> Figure | None:
     if view.leader is None:
         return None
     sentence = _progress_sentence(view)
-    return _progress_drawn(view, sentence)
+    rows, unit_s, unit = _trial_rows(view)
+    x = axis("time", f"time ({unit})", zero=True)
+    y = axis("value", view.scale.name, zero=True)
+    key = kinds_key("kind", _LOOKS, rows)
+    trials = Plot(rows="trials", x=x, y=y, key=key).points(
+        size=50,
+        opacity=0.9,
+        said=(
+            ("number:Q", "trial"),
+            ("words:N", "configuration"),
+            ("value:Q", view.scale.unit, ",.4~g"),
+            ("kind:N", "what"),
+        ),
+    )
+    best = [
+        {"time": step.entry.ended_s / unit_s, "value": view.scale.value(step.leader.cost)}
+        for step in view.steps
+        if step.leader is not None
+    ]
+    look = {"interpolate": "step-after", "strokeWidth": 2, "color": COLOURS[1]}
+    layers = [trials, Plot(rows="best", x=x, y=y).marks("line", look)]
+    datasets = {"trials": rows, "best": best}
+    default = view.candidate(view.tuning.space.defaults)
+    if default is not None and default.estimate is not None:
+        layers.append(guide("defaults", {"y": y}))
+        datasets["defaults"] = [{"value": view.scale.value(default.estimate.cost)}]
+    return drawn("best-so-far", "Best so far", sentence, layers, datasets, key=key)
 
 
 def _progress_sentence(view: TuningView) -> str:
@@ -59,31 +85,6 @@ def _progress_sentence(view: TuningView) -> str:
         "Solid line: the leader; dashed line: the defaults.",
     ]
     return " ".join(filter(None, parts))
-
-
-def _progress_drawn(view: TuningView, sentence: str) -> Figure:
-    rows, unit_s, unit = _trial_rows(view)
-    x = axis("time", f"time ({unit})", zero=True)
-    y = axis("value", view.scale.name, zero=True)
-    key = kinds_key("kind", _LOOKS, rows)
-    trials = Plot(rows="trials", x=x, y=y, key=key).points(
-        size=50,
-        opacity=0.9,
-        said=(
-            ("number:Q", "trial"),
-            ("words:N", "configuration"),
-            ("value:Q", view.scale.unit, ",.4~g"),
-            ("kind:N", "what"),
-        ),
-    )
-    look = {"interpolate": "step-after", "strokeWidth": 2, "color": COLOURS[1]}
-    layers = [trials, Plot(rows="best", x=x, y=y).marks("line", look)]
-    datasets = {"trials": rows, "best": _best(view, unit_s)}
-    default = view.candidate(view.tuning.space.defaults)
-    if default is not None and default.estimate is not None:
-        layers.append(guide("defaults", {"y": y}))
-        datasets["defaults"] = [{"value": view.scale.value(default.estimate.cost)}]
-    return drawn("best-so-far", "Best so far", sentence, layers, datasets, key=key)
 
 
 def _trial_rows(view: TuningView) -> tuple[Rows, float, str]:
@@ -106,14 +107,6 @@ def _trial_rows(view: TuningView) -> tuple[Rows, float, str]:
             }
         )
     return rows, unit_s, unit
-
-
-def _best(view: TuningView, unit_s: float) -> Rows:
-    return [
-        {"time": step.entry.ended_s / unit_s, "value": view.scale.value(step.leader.cost)}
-        for step in view.steps
-        if step.leader is not None
-    ]
 
 
 def front_of(view: TuningView) -> list[Candidate]:
@@ -145,30 +138,6 @@ def front_figure(view: TuningView) -> Figure | None:
         f"{'is' if len(front) == 1 else 'are'} on the Pareto front (ringed): no other is as good "
         f"in {view.scale.merit}, memory and closeness to the output of the defaults."
     )
-    return _front_drawn(view, shown, front, sentence)
-
-
-def _merits(candidate: Candidate) -> tuple[float, float, float, float]:
-    assert candidate.estimate is not None  # noqa: S101 - only those that were measured are asked
-    quality = candidate.quality
-    rank = {True: 0.0, None: 1.0, False: 2.0}[quality.same_text]
-    return (
-        candidate.estimate.cost,
-        float(candidate.max_rss_bytes or 0),
-        rank,
-        quality.kl_mean or 0.0,
-    )
-
-
-def _kind(candidate: Candidate) -> str:
-    if candidate.status != "measured":
-        return BROKEN
-    return {True: SAME, False: OTHER, None: UNKNOWN}[candidate.quality.same_text]
-
-
-def _front_drawn(
-    view: TuningView, shown: Sequence[Candidate], front: Sequence[Candidate], sentence: str
-) -> Figure:
     rows = _setting_rows(view, shown)
     x = axis("memory", "peak memory (MB)", zero=False, padding=12)
     y = axis("value", view.scale.name, zero=True)
@@ -195,13 +164,26 @@ def _front_drawn(
     )
 
 
+def _merits(candidate: Candidate) -> tuple[float, float, float, float]:
+    assert candidate.estimate is not None  # noqa: S101 - only those that were measured are asked
+    quality = candidate.quality
+    rank = {True: 0.0, None: 1.0, False: 2.0}[quality.same_text]
+    return (
+        candidate.estimate.cost,
+        float(candidate.max_rss_bytes or 0),
+        rank,
+        quality.kl_mean or 0.0,
+    )
+
+
 def _setting_rows(view: TuningView, candidates: Sequence[Candidate]) -> Rows:
+    kinds = {True: SAME, False: OTHER, None: UNKNOWN}
     return [
         {
             "words": each.words,
             "value": view.scale.value(each.estimate.cost),
             "memory": (each.max_rss_bytes or 0) / 1e6,
-            "kind": _kind(each),
+            "kind": kinds[each.quality.same_text] if each.status == "measured" else BROKEN,
             "kl": "not measured" if each.quality.kl_mean is None else f"{each.quality.kl_mean:.4f}",
             "accuracy": "not measured"
             if each.quality.accuracy is None

@@ -10,86 +10,64 @@ from markupsafe import Markup
 
 from armload.core.columns import Column
 from armload.core.errors import UsageError
-from armload.core.progress import Progress
 from armload.core.values import counted, format_bytes
 from armload.core.workspace import evaluations_folder, loads_folder, runs_folder
 from armload.report import formatting as words
-from armload.report.layout import Details, Table
-from armload.report.pages import (
-    Folded,
-    Items,
-    Notice,
-    Page,
-    Report,
-    Section,
-    figure_section,
-    html,
-    paragraphs,
-    report_place,
-    results_section,
-    write_report,
-)
+from armload.report.layout import Table
+from armload.report.pages import Page, html
 from armload.report.tuning.effects import effects_figure
 from armload.report.tuning.figures import front_figure, progress_figure
 from armload.report.tuning.table import settings_table
 from armload.report.tuning.view import TuningView
 from armload.tuning.outcome_words import cost_words, violation_words
 from armload.tuning.settings import words_of
+from armload.tuning.space import Choice
 from armload.tuning.wanted import AIMS, Constraints
 
 
-def write_tuning_report(
-    view: TuningView, folder: Path | None = None, progress: Progress | None = None
-) -> Report:
-    """Write the page and the pictures of a search into a folder.
-
-    Args:
-        folder: may exist; none for one of the search's name among the reports.
-
-    Raises:
-        UsageError: there are no trials, or the folder is a file.
-    """
-    if not view.steps:
-        raise UsageError(f"{view.tuning.id} has no trials yet.", "Repeat its armload tune command.")
-    place = report_place(folder, view.tuning.id)
-    return write_report(tuning_page(view, place), place, settings_table(view), progress)
-
-
 def tuning_page(view: TuningView, folder: Path) -> Page:
-    """Return the page of a search with at least one trial.
+    """Return the page of a search.
 
     Args:
         folder: that the page will lie in, for its links.
+
+    Raises:
+        UsageError: it has no trials.
     """
     tuning, result = view.tuning, view.result
-    trials = counted(len(view.steps), "trial")
-    figures = (progress_figure(view), effects_figure(view), front_figure(view))
+    if not view.steps:
+        raise UsageError(f"{tuning.id} has no trials yet.", "Repeat its armload tune command.")
+    trials, parameters = counted(len(view.steps), "trial"), tuning.space.parameters
     size = counted(tuning.space.size, "configuration")
-    about = f"{trials} of {size}. {words.minute(tuning.started_utc)} UTC."
-    found = (result.sentence, result.ended) if result else (_so_far(view),)
-    violation = result.violation if result else None
-    violated = [violation_words(tuning, violation)] if violation else []
-    runs = Folded(summary=f"{trials}, with links to what was run", blocks=(_trials(view, folder),))
+    figures = (progress_figure(view), effects_figure(view), front_figure(view))
     return Page(
+        template="tuning/page.html.j2",
         headline=headline(view),
-        header=tuple(paragraphs(about, style="soft")),
-        lead=(
-            Notice(lines=found),
-            *(Items(items=(each,), style="doubts doubtful") for each in violated),
-        ),
-        sections=(
-            *(figure_section(figure) for figure in figures if figure),
-            *_winner(view),
-            results_section(
-                "All configurations",
-                "Costs are estimated from all trials of a configuration, with 95% confidence "
-                "intervals.",
-                settings_table(view),
-            ),
-            Section(title="Trials", blocks=(runs,)),
-            Section(title="What was searched", blocks=(Details(_asked(view)),)),
-        ),
         version=tuning.armload,
+        figures=[figure for figure in figures if figure],
+        table=settings_table(view),
+        shown={
+            "about": f"{trials} of {size}. {words.minute(tuning.started_utc)} UTC.",
+            "found": (result.sentence, result.ended) if result else (_so_far(view),),
+            "violated": violation_words(tuning, result.violation)
+            if result and result.violation
+            else "",
+            "has_ended": bool(result),
+            "winner": _winner(view),
+            "trials": trials,
+            "runs": _trials(view, folder),
+            "asked": [
+                ("tuning", tuning.id),
+                ("board", tuning.board),
+                ("model", f"{tuning.model}, SHA-256 {tuning.model_sha256}"),
+                ("engine", tuning.engine),
+                ("work", ", ".join(f"{name} {value}" for name, value in tuning.work.items())),
+                *([("energy measurement", tuning.energy_basis)] if tuning.energy_basis else []),
+                ("constraints", _constraints(tuning.constraints)),
+                ("seed", tuning.seed),
+                *((each.name, ", ".join(map(_choice, each.choices))) for each in parameters),
+            ],
+        },
     )
 
 
@@ -108,19 +86,15 @@ def _so_far(view: TuningView) -> str:
     return f"The search is incomplete. Best so far: {cost} with {leader}."
 
 
-def _winner(view: TuningView) -> list[Section]:
+def _winner(view: TuningView) -> list[tuple[str, str]]:
     result, leader = view.result, view.leader
     winner = result.winner if result else leader.setting if leader else None
     if winner is None:
         return []
-    rows = [
-        (name, "default" if choice is None else str(choice))
-        for name, choice in winner.choices.items()
-    ]
+    rows = [(name, _choice(choice)) for name, choice in winner.choices.items()]
     if result and result.plan:
         rows.append(("plan file", result.plan))
-    title = f"Settings of the {'winner' if result else 'leader so far'}"
-    return [Section(title=title, blocks=(Details(rows),))]
+    return rows
 
 
 def _trials(view: TuningView, folder: Path) -> Table:
@@ -149,25 +123,8 @@ def _link(name: str, folder: Path) -> Markup:
     return html("{}", name)
 
 
-def _asked(view: TuningView) -> list[tuple[str, str]]:
-    tuning = view.tuning
-    return [
-        ("tuning", tuning.id),
-        ("board", tuning.board),
-        ("model", f"{tuning.model}, SHA-256 {tuning.model_sha256}"),
-        ("engine", tuning.engine),
-        ("work", ", ".join(f"{name} {value}" for name, value in tuning.work.items())),
-        *([("energy measurement", str(tuning.energy_basis))] if tuning.energy_basis else []),
-        ("constraints", _constraints(tuning.constraints)),
-        ("seed", str(tuning.seed)),
-        *(
-            (
-                each.name,
-                ", ".join("default" if choice is None else str(choice) for choice in each.choices),
-            )
-            for each in tuning.space.parameters
-        ),
-    ]
+def _choice(choice: Choice) -> str:
+    return "default" if choice is None else str(choice)
 
 
 def _constraints(constraints: Constraints) -> str:

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
 from armload.core.values import ValueList, counted
 from armload.report.on_boards import BoardsResult
-from armload.report.pages import write_page
 from armload.report.result import BoardOutcome, Part, Result, labelled
 from armload.report.tuning.table import settings_view, tunings_view
 from armload.report.tuning.view import TuningView
@@ -21,6 +21,9 @@ from armload.tuning.record import TuningDocument, TuningEntry, TuningFolder
 from armload.tuning.request import TuningRequest
 from armload.tuning.settings import words_of
 from armload.tuning.space import Setting
+
+if TYPE_CHECKING:
+    from armload.report.pages import Page
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,14 +36,14 @@ class TuningResult(Result):
     def told(self) -> TuningView:
         return TuningView.of(self.tuned)
 
-    @cached_property
-    def files(self) -> Mapping[str, Path]:
+    @property
+    def home(self) -> Path | None:
+        return self.tuned.folder if self.told.result else None
+
+    def page(self, folder: Path) -> Page:
         from armload.report.tuning.page import tuning_page
 
-        if self.told.result is None:
-            return {}
-        folder = self.tuned.folder
-        return {"page": write_page(tuning_page(self.told, folder), folder)}
+        return tuning_page(self.told, folder)
 
     def document(self) -> BaseModel:
         return self.tuned.document()

@@ -70,11 +70,7 @@ class DataError(ArmloadError):
 
 
 class NewerFormatError(DataError):
-    """A file that a newer armload wrote: whole, and not ours to touch.
-
-    Args:
-        known: the highest version that this armload reads.
-    """
+    """A file that a newer armload wrote: whole, and not ours to touch."""
 
     def __init__(self, where: object, version: int, known: int) -> None:
         super().__init__(

@@ -33,7 +33,6 @@ class Meanwhile(Generic[Result]):
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        """Begin the work."""
         self._thread.start()
 
     def result(self) -> Result:

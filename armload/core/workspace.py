@@ -83,11 +83,11 @@ def owner_of(folder: Path) -> str:
             except OSError:
                 continue
             if owner not in own:
-                return _user_name(owner)
+                return user_name(owner)
     return ""
 
 
-def _user_name(number: int) -> str:
+def user_name(number: int) -> str:
     import pwd
 
     try:
@@ -123,12 +123,10 @@ RUN_FILE = "run.json"
 
 
 def runs_folder() -> Path:
-    """Return the folder that results are kept in; it may not exist yet."""
     return workspace() / "runs"
 
 
 def imports_folder() -> Path:
-    """Return the folder of runs that others published; it may not exist yet."""
     return workspace() / "imports"
 
 
@@ -183,7 +181,6 @@ def data_folders(kind: str) -> Iterator[Path]:
 
 
 def shipped_folders(kind: str) -> Iterator[Path]:
-    """Yield the existing folders of a kind that belong to the installation."""
     package = Path(__file__).resolve().parent.parent
     candidates = [package / "data" / kind]
     if (package.parent / "pyproject.toml").is_file():  # an editable installation
@@ -204,11 +201,7 @@ def data_names(kind: str) -> list[str]:
 
 
 def spelled_name(kind: str, name: str) -> str:
-    """Return the name of the data file that a person means in whatever case; else what they wrote.
-
-    Raises:
-        UsageError: several names differ only in case, and none of them is spelled so.
-    """
+    """Return the name of the data file that a person means, in any case; else what they wrote."""
     alike = [each for each in data_names(kind) if each.casefold() == name.casefold()]
     if name in alike:
         return name

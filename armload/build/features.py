@@ -165,7 +165,6 @@ ENCODINGS = (
 
 
 def found_in(words: NDArray[np.uint32]) -> Iterator[tuple[Encoding, NDArray[np.intp]]]:
-    """Yield each encoding that occurs in the code, and the indexes of its words."""
     import numpy as np
 
     for encoding in ENCODINGS:
@@ -213,7 +212,6 @@ class Symbols:
         self._chosen = chosen
 
     def names_at(self, addresses: NDArray[np.uint64]) -> list[str | None]:
-        """Return the function that each address lies in; none where that is not known."""
         import numpy as np
 
         places = np.searchsorted(self._addresses, addresses, side="right")

@@ -43,13 +43,7 @@ _FLAGS = ("-std=c11", "-O2", "-static", "-Wall", "-Wextra", "-Werror")
 
 
 class Helper(Value):
-    """A program of ours for boards.
-
-    Attributes:
-        name: of the program.
-        path: the file on this machine.
-        sha256: of the file, 64 hexadecimal digits.
-    """
+    """A program of ours for boards."""
 
     name: str
     path: Path
@@ -61,10 +55,6 @@ def helper(name: str, progress: Progress | None = None, *, architecture: str = "
 
     It is addressed by its source, the headers that it may use and its compiler, inspected like
     every binary, and copied from what came with the release where that has it.
-
-    Raises:
-        BuildError: it does not compile, or would not run on every board of the architecture.
-        MissingToolError: armload's own packages are incomplete.
     """
     source = data_path("toolchains", "board", f"{name}.c")
     target = _ANY_CPU[architecture]

@@ -54,22 +54,22 @@ class Inspection(Value):
 
 
 def inspect(path: Path) -> Inspection:
-    """Read an ELF file and find the CPU features that its code uses.
-
-    Raises:
-        UsageError: there is no such file.
-        DataError: it is no ELF file.
-        DiskError: it cannot be read.
-    """
+    """Read an ELF file and find the CPU features that its code uses."""
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
 
     require_file(path, "program", "Correct the path.")
     try:
         with path.open("rb") as file:
-            _check_magic(path, file.read(len(_MAGIC)))
+            found = file.read(len(_MAGIC))
+            if found != _MAGIC:
+                raise DataError(
+                    f"{path}: this is not an ELF program: it {beginning(found, _MAGIC, path)}.",
+                    "Give a program compiled for Linux, such as one that 'armload build' prints.",
+                )
             elf = ELFFile(file)
             interpreter, needed = _interpreter(elf), _needed(elf)
+            names = [section.name for section in elf.iter_sections()]
             return Inspection(
                 path=path,
                 sha256=sha256_of(path),
@@ -78,7 +78,9 @@ def inspect(path: Path) -> Inspection:
                 is_static=interpreter is None and not needed,
                 interpreter=interpreter,
                 needed=needed,
-                is_stripped=_is_stripped(elf),
+                is_stripped=not any(
+                    name == ".symtab" or name.startswith(".debug_") for name in names
+                ),
                 features=_features(elf),
             )
     except OSError as error:
@@ -87,14 +89,6 @@ def inspect(path: Path) -> Inspection:
         raise DataError(
             f"{path}: this ELF file is damaged or truncated.", "Build, download or copy it again."
         ) from error
-
-
-def _check_magic(path: Path, found: bytes) -> None:
-    if found != _MAGIC:
-        raise DataError(
-            f"{path}: this is not an ELF program: it {beginning(found, _MAGIC, path)}.",
-            "Give a program compiled for Linux, such as one that 'armload build' prints.",
-        )
 
 
 def check(inspection: Inspection, target: Target) -> None:
@@ -158,11 +152,6 @@ def _needed(elf: ELFFile) -> tuple[str, ...]:
         if isinstance(segment, DynamicSegment)
         for tag in segment.iter_tags("DT_NEEDED")
     )
-
-
-def _is_stripped(elf: ELFFile) -> bool:
-    names = [section.name for section in elf.iter_sections()]
-    return not any(name == ".symtab" or name.startswith(".debug_") for name in names)
 
 
 def _architecture(elf: ELFFile) -> str:

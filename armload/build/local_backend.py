@@ -52,7 +52,6 @@ class Status(NamedTuple):
 
     @property
     def what(self) -> str:
-        """What was made, for people."""
         return self.output.rpartition("/")[2].removesuffix(".o")
 
 
@@ -83,9 +82,6 @@ def run_logged(
     all their variables. ``nice`` is how much they step back for other programs, 0 to 19.
     ``keep_open`` is a file descriptor that they inherit: a lock that is held as long as one of
     them lives.
-
-    Raises:
-        BuildError: the program failed; shows the end of its output.
     """
     tail: deque[str] = deque(maxlen=LOG_LINES_SHOWN)
     with log.open("a", encoding="utf-8") as file:
@@ -143,12 +139,10 @@ class LocalBackend:
 
     @property
     def name(self) -> str:
-        """The machine, for people."""
         return f"this machine ({platform.system()} {platform.machine()})"
 
     @property
     def tools(self) -> Mapping[str, str]:
-        """Versions of the CMake and the ninja that came with armload."""
         return {name: metadata.version(name) for name in ("cmake", "ninja")}
 
     def compiler(self, target: Target) -> Compiler:
@@ -157,7 +151,6 @@ class LocalBackend:
     def compile(
         self, request: BuildRequest, compiler: Compiler, progress: Progress
     ) -> Mapping[str, Path]:
-        """Return the linked programs, with their symbols, by their names."""
         tree = request.folder / "tree"
         self._configure(request, compiler, tree, progress)
         jobs = [f"-j{self._jobs}"] if self._jobs else []
@@ -286,13 +279,7 @@ def _ninja() -> str:
 
 
 class StepWeights:
-    """What the steps of a build weigh, in bytes of source.
-
-    Args:
-        outputs: of all steps, as ninja names them.
-        source: of llama.cpp.
-        tree: that is built in.
-    """
+    """What the steps of a build weigh, in bytes of source."""
 
     def __init__(self, outputs: Iterable[str], source: Path, tree: Path) -> None:
         self._bytes = {each: _weight(each, source, tree) for each in outputs}

@@ -119,13 +119,6 @@ def programs_chosen(source: str, offered: Sequence[str], wanted: Sequence[str]) 
     """Return the programs to build: those wanted, or the one for measuring; sorted.
 
     A program that upstream renamed is taken under the name that this source has for it.
-
-    Args:
-        offered: the names of the programs that it can build.
-        wanted: names; empty for the program that measuring needs.
-
-    Raises:
-        UsageError: the source does not have one of them.
     """
     if not wanted:
         wanted = [program for program in MAIN_PROGRAMS if program in offered][:1]

@@ -80,7 +80,6 @@ class Program(Value):
     prebuilt_in: str = ""
 
     def is_whole(self, folder: Path) -> bool:
-        """Say whether its file in ``folder`` is as it was built."""
         path = folder / self.name
         return path.is_file() and sha256_of(path) == self.sha256
 
@@ -106,7 +105,6 @@ class BuildRecord(Value):
     programs: tuple[Program, ...]
 
     def binary(self, program: Program, folder: Path) -> Binary:
-        """Return one of the programs, which lies in ``folder``."""
         return Binary(
             program=program.name,
             path=folder / program.name,
@@ -146,7 +144,6 @@ def read_record(folder: Path) -> BuildRecord:
 
 
 def write_record(folder: Path, record: BuildRecord) -> None:
-    """Record the build in ``folder``, in place of what was recorded there."""
     write_whole(folder / RECORD_NAME, record.model_dump_json(indent=2).encode() + b"\n")
 
 

@@ -29,10 +29,6 @@ def build_backend(
         compiler: its kind; empty for that machine's usual one.
         jobs: compilers at a time; none for as many as usual there.
         nice: how much they step back for other programs; none for as much as usual there.
-
-    Raises:
-        UsageError: there is no such compiler, or not on a build host.
-        ArmloadError: the board's file is malformed, or it cannot be reached.
     """
     if not on:
         yield LocalBackend(compiler or "zig", jobs=jobs, nice=nice or 0)

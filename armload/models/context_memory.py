@@ -103,7 +103,6 @@ class KvCache(Value):
     is_shared: bool = False
 
     def size_bytes(self, context_tokens: int, sequences: int = 1) -> int:
-        """Return the bytes for so many sequences, each with such a context."""
         return self.memory.size_bytes(
             context_tokens,
             sequences=sequences,
@@ -224,9 +223,6 @@ def context_memory(metadata: Metadata) -> ContextMemory:
     """Return what a model remembers of its context.
 
     Of an architecture that is not known, the sizes are a lower bound.
-
-    Raises:
-        DataError: the header lacks a key or has nonsense for it.
     """
     architecture = metadata.architecture
     if architecture in _NO_CACHE:

@@ -103,11 +103,7 @@ def distinct_file_types(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_importance(file_types: Sequence[str], *, has_importance: bool) -> None:
-    """Refuse types that llama-quantize makes with an importance matrix only.
-
-    Raises:
-        UsageError: one of them does, and there is none.
-    """
+    """Refuse types that llama-quantize makes with an importance matrix only."""
     lacking = [each for each in file_types if each in _NEED_IMPORTANCE]
     if lacking and not has_importance:
         raise UsageError(

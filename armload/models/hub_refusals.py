@@ -21,23 +21,14 @@ _REFUSALS = {
 
 
 class Token(NamedTuple):
-    """What proves to a hub who asks.
-
-    Attributes:
-        text: of it; empty for none.
-        origin: the variable or file that it is from.
-    """
+    """What proves to a hub who asks."""
 
     text: str = ""
     origin: str = ""
 
 
 class RefusedTokenError(UsageError):
-    """A hub does not take a token, whatever was asked for.
-
-    Args:
-        token: that was sent.
-    """
+    """A hub does not take a token, whatever was asked for."""
 
     def __init__(self, token: Token, name: str, renew: str) -> None:
         super().__init__(

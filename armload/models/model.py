@@ -95,7 +95,6 @@ class Model(Value):
 
     @property
     def name(self) -> str:
-        """The file's name."""
         return self.path.name
 
 
@@ -104,9 +103,6 @@ def check_generates(model: Model, *, or_embeds: bool = False) -> None:
 
     Args:
         or_embeds: a model that computes embeddings will do, too.
-
-    Raises:
-        DataError: it does something else than generating text.
     """
     embeds = model.purpose.endswith(EMBEDS)
     if model.purpose and not (or_embeds and embeds):
@@ -148,7 +144,6 @@ def cached_checksums(path: Path, progress: Progress) -> Checksums:
     """Return a file's checksums, from the cache when path, size, times and inode are the same.
 
     Raises:
-        DataError: the file changed while it was read.
         OSError: the file cannot be read.
     """
     before = _identity(path)
@@ -237,8 +232,6 @@ def read_headers(path: Path, *, need_weights: bool = True) -> tuple[Header, tupl
         which the first is ``path``, or nothing if the model is one file.
 
     Raises:
-        DataError: no header of a GGUF file, or a part that is missing or truncated, or not the
-            first one.
         OSError: a file cannot be read.
     """
     if piece := cut_piece(path.name):

@@ -89,11 +89,9 @@ class MixedModel:
 
     @property
     def sharers(self) -> int:
-        """Heads that share keys and values."""
         return self.heads // self.kv_heads if self.kv_heads else 0
 
     def changes(self, name: str) -> bool:
-        """Say whether llama-quantize changes a tensor's type."""
         is_matrix = any(size > 1 for size in self.shapes[name][1:])
         return is_matrix and name.endswith("weight") and not _KEPT.search(name)
 
@@ -107,11 +105,7 @@ class MixedModel:
 
 
 def quantised_types(model: MixedModel, file_type: str) -> dict[str, str]:
-    """Return the types of the tensors that llama-quantize changes, by name.
-
-    Args:
-        file_type: in its usual spelling.
-    """
+    """Return the types of the tensors that llama-quantize changes, by name."""
     names = sorted(filter(model.changes, model.shapes), key=_place)
     default = TENSOR_TYPES[file_type]
     if default in UNQUANTISED:

@@ -68,7 +68,6 @@ class _Stored:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Stored bytes of a matrix, floats of a vector; the contiguous dimension last."""
         if isinstance(self.tensor, Constant):
             return (len(self.tensor.values),)
         experts = (self.tensor.experts,) if self.tensor.experts else ()
@@ -90,14 +89,6 @@ def synthesise(
     keep their size from layer to layer (weights have a variance of one over the number of
     inputs), so logits stay finite. Equal arguments give equal bytes. The file is streamed,
     and it is whole or absent.
-
-    Args:
-        path: the file to write; one that exists is replaced.
-        quantisation: type of all matrices, one of ``blocks.TYPES``.
-
-    Raises:
-        UsageError: no such quantisation, or a shape that cannot be.
-        DiskError: the disk has no room for it.
     """
     if quantisation not in TYPES:
         raise UsageError(
@@ -105,7 +96,15 @@ def synthesise(
         )
     words = _words(shape)
     planned = matrices(shape, words.words)
-    _check_blocks(planned, quantisation)
+    block = elements_per_block(quantisation)
+    for matrix in planned:
+        if matrix.columns % block:
+            what = "feed_forward" if matrix.role.startswith("ffn_down") else "width"
+            raise UsageError(
+                f"Cannot generate a model: {what} must be a multiple of {block} for "
+                f"{quantisation}.",
+                "Change the shape.",
+            )
     types = {each.name: "F32" if each.role == ROUTER else quantisation for each in planned}
     tensors = _stored(shape, planned, types)
     file_type = quantisation + ("_S" if quantisation in ("Q3_K", "Q4_K", "Q5_K") else "")
@@ -119,14 +118,6 @@ def synthesise_like(
 
     Its tensors have the names, sizes, types and order of a file that llama-quantize makes of a
     trained model of this shape. Else it is like a model of ``synthesise``.
-
-    Args:
-        path: the file to write; one that exists is replaced.
-        file_type: of llama.cpp, one of ``MIXTURES``.
-
-    Raises:
-        UsageError: no such file type, or a shape that cannot be.
-        DiskError: the disk has no room for it.
     """
     file_type, words, tensors = _planned_like(shape, file_type)
     _write_whole(shape, path, words, tensors, file_type, seed, progress)
@@ -175,18 +166,6 @@ def _words(shape: Shape) -> Vocabulary:
     return vocabulary(shape.vocabulary)
 
 
-def _check_blocks(planned: Sequence[Matrix], quantisation: str) -> None:
-    block = elements_per_block(quantisation)
-    for matrix in planned:
-        if matrix.columns % block:
-            what = "feed_forward" if matrix.role.startswith("ffn_down") else "width"
-            raise UsageError(
-                f"Cannot generate a model: {what} must be a multiple of {block} for "
-                f"{quantisation}.",
-                "Change the shape.",
-            )
-
-
 def _write_whole(
     shape: Shape,
     path: Path,
@@ -196,13 +175,6 @@ def _write_whole(
     seed: int,
     progress: Progress,
 ) -> None:
-    _check_room(path, words, tensors)
-    with written_whole(path) as beside:
-        _write_header(shape, beside, words, tensors, file_type)
-        _write_weights(beside, tensors, seed, progress)
-
-
-def _check_room(path: Path, words: Vocabulary, tensors: Sequence[_Stored]) -> None:
     names = (*words.tokens, *(f"{left} {right}" for left, right in words.merges))
     needed = sum(len(name.encode()) + 16 for name in names)
     needed += sum(each.size_bytes + 2 * ALIGNMENT_BYTES + len(each.name) for each in tensors)
@@ -210,6 +182,9 @@ def _check_room(path: Path, words: Vocabulary, tensors: Sequence[_Stored]) -> No
         *(path.parent, needed, f"{path}: the model takes {format_bytes(needed)}"),
         "Free disk space, or choose a smaller shape or quantisation.",
     )
+    with written_whole(path) as beside:
+        _write_header(shape, beside, words, tensors, file_type)
+        _write_weights(beside, tensors, seed, progress)
 
 
 def _write_header(

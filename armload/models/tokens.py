@@ -34,8 +34,6 @@ def prompt_of(path: Path, tokens: int) -> str:
         tokens: at least 2.
 
     Raises:
-        UsageError: the vocabulary is of another kind, or has too few of the words.
-        DataError: the header is damaged.
         OSError: the file cannot be read.
     """
     header = read_header(path, strings_of=_TOKENS)
@@ -77,12 +75,7 @@ _FIRST_COMPARED = 5
 
 
 def check_draft(draft: Model, model: Model) -> None:
-    """Refuse a draft model whose vocabulary is not that of the model.
-
-    Raises:
-        UsageError: says what differs.
-        DataError: a header is damaged.
-    """
+    """Refuse a draft model whose vocabulary is not that of the model."""
     difference = _difference(draft.path, model.path)
     if difference:
         raise UsageError(

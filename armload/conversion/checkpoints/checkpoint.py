@@ -73,16 +73,7 @@ class Checkpoint(Value):
 
 
 class CheckpointOutline(Value):
-    """What a checkpoint's ``config.json`` says.
-
-    Attributes:
-        architecture: as for ``Checkpoint``.
-        model_type: as for ``Checkpoint``.
-        tied: as for ``Checkpoint``.
-        brings_code: as for ``Checkpoint``.
-        transformers: as for ``Checkpoint``.
-        layers: as for ``Checkpoint``.
-    """
+    """What a checkpoint's ``config.json`` says."""
 
     architecture: str
     model_type: str
@@ -93,17 +84,7 @@ class CheckpointOutline(Value):
 
 
 def read_checkpoint(folder: Path, name: str = "") -> Checkpoint:
-    """Read a checkpoint, except for the values of its weights.
-
-    Args:
-        folder: the checkpoint's.
-        name: its name; the folder's own if it is empty.
-
-    Raises:
-        UsageError: there is no such folder, or it holds no checkpoint.
-        DataError: a file is missing, damaged or truncated.
-        DiskError: a file cannot be read.
-    """
+    """Read a checkpoint, except for the values of its weights."""
     outline = read_checkpoint_outline(folder)
     files = weight_files(folder)
     tensors = _tensors(folder, files)
@@ -137,11 +118,6 @@ def read_checkpoint(folder: Path, name: str = "") -> Checkpoint:
 
 
 def read_checkpoint_outline(folder: Path) -> CheckpointOutline:
-    """Read what a checkpoint's ``config.json`` says.
-
-    Raises:
-        UsageError, DataError, DiskError: as for ``read_checkpoint``.
-    """
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise UsageError(
@@ -187,12 +163,6 @@ _MOST_BYTES = 256 << 20
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Read a JSON file that holds an object.
-
-    Raises:
-        DataError: it is malformed, or holds something else.
-        DiskError: it cannot be read.
-    """
     text = read_bounded(path, _MOST_BYTES, "Download it again.")
     try:
         content = load_json(text.decode("utf-8"))
@@ -206,12 +176,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def shards(folder: Path) -> Mapping[str, str]:
-    """Return the file of each tensor that the index names; nothing where there is no index.
-
-    Raises:
-        DataError: the index is malformed.
-        DiskError: it cannot be read.
-    """
+    """Return the file of each tensor that the index names; nothing where there is no index."""
     path = folder / INDEX
     if not path.is_file():
         return {}
@@ -232,12 +197,7 @@ def shards(folder: Path) -> Mapping[str, str]:
 
 
 def weight_files(folder: Path) -> list[str]:
-    """Return the names of the files that hold a checkpoint's weights.
-
-    Raises:
-        DataError: one is missing, or the index is malformed.
-        DiskError: the index cannot be read.
-    """
+    """Return the names of the files that hold a checkpoint's weights."""
     files = sorted(set(shards(folder).values())) or _without_index(folder)
     missing = [file for file in files if not (folder / file).is_file()]
     if missing:

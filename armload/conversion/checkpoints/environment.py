@@ -54,11 +54,7 @@ class Packages(Value):
 
 
 def pinned_packages() -> Packages:
-    """Read the shipped file; a workspace's own does not count, for what it names is run.
-
-    Raises:
-        DataError: the installation's file is malformed.
-    """
+    """Read the shipped file; a workspace's own does not count, for what it names is run."""
     path = data_path("toolchains", "converters", "checkpoints.yaml")
     return load_file(path, Packages, is_shipped=True)
 
@@ -88,19 +84,13 @@ class FailedProgramError(Exception):
 
 
 class Environment(Value):
-    """An environment that holds the converters' packages.
-
-    Attributes:
-        python: its interpreter.
-        lock: the descriptor of the lock that keeps it from being removed.
-    """
+    """An environment that holds the converters' packages."""
 
     python: Path
     lock: int
 
     @property
     def comparing(self) -> Path:
-        """The folder of what only the comparison sees."""
         return self.python.parents[1] / COMPARING
 
     def run(
@@ -114,11 +104,6 @@ class Environment(Value):
         """Run its interpreter and show each line to ``watch``; a carriage return ends one, too.
 
         The program inherits the lock, and so keeps it even if this process is killed.
-
-        Args:
-            words: the interpreter's arguments.
-            folder: it runs in.
-            variables: in addition to this process's own.
 
         Raises:
             FailedProgramError: its status is not 0.
@@ -145,7 +130,6 @@ class Environment(Value):
 
 
 def _without_python() -> dict[str, str]:
-    """Return this process's variables, save those that lead a Python to other packages."""
     return {
         name: value
         for name, value in os.environ.items()

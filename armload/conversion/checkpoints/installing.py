@@ -43,14 +43,7 @@ _QUIET = {
 def environment(
     packages: Packages, agree: Callable[[Proposal], bool], progress: Progress
 ) -> Iterator[Environment]:
-    """Hold the converters' environment; make it if it is missing and ``agree`` says so.
-
-    Raises:
-        UsageError: it is missing, and ``agree`` did not say so.
-        MissingToolError: this Python has no ``venv``, or a package does not exist for it.
-        ConnectError: the package index does not answer.
-        DiskError: there is not enough space, or the cache cannot be written.
-    """
+    """Hold the converters' environment; make it if it is missing and ``agree`` says so."""
     folder = cache_folder() / KIND
     place = folder / packages.environment_id
     waiting = "Another armload process is converting a checkpoint."
@@ -58,13 +51,12 @@ def environment(
         written_in(folder),
         locked(place.with_suffix(".lock"), progress, waiting=waiting) as lock,
     ):
-        if not _is_whole(place):
+        if not ((place / _RECORD).is_file() and _python(place).exists()):
             _make(packages, place, lock, agree, progress)
         yield Environment(python=_python(place), lock=lock)
 
 
 def converter_kinds() -> tuple[CacheKind, ...]:
-    """Return what converting leaves in the cache."""
     items = [
         CacheItem(
             label=path.stem,
@@ -93,10 +85,6 @@ def _python(place: Path) -> Path:
     return place / "bin" / "python"
 
 
-def _is_whole(place: Path) -> bool:
-    return (place / _RECORD).is_file() and _python(place).exists()
-
-
 def _make(
     packages: Packages,
     place: Path,
@@ -111,7 +99,10 @@ def _make(
         with progress.step("Looking up the converters' packages in the package index"):
             _make_empty(unfinished, packages.pip, lock)
             proposal = Proposal(place=place, downloads=_resolved(packages, unfinished, lock))
-        _check_room(proposal)
+        # pip keeps what it downloads until it is unpacked, and then in its own cache.
+        needed = proposal.unpacked_bytes + proposal.size_bytes + _SPARE_BYTES
+        need = f"The packages that convert checkpoints need {format_bytes(needed)}"
+        require_room(place.parent, needed, f"{need} during installation", CACHE_REMEDY)
         if not agree(proposal):
             raise UsageError(
                 "The packages that convert checkpoints are not installed, so nothing was "
@@ -167,13 +158,6 @@ def _resolved(packages: Packages, place: Path, lock: int) -> tuple[Download, ...
                 "Check the network and pip's index-url and cert, then repeat the command.",
             ) from error
     return tuple(found)
-
-
-def _check_room(proposal: Proposal) -> None:
-    # pip keeps what it downloads until it is unpacked, and then in its own cache.
-    needed = proposal.unpacked_bytes + proposal.size_bytes + _SPARE_BYTES
-    need = f"The packages that convert checkpoints need {format_bytes(needed)} during installation"
-    require_room(proposal.place.parent, needed, need, CACHE_REMEDY)
 
 
 def _install(downloads: Sequence[Download], place: Path, lock: int, progress: Progress) -> None:

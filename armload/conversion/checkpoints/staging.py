@@ -34,10 +34,6 @@ def staged(checkpoint: Checkpoint, *, for_converters: bool = True) -> Iterator[P
         checkpoint: whose files are shown.
         for_converters: put what transformers 5 writes otherwise than the version that the
             converters need into that version's words.
-
-    Raises:
-        DataError: ``tokenizer_config.json`` is malformed.
-        DiskError: it cannot be read.
     """
     with tempfile.TemporaryDirectory(prefix="armload-") as name:
         folder = Path(name) / checkpoint.name

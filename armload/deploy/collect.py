@@ -54,7 +54,6 @@ def collect(
         results: further files that the run may be known to leave.
 
     Raises:
-        BoardError: there is no such run.
         ConnectError: the board stayed away.
         TransferError: a file was damaged in transit, or the run is still running.
         OSError: this machine's disk has no room for them; none is begun then.
@@ -84,9 +83,10 @@ def collect(
         _, _, job = (local_folder / _SCRIPT).read_bytes().rpartition(b"\n" + JOB_MARK)
         write_whole(local_folder / JOB_FILE, job)
     if arrived.left:
+        dots = ", …" if arrived.left > len(arrived.examples) else ""
         progress.say(
             f"Not fetched: {counted(arrived.left, 'file')} of {run_folder.name} on {host.name}, in "
-            f"{run_folder}: {', '.join(arrived.examples)}{_dots(arrived)}. armload fetches up to "
+            f"{run_folder}: {', '.join(arrived.examples)}{dots}. armload fetches up to "
             f"{MOST_FILES} files and {format_bytes(MOST_BYTES)} from the program's working folder "
             f"({PROGRAM_FOLDER}), besides its own files."
         )
@@ -155,7 +155,3 @@ def _sum_of(host: Host, path: PurePosixPath) -> str:
     for chunk in host.read(path):
         digest.update(chunk)
     return digest.hexdigest()
-
-
-def _dots(arrived: Arrived) -> str:
-    return ", …" if arrived.left > len(arrived.examples) else ""

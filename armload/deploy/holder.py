@@ -35,12 +35,10 @@ class LeaseHolder(Value):
 
     @property
     def who(self) -> str:
-        """The person and the workstation's name, for people."""
         return f"{self.user}@{self.workstation.rpartition('-')[0]}"
 
     @property
     def is_here(self) -> bool:
-        """Whether it is of this machine."""
         return self.workstation == workstation_id()
 
     def is_gone(self) -> bool:
@@ -73,7 +71,6 @@ class RunMark(Value):
 
     @property
     def word(self) -> str:
-        """The mark as one word."""
         return self.model_dump_json()
 
     def was_left_here(self) -> bool:
@@ -85,7 +82,6 @@ class RunMark(Value):
 
 
 def this_process() -> LeaseHolder:
-    """Return the holder that this process is."""
     process = Started.of(os.getpid())
     if process is None:
         raise RuntimeError("this process does not exist")

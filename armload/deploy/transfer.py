@@ -62,9 +62,7 @@ def push(
         retry_for_s: so long the board may be out of reach meanwhile.
 
     Raises:
-        ConnectError: the board has not answered for ``retry_for_s``.
         BoardError: no space, or the folder cannot be written.
-        TransferError: the content differs after it was sent twice.
     """
     upload = Upload(local=local, remote=remote, sha256=sha256, executable=executable)
     return deliver(host, layout, upload, None, progress, helper=helper, retry_for_s=retry_for_s)
@@ -147,7 +145,14 @@ class _Delivery:
         if stored.state == "present":
             return True
         if self._helper is not None and not self._blocks_sha256:
-            self._blocks_sha256 = self._sum_of_blocks()
+            upload = self._upload
+            ours = cached_checksums(upload.local, self._progress)
+            if ours.sha256 != upload.sha256:
+                raise TransferError(
+                    f"{upload.local}: the file has changed since its checksum was computed.",
+                    "Wait until it is completely written, then repeat the command.",
+                )
+            self._blocks_sha256 = ours.blocks_sha256
         if stored.state == "unchecked":
             if self._accepted(self._upload.remote):
                 return True
@@ -165,8 +170,18 @@ class _Delivery:
         with self._progress.step(f"Copying {name}", total=size, unit="B") as step:
             if stored.part_bytes:
                 step.update(0, note="checking the file on the board")
-            offset = self._offset_bytes(stored)
-            self._keep_synced()
+            offset = good_prefix_bytes(
+                self._host,
+                self._upload,
+                stored.part_bytes,
+                known_good_bytes=self._known_good_bytes,
+                helper=self._helper,
+            )
+            if offset > self._known_good_bytes:
+                self._retry.heard()
+            self._known_good_bytes = offset
+            values = {"part": self._upload.part, "token": secrets.token_hex(8)}
+            self._host.run(render("files/keep_synced.sh.j2", values))
             if offset:
                 step.update(offset, note=f"resuming at {format_bytes(offset)}")
             self._sent = True
@@ -183,23 +198,6 @@ class _Delivery:
             except BoardError as error:
                 self._still_ours()
                 raise self._explained(error) from error
-
-    def _offset_bytes(self, stored: Stored) -> int:
-        offset = good_prefix_bytes(
-            self._host,
-            self._upload,
-            stored.part_bytes,
-            known_good_bytes=self._known_good_bytes,
-            helper=self._helper,
-        )
-        if offset > self._known_good_bytes:
-            self._retry.heard()
-        self._known_good_bytes = offset
-        return offset
-
-    def _keep_synced(self) -> None:
-        values = {"part": self._upload.part, "token": secrets.token_hex(8)}
-        self._host.run(render("files/keep_synced.sh.j2", values))
 
     def _explained(self, error: BoardError) -> BoardError:
         upload = self._upload
@@ -250,16 +248,6 @@ class _Delivery:
             complaint = f"{upload.remote} cannot be moved into place"
             raise refusal(self._host, folder, complaint, reason(done.stderr), workdir)
         return done.text
-
-    def _sum_of_blocks(self) -> str:
-        upload = self._upload
-        ours = cached_checksums(upload.local, self._progress)
-        if ours.sha256 != upload.sha256:
-            raise TransferError(
-                f"{upload.local}: the file has changed since its checksum was computed.",
-                "Wait until it is completely written, then repeat the command.",
-            )
-        return ours.blocks_sha256
 
     def _after_a_difference(self) -> Stored:
         """Return the state to go on from once a file has arrived that is not as it was sent."""

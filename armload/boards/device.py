@@ -48,11 +48,7 @@ class Frame:
         return self._before + self._rest
 
     def fed(self, data: bytes) -> Iterator[OutputChunk]:
-        """Take the next output, and yield the content of its frames.
-
-        Raises:
-            BoardError: it is none of that script's.
-        """
+        """Take the next output, and yield the content of its frames."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         if max(len(self._rest), len(self._before)) > _LONGEST_LINE_BYTES:
             raise too_much(self._name, _LONGEST_LINE_BYTES)
@@ -109,16 +105,13 @@ class DeviceHost:
 
     @property
     def name(self) -> str:
-        """The board's name."""
         return self._name
 
     @property
     def launcher(self) -> tuple[str, ...]:
-        """No words: programs are run as they are."""
         return ()
 
     def transports(self) -> tuple[TransportChoice, ...]:
-        """Return how commands, data and clients reach the board."""
         self._folder()
         tool = self._tool
         return (
@@ -145,7 +138,6 @@ class DeviceHost:
         )
 
     def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:
-        """Run a shell command to its end, whatever its status is."""
         output: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
         late = f"{self._name}: no answer within {timeout_s:g} s."
         with self._renewed():
@@ -175,7 +167,6 @@ class DeviceHost:
         )
 
     def stream(self, command: str, *, silence_s: float = 30.0) -> Iterator[OutputChunk]:
-        """Run a shell command and yield its output as it comes, to its end."""
         late = f"{self._name}: no data for {silence_s:g} s."
         with self._renewed():
             _, line = self._prepared("stream", command, b"")
@@ -189,7 +180,6 @@ class DeviceHost:
             self._status(frame)
 
     def read(self, path: PurePosixPath) -> Iterator[bytes]:
-        """Yield the file's bytes."""
         with self._renewed():
             beside = self._folder() / f"{next(self._numbers)}.read"
             # The tool may split its arguments at spaces and quotes, so it gets a plain name.
@@ -203,7 +193,6 @@ class DeviceHost:
                 self._tool.run_lines(f"rm -f {beside}")
 
     def write(self, path: PurePosixPath, chunks: Iterable[bytes], *, offset_bytes: int = 0) -> None:
-        """Write bytes to a file from an offset on: 0 replaces it, else it is cut there first."""
         position, begun = offset_bytes, False
         for data in _slices(chunks):
             self._write_slice(path, data, position)
@@ -219,7 +208,6 @@ class DeviceHost:
         offset_bytes: int,
         sent: Callable[[int], None],
     ) -> None:
-        """Write a local file from an offset on into ``remote``, at the same offset."""
         sent(offset_bytes)
         position = offset_bytes
         for data in _slices(reporting_chunks(local, offset_bytes, lambda _: None)):
@@ -230,11 +218,9 @@ class DeviceHost:
             self._write_slice(remote, b"", position)
 
     def forwarded(self, port: int, local_port: int = 0) -> contextlib.AbstractContextManager[Proxy]:
-        """Let programs of this machine reach a port on the board's loopback."""
         return proxied(lambda: DeviceForward(self._tool, self._name, port), self._name, local_port)
 
     def reverse_forwarded(self, local_port: int) -> contextlib.AbstractContextManager[int]:
-        """Refuse."""
         del local_port
         raise BoardError(
             f"{self._name}: a board that is reached by {self._tool.name} cannot reach ports of "

@@ -89,22 +89,13 @@ class DeviceTool(Protocol):
         self._name = board_name
 
     def send(self, local: Path, remote: PurePosixPath) -> None:
-        """Copy a file to the device; both names must be plain.
-
-        Raises:
-            BoardError: it has no room.
-            ConnectError: the file did not arrive whole.
-        """
+        """Copy a file to the device; both names must be plain."""
 
     def receive(self, remote: PurePosixPath, local: Path, size: int) -> None:
         """Copy a file from the device; both names must be plain. Errors as for ``send``."""
 
     def forward(self, local_port: int, port: int) -> bool:
-        """Let its server listen on a local port for one of the device; False if that is taken.
-
-        Raises:
-            ConnectError: it could not reach the device, or is not able to.
-        """
+        """Let its server listen on a local port for one of the device; False if that is taken."""
 
     def end_forward(self, local_port: int, port: int) -> None:
         """Undo ``forward``; harmless when the tool has done so itself."""

@@ -36,19 +36,16 @@ class HdcTool(DeviceTool):
     )
 
     def send(self, local: Path, remote: PurePosixPath) -> None:
-        """See ``DeviceTool``."""
         size = local.stat().st_size
         words = ("file", "send", str(local), str(remote))
         self._check_copied(self._transfer(words, time_to_send(size)), words, size)
 
     def receive(self, remote: PurePosixPath, local: Path, size: int) -> None:
-        """See ``DeviceTool``."""
         words = ("file", "recv", str(remote), str(local))
         self._check_copied(self._transfer(words, time_to_grow(local, size)), words, size)
         self._check_whole(local, remote, size)
 
     def forward(self, local_port: int, port: int) -> bool:
-        """See ``DeviceTool``."""
         answer = self._answer("fport", f"tcp:{local_port}", f"tcp:{port}")
         if b"Forwardport result:OK" in answer:
             return True
@@ -57,14 +54,21 @@ class HdcTool(DeviceTool):
         raise self.failure(answer)
 
     def end_forward(self, local_port: int, port: int) -> None:
-        """See ``DeviceTool``."""
         self._answer("fport", "rm", f"tcp:{local_port}", f"tcp:{port}")
 
     def failure(self, answer: bytes) -> ArmloadError:
-        """See ``DeviceTool``."""
         message = self._complaint(answer)
         if "need connect-key" in message:
-            return self._which()
+            if len(keys := self._targets()) > 1:
+                return ConnectError(
+                    f"{self._name}: hdc sees {len(keys)} devices: {', '.join(keys)}.",
+                    f"Choose one as 'key' under 'reach' in boards/{self._name}.yaml.",
+                )
+            return ConnectError(
+                f"{self._name}: hdc sees no device.",
+                "Check the cable and USB debugging. For a device on the network: hdc tconn "
+                "ADDRESS:PORT. List devices: hdc list targets -v",
+            )
         if any(words in message for words in _NO_SUCH_DEVICE):
             return ConnectError(
                 f"{self._name}: hdc sees no device {self.key or ''}".rstrip() + ".",
@@ -83,18 +87,6 @@ class HdcTool(DeviceTool):
         return ConnectError(
             f"{self._name}: hdc failed: {message or 'it printed no reason'}.",
             "Check the cable: hdc list targets -v. If that does not help, restart hdc: hdc kill -r",
-        )
-
-    def _which(self) -> ConnectError:
-        if len(keys := self._targets()) > 1:
-            return ConnectError(
-                f"{self._name}: hdc sees {len(keys)} devices: {', '.join(keys)}.",
-                f"Choose one as 'key' under 'reach' in boards/{self._name}.yaml.",
-            )
-        return ConnectError(
-            f"{self._name}: hdc sees no device.",
-            "Check the cable and USB debugging. For a device on the network: hdc tconn "
-            "ADDRESS:PORT. List devices: hdc list targets -v",
         )
 
     def _attached(self) -> str:
@@ -118,12 +110,10 @@ class HdcTool(DeviceTool):
         raise self.failure(answer)
 
     def lines(self, answer: bytes) -> list[str]:
-        """See ``DeviceTool``."""
         text = answer.decode("utf-8", "replace")
         return [line.strip() for line in text.splitlines() if line.strip()]
 
     def is_failure(self, line: str) -> bool:
-        """See ``DeviceTool``."""
         return line.startswith(("[Fail]", "[E0", "Connect server failed"))
 
 

@@ -11,13 +11,7 @@ from armload.core.values import Value
 
 
 class Completed(Value):
-    """How a command on a board ended.
-
-    Attributes:
-        status: as a POSIX shell reports it: 128 + signal when a signal ended the command.
-        stdout: raw bytes.
-        stderr: raw bytes.
-    """
+    """How a command on a board ended."""
 
     status: int
     stdout: bytes

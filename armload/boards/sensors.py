@@ -43,11 +43,7 @@ class Sensor(Value):
 
 
 def read_sensors(lines: Sequence[str], chosen: Sequence[str] = ()) -> tuple[Sensor, ...]:
-    """Read lines ``ZONE VALUE NAME``.
-
-    Args:
-        chosen: names of the zones that count; empty for all that make sense.
-    """
+    """Read lines ``ZONE VALUE NAME``."""
     found = []
     for line in lines:
         words = line.strip().split(" ", 2)

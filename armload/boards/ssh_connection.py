@@ -57,14 +57,7 @@ logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
 class ServerKey(Value):
-    """The key that a server showed.
-
-    Attributes:
-        host: its name or address after the SSH configuration was applied.
-        port: its TCP port.
-        line: ``ssh-ed25519 AAAA…``.
-        fingerprint: ``SHA256:…``, as OpenSSH prints it.
-    """
+    """The key that a server showed."""
 
     host: str
     port: int
@@ -73,7 +66,6 @@ class ServerKey(Value):
 
     @property
     def kind(self) -> str:
-        """Such as ``ssh-ed25519``."""
         return self.line.split(" ", 1)[0]
 
 
@@ -112,12 +104,7 @@ class SshConnection:
             return channel
 
     def channel_to_port(self, port: int) -> paramiko.Channel | None:
-        """Connect to a port on the board's loopback; return none when nothing listens there.
-
-        Raises:
-            BoardError: the server forbids it.
-            ConnectError: the connection has dropped.
-        """
+        """Connect to a port on the board's loopback; return none when nothing listens there."""
         import paramiko
 
         with translated(self._board_name):
@@ -154,7 +141,6 @@ class SshConnection:
 
         Raises:
             BoardError: it forbids that.
-            ConnectError: the connection has dropped.
         """
         channel = self.channel_to_port(port)
         if channel is not None:
@@ -180,14 +166,7 @@ _beyond_python: dict[SshAddress, str] = {}
 
 
 def open_connection(address: SshAddress, board_name: str) -> AnyConnection:
-    """Connect, check the server's key, and log in; a server that hangs up is tried again.
-
-    Raises:
-        DataError: the key file that the board's file names is missing, or SSH's configuration is
-            malformed.
-        LoginRefusedError: the keys at hand do not open it.
-        ConnectError: anything else; says which.
-    """
+    """Connect, check the server's key, and log in; a server that hangs up is tried again."""
     if address in _beyond_python:
         with contextlib.suppress(NotStartedError):
             return _by_system_ssh(address, board_name, _beyond_python[address])
@@ -237,11 +216,7 @@ def _by_system_ssh(address: SshAddress, board_name: str, why: str) -> MasterConn
 
 
 def shown_key(address: SshAddress, board_name: str) -> ServerKey:
-    """Ask a server for its key without logging in; one that hangs up is asked again.
-
-    Raises:
-        ConnectError: it does not answer.
-    """
+    """Ask a server for its key without logging in; one that hangs up is asked again."""
     return _insistently(lambda: _shown(address, board_name))
 
 
@@ -298,7 +273,9 @@ def _opened(address: SshAddress, board_name: str) -> SshConnection:
         raise
     transport = connection.transport
     transport.set_keepalive(KEEPALIVE_S)
-    _notice_silence(transport.sock)
+    # Linux only; elsewhere a dead connection is noticed by the caller's time-outs.
+    if isinstance(transport.sock, socket.socket) and hasattr(socket, "TCP_USER_TIMEOUT"):
+        transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_AFTER_MS)
     return SshConnection(connection, board_name)
 
 
@@ -323,9 +300,3 @@ def _end_command(transport: paramiko.Transport) -> None:
                 if pipe is not None:
                     pipe.close()
         sock.process.wait()
-
-
-def _notice_silence(sock: object) -> None:
-    # Linux only; elsewhere a dead connection is noticed by the caller's time-outs.
-    if isinstance(sock, socket.socket) and hasattr(socket, "TCP_USER_TIMEOUT"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_AFTER_MS)

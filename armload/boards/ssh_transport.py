@@ -30,23 +30,13 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 
 class CipherChoice(Value):
-    """An order of preference; a server takes the first that it has, too.
-
-    Attributes:
-        order: by OpenSSH's names: the usual ones, all of them.
-        reason: why in this order.
-    """
+    """An order of preference; a server takes the first that it has, too."""
 
     order: tuple[str, ...]
     reason: str
 
     def transport(self, negotiated: str, *, by_program: bool) -> TransportChoice:
-        """Return what to say of the cipher that client and server agreed on.
-
-        Args:
-            negotiated: its name; empty if unknown.
-            by_program: the client is the system's ``ssh``, which knows all ciphers.
-        """
+        """Return what to say of the cipher that client and server agreed on."""
         if negotiated not in self.order:
             reason = f"{self.reason}; the negotiated cipher is unknown"
             return TransportChoice(
@@ -113,7 +103,6 @@ class TransportMaker:
         self.heard = b""
 
     def __call__(self, sock: socket.socket, **options: Any) -> paramiko.Transport:
-        """Return a transport over an open socket, or over what stands in for one."""
         import paramiko
 
         with contextlib.suppress(OSError, AttributeError):

@@ -29,7 +29,6 @@ _USED_WITHIN_S = 120
 
 
 def board_kinds() -> tuple[CacheKind, ...]:
-    """Return what virtual boards leave in the cache."""
     here = cache_folder() / THIS_MACHINE
     local = CacheItem(
         label=f"work folder of the board {THIS_MACHINE}",
@@ -94,7 +93,6 @@ def _fetching() -> Mapping[Path, str]:
 
 
 def _some_run() -> str:
-    """Name a board that runs; nothing when there is none."""
     return next((f"{each.name} is using it" for each in entries("machines") if _runs(each)), "")
 
 

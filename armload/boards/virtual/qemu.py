@@ -23,18 +23,12 @@ _KERNEL_OPTIONS = "console=ttyAMA0 quiet loglevel=4 panic=5 kpti=off init_on_all
 
 
 class Qemu(Value):
-    """A QEMU that can be started.
-
-    Attributes:
-        words: the command, before its options.
-        modules: folder of its loadable parts; none for its own default.
-    """
+    """A QEMU that can be started."""
 
     words: tuple[str, ...]
     modules: Path | None = None
 
     def environment(self) -> dict[str, str]:
-        """Return the environment to start it in."""
         extra = {"QEMU_MODULE_DIR": str(self.modules)} if self.modules else {}
         return {**os.environ, **extra}
 
@@ -63,11 +57,7 @@ class Wiring(Value):
 
 
 def qemu_for(cpu: str, progress: Progress) -> Qemu:
-    """Return a QEMU that knows a CPU: the installed one, or else one from Debian packages.
-
-    Raises:
-        MissingToolError: there is none and none can be fetched, or none knows that CPU.
-    """
+    """Return a QEMU that knows a CPU: the installed one, or else one from Debian packages."""
     installed = shutil.which(_PROGRAM)
     if installed is not None and knows_cpu(Qemu(words=(installed,)), cpu):
         return Qemu(words=(installed,))
@@ -89,7 +79,6 @@ def qemu_for(cpu: str, progress: Progress) -> Qemu:
 
 
 def knows_cpu(qemu: Qemu, cpu: str) -> bool:
-    """Say whether a QEMU can emulate a CPU."""
     return cpu in _cpus(qemu)
 
 
@@ -150,15 +139,11 @@ def command_line(qemu: Qemu, reach: VirtualReach, wiring: Wiring, name: str) -> 
 
 
 def _escaped(value: str | Path) -> str:
-    """Write a comma as QEMU's options want it."""
     return str(value).replace(",", ",,")
 
 
 def start(qemu: Qemu, command: list[str], log_file: Path) -> None:
     """Start a machine and return once QEMU has set it up.
-
-    Args:
-        log_file: where they tell it to write its own words.
 
     Raises:
         ConnectError: QEMU refuses; with its reason.

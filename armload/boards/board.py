@@ -13,8 +13,9 @@ from armload.boards.power import PowerMeter
 from armload.boards.specs import CpuCluster, DeclaredSpecs
 from armload.core.deciding import DECIDES, DESCRIBES, Decides, Words
 from armload.core.errors import ForbiddenValueError, UsageError
+from armload.core.places import cache_folder
 from armload.core.values import ByteCount, Value
-from armload.core.workspace import cache_folder, data_file, listing_of
+from armload.core.workspace import data_file, listing_of
 from armload.core.yamlfile import has_key, load_named
 
 

@@ -17,10 +17,10 @@ from armload.boards.specs import CpuCluster
 from armload.build.helper import ARCHITECTURES, CPU_FEATURES, helper
 from armload.core.cpu_sets import cpu_numbers
 from armload.core.errors import BoardError
+from armload.core.places import data_path
 from armload.core.progress import Progress, Silent
 from armload.core.shell import join, render
 from armload.core.values import Count, Value, whole_number
-from armload.core.workspace import data_path
 
 
 def cores_of(lines: Iterable[str]) -> list[dict[str, str]]:

@@ -10,9 +10,9 @@ from typing import Protocol
 from armload.build.compiler import Compiler
 from armload.build.environment import DECIDED, ccache_environment
 from armload.build.target import Target
+from armload.core.places import data_path
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.core.workspace import data_path
 
 
 class BuildRequest(Value):

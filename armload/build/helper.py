@@ -17,9 +17,9 @@ from armload.build.target import Target
 from armload.build.zig import find_zig
 from armload.core.errors import BuildError
 from armload.core.files import sha256_of, written_whole
+from armload.core.places import cache_folder, data_path
 from armload.core.progress import Progress, Silent
 from armload.core.values import Value
-from armload.core.workspace import cache_folder, data_path
 
 SHA256 = "sha256"
 CPU_FEATURES = "cpu_features"

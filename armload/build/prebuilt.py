@@ -28,8 +28,8 @@ from armload.build.record import (
 from armload.build.target import Target
 from armload.core.errors import ArmloadError, BuildError, DataError, DiskError
 from armload.core.files import sha256_of, unreadable, written_whole
+from armload.core.places import data_path
 from armload.core.progress import Progress
-from armload.core.workspace import data_path
 
 _KIND = "prebuilt"
 

@@ -14,7 +14,7 @@ from armload.build.binary import Binary
 from armload.build.source import BUILT_EXAMPLE
 from armload.core.errors import UsageError
 from armload.core.near_names import nearest_first
-from armload.core.workspace import data_path
+from armload.core.places import data_path
 
 _COMMAND = re.compile(r"(\w+)[ \t]*\(((?:\"(?:\\.|[^\"\\])*\"|[^()\"]|\([^()]*\))*)\)")
 _WORD = re.compile(r"\"(?:\\.|[^\"\\])*\"|[()]|[^\s()]+")

@@ -15,9 +15,9 @@ from armload.build.git import GitAnswer, git
 from armload.core.errors import ArmloadError, BuildError, UsageError
 from armload.core.files import write_whole
 from armload.core.package_index import without_login
+from armload.core.places import cache_folder
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.core.workspace import cache_folder
 
 SCHEMES = ("https", "ssh", "http", "git", "file")
 _SCP_LIKE = r"([\w.+~-]+@)?\w[\w.-]*:(?!:|//)\S+"

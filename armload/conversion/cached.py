@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from armload.core.cache import CacheItem, CacheKind, disk_usage, entries, is_left_over, left_over
 from armload.core.files import write_whole
+from armload.core.places import cache_folder
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.core.workspace import cache_folder
 from armload.engines.quantise import Fallback
 from armload.models.model import cached_sha256
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Literal
 
 from armload.core.locks import is_locked, locked_now
+from armload.core.places import cache_folder
 from armload.core.progress import Progress
-from armload.core.workspace import cache_folder
 
 _ASIDE = ".freed-"
 _BLOCK_BYTES = 512  # the unit of st_blocks, whatever the file system's own is

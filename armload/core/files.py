@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePath
 
 from armload.core.errors import DiskError, UsageError
-from armload.core.workspace import cache_folder, user_name, workspace
+from armload.core.places import cache_folder, nearest_workspace, user_name
 
 _READ_REMEDY = "Check its permissions and those of its parent folders."
 CACHE_REMEDY = "Free disk space, or set ARMLOAD_CACHE to another folder, then repeat the command."
@@ -57,7 +57,7 @@ def refusal_remedy(error: OSError, place: Path, elsewhere: str = "") -> str:
     cache = cache_folder()
     if not elsewhere and (place.is_relative_to(cache) or cache.is_relative_to(place)):
         elsewhere = "set ARMLOAD_CACHE to another folder"
-    elif not elsewhere and place.is_relative_to(workspace()):
+    elif not elsewhere and place.is_relative_to(nearest_workspace(here := Path.cwd()) or here):
         elsewhere = "work in another folder"
     if not act:
         refused = place if is_there(place) else folder

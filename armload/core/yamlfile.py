@@ -15,6 +15,7 @@ from armload.core.deciding import deciding
 from armload.core.errors import DataError
 from armload.core.files import is_full
 from armload.core.near_names import available
+from armload.core.places import shipped_folders
 from armload.core.trust import TrustedFile, keys_of, require_trust
 from armload.core.validation_messages import (
     ValidationMessage,
@@ -22,14 +23,7 @@ from armload.core.validation_messages import (
     keys_words,
     mistakes,
 )
-from armload.core.workspace import (
-    data_file,
-    data_files,
-    data_names,
-    listing_of,
-    shipped_folders,
-    workspace,
-)
+from armload.core.workspace import data_file, data_files, data_names, listing_of, workspace
 from armload.core.yaml_syntax import syntax_error
 
 Model = TypeVar("Model", bound=BaseModel)

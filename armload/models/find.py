@@ -21,9 +21,10 @@ from armload.core.defaults import DEMO
 from armload.core.errors import ConnectError, TransferError, UsageError
 from armload.core.files import is_there, require_file, require_utf_8, write_whole
 from armload.core.near_names import available, did_you_mean
+from armload.core.places import cache_folder
 from armload.core.progress import Progress
 from armload.core.values import format_bytes
-from armload.core.workspace import cache_folder, data_names, listing_of
+from armload.core.workspace import data_names, listing_of
 from armload.models import hub
 from armload.models.file_types import TENSOR_TYPES, type_meant, usual_type
 from armload.models.gguf import read_model, read_outline

@@ -14,9 +14,9 @@ from armload.core.download import arriving, download, opened
 from armload.core.errors import ConnectError, DataError, DiskError, UsageError
 from armload.core.files import is_refusal, refusal_remedy, require_room, write_whole, written_whole
 from armload.core.locks import locked
+from armload.core.places import cache_folder
 from armload.core.progress import Progress
 from armload.core.values import format_bytes
-from armload.core.workspace import cache_folder
 from armload.models.gguf import read_outline
 from armload.models.header import read_header
 from armload.models.hub_reference import (

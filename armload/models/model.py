@@ -13,9 +13,9 @@ from pathlib import Path, PurePath
 
 from armload.core.errors import DataError
 from armload.core.files import write_whole
+from armload.core.places import cache_folder
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.core.workspace import cache_folder
 from armload.models.context_memory import ContextMemory
 from armload.models.header import (
     MAGIC,

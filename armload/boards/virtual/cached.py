@@ -21,7 +21,7 @@ from armload.core.cache import (
     items_of,
     left_over,
 )
-from armload.core.workspace import cache_folder
+from armload.core.places import cache_folder
 
 _PID_FILE = "qemu.pid"
 _USED_WITHIN_S = 120

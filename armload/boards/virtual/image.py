@@ -23,9 +23,9 @@ from armload.boards.virtual.packages import (
     updated_apt,
 )
 from armload.core.errors import DataError, MissingToolError
+from armload.core.places import cache_folder
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.core.workspace import cache_folder
 
 _PURPOSE = "the virtual board's image"
 _KERNEL_FILE = "kernel"

@@ -15,9 +15,9 @@ from armload.boards.virtual.mirrors import PackageArchive, archives, in_english,
 from armload.core.errors import ArmloadError, DiskError, MissingToolError
 from armload.core.files import CACHE_REMEDY
 from armload.core.locks import locked
+from armload.core.places import cache_folder
 from armload.core.progress import Progress
 from armload.core.values import Value, format_bytes
-from armload.core.workspace import cache_folder
 
 WITHOUT_APT = (
     "Install QEMU (with qemu-system-aarch64) and e2fsprogs, and set ARMLOAD_IMAGES to an image "

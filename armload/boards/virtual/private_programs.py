@@ -13,8 +13,8 @@ from armload.boards.virtual.packages import (
     updated_apt,
 )
 from armload.core.errors import MissingToolError
+from armload.core.places import cache_folder
 from armload.core.progress import Progress
-from armload.core.workspace import cache_folder
 
 _ALSO_SEARCHED = ("/usr/sbin", "/sbin", "/opt/homebrew/opt/e2fsprogs/sbin")
 

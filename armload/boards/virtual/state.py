@@ -16,8 +16,9 @@ from armload.boards.board import Board, SshAddress
 from armload.boards.virtual.process import Started
 from armload.core.errors import ConnectError
 from armload.core.files import write_whole
+from armload.core.places import cache_folder
 from armload.core.values import Value
-from armload.core.workspace import cache_folder, workspace
+from armload.core.workspace import workspace
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from armload.boards.virtual.mirrors import in_english, reports_full_disk
 from armload.core.errors import DiskError, MissingToolError
 from armload.core.files import CACHE_REMEDY
-from armload.core.workspace import data_path
+from armload.core.places import data_path
 
 _MAGIC = "070701"
 _TRAILER = "TRAILER!!!"

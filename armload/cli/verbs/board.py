@@ -41,9 +41,10 @@ def list_boards(options: OutputOptions) -> None:
     from armload.cli.configuration import defaults_of
     from armload.cli.streams import show_document
     from armload.core.errors import ArmloadError
+    from armload.core.places import shipped_folders
     from armload.core.trust import describing
     from armload.core.values import ValueList
-    from armload.core.workspace import data_file, data_names, shipped_folders
+    from armload.core.workspace import data_file, data_names
     from armload.report.boards import ListedBoard, boards_table, shipped_note
     from armload.report.layout import Prose
 

@@ -15,9 +15,9 @@ from armload.conversion.checkpoints.program import OFFLINE
 from armload.conversion.checkpoints.quantised import uncompared
 from armload.conversion.checkpoints.staging import staged
 from armload.core.errors import BuildError, DataError, MissingToolError, UsageError
+from armload.core.places import data_path
 from armload.core.progress import Progress
 from armload.core.values import Count, Finite, Value, counted, format_bytes
-from armload.core.workspace import data_path
 from armload.models.header import Header
 
 TOLERANCES = {"F32": 0.01, "F16": 0.02, "BF16": 0.05, "Q8_0": 0.25}

@@ -37,9 +37,9 @@ from armload.conversion.checkpoints.templates import check_templates
 from armload.conversion.checkpoints.weights import check_weights
 from armload.core.errors import DataError, LocalMemoryError
 from armload.core.files import require_room, written_whole
+from armload.core.places import data_path
 from armload.core.progress import Progress
 from armload.core.values import Value, format_bytes
-from armload.core.workspace import data_path
 from armload.models.gguf import read_outline
 
 _MOST_OF_MEMORY = 0.95

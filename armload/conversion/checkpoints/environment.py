@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from armload.core.children import run_watched
+from armload.core.places import data_path
 from armload.core.values import Value
-from armload.core.workspace import data_path
 from armload.core.yamlfile import load_file
 
 

@@ -25,9 +25,9 @@ from armload.core.errors import ArmloadError, ConnectError, DiskError, MissingTo
 from armload.core.files import CACHE_REMEDY, require_room, write_whole, written_in
 from armload.core.locks import locked
 from armload.core.package_index import without_login
+from armload.core.places import cache_folder
 from armload.core.progress import Progress
 from armload.core.values import ValueList, format_bytes
-from armload.core.workspace import cache_folder
 
 KIND = "converters"
 _RECORD = "packages.json"

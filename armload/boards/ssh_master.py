@@ -76,7 +76,14 @@ class Login:
             self._log = folder / "log"
             path = folder / "m"
             self.words = (program, "-F", "/dev/null", "-S", str(path), "-o", "ProxyCommand=false")
-            options = [*_OPTIONS, f"ControlPersist={STAYS_S}", *_asking(secret)]
+            if secret is not None:
+                asking = []
+            elif not _person_is_there():
+                asking = ["BatchMode=yes"]
+            else:
+                # Passphrases and PINs; for a password armload asks itself.
+                asking = ["PasswordAuthentication=no", "KbdInteractiveAuthentication=no"]
+            options = [*_OPTIONS, f"ControlPersist={STAYS_S}", *asking]
             if host_key is not None:
                 (folder / "known").write_text(f"{NAME} {host_key}\n", encoding="ascii")
                 options += [
@@ -165,15 +172,6 @@ class Login:
                 self._holder.stdin.close()
         self._holder.kill()
         self._holder.wait()
-
-
-def _asking(secret: str | None) -> list[str]:
-    if secret is not None:
-        return []
-    if not _person_is_there():
-        return ["BatchMode=yes"]
-    # Passphrases and PINs; for a password armload asks itself.
-    return ["PasswordAuthentication=no", "KbdInteractiveAuthentication=no"]
 
 
 def _person_is_there() -> bool:

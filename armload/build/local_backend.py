@@ -155,7 +155,17 @@ class LocalBackend:
         self._configure(request, compiler, tree, progress)
         jobs = [f"-j{self._jobs}"] if self._jobs else []
         command = [_ninja(), "-C", str(tree), *jobs, *request.programs]
-        outputs = _outputs_of(command, self._environment(request, compiler))
+        # What ninja would make; nothing where it cannot say so.
+        planned = subprocess.run(
+            [*command, "-n"],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            env=self._environment(request, compiler),
+            check=False,
+        )
+        statuses = map(read_status, planned.stdout.splitlines())
+        outputs = [status.output for status in statuses if status is not None]
         weights = StepWeights(outputs, request.source, tree)
         with progress.step(request.label) as step:
 
@@ -223,20 +233,6 @@ class LocalBackend:
         folder = compiling_folder("ccache")
         own = environment(compiler, tree, ccache=_ccache(), ccache_folder=folder)
         return {**bare_environment(), **own}
-
-
-def _outputs_of(command: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    """Return what ninja would make; nothing where it cannot say so."""
-    planned = subprocess.run(
-        [*command, "-n"],
-        capture_output=True,
-        encoding="utf-8",
-        errors="replace",
-        env=environment,
-        check=False,
-    )
-    statuses = map(read_status, planned.stdout.splitlines())
-    return [status.output for status in statuses if status is not None]
 
 
 def _configuring(request: BuildRequest, compiler: Compiler, tree: Path, ccache: str) -> list[str]:

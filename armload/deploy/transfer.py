@@ -137,7 +137,25 @@ class _Delivery:
             if self._retry.away:
                 self._still_ours()
         while not self._arrived(stored):
-            stored = self._after_a_difference()
+            # The whole file has arrived, and is not as it was sent.
+            upload = self._upload
+            self._still_ours()
+            if self._differed:
+                self._remove(upload.part)
+                raise TransferError(
+                    f"{self._host.name}: {upload.remote} still differs from {upload.local} after a "
+                    "second copy.",
+                    "If the local file did not change during the copy, the board's storage or "
+                    "memory is faulty.",
+                )
+            self._differed = True
+            self._known_good_bytes = 0
+            self._progress.say(
+                f"{upload.remote.name} differs on {self._host.name}; sending it again."
+            )
+            if self._helper is None:  # where it differs cannot be told
+                self._remove(upload.part)
+            stored = what_is_stored(self._host, upload)
         return self._sent
 
     def _arrived(self, stored: Stored) -> bool:
@@ -248,25 +266,6 @@ class _Delivery:
             complaint = f"{upload.remote} cannot be moved into place"
             raise refusal(self._host, folder, complaint, reason(done.stderr), workdir)
         return done.text
-
-    def _after_a_difference(self) -> Stored:
-        """Return the state to go on from once a file has arrived that is not as it was sent."""
-        upload = self._upload
-        self._still_ours()
-        if self._differed:
-            self._remove(upload.part)
-            raise TransferError(
-                f"{self._host.name}: {upload.remote} still differs from {upload.local} after a "
-                "second copy.",
-                "If the local file did not change during the copy, the board's storage or "
-                "memory is faulty.",
-            )
-        self._differed = True
-        self._known_good_bytes = 0
-        self._progress.say(f"{upload.remote.name} differs on {self._host.name}; sending it again.")
-        if self._helper is None:  # where it differs cannot be told
-            self._remove(upload.part)
-        return what_is_stored(self._host, upload)
 
     def _remove(self, path: PurePosixPath) -> None:
         part = self._upload.part

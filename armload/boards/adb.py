@@ -16,7 +16,6 @@ from armload.core.errors import ArmloadError, BoardError, ConnectError
 
 _PUSHED = re.compile(rb"\bpushed\b|bytes in ")
 _TAKEN = (b"Address already in use", b"cannot rebind")
-_ITS_OWN_SERVER = ("* daemon", "* start", "adb server version", "adb server is out of date")
 
 
 class AdbTool(DeviceTool):
@@ -29,6 +28,8 @@ class AdbTool(DeviceTool):
     restart = "adb kill-server"
     comes_with = "Android's platform tools (Debian: adb)"
     listening_remedy = "Restart adb's server without the option -a: adb kill-server"
+    complains = ("error: ", "adb: ", "* failed")
+    own_server = ("* daemon", "* start", "adb server version", "adb server is out of date")
 
     def send(self, local: Path, remote: PurePosixPath) -> None:
         words = ("push", str(local), str(remote))
@@ -92,14 +93,6 @@ class AdbTool(DeviceTool):
             f"{self._name}: adb failed: {message or 'it printed no reason'}.",
             "Check the device: adb devices -l. If that does not help, restart adb: adb kill-server",
         )
-
-    def lines(self, answer: bytes) -> list[str]:
-        text = answer.decode("utf-8", "replace")
-        lines = (line.strip() for line in text.splitlines())
-        return [line for line in lines if line and not line.startswith(_ITS_OWN_SERVER)]
-
-    def is_failure(self, line: str) -> bool:
-        return line.startswith(("error: ", "adb: ", "* failed"))
 
     def _not_copied(self, answer: bytes, remote: PurePosixPath) -> ArmloadError:
         if b"no space left" in answer.lower():

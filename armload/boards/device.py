@@ -7,6 +7,7 @@ Bulk data go as files, each compared by its length; who needs to be sure compare
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import itertools
 import re
@@ -65,7 +66,10 @@ class Frame:
                 self._stream = line.decode("utf-8", "replace")
             elif line and not self._broken:
                 try:
-                    decoded = _decoded(raw.rstrip(b"\r"))
+                    if raw.startswith(b" "):
+                        decoded = bytes.fromhex(raw.rstrip(b"\r").decode())
+                    else:
+                        decoded = base64.b64decode(raw.rstrip(b"\r"), validate=True)
                 except ValueError:
                     # The tool's own words, or those of a shell that is going down.
                     self._broken = True
@@ -75,14 +79,6 @@ class Frame:
 
 _LONGEST_LINE_BYTES = 1 << 20
 """The encoders break their lines after some 80 characters; no greeting is longer, either."""
-
-
-def _decoded(line: bytes) -> bytes:
-    import base64
-
-    if line.startswith(b" "):
-        return bytes.fromhex(line.decode())
-    return base64.b64decode(line, validate=True)
 
 
 # No limit is documented, so long commands go as files.
@@ -193,12 +189,7 @@ class DeviceHost:
                 self._tool.run_lines(f"rm -f {beside}")
 
     def write(self, path: PurePosixPath, chunks: Iterable[bytes], *, offset_bytes: int = 0) -> None:
-        position, begun = offset_bytes, False
-        for data in _slices(chunks):
-            self._write_slice(path, data, position)
-            position, begun = position + len(data), True
-        if not begun:
-            self._write_slice(path, b"", position)
+        self._write_slices(path, chunks, offset_bytes, lambda _: None)
 
     def send_file(
         self,
@@ -209,13 +200,8 @@ class DeviceHost:
         sent: Callable[[int], None],
     ) -> None:
         sent(offset_bytes)
-        position = offset_bytes
-        for data in _slices(reporting_chunks(local, offset_bytes, lambda _: None)):
-            self._write_slice(remote, data, position)
-            position += len(data)
-            sent(position)
-        if position == offset_bytes:
-            self._write_slice(remote, b"", position)
+        chunks = reporting_chunks(local, offset_bytes, lambda _: None)
+        self._write_slices(remote, chunks, offset_bytes, sent)
 
     def forwarded(self, port: int, local_port: int = 0) -> contextlib.AbstractContextManager[Proxy]:
         return proxied(lambda: DeviceForward(self._tool, self._name, port), self._name, local_port)
@@ -235,10 +221,22 @@ class DeviceHost:
                 self._tool.run_lines(f"rm -rf {self._made}")
             self._ready = self._made = None
 
-    def _write_slice(self, path: PurePosixPath, data: bytes, position: int) -> None:
-        done = self.run(receiving(path, position), stdin=data, timeout_s=TRANSFER_SILENCE_S)
-        if done.status != 0:
-            raise BoardError(f"{self._name}: {path} cannot be written: {reason(done.stderr)}.")
+    def _write_slices(
+        self,
+        path: PurePosixPath,
+        chunks: Iterable[bytes],
+        position: int,
+        sent: Callable[[int], None],
+    ) -> None:
+        slices = _slices(chunks)
+        # Without content the file is cut at the position all the same.
+        for data in itertools.chain([next(slices, b"")], slices):
+            done = self.run(receiving(path, position), stdin=data, timeout_s=TRANSFER_SILENCE_S)
+            if done.status != 0:
+                raise BoardError(f"{self._name}: {path} cannot be written: {reason(done.stderr)}.")
+            if data:
+                position += len(data)
+                sent(position)
 
     @contextlib.contextmanager
     def _renewed(self) -> Iterator[None]:

@@ -64,6 +64,8 @@ class DeviceTool(Protocol):
         restart: the line that restarts the server that it leaves behind.
         comes_with: where it is to be had.
         listening_remedy: what keeps it from listening on all addresses of this machine.
+        complains: how its own complaints begin.
+        own_server: how lines on its own server begin.
         key: of the device; none for the only one.
 
     Args:
@@ -79,6 +81,8 @@ class DeviceTool(Protocol):
     restart: ClassVar[str]
     comes_with: ClassVar[str]
     listening_remedy: ClassVar[str]
+    complains: ClassVar[tuple[str, ...]]
+    own_server: ClassVar[tuple[str, ...]] = ()
     key: str | None
     _program: str
     _name: str
@@ -105,9 +109,12 @@ class DeviceTool(Protocol):
 
     def lines(self, answer: bytes) -> list[str]:
         """Return the lines of an answer that are not empty, and not about the tool's own server."""
+        lines = (line.strip() for line in answer.decode("utf-8", "replace").splitlines())
+        return [line for line in lines if line and not line.startswith(self.own_server)]
 
     def is_failure(self, line: str) -> bool:
         """Say whether a line is the tool's own complaint."""
+        return line.startswith(self.complains)
 
     def shell(self, line: str, left_s: Callable[[float], float], complaint: str) -> Iterator[bytes]:
         """Run a line in the device's shell and yield what it says, as it comes.

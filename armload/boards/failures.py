@@ -228,7 +228,7 @@ def _about_network(
         )
     is_it_on = f"Is the board on? {_check(board_name)}"
     if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError):
-        if _is_refused(error):
+        if any(isinstance(one, ConnectionRefusedError) for one in error.errors.values()):
             words = f"{where}: connection refused; no SSH server is listening."
             return DisconnectedError(words, is_it_on)
         return ConnectError(f"{where}: no route to the host.", is_it_on)
@@ -255,10 +255,6 @@ def _check(board_name: str) -> str:
     is_added = board_name in data_names("boards")
     places = f"'reach' in {_own_file(board_name)}" if is_added else "--host, --port"
     return f"Check {places} and ~/.ssh/config."
-
-
-def _is_refused(error: paramiko.ssh_exception.NoValidConnectionsError) -> bool:
-    return any(isinstance(one, ConnectionRefusedError) for one in error.errors.values())
 
 
 def _refused(connection: fabric.Connection, where: str, board_name: str) -> LoginRefusedError:

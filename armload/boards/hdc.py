@@ -34,6 +34,7 @@ class HdcTool(DeviceTool):
     listening_remedy = (
         "Update hdc: current releases listen on 127.0.0.1, unless their server was started with -e."
     )
+    complains = ("[Fail]", "[E0", "Connect server failed")
 
     def send(self, local: Path, remote: PurePosixPath) -> None:
         size = local.stat().st_size
@@ -70,9 +71,11 @@ class HdcTool(DeviceTool):
                 "ADDRESS:PORT. List devices: hdc list targets -v",
             )
         if any(words in message for words in _NO_SUCH_DEVICE):
+            keys = self._targets()
+            seen = f"It sees: {', '.join(keys)}." if keys else "It sees none: check the cable."
             return ConnectError(
                 f"{self._name}: hdc sees no device {self.key or ''}".rstrip() + ".",
-                f"{self._attached()} Set 'key' under 'reach' in boards/{self._name}.yaml.",
+                f"{seen} Set 'key' under 'reach' in boards/{self._name}.yaml.",
             )
         if any(words in message for words in _NOT_ALLOWED):
             return ConnectError(
@@ -89,10 +92,6 @@ class HdcTool(DeviceTool):
             "Check the cable: hdc list targets -v. If that does not help, restart hdc: hdc kill -r",
         )
 
-    def _attached(self) -> str:
-        keys = self._targets()
-        return f"It sees: {', '.join(keys)}." if keys else "It sees none: check the cable."
-
     def _targets(self) -> list[str]:
         lines = self.lines(self._answer("list", "targets", any_device=True))
         return [line for line in lines if not line.startswith("[")]
@@ -108,13 +107,6 @@ class HdcTool(DeviceTool):
                 f"{self._name}: hdc copied {int(finished[1])} of {size} bytes of {words[2]}."
             )
         raise self.failure(answer)
-
-    def lines(self, answer: bytes) -> list[str]:
-        text = answer.decode("utf-8", "replace")
-        return [line.strip() for line in text.splitlines() if line.strip()]
-
-    def is_failure(self, line: str) -> bool:
-        return line.startswith(("[Fail]", "[E0", "Connect server failed"))
 
 
 class HdcHost(DeviceHost):

@@ -179,8 +179,7 @@ class PowerAnswer(Value):
     def words(self) -> str:
         if self.reading is None:
             return f"not read: {self.problem}"
-        where = "at the wall" if self.reading.sees == "wall" else "on the board"
-        return f"{self.reading.watts:.2f} W {where} ({self.reading.source})"
+        return f"{self.reading.watts:.2f} W {place(self.reading.sees)} ({self.reading.source})"
 
 
 def try_read_power(meter: PowerMeter, host: Host) -> PowerAnswer:

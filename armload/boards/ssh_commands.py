@@ -76,10 +76,6 @@ def feed(channel: Channel, stdin: bytes) -> None:
 LONGEST_COMMAND_BYTES = 900
 
 
-def _stays() -> None:
-    """Find nothing that has taken a real board away for good."""
-
-
 def fits(command: str) -> bool:
     """Say whether a command is short enough for every server's command line."""
     return len(shell_line(marked(command)).encode()) <= LONGEST_COMMAND_BYTES
@@ -92,7 +88,7 @@ class SshCommands:
         self,
         address: SshAddress,
         board_name: str,
-        went_off: Callable[[], PoweredOffError | None] = _stays,
+        went_off: Callable[[], PoweredOffError | None] = lambda: None,
     ) -> None:
         self._address = address
         self._name = board_name

@@ -80,7 +80,12 @@ class SystemSsh:
             return
         hosts = connection.hosts
         with translated(board_name):
-            host_parts, known = "".join(_host_parts(hosts)), "".join(_known_lines(hosts))
+            host_parts = "".join(_host_parts(hosts))
+            keys = [host.transport.get_remote_server_key() for host in hosts]
+            known = "".join(
+                f"{_alias(place)} {key.get_name()} {key.get_base64()}\n"
+                for place, key in enumerate(keys)
+            )
         self._folder = tempfile.TemporaryDirectory(prefix="armload-ssh-")
         folder = Path(self._folder.name)
         config = folder / "config"
@@ -144,12 +149,6 @@ class SystemSsh:
 
 def _alias(place: int) -> str:
     return f"armload-{place}"
-
-
-def _known_lines(hosts: Sequence[fabric.Connection]) -> Iterator[str]:
-    for place, host in enumerate(hosts):
-        key = host.transport.get_remote_server_key()
-        yield f"{_alias(place)} {key.get_name()} {key.get_base64()}\n"
 
 
 def _host_parts(hosts: Sequence[fabric.Connection]) -> Iterator[str]:

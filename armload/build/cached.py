@@ -175,12 +175,8 @@ def _builds() -> Iterator[CacheItem]:
             label=f"{build_id} ({', '.join(targets) or builds[0].state})",
             paths=(*(build.path for build in builds), lock),
             size_bytes=sum(build.size_bytes for build in builds),
-            locks=partial(_own_lock, lock),
+            locks=partial(dict, {lock: "another armload process is building it"}),
         )
-
-
-def _own_lock(lock: Path) -> Mapping[Path, str]:
-    return {lock: "another armload process is building it"}
 
 
 def _any_build() -> Mapping[Path, str]:

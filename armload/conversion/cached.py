@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -112,7 +111,7 @@ def _items(kind: str) -> tuple[CacheItem, ...]:
                 label=_label(path),
                 paths=(path, *(lock for lock in [lock_of(path)] if lock.exists())),
                 size_bytes=disk_usage([path]),
-                locks=partial(_own_lock, path),
+                locks=partial(dict, {lock_of(path): "another armload process is making it"}),
             )
             for path in folders
         ),
@@ -126,7 +125,3 @@ def _label(place: Path) -> str:
     except (OSError, ValidationError):
         return f"{place.name}, unfinished"
     return made.file if made.type else f"{made.file} of {made.base}"
-
-
-def _own_lock(place: Path) -> Mapping[Path, str]:
-    return {lock_of(place): "another armload process is making it"}

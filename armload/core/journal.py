@@ -139,7 +139,8 @@ class JournalKind(Generic[Header, Entry]):
             DataError: it was modified, or is of a newer format.
             DiskError: it cannot be read.
         """
-        return self._parsed(str(path), _content(path), model, self.repair)
+        with _opened(path) as file:
+            return self._parsed(str(path), file.read(), model, self.repair)
 
     def read_lines(self, path: Path, model: type[Read], repair: str = "") -> list[Read]:
         """Read a file with a JSON document on each line; nothing where there is no such file.
@@ -293,13 +294,6 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
         with path.open("rb") as file:
             yield file
-    except OSError as error:
-        raise unreadable(path, error) from error
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
     except OSError as error:
         raise unreadable(path, error) from error
 

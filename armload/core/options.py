@@ -282,7 +282,13 @@ def declared_options(model: type[Value]) -> Iterator[Declared]:
         for option in info.metadata:
             if isinstance(option, Option):
                 letter = LETTERS.get(_name(field, option), "")
-                heading = option.heading or _heading(model, field)
+                groups = [
+                    each
+                    for each in model.__mro__
+                    if issubclass(each, OptionGroup) and field in each.model_fields
+                ]
+                # The group that has declared the field first is the last of them.
+                heading = option.heading or groups[-1].heading
                 yield Declared(field, option, info, heading, letter)
 
 
@@ -305,15 +311,6 @@ def without_none(info: FieldInfo) -> Any:
     for check in checks:
         kind = Annotated[kind, check]
     return kind
-
-
-def _heading(model: type[Value], field: str) -> str:
-    groups = [
-        each
-        for each in model.__mro__
-        if issubclass(each, OptionGroup) and field in each.model_fields
-    ]
-    return groups[-1].heading
 
 
 def _separated(declared: Declared, word: str | bool | list[str]) -> object:  # noqa: FBT001

@@ -109,8 +109,12 @@ def _message(
 ) -> ValidationMessage:
     place = mistake["loc"]
     if mistake["type"] != "extra_forbidden":
+        # Pydantic tells the whole of which the kind is wrong, and quotes the key that says the
+        # kind.
+        kind_key = mistake.get("ctx", {}).get("discriminator", "").strip("'")
+        is_there = mistake["type"] == "union_tag_invalid"
         return ValidationMessage(
-            place=_place(mistake),
+            place=(*mistake["loc"], kind_key) if is_there else mistake["loc"],
             unknown_key=False,
             words=_words(mistake, model),
             remedy=_remedy(mistake),
@@ -213,13 +217,6 @@ def boolean_for_a_number(written: object, read: object) -> ValidationMessage | N
         if found is not None:
             return found.model_copy(update={"place": (key, *found.place)})
     return None
-
-
-def _place(mistake: ErrorDetails) -> tuple[int | str, ...]:
-    # Pydantic tells the whole of which the kind is wrong, and quotes the key that says the kind.
-    kind_key = mistake.get("ctx", {}).get("discriminator", "").strip("'")
-    is_there = mistake["type"] == "union_tag_invalid"
-    return (*mistake["loc"], kind_key) if is_there else mistake["loc"]
 
 
 def _words(mistake: ErrorDetails, model: type[BaseModel]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -62,7 +62,13 @@ def collect(
     local_folder.mkdir(parents=True, exist_ok=True)
     with progress.step(f"Fetching from {host.name}", unit="B") as step:
         arrived = _fetched(host, run_folder, local_folder, step, (*RUN_FILES, *results))
-        sums = arrived.sums or _read_again(host, run_folder, arrived.sizes, step)
+        sums = arrived.sums
+        if not sums:
+            step.update(0, note="again, to compare checksums")
+            sums = {
+                name: with_retries(partial(_sum_of, host, run_folder / name))
+                for name in arrived.sizes
+            }
     for name in arrived.sizes:
         part = local_folder / part_of(name)
         if sums.get(name) != sha256_of(part):
@@ -141,13 +147,6 @@ def _parts_in(local: Path) -> dict[str, int]:
             if path.is_file() and (size := path.stat().st_size) >= _RESUMED_FROM_BYTES:
                 found[str(PurePosixPath(name, *path.relative_to(part).parts))] = size
     return found
-
-
-def _read_again(
-    host: Host, run_folder: PurePosixPath, names: Iterable[str], step: ProgressStep
-) -> Mapping[str, str]:
-    step.update(0, note="again, to compare checksums")
-    return {name: with_retries(partial(_sum_of, host, run_folder / name)) for name in names}
 
 
 def _sum_of(host: Host, path: PurePosixPath) -> str:

@@ -33,10 +33,6 @@ _BEYOND_BUFFERS_BYTES = 16 << 20
 """What has left this machine and fits into no buffer on the way has reached the board."""
 
 
-def _nobody_else() -> None:
-    """Find nobody who has taken the board over."""
-
-
 def push(
     host: Host,
     layout: Layout,
@@ -78,7 +74,7 @@ def deliver(
     helper: PurePosixPath | None = None,
     cold: bool = False,
     retry_for_s: float = RETRY_FOR_S,
-    still_ours: Callable[[], None] = _nobody_else,
+    still_ours: Callable[[], None] = lambda: None,
 ) -> bool:
     """Do what ``push`` does from a known state on, if there is one; the errors are the same.
 

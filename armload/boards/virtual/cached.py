@@ -59,7 +59,9 @@ def board_kinds() -> tuple[CacheKind, ...]:
                         label=path.name,
                         paths=(path,),
                         size_bytes=disk_usage([path]),
-                        locks=partial(_own_lock, path),
+                        locks=partial(
+                            dict, {path / "lock": "another armload process is starting it"}
+                        ),
                         busy=partial(_runs, path),
                     )
                     for path in entries("machines")
@@ -79,10 +81,6 @@ def _is_used(work: Path) -> str:
             if time.time() - lease.stat().st_mtime < _USED_WITHIN_S:
                 return "an armload command is using it"
     return ""
-
-
-def _own_lock(folder: Path) -> Mapping[Path, str]:
-    return {folder / "lock": "another armload process is starting it"}
 
 
 def _fetching() -> Mapping[Path, str]:

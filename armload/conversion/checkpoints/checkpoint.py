@@ -34,53 +34,50 @@ _LAYERS = ("num_hidden_layers", "n_layers", "n_layer", "num_layers")
 _OF_LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?)\.(\d{1,6})\.", re.ASCII)
 
 
-class Checkpoint(Value):
-    """A checkpoint whose files are all there.
+class CheckpointOutline(Value):
+    """What a checkpoint's ``config.json`` says.
 
     Attributes:
-        folder: that it lies in.
-        name: for people and for files that are made of it.
         architecture: the class that it was saved from, such as ``LlamaForCausalLM``.
         model_type: as the library transformers calls the architecture, such as ``llama``.
-        dtype: the type of most of its weights, as safetensors calls it.
-        parameters: the number of its weights; about, if they are quantised.
-        size_bytes: of its files of weights.
-        largest_tensor: the number of weights in its largest tensor.
         tied: whether the token embedding is also the output matrix.
         brings_code: whether it wants Python code of its own to be run.
         transformers: the version of the library that saved it; empty if it does not say.
         layers: that its configuration states; 0 if it does not say.
     """
 
-    folder: Path
-    name: str
     architecture: str
     model_type: str
-    dtype: str
-    parameters: int
-    size_bytes: int
-    largest_tensor: int
     tied: bool
     brings_code: bool
     transformers: str
     layers: int
+
+
+class Checkpoint(CheckpointOutline):
+    """A checkpoint whose files are all there.
+
+    Attributes:
+        folder: that it lies in.
+        name: for people and for files that are made of it.
+        dtype: the type of most of its weights, as safetensors calls it.
+        parameters: the number of its weights; about, if they are quantised.
+        size_bytes: of its files of weights.
+        largest_tensor: the number of weights in its largest tensor.
+    """
+
+    folder: Path
+    name: str
+    dtype: str
+    parameters: int
+    size_bytes: int
+    largest_tensor: int
 
     @property
     def is_new(self) -> bool:
         """Whether transformers 5 or a later version saved it, which older ones misread."""
         major = self.transformers.partition(".")[0]
         return major.isdecimal() and int(major) >= _NEW_MAJOR
-
-
-class CheckpointOutline(Value):
-    """What a checkpoint's ``config.json`` says."""
-
-    architecture: str
-    model_type: str
-    tied: bool
-    brings_code: bool
-    transformers: str
-    layers: int
 
 
 def read_checkpoint(folder: Path, name: str = "") -> Checkpoint:

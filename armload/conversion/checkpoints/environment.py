@@ -118,20 +118,18 @@ class Environment(Value):
         # Compiled modules stay here: compiling torch and transformers takes longer than all else,
         # and llama.cpp's source must stay as it is.
         compiled = {"PYTHONPYCACHEPREFIX": str(self.python.parents[1] / _COMPILED)}
+        # Not the variables that lead a Python to other packages.
+        own = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("PYTHON") and name != "__PYVENV_LAUNCHER__"
+        }
         status = run_watched(
             [str(self.python), *words],
-            environment={**_without_python(), **compiled, **variables},
+            environment={**own, **compiled, **variables},
             watch=note,
             keep_open=self.lock,
             folder=folder,
         )
         if status != 0:
             raise FailedProgramError(status, tail)
-
-
-def _without_python() -> dict[str, str]:
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("PYTHON") and name != "__PYVENV_LAUNCHER__"
-    }

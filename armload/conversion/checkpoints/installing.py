@@ -7,7 +7,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -62,7 +62,9 @@ def converter_kinds() -> tuple[CacheKind, ...]:
             label=path.stem,
             paths=(path,),
             size_bytes=disk_usage([path]),
-            locks=partial(_use, path.with_suffix(".lock")),
+            locks=partial(
+                dict, {path.with_suffix(".lock"): "another armload process is converting with it"}
+            ),
         )
         for path in entries(KIND)
         if path.suffix != ".lock" and not is_left_over(path)
@@ -75,10 +77,6 @@ def converter_kinds() -> tuple[CacheKind, ...]:
             items=(*items, *left_over(KIND)),
         ),
     )
-
-
-def _use(lock: Path) -> Mapping[Path, str]:
-    return {lock: "another armload process is converting with it"}
 
 
 def _python(place: Path) -> Path:

@@ -148,12 +148,23 @@ class SshConnection:
 
     def close(self) -> None:
         """End the connection, and those to the hosts it jumps over."""
+        import paramiko
+
         for connection in self.hosts:
             transport = connection.client.get_transport()
             with contextlib.suppress(Exception):
                 connection.client.close()
             if transport is not None:
-                _end_command(transport)
+                sock: object = transport.sock
+                if isinstance(sock, paramiko.ProxyCommand):  # paramiko leaves it running
+                    transport.join(CONNECT_TIMEOUT_S)
+                    sock.process.kill()
+                    # What a shell started for it may live on, and ends with its input.
+                    for pipe in (sock.process.stdin, sock.process.stdout, sock.process.stderr):
+                        with contextlib.suppress(OSError, ValueError):
+                            if pipe is not None:
+                                pipe.close()
+                    sock.process.wait()
 
 
 AnyConnection = SshConnection | MasterConnection
@@ -284,19 +295,3 @@ def _open(connection: fabric.Connection, board_name: str) -> None:
     for hop in reversed([connection, *hops_of(connection)]):
         with explained(hop, board_name, is_board=hop is connection):
             hop.open()
-
-
-def _end_command(transport: paramiko.Transport) -> None:
-    """Take leave of the ``ProxyCommand`` that a connection went through; paramiko leaves it."""
-    import paramiko
-
-    sock: object = transport.sock
-    if isinstance(sock, paramiko.ProxyCommand):
-        transport.join(CONNECT_TIMEOUT_S)
-        sock.process.kill()
-        # What a shell started for it may live on, and ends with its input.
-        for pipe in (sock.process.stdin, sock.process.stdout, sock.process.stderr):
-            with contextlib.suppress(OSError, ValueError):
-                if pipe is not None:
-                    pipe.close()
-        sock.process.wait()

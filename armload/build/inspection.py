@@ -170,7 +170,17 @@ def _features(elf: ELFFile) -> tuple[FeatureUse, ...]:
         words = np.frombuffer(code[: len(code) // 4 * 4], dtype="<u4")
         for encoding, where in found_in(words):
             use = _use(encoding, words, where, address, symbols)
-            found[use.feature] = _joined(found.get(use.feature), use)
+            former = found.get(use.feature)
+            if former is None:
+                found[use.feature] = use
+            else:
+                first = min(former, use, key=lambda one: (one.guarded, one.address))
+                found[use.feature] = first.model_copy(
+                    update={
+                        "count": former.count + use.count,
+                        "guarded_count": former.guarded_count + use.guarded_count,
+                    }
+                )
     return tuple(found[feature] for feature in sorted(found))
 
 
@@ -195,18 +205,6 @@ def _use(
         address=int(addresses[first]),
         mnemonic=encoding.mnemonic,
         symbol=names[first],
-    )
-
-
-def _joined(former: FeatureUse | None, use: FeatureUse) -> FeatureUse:
-    if former is None:
-        return use
-    first = min(former, use, key=lambda one: (one.guarded, one.address))
-    return first.model_copy(
-        update={
-            "count": former.count + use.count,
-            "guarded_count": former.guarded_count + use.guarded_count,
-        }
     )
 
 

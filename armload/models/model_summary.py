@@ -172,8 +172,10 @@ def _sections(tensors: Sequence[Tensor], whole_bytes: int) -> Iterator[FileSecti
         layer = re.match(r"blk\.(\d+)\.", tensor.name)
         if layer:
             layers.setdefault(int(layer[1]), []).append(tensor)
+        elif tensor.name.startswith(_EMBEDDINGS):
+            parts["embedding"].append(tensor)
         else:
-            parts[_part(tensor.name)].append(tensor)
+            parts["output" if tensor.name.startswith("output") else "other"].append(tensor)
     gaps = whole_bytes - sum(tensor.size_bytes for tensor in tensors)
     yield FileSection(part="header", tensors=0, size_bytes=gaps)
     yield from _section("embedding", parts["embedding"])
@@ -188,12 +190,6 @@ def _sections(tensors: Sequence[Tensor], whole_bytes: int) -> Iterator[FileSecti
         )
     yield from _section("output", parts["output"])
     yield from _section("other", parts["other"])
-
-
-def _part(name: str) -> str:
-    if name.startswith(_EMBEDDINGS):
-        return "embedding"
-    return "output" if name.startswith("output") else "other"
 
 
 def _section(part: str, tensors: Sequence[Tensor]) -> Iterator[FileSection]:

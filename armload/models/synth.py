@@ -30,7 +30,6 @@ from armload.models.vocabulary import Vocabulary, smallest_vocabulary, vocabular
 
 if TYPE_CHECKING:
     import numpy as np
-    from gguf import GGUFWriter
     from numpy.typing import NDArray
 
 CHUNK_WEIGHTS = 1 << 22
@@ -184,7 +183,19 @@ def _write_whole(
     )
     with written_whole(path) as beside:
         _write_header(shape, beside, words, tensors, file_type)
-        _write_weights(beside, tensors, seed, progress)
+        total = sum(each.size_bytes for each in tensors)
+        done = 0
+        with (
+            beside.open("ab") as file,
+            progress.step("Generating a model with random weights", total=total, unit="B") as step,
+        ):
+            file.write(bytes(-file.tell() % ALIGNMENT_BYTES))
+            for each in tensors:
+                for part in _parts(each, seed):
+                    file.write(part.data)
+                    done += part.nbytes
+                    step.update(done, note=each.name)
+                file.write(bytes(-file.tell() % ALIGNMENT_BYTES))
 
 
 def _write_header(
@@ -195,54 +206,27 @@ def _write_header(
     file_type: str,
 ) -> None:
     import numpy as np
-    from gguf import GGUFWriter
+    from gguf import GGMLQuantizationType, GGUFWriter
 
     writer = GGUFWriter(path, shape.architecture)
     try:
         describe(writer, shape, words, file_type)
         for each in tensors:
-            _announce(writer, each, np.dtype(np.float32), np.dtype(np.uint8))
+            if isinstance(each.tensor, Constant):
+                writer.add_tensor_info(each.name, each.shape, np.dtype(np.float32), each.size_bytes)
+            else:
+                writer.add_tensor_info(
+                    each.name,
+                    each.shape,
+                    np.dtype(np.uint8),
+                    each.size_bytes,
+                    raw_dtype=GGMLQuantizationType[each.type_name],
+                )
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_ti_data_to_file()
     finally:
         writer.close()
-
-
-def _announce(
-    writer: GGUFWriter,
-    stored: _Stored,
-    floats: np.dtype[np.float32],
-    octets: np.dtype[np.uint8],
-) -> None:
-    from gguf import GGMLQuantizationType
-
-    if isinstance(stored.tensor, Constant):
-        writer.add_tensor_info(stored.name, stored.shape, floats, stored.size_bytes)
-        return
-    writer.add_tensor_info(
-        stored.name,
-        stored.shape,
-        octets,
-        stored.size_bytes,
-        raw_dtype=GGMLQuantizationType[stored.type_name],
-    )
-
-
-def _write_weights(path: Path, tensors: Sequence[_Stored], seed: int, progress: Progress) -> None:
-    total = sum(each.size_bytes for each in tensors)
-    done = 0
-    with (
-        path.open("ab") as file,
-        progress.step("Generating a model with random weights", total=total, unit="B") as step,
-    ):
-        file.write(bytes(-file.tell() % ALIGNMENT_BYTES))
-        for each in tensors:
-            for part in _parts(each, seed):
-                file.write(part.data)
-                done += part.nbytes
-                step.update(done, note=each.name)
-            file.write(bytes(-file.tell() % ALIGNMENT_BYTES))
 
 
 def _parts(stored: _Stored, seed: int) -> Iterator[NDArray[np.uint8]]:

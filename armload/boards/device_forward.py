@@ -24,14 +24,7 @@ from armload.core.values import Value, as_json
 
 
 class Rule(Value):
-    """A local port of a tool's server that leads to one of a device.
-
-    Attributes:
-        tool: its name.
-        key: of the device; none for the only one.
-        local_port, port: of this machine, and of the device.
-        process: that wants it.
-    """
+    """A local port of a tool's server that leads to one of a device."""
 
     tool: str
     key: str | None

@@ -17,13 +17,7 @@ _EXT4_MOST_KIB = 16_384
 
 
 class Mount(Value):
-    """A line of ``/proc/mounts``.
-
-    Attributes:
-        point: where it is mounted.
-        filesystem: such as ``ext4``.
-        options: such as ``ro`` and ``noexec``.
-    """
+    """A line of ``/proc/mounts``."""
 
     point: PurePosixPath
     filesystem: str

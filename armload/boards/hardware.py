@@ -136,13 +136,7 @@ _FIGURES = (
 
 
 class ChosenHardware(Value):
-    """An entry of the catalogue, with one size of memory.
-
-    Attributes:
-        name: by which it was called.
-        hardware: the entry.
-        memory: its size; none where the entry gives none.
-    """
+    """An entry of the catalogue, with one size of memory."""
 
     name: str
     hardware: Hardware

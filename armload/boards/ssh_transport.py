@@ -56,9 +56,6 @@ def choose_ciphers(board: Collection[str], here: Collection[str]) -> CipherChoic
 
     AES in GCM is the fastest where the CPUs of both ends have instructions for it, and several
     times as slow as ChaCha20 in software. The slower end decides.
-
-    Args:
-        board: the features of the board's CPU; empty where they are not known.
     """
     lacking = [
         words

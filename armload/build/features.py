@@ -16,12 +16,7 @@ if TYPE_CHECKING:
 
 
 class Encoding(NamedTuple):
-    """Instruction words ``w`` with ``w & mask == value``, unless ``w & but_mask == but_value``.
-
-    Attributes:
-        feature: in the words of ``/proc/cpuinfo``.
-        mnemonic: of the instruction, or of a typical one of the group.
-    """
+    """Instruction words ``w`` with ``w & mask == value``, unless ``w & but_mask == but_value``."""
 
     feature: str
     mnemonic: str
@@ -196,12 +191,7 @@ _SUPPORT_FOR_SME = re.compile(
 
 
 class Symbols:
-    """The functions of a program, by address.
-
-    Args:
-        functions: address and name of each.
-        chosen: names of functions that are chosen at run time (``IFUNC``).
-    """
+    """The functions of a program, by address."""
 
     def __init__(self, functions: list[tuple[int, str]], chosen: frozenset[str]) -> None:
         import numpy as np
@@ -230,13 +220,7 @@ def guarded(
     names: list[str | None],
     symbols: Symbols,
 ) -> NDArray[np.bool_]:
-    """Tell of each use whether it is reached only where the CPU has the feature.
-
-    Args:
-        feature: in the words of ``/proc/cpuinfo``.
-        where: the indexes of the words that use the feature.
-        names: the function that each use lies in.
-    """
+    """Tell of each use whether it is reached only where the CPU has the feature."""
     import numpy as np
 
     known = np.zeros(len(where), dtype=np.bool_)

@@ -22,11 +22,7 @@ _TRUE = {"1", "ON", "YES", "TRUE", "Y"}
 
 
 class Project:
-    """A CMake project in a folder.
-
-    Args:
-        settings: a CMake file whose ``set`` commands count more than the project's defaults.
-    """
+    """A CMake project in a folder."""
 
     def __init__(self, folder: Path, *, settings: Path) -> None:
         self._folder = folder

@@ -21,13 +21,7 @@ SystemCompilerName = Literal["gnu", "native"]
 
 
 class Words(NamedTuple):
-    """What a kind of compiler is called.
-
-    Attributes:
-        kind: ``gnu`` or ``native``.
-        c, cxx: the programs.
-        how_to_get: a sentence.
-    """
+    """What a kind of compiler is called."""
 
     kind: SystemCompilerName
     c: str

@@ -32,13 +32,7 @@ LOCK_FILE = ".lock"
 
 
 class JournalHeader(Value):
-    """What was begun.
-
-    Attributes:
-        format: version of the file's format.
-        id: the folder's name.
-        armload: the version that began it.
-    """
+    """What was begun."""
 
     format: int
     id: str

@@ -143,12 +143,7 @@ class OptionGroup(Value):
     def typed(
         cls, words: Mapping[str, str | bool | list[str]], usual: Collection[str] = ()
     ) -> Self:
-        """Read what was typed.
-
-        Args:
-            words: by the names of fields; what is empty was not given.
-            usual: those of them that a person has as defaults.
-        """
+        """Read what was typed."""
         declared = {each.field: each for each in declared_options(cls)}
         given = {name: _separated(declared[name], word) for name, word in words.items() if word}
         try:

@@ -45,12 +45,7 @@ class BoardItem(Value):
 
 
 class Selection(Value):
-    """Which files on a board to remove.
-
-    Attributes:
-        uncollected: also runs that have not been fetched.
-        unused_days: programs and models unused for this long.
-    """
+    """Which files on a board to remove."""
 
     uncollected: bool = False
     unused_days: float = DEFAULT_UNUSED_DAYS

@@ -51,12 +51,7 @@ class LeaseHolder(Value):
 
 
 class RunMark(Value):
-    """What a run's folder says of its start, as one word for a shell.
-
-    Attributes:
-        fingerprint: a checksum over what decides a run.
-        holder: who started it, and had the board's lease then.
-    """
+    """What a run's folder says of its start, as one word for a shell."""
 
     fingerprint: str
     holder: LeaseHolder

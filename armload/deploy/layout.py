@@ -36,11 +36,7 @@ _PROGRAMS, _MODELS = "bin", "models"
 
 
 class Layout(Value):
-    """The paths under one work folder.
-
-    Attributes:
-        workdir: armload's folder on the board.
-    """
+    """The paths under one work folder."""
 
     workdir: PurePosixPath
 

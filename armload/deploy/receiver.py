@@ -25,13 +25,7 @@ class Arrived(Value):
 
 
 class Receiver:
-    """Takes what the collecting script sends, piece by piece, and writes the files.
-
-    Args:
-        folder: where they grow, each beside its place.
-        parts: how much of some of them is there.
-        known: names that a file may have outside of the program's folder.
-    """
+    """Takes what the collecting script sends, piece by piece, and writes the files."""
 
     def __init__(
         self,

@@ -57,15 +57,7 @@ class NoSuchModelError(UsageError):
 
 
 class HubRepository(Value):
-    """A repository at a revision, as a person named it.
-
-    Attributes:
-        prefix: of its hub.
-        name: ``ORG/REPO``.
-        revision: a branch, tag or commit.
-        kind: of repository.
-        file, type: which model or file of it; one of them, or neither.
-    """
+    """A repository at a revision, as a person named it."""
 
     prefix: str
     name: str

@@ -71,14 +71,7 @@ _PARTS: Mapping[str, _Role] = {
 
 @dataclass(frozen=True, kw_only=True)
 class MixedModel:
-    """What of a model decides the types of its tensors.
-
-    Attributes:
-        layers: blocks, with those that predict further tokens.
-        heads, kv_heads: of the first layer.
-        experts: of a mixture of experts; else 0.
-        shapes: of all tensors, by name.
-    """
+    """What of a model decides the types of its tensors."""
 
     architecture: str
     layers: int

@@ -34,16 +34,7 @@ class Qemu(Value):
 
 
 class Wiring(Value):
-    """Where one machine's files, sockets and ports are.
-
-    Attributes:
-        kernel, initramfs: what it boots.
-        disk: its storage.
-        port: on this machine's loopback, that leads to its SSH server.
-        qmp, console: sockets for QEMU's control protocol and for the serial line.
-        console_log, qemu_log: the serial console, QEMU's own messages.
-        pid_file: written by QEMU.
-    """
+    """Where one machine's files, sockets and ports are."""
 
     kernel: Path
     initramfs: Path

@@ -55,16 +55,7 @@ class CheckpointOutline(Value):
 
 
 class Checkpoint(CheckpointOutline):
-    """A checkpoint whose files are all there.
-
-    Attributes:
-        folder: that it lies in.
-        name: for people and for files that are made of it.
-        dtype: the type of most of its weights, as safetensors calls it.
-        parameters: the number of its weights; about, if they are quantised.
-        size_bytes: of its files of weights.
-        largest_tensor: the number of weights in its largest tensor.
-    """
+    """A checkpoint whose files are all there."""
 
     folder: Path
     name: str

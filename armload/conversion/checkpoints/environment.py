@@ -65,12 +65,7 @@ _COMPILED = "compiled"
 
 
 class FailedProgramError(Exception):
-    """A program ended with a status other than 0.
-
-    Args:
-        status: that it ended with; negative for the signal that killed it.
-        lines: the end of what it wrote.
-    """
+    """A program ended with a status other than 0."""
 
     def __init__(self, status: int, lines: Sequence[str]) -> None:
         super().__init__(status)

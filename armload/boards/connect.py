@@ -77,7 +77,7 @@ def start(board: Board, progress: Progress) -> SshAddress:
     """Start a virtual board, if it is not up, and say how to reach it.
 
     Raises:
-        ConnectError: as for ``connect``.
+        ConnectError: QEMU refuses, or the machine does not boot.
     """
     from armload.boards.virtual import machine
 

@@ -96,7 +96,7 @@ class DeviceTool(Protocol):
         """Copy a file to the device; both names must be plain."""
 
     def receive(self, remote: PurePosixPath, local: Path, size: int) -> None:
-        """Copy a file from the device; both names must be plain. Errors as for ``send``."""
+        """Copy a file from the device; both names must be plain."""
 
     def forward(self, local_port: int, port: int) -> bool:
         """Let its server listen on a local port for one of the device; False if that is taken."""

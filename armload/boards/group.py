@@ -83,7 +83,7 @@ def members_of(name: str) -> tuple[Board, ...]:
     """Return the boards of the group called ``name``; of a single board, itself.
 
     Raises:
-        UsageError: as for ``load_group`` and ``load_board``.
+        UsageError: there is none, or several are named.
     """
     return load_group(name).boards if is_group(name) else (load_board(name),)
 

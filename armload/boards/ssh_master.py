@@ -192,10 +192,7 @@ _changing = threading.Lock()
 
 
 class MasterConnection:
-    """A use of a login; does for commands what a connection of Python's client does.
-
-    Others and errors as ``Login``.
-    """
+    """A use of a login; does for commands what a connection of Python's client does."""
 
     def __init__(
         self,

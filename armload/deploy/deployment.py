@@ -54,7 +54,7 @@ def deploy(
 
     Raises:
         BusyError: meanwhile somebody else has taken the board over.
-        ConnectError: as for ``push``.
+        ConnectError: the board stayed away.
     """
     layout = Layout(workdir=board.workdir)
     items = [item for each in payload for item in each.items(layout)]

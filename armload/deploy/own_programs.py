@@ -27,7 +27,7 @@ def own_program(
     lies there already, and runs as all programs do that are built for the board.
 
     Raises:
-        ConnectError: as for ``push``.
+        ConnectError: the board stayed away.
     """
     if found.machine not in ARCHITECTURES:
         return None

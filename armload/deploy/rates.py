@@ -47,7 +47,7 @@ def measured_rates(
     *,
     file: PurePosixPath | None = None,
 ) -> Rates:
-    """Return the rates that ``measure`` finds; arguments and errors are the same."""
+    """Return the rates that ``measure`` finds."""
     return measure(host, board, found, progress, file=file)[0]
 
 

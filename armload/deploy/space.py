@@ -148,7 +148,7 @@ def why_refused(host: Host, folder: PurePosixPath, output: str, workdir: PurePos
 def refusal(
     host: Host, folder: PurePosixPath, complaint: str, output: str, workdir: PurePosixPath
 ) -> BoardError:
-    """Return the error for what could not be written; arguments and errors as ``why_refused``."""
+    """Return the error for what could not be written; arguments as ``why_refused``."""
     why = why_refused(host, folder, output, workdir)
     return BoardError(f"{host.name}: {complaint}: {why.words}.", why.remedy)
 

@@ -268,8 +268,7 @@ def model_like(reference: str, progress: Progress) -> Path:
 def header_of(reference: str, progress: Progress) -> Path:
     """Return a file with a model's header; its weights may be missing.
 
-    The arguments and errors are those of ``resolve``, but nothing large is made or downloaded
-    (``smollm2`` is 93 MB).
+    It is named as for ``resolve``, but nothing large is made or downloaded (``smollm2`` is 93 MB).
     """
     reference = spelled(reference)
     if is_reference(reference):

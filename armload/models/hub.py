@@ -71,10 +71,7 @@ def fetch_header(reference: str, progress: Progress) -> Path:
 
 
 def fetch_data(reference: str, progress: Progress) -> Path:
-    """Download a file of a data set, such as ``hf:ORG/REPO/test.jsonl``.
-
-    The arguments and errors are those of ``fetch``.
-    """
+    """Download a file of a data set, such as ``hf:ORG/REPO/test.jsonl``."""
     named = repository_named(reference, "dataset")
     listing, file = _found(named, choose_data_file, progress)
     (path,) = _provide(named, listing, [file], progress)

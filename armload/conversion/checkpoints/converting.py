@@ -190,10 +190,7 @@ def _to_mnn(
     held: Environment,
     progress: Progress,
 ) -> ConversionCheck:
-    """Write a checkpoint's MNN folder, whole or not at all.
-
-    The arguments are those of ``_to_gguf``, except that ``path`` is a folder.
-    """
+    """Write a checkpoint's MNN folder, whole or not at all."""
     total = result_bytes("mnn", type_name, checkpoint)
     label = f"Converting {checkpoint.name} to MNN, {type_name}"
     with (

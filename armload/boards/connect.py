@@ -160,6 +160,5 @@ def _went_off(board: Board, reached: SshAddress) -> PoweredOffError | None:
             f"Start it, then repeat the command: armload board.up --board {board.name}",
         )
     return PoweredOffError(
-        f"The virtual board {board.name!r} was restarted in the meantime.",
-        "Repeat the command.",
+        f"The virtual board {board.name!r} was restarted in the meantime.", "Repeat the command."
     )

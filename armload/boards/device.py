@@ -192,12 +192,7 @@ class DeviceHost:
         self._write_slices(path, chunks, offset_bytes, lambda _: None)
 
     def send_file(
-        self,
-        local: Path,
-        remote: PurePosixPath,
-        *,
-        offset_bytes: int,
-        sent: Callable[[int], None],
+        self, local: Path, remote: PurePosixPath, *, offset_bytes: int, sent: Callable[[int], None]
     ) -> None:
         sent(offset_bytes)
         chunks = reporting_chunks(local, offset_bytes, lambda _: None)

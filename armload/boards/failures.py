@@ -198,8 +198,7 @@ def _about_ssh(
     banner = next((line for line in lines if line.startswith("SSH-")), lines[0].strip())
     if banner and not banner.startswith(_SSH_SERVER_BANNERS):
         return PermanentConnectError(
-            f"{where}: not an SSH server; it answered {banner!a}.",
-            _check(board_name),
+            f"{where}: not an SSH server; it answered {banner!a}.", _check(board_name)
         )
     if isinstance(error.__context__, EOFError | ConnectionError):
         words = f", saying {banner!a}" if banner and not banner.startswith("SSH-") else ""

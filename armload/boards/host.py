@@ -114,12 +114,7 @@ class Host(Protocol):
         """
 
     def send_file(
-        self,
-        local: Path,
-        remote: PurePosixPath,
-        *,
-        offset_bytes: int,
-        sent: Callable[[int], None],
+        self, local: Path, remote: PurePosixPath, *, offset_bytes: int, sent: Callable[[int], None]
     ) -> None:
         """Write a local file from an offset on into ``remote``, at the same offset, as ``write``.
 

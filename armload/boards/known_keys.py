@@ -96,6 +96,5 @@ def _first_undecodable(path: Path) -> int:
 
 def _spoilt(path: Path, line: int, board_name: str) -> ConnectError:
     return PermanentConnectError(
-        f"{board_name}: {path}, line {line}: not a host key.",
-        "Correct or remove that line.",
+        f"{board_name}: {path}, line {line}: not a host key.", "Correct or remove that line."
     )

@@ -97,12 +97,7 @@ class LocalHost:
             self._carrier(receiving(path, offset_bytes)).write(path, chunks)
 
     def send_file(
-        self,
-        local: Path,
-        remote: PurePosixPath,
-        *,
-        offset_bytes: int,
-        sent: Callable[[int], None],
+        self, local: Path, remote: PurePosixPath, *, offset_bytes: int, sent: Callable[[int], None]
     ) -> None:
         with self._translated():
             self._carrier(receiving(remote, offset_bytes)).send_file(

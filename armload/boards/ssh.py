@@ -13,13 +13,7 @@ from armload.boards.forward import Proxy, Tunnel, proxied
 from armload.boards.framing import appending, cutting, reason, receiving, size_of
 from armload.boards.host import TransportChoice
 from armload.boards.ports import free_port
-from armload.boards.ssh_commands import (
-    LONGEST_COMMAND_BYTES,
-    SshCommands,
-    fits,
-    output_of,
-    sent_to,
-)
+from armload.boards.ssh_commands import LONGEST_COMMAND_BYTES, SshCommands, fits, output_of, sent_to
 from armload.boards.ssh_connection import AnyConnection
 from armload.boards.ssh_master import MasterConnection
 from armload.boards.ssh_transport import CipherChoice, choose_ciphers, features_here, features_in
@@ -133,12 +127,7 @@ class SshHost(SshCommands):
             self._check_done(channel, f"{path} cannot be written")
 
     def send_file(
-        self,
-        local: Path,
-        remote: PurePosixPath,
-        *,
-        offset_bytes: int,
-        sent: Callable[[int], None],
+        self, local: Path, remote: PurePosixPath, *, offset_bytes: int, sent: Callable[[int], None]
     ) -> None:
         command = self._receiving(remote, offset_bytes)
 

@@ -25,18 +25,10 @@ from armload.boards.failures import (
     explained,
     translated,
 )
-from armload.boards.known_keys import (
-    pinned_line,
-)
+from armload.boards.known_keys import pinned_line
 from armload.boards.ssh_config import config_words
 from armload.boards.ssh_master import MasterConnection
-from armload.boards.ssh_route import (
-    drop_keys,
-    hops_of,
-    known_password,
-    prepared,
-    require_supported,
-)
+from armload.boards.ssh_route import drop_keys, hops_of, known_password, prepared, require_supported
 from armload.core.errors import BoardError, ConnectError
 from armload.core.values import Value
 
@@ -110,10 +102,7 @@ class SshConnection:
         with translated(self._board_name):
             try:
                 channel: paramiko.Channel = self._connection.transport.open_channel(
-                    "direct-tcpip",
-                    ("127.0.0.1", port),
-                    ("127.0.0.1", 0),
-                    timeout=CONNECT_TIMEOUT_S,
+                    "direct-tcpip", ("127.0.0.1", port), ("127.0.0.1", 0), timeout=CONNECT_TIMEOUT_S
                 )
             except paramiko.SSHException as error:
                 if isinstance(error, paramiko.ChannelException) and error.code in _FORBIDDEN:

@@ -16,12 +16,7 @@ from armload.boards.failures import (
     place_of_reach,
     refuse_unknown,
 )
-from armload.boards.known_keys import (
-    known_keys_name,
-    load_keys,
-    pinned_keys_file,
-    user_key_files,
-)
+from armload.boards.known_keys import known_keys_name, load_keys, pinned_keys_file, user_key_files
 from armload.boards.ssh_config import JumpHost, SshSettings, settings_of
 from armload.boards.ssh_transport import TransportMaker
 from armload.core.errors import DataError, PermanentConnectError

@@ -145,10 +145,7 @@ class _Fetch:
         return self._git(["cat-file", "-e", thing]).status == 0
 
     def _git(
-        self,
-        words: Sequence[str],
-        *,
-        watch: Callable[[str], None] | None = None,
+        self, words: Sequence[str], *, watch: Callable[[str], None] | None = None
     ) -> GitAnswer:
         return git(
             words,

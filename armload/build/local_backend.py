@@ -93,11 +93,7 @@ def run_logged(
             watch(line)
 
         status = run_watched(
-            command,
-            environment=environment,
-            watch=note,
-            keep_open=keep_open,
-            nice=nice,
+            command, environment=environment, watch=note, keep_open=keep_open, nice=nice
         )
     if status != 0:
         raise failure(Path(command[0]).name, status, list(tail), log)

@@ -79,10 +79,7 @@ class Zig(Value):
 
     def environment(self) -> Mapping[str, str]:
         """Return environment variables for ccache, which cannot look into a shell script."""
-        return {
-            "CCACHE_COMPILERTYPE": "clang",
-            "CCACHE_COMPILERCHECK": f"string:{self.identity}",
-        }
+        return {"CCACHE_COMPILERTYPE": "clang", "CCACHE_COMPILERCHECK": f"string:{self.identity}"}
 
 
 def find_zig(target: Target) -> Zig:

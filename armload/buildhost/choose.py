@@ -15,12 +15,7 @@ from armload.core.progress import Progress
 
 @contextmanager
 def build_backend(
-    *,
-    on: str,
-    compiler: str,
-    progress: Progress,
-    jobs: int | None = None,
-    nice: int | None = None,
+    *, on: str, compiler: str, progress: Progress, jobs: int | None = None, nice: int | None = None
 ) -> Iterator[BuildBackend]:
     """Yield what compiles.
 

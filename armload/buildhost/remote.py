@@ -239,11 +239,7 @@ class RemoteBackend:
         variables = {
             "CMAKE_MAKE_PROGRAM": programs["CMAKE_MAKE_PROGRAM"],
             **definitions(
-                request,
-                compiler,
-                source=parts / "engine",
-                native=parts / "native",
-                ccache=ccache,
+                request, compiler, source=parts / "engine", native=parts / "native", ccache=ccache
             ),
         }
         script = render(
@@ -350,7 +346,6 @@ class RemoteBackend:
                 step.update(file.tell())
             if digest.hexdigest() != sums.get(name):
                 raise TransferError(
-                    f"{self.name}: {remote} was damaged in transit.",
-                    "Repeat the command.",
+                    f"{self.name}: {remote} was damaged in transit.", "Repeat the command."
                 )
         return local

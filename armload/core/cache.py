@@ -170,10 +170,7 @@ def decide(kinds: Iterable[CacheKind]) -> list[Decision]:
             reason = item.stays()
             decisions.append(
                 Decision(
-                    kind=kind.name,
-                    item=item,
-                    fate="in use" if reason else "goes",
-                    reason=reason,
+                    kind=kind.name, item=item, fate="in use" if reason else "goes", reason=reason
                 )
             )
     return decisions

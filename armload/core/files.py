@@ -118,8 +118,7 @@ def written_in(folder: Path) -> Iterator[None]:
             raise
         where = Path(error.filename or folder)
         raise DiskError(
-            f"Cannot write {where} on this machine: {error.strerror}.",
-            refusal_remedy(error, where),
+            f"Cannot write {where} on this machine: {error.strerror}.", refusal_remedy(error, where)
         ) from error
 
 

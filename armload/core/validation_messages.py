@@ -156,10 +156,7 @@ def _is_meant(missing: tuple[int | str, ...], unknown: ValidationMessage) -> boo
 
 
 def _where_it_belongs(
-    name: str,
-    model: type[BaseModel],
-    written: Mapping[str, object],
-    place: tuple[int | str, ...],
+    name: str, model: type[BaseModel], written: Mapping[str, object], place: tuple[int | str, ...]
 ) -> str:
     """Return a sentence on a key that stands at the wrong level; empty where no level has it."""
     for path in _paths_of(name, model, written):

@@ -13,11 +13,7 @@ _QUOTE = "Quote text that contains special characters."
 _SHOWN_BEFORE, _SHOWN_COLUMNS = 60, 100
 _INDENT = " " * 4
 _KNOWN = (
-    (
-        r"found character '\\t'",
-        "a tab cannot indent a line",
-        "Indent with spaces.",
-    ),
+    (r"found character '\\t'", "a tab cannot indent a line", "Indent with spaces."),
     (
         r"found character (?P<it>.+) that cannot start any token",
         "a value cannot begin with {it} unless it is quoted",

@@ -138,11 +138,7 @@ def leased(
 
 
 def _acquire(
-    lease: Lease,
-    host: Host,
-    workdir: PurePosixPath,
-    progress: Progress,
-    wait_s: float,
+    lease: Lease, host: Host, workdir: PurePosixPath, progress: Progress, wait_s: float
 ) -> None:
     other = _taken(lease, host, workdir, "")
     if other is None:

@@ -149,8 +149,5 @@ def _found_file(name: PurePosixPath, file: Path) -> FoundFile:
             "Rename or remove it.",
         )
     return FoundFile(
-        name=name,
-        local=file,
-        size_bytes=file.stat().st_size,
-        executable=os.access(file, os.X_OK),
+        name=name, local=file, size_bytes=file.stat().st_size, executable=os.access(file, os.X_OK)
     )

@@ -40,24 +40,14 @@ class Missing(Value):
 
 
 def measured_rates(
-    host: Host,
-    board: Board,
-    found: Probe,
-    progress: Progress,
-    *,
-    file: PurePosixPath | None = None,
+    host: Host, board: Board, found: Probe, progress: Progress, *, file: PurePosixPath | None = None
 ) -> Rates:
     """Return the rates that ``measure`` finds."""
     return measure(host, board, found, progress, file=file)[0]
 
 
 def measure(
-    host: Host,
-    board: Board,
-    found: Probe,
-    progress: Progress,
-    *,
-    file: PurePosixPath | None = None,
+    host: Host, board: Board, found: Probe, progress: Progress, *, file: PurePosixPath | None = None
 ) -> tuple[Rates, Missing]:
     """Return what a board gives, after measuring what was not measured in its present boot.
 

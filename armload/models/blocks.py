@@ -131,10 +131,7 @@ def random_rows(
 
 
 def _random_blocks(
-    layout: BlockLayout,
-    columns: int,
-    deviations: NDArray[np.float64],
-    random: np.random.Generator,
+    layout: BlockLayout, columns: int, deviations: NDArray[np.float64], random: np.random.Generator
 ) -> NDArray[np.uint8]:
     import numpy as np
 

@@ -32,19 +32,8 @@ from armload.models.hub_cache import kept_models
 from armload.models.hub_reference import is_reference
 from armload.models.hub_sites import SITES
 from armload.models.model import Model, check_generates
-from armload.models.outline import (
-    LISTED_TYPES,
-    OUTLINES,
-    is_outlined,
-    outline_called,
-    outlined,
-)
-from armload.models.packaged import (
-    QUANTISATIONS,
-    SMOLLM2_MODEL,
-    WORD_PROBLEMS,
-    word_problems_model,
-)
+from armload.models.outline import LISTED_TYPES, OUTLINES, is_outlined, outline_called, outlined
+from armload.models.packaged import QUANTISATIONS, SMOLLM2_MODEL, WORD_PROBLEMS, word_problems_model
 from armload.models.published import SMOLLM2, published_as, published_types
 from armload.models.quant_mix import MIXTURES, check_file_type
 from armload.models.shape import SHAPES, Shape, load_shape
@@ -249,10 +238,7 @@ def random_model(progress: Progress) -> Path:
     path = made_file(f"random-{sizes}.gguf")
     if not path.is_file():
         synthesise(
-            *(shape, path),
-            quantisation=RANDOM_QUANTISATION,
-            seed=RANDOM_SEED,
-            progress=progress,
+            *(shape, path), quantisation=RANDOM_QUANTISATION, seed=RANDOM_SEED, progress=progress
         )
     return path
 

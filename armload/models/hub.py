@@ -79,10 +79,7 @@ def fetch_data(reference: str, progress: Progress) -> Path:
 
 
 def fetch_checkpoint(
-    reference: str,
-    patterns: Sequence[str],
-    check: Callable[[Path], None],
-    progress: Progress,
+    reference: str, patterns: Sequence[str], check: Callable[[Path], None], progress: Progress
 ) -> Path:
     """Download a checkpoint's files, the small ones first, and return their folder."""
     named = repository_named(reference, "checkpoint")

@@ -75,7 +75,7 @@ _PROMPTS = {
         "Question: Leo has 14 marbles. He collects until there are 2 times as many. He splits them "
         "into 2 equal piles and keeps one pile. He gives 7 marbles to Sam. A year later Leo has 3 "
         "times as many. How many marbles does Leo have now?\nAnswer:"
-    ),
+    )
 }
 """By ``general.name``, for models that write nonsense after other texts."""
 

@@ -17,12 +17,7 @@ from armload.core.places import cache_folder
 from armload.core.progress import Progress
 from armload.core.values import Value
 from armload.models.context_memory import ContextMemory
-from armload.models.header import (
-    MAGIC,
-    Header,
-    check_whole,
-    read_header,
-)
+from armload.models.header import MAGIC, Header, check_whole, read_header
 from armload.models.metadata import EMBEDS
 
 

@@ -47,15 +47,7 @@ _MANY_EXPERTS = 4
 _VALUES = ("attn_qkv.weight", "attn_kv_b.weight", "attn_v.weight")
 
 _Role = Literal[
-    "output",
-    "embedding",
-    "values",
-    "keys",
-    "queries",
-    "attention output",
-    "down",
-    "up",
-    "other",
+    "output", "embedding", "values", "keys", "queries", "attention output", "down", "up", "other"
 ]
 
 

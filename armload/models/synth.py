@@ -18,14 +18,7 @@ from armload.models.byte_pairs import byte_pairs_vocabulary, smallest_text
 from armload.models.describe import describe
 from armload.models.quant_mix import check_file_type, mixed_types
 from armload.models.shape import BytePairs, SentencePieces, Shape, check_shape
-from armload.models.tensors import (
-    HARMONICS,
-    ROUTER,
-    Constant,
-    Matrix,
-    constants,
-    matrices,
-)
+from armload.models.tensors import HARMONICS, ROUTER, Constant, Matrix, constants, matrices
 from armload.models.vocabulary import Vocabulary, smallest_vocabulary, vocabulary
 
 if TYPE_CHECKING:
@@ -143,9 +136,7 @@ def _stored(shape: Shape, planned: Sequence[Matrix], types: Mapping[str, str]) -
         *(_Stored(tensor=each) for each in constants(shape)),
         *(
             _Stored(
-                tensor=each,
-                type_name="F32" if each.places else types[each.name],
-                number=number,
+                tensor=each, type_name="F32" if each.places else types[each.name], number=number
             )
             for number, each in enumerate(planned)
         ),
@@ -199,11 +190,7 @@ def _write_whole(
 
 
 def _write_header(
-    shape: Shape,
-    path: Path,
-    words: Vocabulary,
-    tensors: Sequence[_Stored],
-    file_type: str,
+    shape: Shape, path: Path, words: Vocabulary, tensors: Sequence[_Stored], file_type: str
 ) -> None:
     import numpy as np
     from gguf import GGMLQuantizationType, GGUFWriter

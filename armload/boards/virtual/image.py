@@ -16,12 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from armload.boards.virtual import storage
-from armload.boards.virtual.packages import (
-    Apt,
-    Package,
-    folder_written_whole,
-    updated_apt,
-)
+from armload.boards.virtual.packages import Apt, Package, folder_written_whole, updated_apt
 from armload.core.errors import DataError, MissingToolError
 from armload.core.places import cache_folder
 from armload.core.progress import Progress

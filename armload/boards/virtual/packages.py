@@ -159,8 +159,7 @@ def require_apt() -> None:
     for tool in ("apt-get", "apt-config", "dpkg-deb"):
         if shutil.which(tool) is None:
             raise MissingToolError(
-                f"{tool} is not installed, so no virtual board can be made.",
-                WITHOUT_APT,
+                f"{tool} is not installed, so no virtual board can be made.", WITHOUT_APT
             )
 
 
@@ -253,6 +252,5 @@ def _failure(command: list[str], output: str) -> ArmloadError:
     if reports_full_disk(output):
         return DiskError(f"The disk of this machine is full: {message}", CACHE_REMEDY)
     return MissingToolError(
-        message,
-        "Check the network and this machine's apt sources, then repeat the command.",
+        message, "Check the network and this machine's apt sources, then repeat the command."
     )

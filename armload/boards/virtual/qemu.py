@@ -55,16 +55,12 @@ def qemu_for(cpu: str, progress: Progress) -> Qemu:
     lack = f"{_PROGRAM} is {f'older than {cpu}' if installed else 'not installed'}."
     folder = unpacked("qemu-system-arm", progress, lack=lack, folder=_PROGRAM)
     fetched = Qemu(
-        words=(
-            *private_program(folder, _PROGRAM),
-            *("-L", str(folder / "usr/share/qemu")),
-        ),
+        words=(*private_program(folder, _PROGRAM), *("-L", str(folder / "usr/share/qemu"))),
         modules=next(folder.glob("usr/lib/*/qemu"), None),
     )
     if not knows_cpu(fetched, cpu):
         raise MissingToolError(
-            f"No installed QEMU supports the CPU {cpu!r}.",
-            cpus_listed(fetched, cpu),
+            f"No installed QEMU supports the CPU {cpu!r}.", cpus_listed(fetched, cpu)
         )
     return fetched
 

@@ -67,9 +67,7 @@ def dropbear_form(path: Path) -> bytes:
 
     key = serialization.load_ssh_private_key(path.read_bytes(), password=None)
     raw = key.private_bytes(
-        serialization.Encoding.Raw,
-        serialization.PrivateFormat.Raw,
-        serialization.NoEncryption(),
+        serialization.Encoding.Raw, serialization.PrivateFormat.Raw, serialization.NoEncryption()
     )
     return _ssh_string(_TYPE) + _ssh_string(raw + _public_bytes(key))  # type: ignore[arg-type] # ours are all Ed25519
 

@@ -193,10 +193,7 @@ def _to_mnn(
     """Write a checkpoint's MNN folder, whole or not at all."""
     total = result_bytes("mnn", type_name, checkpoint)
     label = f"Converting {checkpoint.name} to MNN, {type_name}"
-    with (
-        _folder_whole(path) as beside,
-        progress.step(label, total=total, unit="B") as step,
-    ):
+    with _folder_whole(path) as beside, progress.step(label, total=total, unit="B") as step:
 
         def watch(line: str) -> None:
             quantised, stage_name = _MNN_QUANTISED.search(line), _MNN_STAGE.search(line)
@@ -212,11 +209,7 @@ def _to_mnn(
             str(beside.absolute()),
         ]
         run_converter(
-            [*words, str(MNN_BITS[type_name])],
-            checkpoint,
-            held,
-            folder=stage.parent,
-            watch=watch,
+            [*words, str(MNN_BITS[type_name])], checkpoint, held, folder=stage.parent, watch=watch
         )
         _finish_mnn(checkpoint, beside)
     return ConversionCheck(unchecked=("tokens and logits of an MNN model",))

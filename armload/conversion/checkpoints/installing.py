@@ -47,10 +47,7 @@ def environment(
     folder = cache_folder() / KIND
     place = folder / packages.environment_id
     waiting = "Another armload process is converting a checkpoint."
-    with (
-        written_in(folder),
-        locked(place.with_suffix(".lock"), progress, waiting=waiting) as lock,
-    ):
+    with written_in(folder), locked(place.with_suffix(".lock"), progress, waiting=waiting) as lock:
         if not ((place / _RECORD).is_file() and _python(place).exists()):
             _make(packages, place, lock, agree, progress)
         yield Environment(python=_python(place), lock=lock)
@@ -182,10 +179,7 @@ def _install(downloads: Sequence[Download], place: Path, lock: int, progress: Pr
 
 
 def _pip(
-    place: Path,
-    words: Sequence[str],
-    lock: int,
-    watch: Callable[[str], None] | None = None,
+    place: Path, words: Sequence[str], lock: int, watch: Callable[[str], None] | None = None
 ) -> None:
     try:
         Environment(python=_python(place), lock=lock).run(

@@ -16,9 +16,7 @@ _TOKENIZER, _CONFIG = "tokenizer_config.json", "config.json"
 _CLASSES = {"TokenizersBackend": "PreTrainedTokenizerFast"}
 """What transformers 5 calls classes of its tokenizers, and how the converters know them."""
 
-_FIXED: dict[str, dict[str, object]] = {
-    "cohere2": {"rotary_pct": 1.0},
-}
+_FIXED: dict[str, dict[str, object]] = {"cohere2": {"rotary_pct": 1.0}}
 """What the converters read from ``config.json``, and transformers leaves out of it, as its class
 does nothing else."""
 

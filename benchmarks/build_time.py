@@ -36,8 +36,8 @@ from armload.build.compiler import Compiler, find_compiler, tool
 from armload.build.environment import bare_environment
 from armload.build.source import pinned_source
 from armload.build.target import Target, load_target
+from armload.core.places import cache_folder
 from armload.core.progress import Silent
-from armload.core.workspace import cache_folder
 
 ARMLOAD = str(Path(sys.executable).parent / "armload")
 PROGRAM = "llama-completion"

@@ -18,8 +18,8 @@ from armload.build.source import pinned_source
 from armload.build.target import Target, load_target
 from armload.cli.verbs.bench import DemoOptions
 from armload.core.files import sha256_of
+from armload.core.places import data_path
 from armload.core.progress import Silent
-from armload.core.workspace import data_path
 
 _OURS = "MIT"
 

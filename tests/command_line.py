@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from armload.core.workspace import cache_folder
+from armload.core.places import cache_folder
 from tests import forked
 
 _USUAL_CACHE = cache_folder().resolve()

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from armload.build.environment import bare_environment
 from armload.build.source import pinned_source
+from armload.core.places import cache_folder
 from armload.core.progress import Silent
-from armload.core.workspace import cache_folder
 from armload.engines.footprint import FOOTPRINT_VARIABLE, Footprint, read_footprint
 from armload.models.whole_header import whole_header
 

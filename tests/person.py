@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from armload.boards.rates import Rates
-from armload.core.workspace import cache_folder
+from armload.core.places import cache_folder
 from armload.models.find import RANDOM
 from tests import forked
 from tests.command_line import BIN, check_document

@@ -11,7 +11,7 @@ from armload.build.backend import native_folder
 from armload.build.helper import any_cpu_compiler
 from armload.build.stripping import strip
 from armload.build.target import machine_architecture
-from armload.core.workspace import cache_folder
+from armload.core.places import cache_folder
 
 _LOADERS = (b"/lib64/ld-linux-x86-64.so.2", b"/lib/ld-linux-aarch64.so.1")
 

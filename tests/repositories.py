@@ -19,8 +19,8 @@ import pytest
 
 from armload.boards.virtual.process import free_port
 from armload.build.source import Source, choose
+from armload.core.places import cache_folder
 from armload.core.progress import Silent
-from armload.core.workspace import cache_folder
 from tests.servers import end
 
 FILES = 400

@@ -14,8 +14,8 @@ from armload.boards.virtual.image import image_for_boards
 from armload.boards.virtual.qemu import qemu_for
 from armload.boards.virtual.state import machine_folder, machine_state
 from armload.build.helper import SHA256, helper
+from armload.core.places import cache_folder
 from armload.core.progress import Silent
-from armload.core.workspace import cache_folder
 
 
 @contextmanager

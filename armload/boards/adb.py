@@ -16,12 +16,9 @@ from armload.core.errors import ArmloadError, BoardError, ConnectError
 
 _PUSHED = re.compile(rb"\bpushed\b|bytes in ")
 _TAKEN = (b"Address already in use", b"cannot rebind")
-_ITS_OWN_SERVER = ("* daemon", "* start", "adb server version", "adb server is out of date")
 
 
 class AdbTool(DeviceTool):
-    """See ``DeviceTool``."""
-
     name = "adb"
     choosing = "-s"
     sending = "adb push"
@@ -31,23 +28,22 @@ class AdbTool(DeviceTool):
     restart = "adb kill-server"
     comes_with = "Android's platform tools (Debian: adb)"
     listening_remedy = "Restart adb's server without the option -a: adb kill-server"
+    complains = ("error: ", "adb: ", "* failed")
+    own_server = ("* daemon", "* start", "adb server version", "adb server is out of date")
 
     def send(self, local: Path, remote: PurePosixPath) -> None:
-        """See ``DeviceTool``."""
         words = ("push", str(local), str(remote))
         answer = self._transfer(words, time_to_send(local.stat().st_size))
         if any(map(self.is_failure, self.lines(answer))) or not _PUSHED.search(answer):
             raise self._not_copied(answer, remote)
 
     def receive(self, remote: PurePosixPath, local: Path, size: int) -> None:
-        """See ``DeviceTool``."""
         answer = self._transfer(("pull", str(remote), str(local)), time_to_grow(local, size))
         if any(map(self.is_failure, self.lines(answer))):
             raise self._not_copied(answer, remote)
         self._check_whole(local, remote, size)
 
     def forward(self, local_port: int, port: int) -> bool:
-        """See ``DeviceTool``."""
         answer = self._answer("forward", "--no-rebind", f"tcp:{local_port}", f"tcp:{port}")
         if not any(map(self.is_failure, self.lines(answer))):
             return True
@@ -56,12 +52,10 @@ class AdbTool(DeviceTool):
         raise self.failure(answer)
 
     def end_forward(self, local_port: int, port: int) -> None:
-        """See ``DeviceTool``."""
         del port
         self._answer("forward", "--remove", f"tcp:{local_port}")
 
     def failure(self, answer: bytes) -> ArmloadError:
-        """See ``DeviceTool``."""
         message = self._complaint(answer)
         if "more than one device" in message:
             serials = ", ".join(self._devices())
@@ -99,16 +93,6 @@ class AdbTool(DeviceTool):
             f"{self._name}: adb failed: {message or 'it printed no reason'}.",
             "Check the device: adb devices -l. If that does not help, restart adb: adb kill-server",
         )
-
-    def lines(self, answer: bytes) -> list[str]:
-        """See ``DeviceTool``."""
-        text = answer.decode("utf-8", "replace")
-        lines = (line.strip() for line in text.splitlines())
-        return [line for line in lines if line and not line.startswith(_ITS_OWN_SERVER)]
-
-    def is_failure(self, line: str) -> bool:
-        """See ``DeviceTool``."""
-        return line.startswith(("error: ", "adb: ", "* failed"))
 
     def _not_copied(self, answer: bytes, remote: PurePosixPath) -> ArmloadError:
         if b"no space left" in answer.lower():

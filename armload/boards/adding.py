@@ -27,11 +27,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def check_new(name: str) -> Path:
-    """Return the file of a board that there is not yet.
-
-    Raises:
-        UsageError: there is one, or no file can be called so.
-    """
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"A board cannot be called {name!r}.",
@@ -66,15 +61,7 @@ def new_name(host: str) -> str:
 
 
 def write_virtual(comment: str, name: str) -> Path:
-    """Make this folder a workspace with a virtual board of its own; return the board's file.
-
-    Args:
-        comment: its first line.
-
-    Raises:
-        UsageError: there is a board of that name that is not virtual, or none can be called so.
-        DiskError: it cannot be written.
-    """
+    """Make this folder a workspace with a virtual board of its own; return the board's file."""
     path = workspace() / "boards" / f"{name}.yaml"
     is_there = path.is_file()
     if name != VIRTUAL and not (is_there and load_board(name).reach.kind == "virtual"):
@@ -88,17 +75,11 @@ def write_virtual(comment: str, name: str) -> Path:
 
 
 def unprobed(name: str, reach: SshReach) -> Board:
-    """Return a board of which nothing is known but how it is reached."""
     return Board(name=name, target=ANY_TARGET, reach=reach)
 
 
 def probe_new(host: Host, board: Board, progress: Progress) -> tuple[Board, Probe]:
-    """Probe a board that has no file yet, and find a work folder there.
-
-    Raises:
-        ConnectError: it does not answer.
-        BoardError: none of the usual folders can be written and executed from.
-    """
+    """Probe a board that has no file yet, and find a work folder there."""
     home = host.run('echo "$HOME"').text.strip()
     tried = [*USUAL_FOLDERS]
     if home.startswith("/"):
@@ -115,11 +96,6 @@ def probe_new(host: Host, board: Board, progress: Progress) -> tuple[Board, Prob
 
 
 def hardware_of(found: Probe, named: str) -> ChosenHardware | None:
-    """Return what a person named, else what a board is recognised as.
-
-    Raises:
-        UsageError: there is no such hardware.
-    """
     if named:
         return load_hardware(named)
     return recognised(found.device, found.conditions.memory_total_bytes)
@@ -134,15 +110,7 @@ def write_board(
     *,
     comment: str = "",
 ) -> Board:
-    """Write a board's file, and return what it says.
-
-    Args:
-        target: that suits the board; left out of the file where it is the hardware's.
-        comment: its first line.
-
-    Raises:
-        DiskError: it cannot be written.
-    """
+    """Write a board's file, and return what it says."""
     title = hardware.hardware.description if hardware else found.device or found.machine
     content: dict[str, object] = {"description": title}
     if hardware:
@@ -153,15 +121,11 @@ def write_board(
     if board.workdir != board.reach.usual_folder:
         content["workdir"] = str(board.workdir)
     if hardware is None:
-        content["facts"] = _facts(found)
+        clusters = [each.model_dump(exclude_none=True) for each in clusters_of(found)]
+        content["facts"] = {"memory": found.conditions.memory_total_bytes, "clusters": clusters}
     text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, default_flow_style=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, f"{comment}{text}".encode())
     # What this command wrote is trusted as it was written, whatever lies there by now.
     trust(own_file("boards", path.parent.parent, path, Board, content))
     return load_board(path.stem)
-
-
-def _facts(found: Probe) -> dict[str, object]:
-    clusters = [each.model_dump(exclude_none=True) for each in clusters_of(found)]
-    return {"memory": found.conditions.memory_total_bytes, "clusters": clusters}

@@ -13,8 +13,9 @@ from armload.boards.power import PowerMeter
 from armload.boards.specs import CpuCluster, DeclaredSpecs
 from armload.core.deciding import DECIDES, DESCRIBES, Decides, Words
 from armload.core.errors import ForbiddenValueError, UsageError
+from armload.core.places import cache_folder
 from armload.core.values import ByteCount, Value
-from armload.core.workspace import cache_folder, data_file, listing_of
+from armload.core.workspace import data_file, listing_of
 from armload.core.yamlfile import has_key, load_named
 
 
@@ -248,7 +249,6 @@ class Board(Value):
 
     @property
     def launcher(self) -> tuple[str, ...]:
-        """Words that go before a program that was built for it, such as those of an emulator."""
         return self.reach.launcher if isinstance(self.reach, LocalReach) else ()
 
     @field_validator("hardware")
@@ -305,11 +305,7 @@ class Board(Value):
 
 
 def is_group(name: str) -> bool:
-    """Say whether a file in ``boards/`` describes several boards that run one model together.
-
-    Raises:
-        UsageError, DataError: as for ``load_board``.
-    """
+    """Say whether a file in ``boards/`` describes several boards that run one model together."""
     return "," not in name and has_key("boards", name, "members", Board)
 
 
@@ -318,7 +314,6 @@ def load_board(name: str) -> Board:
 
     Raises:
         UsageError: there is none, it is a group, or several are named.
-        DataError: its file is malformed.
     """
     if "," in name:
         raise UsageError(

@@ -55,12 +55,7 @@ def output_chunks(
     *,
     most_bytes: int = MOST_STREAM_BYTES,
 ) -> Iterator[OutputChunk]:
-    """Read both streams to their ends, side by side.
-
-    Raises:
-        ConnectError: nothing came for as long as ``left_s`` says each time; the complaint.
-        BoardError: there is more than so much.
-    """
+    """Read both streams to their ends, side by side."""
     # Whoever writes faster than is read waits.
     found: _OutputChunks = queue.Queue(_MOST_WAITING)
     given_up = threading.Event()
@@ -102,7 +97,6 @@ def whole_output(
 
     Raises:
         ConnectError: they have not ended by then; the complaint.
-        BoardError: they hold too much.
     """
     output = {"stdout": bytearray(), "stderr": bytearray()}
 
@@ -232,7 +226,7 @@ class StreamProcess:
 
         Raises:
             NotStartedError: nothing was sent.
-            BoardError, ConnectError: as there.
+            BoardError: as there.
         """
         with local.open("rb", buffering=0) as file:
             position = file.seek(offset_bytes)

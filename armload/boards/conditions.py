@@ -161,7 +161,8 @@ def read_conditions(
     """
     kernel, _ = parts["uname"][0].split()
     boot_id, uptime, loadavg, *facts = parts["proc"]
-    memory = _memory_bytes(facts)
+    matches = (re.match(r"(\w+):\s+(\d+) kB", line) for line in facts)
+    memory = {match[1]: int(match[2]) * 1024 for match in matches if match}
     available, limit = memory.get("MemAvailable", memory["MemFree"]), None
     group = tightest(read_groups(parts.get("memory", ())))
     if group is not None and group.left_bytes < available:
@@ -245,11 +246,6 @@ def read_swaps(lines: Sequence[str]) -> tuple[SwapDevice, ...]:
         for match in matches
         if match
     )
-
-
-def _memory_bytes(meminfo: Sequence[str]) -> dict[str, int]:
-    matches = (re.match(r"(\w+):\s+(\d+) kB", line) for line in meminfo)
-    return {match[1]: int(match[2]) * 1024 for match in matches if match}
 
 
 def _number(text: str) -> int | None:

@@ -29,10 +29,6 @@ def connect(board: Board, progress: Progress) -> Host:
     """Reach a board; a virtual one is started when it is not up.
 
     The connection itself is opened by the first command.
-
-    Raises:
-        ConnectError: a virtual board did not come up.
-        MissingToolError: this machine lacks what a virtual board, or its reach, needs.
     """
     match board.reach:
         case LocalReach():
@@ -49,13 +45,26 @@ def connect(board: Board, progress: Progress) -> Host:
             return AdbHost(board.reach, board.name)
         case SshReach():
             from armload.boards.ssh import SshHost
+            from armload.boards.ssh_config import ignored_lines
 
-            _mention_ignored(progress)
+            for line in ignored_lines():
+                if line not in _mentioned:
+                    _mentioned.add(line)
+                    progress.say(
+                        f"{line} (ignored: only OpenSSH's ssh supports it, and ssh is not in PATH)"
+                    )
             return SshHost(ssh_address(board), board.name)
         case VirtualReach():
             from armload.boards.ssh import SshHost
+            from armload.boards.virtual import machine
 
-            address = _address(board, progress)
+            address = machine.running(board)
+            if address is None:
+                progress.say(
+                    f"{board.name} is not up; starting it. To stop it later: "
+                    f"armload board.down --board {board.name}"
+                )
+                address = machine.up(board, progress)
             return SshHost(address, board.name, lambda: _went_off(board, address))
         case _:
             assert_never(board.reach)
@@ -64,23 +73,11 @@ def connect(board: Board, progress: Progress) -> Host:
 _mentioned: set[str] = set()
 
 
-def _mention_ignored(progress: Progress) -> None:
-    from armload.boards.ssh_config import ignored_lines
-
-    for line in ignored_lines():
-        if line not in _mentioned:
-            _mentioned.add(line)
-            progress.say(
-                f"{line} (ignored: only OpenSSH's ssh supports it, and ssh is not in PATH)"
-            )
-
-
 def start(board: Board, progress: Progress) -> SshAddress:
     """Start a virtual board, if it is not up, and say how to reach it.
 
     Raises:
-        UsageError: the board is a real one.
-        ConnectError, MissingToolError: as for ``connect``.
+        ConnectError: QEMU refuses, or the machine does not boot.
     """
     from armload.boards.virtual import machine
 
@@ -145,28 +142,9 @@ def _running_machines(board: Board) -> list[tuple[Path, MachineState]] | None:
 
 
 def stop(board: Board) -> bool:
-    """Stop a virtual board; say whether it was up.
-
-    Raises:
-        UsageError: the board is a real one.
-    """
     from armload.boards.virtual import machine
 
     return machine.down(board)
-
-
-def _address(board: Board, progress: Progress) -> SshAddress:
-    """Return where a virtual board is, after starting it if it is not up."""
-    from armload.boards.virtual import machine
-
-    address = machine.running(board)
-    if address is None:
-        progress.say(
-            f"{board.name} is not up; starting it. To stop it later: "
-            f"armload board.down --board {board.name}"
-        )
-        address = machine.up(board, progress)
-    return address
 
 
 def _went_off(board: Board, reached: SshAddress) -> PoweredOffError | None:
@@ -182,6 +160,5 @@ def _went_off(board: Board, reached: SshAddress) -> PoweredOffError | None:
             f"Start it, then repeat the command: armload board.up --board {board.name}",
         )
     return PoweredOffError(
-        f"The virtual board {board.name!r} was restarted in the meantime.",
-        "Repeat the command.",
+        f"The virtual board {board.name!r} was restarted in the meantime.", "Repeat the command."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from armload.boards.board import Board
 from armload.boards.host import Host
@@ -31,12 +31,7 @@ def cool_down(
     every_s: float = LOOK_EVERY_S,
     constant_after_s: float = CONSTANT_AFTER_S,
 ) -> float:
-    """Wait until a board's hottest sensor shows no more than that; return what it shows then.
-
-    Raises:
-        BoardError: the board has no sensor, or is still hotter after the limit.
-        ConnectError: it does not answer.
-    """
+    """Wait until a board's hottest sensor shows no more than that; return what it shows then."""
     sensors = _sensors(host, board)
     shown = {each.zone: {each.celsius} for each in sensors}
     constant: set[int] = set()
@@ -69,16 +64,12 @@ def cool_down(
             sensors = _sensors(host, board)
             for each in sensors:
                 shown.setdefault(each.zone, set()).add(each.celsius)
-            now = need_sensor(board, _others(sensors, constant))
+            now = need_sensor(board, tuple(each for each in sensors if each.zone not in constant))
     return _celsius(now)
 
 
 def _sensors(host: Host, board: Board) -> tuple[Sensor, ...]:
     return read_sensors(host.run(call("tell_temperatures")).text.splitlines(), board.sensors)
-
-
-def _others(sensors: Sequence[Sensor], constant: Collection[int]) -> tuple[Sensor, ...]:
-    return tuple(each for each in sensors if each.zone not in constant)
 
 
 def _is_constant(sensor: Sensor, shown: dict[int, set[float | None]]) -> bool:
@@ -93,11 +84,7 @@ def _celsius(sensor: Sensor) -> float:
 
 
 def need_sensor(board: Board, sensors: Sequence[Sensor]) -> Sensor:
-    """Return the hottest of a board's sensors that count.
-
-    Raises:
-        BoardError: there is none, so the board cannot be waited for.
-    """
+    """Return the hottest of a board's sensors that count."""
     found = hottest(sensors)
     if found is not None:
         return found

@@ -7,6 +7,7 @@ Bulk data go as files, each compared by its length; who needs to be sure compare
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import itertools
 import re
@@ -48,11 +49,7 @@ class Frame:
         return self._before + self._rest
 
     def fed(self, data: bytes) -> Iterator[OutputChunk]:
-        """Take the next output, and yield the content of its frames.
-
-        Raises:
-            BoardError: it is none of that script's.
-        """
+        """Take the next output, and yield the content of its frames."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         if max(len(self._rest), len(self._before)) > _LONGEST_LINE_BYTES:
             raise too_much(self._name, _LONGEST_LINE_BYTES)
@@ -69,7 +66,10 @@ class Frame:
                 self._stream = line.decode("utf-8", "replace")
             elif line and not self._broken:
                 try:
-                    decoded = _decoded(raw.rstrip(b"\r"))
+                    if raw.startswith(b" "):
+                        decoded = bytes.fromhex(raw.rstrip(b"\r").decode())
+                    else:
+                        decoded = base64.b64decode(raw.rstrip(b"\r"), validate=True)
                 except ValueError:
                     # The tool's own words, or those of a shell that is going down.
                     self._broken = True
@@ -79,14 +79,6 @@ class Frame:
 
 _LONGEST_LINE_BYTES = 1 << 20
 """The encoders break their lines after some 80 characters; no greeting is longer, either."""
-
-
-def _decoded(line: bytes) -> bytes:
-    import base64
-
-    if line.startswith(b" "):
-        return bytes.fromhex(line.decode())
-    return base64.b64decode(line, validate=True)
 
 
 # No limit is documented, so long commands go as files.
@@ -109,16 +101,13 @@ class DeviceHost:
 
     @property
     def name(self) -> str:
-        """The board's name."""
         return self._name
 
     @property
     def launcher(self) -> tuple[str, ...]:
-        """No words: programs are run as they are."""
         return ()
 
     def transports(self) -> tuple[TransportChoice, ...]:
-        """Return how commands, data and clients reach the board."""
         self._folder()
         tool = self._tool
         return (
@@ -145,7 +134,6 @@ class DeviceHost:
         )
 
     def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:
-        """Run a shell command to its end, whatever its status is."""
         output: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
         late = f"{self._name}: no answer within {timeout_s:g} s."
         with self._renewed():
@@ -175,7 +163,6 @@ class DeviceHost:
         )
 
     def stream(self, command: str, *, silence_s: float = 30.0) -> Iterator[OutputChunk]:
-        """Run a shell command and yield its output as it comes, to its end."""
         late = f"{self._name}: no data for {silence_s:g} s."
         with self._renewed():
             _, line = self._prepared("stream", command, b"")
@@ -189,7 +176,6 @@ class DeviceHost:
             self._status(frame)
 
     def read(self, path: PurePosixPath) -> Iterator[bytes]:
-        """Yield the file's bytes."""
         with self._renewed():
             beside = self._folder() / f"{next(self._numbers)}.read"
             # The tool may split its arguments at spaces and quotes, so it gets a plain name.
@@ -203,38 +189,19 @@ class DeviceHost:
                 self._tool.run_lines(f"rm -f {beside}")
 
     def write(self, path: PurePosixPath, chunks: Iterable[bytes], *, offset_bytes: int = 0) -> None:
-        """Write bytes to a file from an offset on: 0 replaces it, else it is cut there first."""
-        position, begun = offset_bytes, False
-        for data in _slices(chunks):
-            self._write_slice(path, data, position)
-            position, begun = position + len(data), True
-        if not begun:
-            self._write_slice(path, b"", position)
+        self._write_slices(path, chunks, offset_bytes, lambda _: None)
 
     def send_file(
-        self,
-        local: Path,
-        remote: PurePosixPath,
-        *,
-        offset_bytes: int,
-        sent: Callable[[int], None],
+        self, local: Path, remote: PurePosixPath, *, offset_bytes: int, sent: Callable[[int], None]
     ) -> None:
-        """Write a local file from an offset on into ``remote``, at the same offset."""
         sent(offset_bytes)
-        position = offset_bytes
-        for data in _slices(reporting_chunks(local, offset_bytes, lambda _: None)):
-            self._write_slice(remote, data, position)
-            position += len(data)
-            sent(position)
-        if position == offset_bytes:
-            self._write_slice(remote, b"", position)
+        chunks = reporting_chunks(local, offset_bytes, lambda _: None)
+        self._write_slices(remote, chunks, offset_bytes, sent)
 
     def forwarded(self, port: int, local_port: int = 0) -> contextlib.AbstractContextManager[Proxy]:
-        """Let programs of this machine reach a port on the board's loopback."""
         return proxied(lambda: DeviceForward(self._tool, self._name, port), self._name, local_port)
 
     def reverse_forwarded(self, local_port: int) -> contextlib.AbstractContextManager[int]:
-        """Refuse."""
         del local_port
         raise BoardError(
             f"{self._name}: a board that is reached by {self._tool.name} cannot reach ports of "
@@ -249,10 +216,22 @@ class DeviceHost:
                 self._tool.run_lines(f"rm -rf {self._made}")
             self._ready = self._made = None
 
-    def _write_slice(self, path: PurePosixPath, data: bytes, position: int) -> None:
-        done = self.run(receiving(path, position), stdin=data, timeout_s=TRANSFER_SILENCE_S)
-        if done.status != 0:
-            raise BoardError(f"{self._name}: {path} cannot be written: {reason(done.stderr)}.")
+    def _write_slices(
+        self,
+        path: PurePosixPath,
+        chunks: Iterable[bytes],
+        position: int,
+        sent: Callable[[int], None],
+    ) -> None:
+        slices = _slices(chunks)
+        # Without content the file is cut at the position all the same.
+        for data in itertools.chain([next(slices, b"")], slices):
+            done = self.run(receiving(path, position), stdin=data, timeout_s=TRANSFER_SILENCE_S)
+            if done.status != 0:
+                raise BoardError(f"{self._name}: {path} cannot be written: {reason(done.stderr)}.")
+            if data:
+                position += len(data)
+                sent(position)
 
     @contextlib.contextmanager
     def _renewed(self) -> Iterator[None]:

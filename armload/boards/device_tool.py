@@ -64,6 +64,8 @@ class DeviceTool(Protocol):
         restart: the line that restarts the server that it leaves behind.
         comes_with: where it is to be had.
         listening_remedy: what keeps it from listening on all addresses of this machine.
+        complains: how its own complaints begin.
+        own_server: how lines on its own server begin.
         key: of the device; none for the only one.
 
     Args:
@@ -79,6 +81,8 @@ class DeviceTool(Protocol):
     restart: ClassVar[str]
     comes_with: ClassVar[str]
     listening_remedy: ClassVar[str]
+    complains: ClassVar[tuple[str, ...]]
+    own_server: ClassVar[tuple[str, ...]] = ()
     key: str | None
     _program: str
     _name: str
@@ -89,22 +93,13 @@ class DeviceTool(Protocol):
         self._name = board_name
 
     def send(self, local: Path, remote: PurePosixPath) -> None:
-        """Copy a file to the device; both names must be plain.
-
-        Raises:
-            BoardError: it has no room.
-            ConnectError: the file did not arrive whole.
-        """
+        """Copy a file to the device; both names must be plain."""
 
     def receive(self, remote: PurePosixPath, local: Path, size: int) -> None:
-        """Copy a file from the device; both names must be plain. Errors as for ``send``."""
+        """Copy a file from the device; both names must be plain."""
 
     def forward(self, local_port: int, port: int) -> bool:
-        """Let its server listen on a local port for one of the device; False if that is taken.
-
-        Raises:
-            ConnectError: it could not reach the device, or is not able to.
-        """
+        """Let its server listen on a local port for one of the device; False if that is taken."""
 
     def end_forward(self, local_port: int, port: int) -> None:
         """Undo ``forward``; harmless when the tool has done so itself."""
@@ -114,9 +109,12 @@ class DeviceTool(Protocol):
 
     def lines(self, answer: bytes) -> list[str]:
         """Return the lines of an answer that are not empty, and not about the tool's own server."""
+        lines = (line.strip() for line in answer.decode("utf-8", "replace").splitlines())
+        return [line for line in lines if line and not line.startswith(self.own_server)]
 
     def is_failure(self, line: str) -> bool:
         """Say whether a line is the tool's own complaint."""
+        return line.startswith(self.complains)
 
     def shell(self, line: str, left_s: Callable[[float], float], complaint: str) -> Iterator[bytes]:
         """Run a line in the device's shell and yield what it says, as it comes.

@@ -118,12 +118,7 @@ def translated(board_name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def explained(connection: fabric.Connection, board_name: str, *, is_board: bool) -> Iterator[None]:
-    """Turn what paramiko and the sockets raise while a host is logged in to into ``ConnectError``.
-
-    Args:
-        board_name: the board that it is, or that it leads to.
-        is_board: which of the two.
-    """
+    """Turn what paramiko and the sockets raise during a host's login into ``ConnectError``."""
     import paramiko
 
     try:
@@ -162,9 +157,16 @@ def _about_ssh(
 ) -> ConnectError:
     import paramiko
 
-    unable = _about_client(error, where)
-    if unable is not None:
-        return unable
+    if isinstance(error, paramiko.PasswordRequiredException):
+        return UnsupportedLoginError(
+            f"{where}: the private key is protected by a passphrase.",
+            f"Add it to the agent with ssh-add, or put the passphrase in {PASSWORD_VARIABLE}.",
+        )
+    if isinstance(error, paramiko.ssh_exception.IncompatiblePeer):
+        return UnsupportedLoginError(
+            f"{where}: the server and Python's SSH client have no algorithm in common: {error}.",
+            "Update the server, or install OpenSSH's client here.",
+        )
     if str(error) == _LOGIN_CUT:
         return DisconnectedError(
             f"{where}: the server closed the connection during login.",
@@ -190,11 +192,13 @@ def _about_ssh(
             f"{connection.ssh_config.get('proxycommand', '')}",
             f"Correct ~/.ssh/config. To test it: {_way_in(connection)}",
         )
-    banner = _first_line(connection)
+    # A server's first line, and its version line before all others.
+    heard: bytes = connection.connect_kwargs["transport_factory"].heard
+    lines = heard.decode("latin-1").strip().splitlines() or [""]
+    banner = next((line for line in lines if line.startswith("SSH-")), lines[0].strip())
     if banner and not banner.startswith(_SSH_SERVER_BANNERS):
         return PermanentConnectError(
-            f"{where}: not an SSH server; it answered {banner!a}.",
-            _check(board_name),
+            f"{where}: not an SSH server; it answered {banner!a}.", _check(board_name)
         )
     if isinstance(error.__context__, EOFError | ConnectionError):
         words = f", saying {banner!a}" if banner and not banner.startswith("SSH-") else ""
@@ -211,29 +215,6 @@ def _about_ssh(
     return ConnectError(f"{where}: SSH failed: {error}.", _check(board_name))
 
 
-def _about_client(error: paramiko.SSHException, where: str) -> UnsupportedLoginError | None:
-    import paramiko
-
-    if isinstance(error, paramiko.PasswordRequiredException):
-        return UnsupportedLoginError(
-            f"{where}: the private key is protected by a passphrase.",
-            f"Add it to the agent with ssh-add, or put the passphrase in {PASSWORD_VARIABLE}.",
-        )
-    if isinstance(error, paramiko.ssh_exception.IncompatiblePeer):
-        return UnsupportedLoginError(
-            f"{where}: the server and Python's SSH client have no algorithm in common: {error}.",
-            "Update the server, or install OpenSSH's client here.",
-        )
-    return None
-
-
-def _first_line(connection: fabric.Connection) -> str:
-    """Return the first line that a server sends, its version line before all others."""
-    heard: bytes = connection.connect_kwargs["transport_factory"].heard
-    lines = heard.decode("latin-1").strip().splitlines() or [""]
-    return next((line for line in lines if line.startswith("SSH-")), lines[0].strip())
-
-
 def _about_network(
     error: OSError | EOFError, connection: fabric.Connection, where: str, board_name: str
 ) -> ConnectError:
@@ -246,8 +227,10 @@ def _about_network(
         )
     is_it_on = f"Is the board on? {_check(board_name)}"
     if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError):
-        kind = DisconnectedError if _is_refused(error) else ConnectError
-        return kind(f"{where}: {_reason(error)}.", is_it_on)
+        if any(isinstance(one, ConnectionRefusedError) for one in error.errors.values()):
+            words = f"{where}: connection refused; no SSH server is listening."
+            return DisconnectedError(words, is_it_on)
+        return ConnectError(f"{where}: no route to the host.", is_it_on)
     if isinstance(error, TimeoutError):
         return ConnectError(f"{where}: no answer within {CONNECT_TIMEOUT_S:.0f} s.", is_it_on)
     reason = error.strerror if isinstance(error, OSError) else ""
@@ -271,16 +254,6 @@ def _check(board_name: str) -> str:
     is_added = board_name in data_names("boards")
     places = f"'reach' in {_own_file(board_name)}" if is_added else "--host, --port"
     return f"Check {places} and ~/.ssh/config."
-
-
-def _is_refused(error: paramiko.ssh_exception.NoValidConnectionsError) -> bool:
-    return any(isinstance(one, ConnectionRefusedError) for one in error.errors.values())
-
-
-def _reason(error: paramiko.ssh_exception.NoValidConnectionsError) -> str:
-    if _is_refused(error):
-        return "connection refused; no SSH server is listening"
-    return "no route to the host"
 
 
 def _refused(connection: fabric.Connection, where: str, board_name: str) -> LoginRefusedError:
@@ -323,7 +296,7 @@ def _allowed_methods(connection: fabric.Connection) -> set[str]:
 def refuse_unknown(
     connection: fabric.Connection, board_name: str, *, is_board: bool
 ) -> paramiko.MissingHostKeyPolicy:
-    """Return the policy that refuses a host whose key is not known; arguments as ``explained``."""
+    """Return the policy that refuses a host whose key is not known."""
     import paramiko
 
     trust = _way_to_trust(connection, board_name, is_board=is_board)

@@ -17,13 +17,7 @@ _EXT4_MOST_KIB = 16_384
 
 
 class Mount(Value):
-    """A line of ``/proc/mounts``.
-
-    Attributes:
-        point: where it is mounted.
-        filesystem: such as ``ext4``.
-        options: such as ``ro`` and ``noexec``.
-    """
+    """A line of ``/proc/mounts``."""
 
     point: PurePosixPath
     filesystem: str
@@ -31,7 +25,6 @@ class Mount(Value):
 
     @property
     def words(self) -> str:
-        """Where and what it is, for messages."""
         return f"{self.point} ({self.filesystem})"
 
 
@@ -184,7 +177,12 @@ def read_obstacle(lines: Sequence[str], mounts: Sequence[str]) -> WriteError | N
     if word == "full" or obstacle_in(place, reason):
         return WriteError(kind="full", where=where, point=point)
     if word == "refused":
-        return WriteError(kind="refused", where=where, point=place, said=_last_words(reason))
+        return WriteError(
+            kind="refused",
+            where=where,
+            point=place,
+            said=reason.rpartition(": ")[2] or "no reason given",
+        )
     return None
 
 
@@ -193,8 +191,3 @@ def obstacle_in(folder: PurePosixPath, output: str) -> WriteError | None:
     if not any(words in output for words in _FULL):
         return None
     return WriteError(kind="full", where=str(folder), point=folder)
-
-
-def _last_words(reason: str) -> str:
-    # Before them stand the names of the shell and of a trial file that nobody knows.
-    return reason.rpartition(": ")[2] or "no reason given"

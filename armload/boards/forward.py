@@ -41,7 +41,6 @@ class Tunnel(Protocol):
 
         Raises:
             ConnectError: the connection to the board has dropped; a new tunnel is needed.
-            BoardError: the board's server forbids it.
         """
 
     def close(self) -> None:
@@ -49,15 +48,7 @@ class Tunnel(Protocol):
 
 
 def listening_on(local_port: int, board_name: str) -> socket.socket:
-    """Listen on a loopback port of this machine.
-
-    Args:
-        local_port: 0 for a free one.
-
-    Raises:
-        UsageError: that port is taken.
-        ConnectError: no port can be opened here.
-    """
+    """Listen on a loopback port of this machine."""
     try:
         return socket.create_server((LOOPBACK, local_port), backlog=_BACKLOG)
     except OSError as error:
@@ -76,16 +67,7 @@ def listening_on(local_port: int, board_name: str) -> socket.socket:
 def proxied(
     make_tunnel: Callable[[], Tunnel], board_name: str, local_port: int = 0
 ) -> Iterator[Proxy]:
-    """Pass the clients of a loopback port on until the block ends.
-
-    Args:
-        make_tunnel: makes a tunnel, and another one when that has dropped; any thread calls it.
-        local_port: to listen on; 0 for a free one.
-
-    Raises:
-        UsageError: that port is taken.
-        ConnectError: no port can be opened here; or as ``make_tunnel`` does.
-    """
+    """Pass the clients of a loopback port on until the block ends."""
     with listening_on(local_port, board_name) as listener:
         proxy = Proxy(listener, make_tunnel)
         try:
@@ -101,7 +83,6 @@ class LocalTunnel:
         self._port = port
 
     def dial(self) -> Endpoint | None:
-        """Connect to the port."""
         try:
             return socket.create_connection((LOOPBACK, self._port))
         except OSError:
@@ -112,11 +93,7 @@ class LocalTunnel:
 
 
 class Proxy:
-    """What ``proxied`` gives; see ``Forward``.
-
-    Attributes:
-        sent_bytes, received_bytes: by all clients so far.
-    """
+    """What ``proxied`` gives; see ``Forward``."""
 
     def __init__(self, listener: socket.socket, make_tunnel: Callable[[], Tunnel]) -> None:
         self.port: int = listener.getsockname()[1]

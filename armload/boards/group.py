@@ -72,17 +72,10 @@ class Group(Value):
 
     @property
     def boards(self) -> tuple[Board, ...]:
-        """The members' files, in their order."""
         return tuple(load_board(name) for name in self.members)
 
 
 def load_group(name: str) -> Group:
-    """Read the group called ``name``.
-
-    Raises:
-        UsageError: there is none.
-        DataError: its file is malformed, or its members do not suit each other.
-    """
     return load_named("boards", name, Group)
 
 
@@ -90,7 +83,7 @@ def members_of(name: str) -> tuple[Board, ...]:
     """Return the boards of the group called ``name``; of a single board, itself.
 
     Raises:
-        UsageError, DataError: as for ``load_group`` and ``load_board``.
+        UsageError: there is none, or several are named.
     """
     return load_group(name).boards if is_group(name) else (load_board(name),)
 

@@ -100,7 +100,6 @@ class Hardware(Value):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """By which it is called: one for each size of memory."""
         if len(self.memory_sizes) < 2:
             return (self.name,)
         return tuple(f"{self.name}-{size_name(size)}" for size in self.memory_sizes)
@@ -137,13 +136,7 @@ _FIGURES = (
 
 
 class ChosenHardware(Value):
-    """An entry of the catalogue, with one size of memory.
-
-    Attributes:
-        name: by which it was called.
-        hardware: the entry.
-        memory: its size; none where the entry gives none.
-    """
+    """An entry of the catalogue, with one size of memory."""
 
     name: str
     hardware: Hardware
@@ -151,7 +144,6 @@ class ChosenHardware(Value):
 
     @property
     def specs(self) -> DeclaredSpecs:
-        """What a board of it has."""
         return self.hardware.specs(self.memory)
 
 
@@ -160,7 +152,6 @@ def load_hardware(name: str) -> ChosenHardware:
 
     Raises:
         UsageError: there is none, or not with that size; the nearest names are offered.
-        DataError: its file is malformed.
     """
     known = data_names(KIND)
     name = spelled_name(KIND, name)
@@ -195,20 +186,11 @@ def load_hardware(name: str) -> ChosenHardware:
 
 
 def catalogue() -> tuple[Hardware, ...]:
-    """Return all entries, sorted by name.
-
-    Raises:
-        DataError: a file is malformed.
-    """
     return tuple(load_named(KIND, name, Hardware) for name in data_names(KIND))
 
 
 def all_hardware() -> Iterator[ChosenHardware]:
-    """Yield all of the catalogue, each size of memory by itself.
-
-    Raises:
-        DataError: a file is malformed.
-    """
+    """Yield all of the catalogue, each size of memory by itself."""
     for hardware in catalogue():
         sizes: tuple[int | None, ...] = hardware.memory_sizes or (None,)
         for name, size in zip(hardware.names, sizes, strict=True):

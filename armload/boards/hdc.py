@@ -34,21 +34,19 @@ class HdcTool(DeviceTool):
     listening_remedy = (
         "Update hdc: current releases listen on 127.0.0.1, unless their server was started with -e."
     )
+    complains = ("[Fail]", "[E0", "Connect server failed")
 
     def send(self, local: Path, remote: PurePosixPath) -> None:
-        """See ``DeviceTool``."""
         size = local.stat().st_size
         words = ("file", "send", str(local), str(remote))
         self._check_copied(self._transfer(words, time_to_send(size)), words, size)
 
     def receive(self, remote: PurePosixPath, local: Path, size: int) -> None:
-        """See ``DeviceTool``."""
         words = ("file", "recv", str(remote), str(local))
         self._check_copied(self._transfer(words, time_to_grow(local, size)), words, size)
         self._check_whole(local, remote, size)
 
     def forward(self, local_port: int, port: int) -> bool:
-        """See ``DeviceTool``."""
         answer = self._answer("fport", f"tcp:{local_port}", f"tcp:{port}")
         if b"Forwardport result:OK" in answer:
             return True
@@ -57,18 +55,27 @@ class HdcTool(DeviceTool):
         raise self.failure(answer)
 
     def end_forward(self, local_port: int, port: int) -> None:
-        """See ``DeviceTool``."""
         self._answer("fport", "rm", f"tcp:{local_port}", f"tcp:{port}")
 
     def failure(self, answer: bytes) -> ArmloadError:
-        """See ``DeviceTool``."""
         message = self._complaint(answer)
         if "need connect-key" in message:
-            return self._which()
+            if len(keys := self._targets()) > 1:
+                return ConnectError(
+                    f"{self._name}: hdc sees {len(keys)} devices: {', '.join(keys)}.",
+                    f"Choose one as 'key' under 'reach' in boards/{self._name}.yaml.",
+                )
+            return ConnectError(
+                f"{self._name}: hdc sees no device.",
+                "Check the cable and USB debugging. For a device on the network: hdc tconn "
+                "ADDRESS:PORT. List devices: hdc list targets -v",
+            )
         if any(words in message for words in _NO_SUCH_DEVICE):
+            keys = self._targets()
+            seen = f"It sees: {', '.join(keys)}." if keys else "It sees none: check the cable."
             return ConnectError(
                 f"{self._name}: hdc sees no device {self.key or ''}".rstrip() + ".",
-                f"{self._attached()} Set 'key' under 'reach' in boards/{self._name}.yaml.",
+                f"{seen} Set 'key' under 'reach' in boards/{self._name}.yaml.",
             )
         if any(words in message for words in _NOT_ALLOWED):
             return ConnectError(
@@ -85,22 +92,6 @@ class HdcTool(DeviceTool):
             "Check the cable: hdc list targets -v. If that does not help, restart hdc: hdc kill -r",
         )
 
-    def _which(self) -> ConnectError:
-        if len(keys := self._targets()) > 1:
-            return ConnectError(
-                f"{self._name}: hdc sees {len(keys)} devices: {', '.join(keys)}.",
-                f"Choose one as 'key' under 'reach' in boards/{self._name}.yaml.",
-            )
-        return ConnectError(
-            f"{self._name}: hdc sees no device.",
-            "Check the cable and USB debugging. For a device on the network: hdc tconn "
-            "ADDRESS:PORT. List devices: hdc list targets -v",
-        )
-
-    def _attached(self) -> str:
-        keys = self._targets()
-        return f"It sees: {', '.join(keys)}." if keys else "It sees none: check the cable."
-
     def _targets(self) -> list[str]:
         lines = self.lines(self._answer("list", "targets", any_device=True))
         return [line for line in lines if not line.startswith("[")]
@@ -116,15 +107,6 @@ class HdcTool(DeviceTool):
                 f"{self._name}: hdc copied {int(finished[1])} of {size} bytes of {words[2]}."
             )
         raise self.failure(answer)
-
-    def lines(self, answer: bytes) -> list[str]:
-        """See ``DeviceTool``."""
-        text = answer.decode("utf-8", "replace")
-        return [line.strip() for line in text.splitlines() if line.strip()]
-
-    def is_failure(self, line: str) -> bool:
-        """See ``DeviceTool``."""
-        return line.startswith(("[Fail]", "[E0", "Connect server failed"))
 
 
 class HdcHost(DeviceHost):

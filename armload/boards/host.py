@@ -11,13 +11,7 @@ from armload.core.values import Value
 
 
 class Completed(Value):
-    """How a command on a board ended.
-
-    Attributes:
-        status: as a POSIX shell reports it: 128 + signal when a signal ended the command.
-        stdout: raw bytes.
-        stderr: raw bytes.
-    """
+    """How a command on a board ended."""
 
     status: int
     stdout: bytes
@@ -120,12 +114,7 @@ class Host(Protocol):
         """
 
     def send_file(
-        self,
-        local: Path,
-        remote: PurePosixPath,
-        *,
-        offset_bytes: int,
-        sent: Callable[[int], None],
+        self, local: Path, remote: PurePosixPath, *, offset_bytes: int, sent: Callable[[int], None]
     ) -> None:
         """Write a local file from an offset on into ``remote``, at the same offset, as ``write``.
 

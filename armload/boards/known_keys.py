@@ -27,11 +27,7 @@ def known_keys_name(host: str, port: int) -> str:
 
 
 def user_key_files(configured: str | None) -> list[Path]:
-    """Return the existing known_hosts files of the person and the system.
-
-    Args:
-        configured: ``UserKnownHostsFile`` of the SSH configuration, when it says so.
-    """
+    """Return the existing known_hosts files of the person and the system."""
     names = configured.split() if configured else ["~/.ssh/known_hosts", "~/.ssh/known_hosts2"]
     paths = [Path(os.path.expanduser(name)) for name in (*names, "/etc/ssh/ssh_known_hosts")]  # noqa: PTH111
     return [path for path in paths if path.is_file()]
@@ -61,12 +57,7 @@ def pin_key(host: str, port: int, key_line: str) -> None:
 
 
 def load_keys(load: Callable[[str], None], path: Path, board_name: str) -> None:
-    """Read a file of known keys with paramiko's reader.
-
-    Raises:
-        ConnectError: a line is wrong; says which.
-        DiskError: it cannot be read.
-    """
+    """Read a file of known keys with paramiko's reader."""
     import paramiko
 
     try:
@@ -105,6 +96,5 @@ def _first_undecodable(path: Path) -> int:
 
 def _spoilt(path: Path, line: int, board_name: str) -> ConnectError:
     return PermanentConnectError(
-        f"{board_name}: {path}, line {line}: not a host key.",
-        "Correct or remove that line.",
+        f"{board_name}: {path}, line {line}: not a host key.", "Correct or remove that line."
     )

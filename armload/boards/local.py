@@ -50,16 +50,13 @@ class LocalHost:
 
     @property
     def name(self) -> str:
-        """The board's name."""
         return self._name
 
     @property
     def launcher(self) -> tuple[str, ...]:
-        """Words that go before a program that was built for the board; mostly none."""
         return self._launcher
 
     def transports(self) -> tuple[TransportChoice, ...]:
-        """Return how commands, data and clients reach the shell and its programs."""
         own = "the board is this machine"
         return (
             TransportChoice(purpose="commands", chosen="sh -c", reason=own),
@@ -73,7 +70,6 @@ class LocalHost:
         )
 
     def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:
-        """Run a shell command to its end, whatever its status is."""
         deadline = time.monotonic() + timeout_s
         late = f"{self._name}: no answer within {timeout_s:g} s."
         with self._started(bounded(command, timeout_s), stdin) as process:
@@ -85,33 +81,24 @@ class LocalHost:
         return Completed(status=status, stdout=stdout, stderr=stderr)
 
     def stream(self, command: str, *, silence_s: float = 30.0) -> Iterator[OutputChunk]:
-        """Run a shell command and yield its output as it comes, to its end."""
         late = f"{self._name}: no data for {silence_s:g} s."
         with self._started(command, b"") as process:
             yield from output_chunks(self._name, *_streams(process), lambda: silence_s, late)
             self._status(process, silence_s, late)
 
     def read(self, path: PurePosixPath) -> Iterator[bytes]:
-        """Yield the file's bytes."""
         with self._translated():
             blocks = self._carrier(f"cat <{quote(path)}").read(path)
             next(blocks)
             yield from blocks
 
     def write(self, path: PurePosixPath, chunks: Iterable[bytes], *, offset_bytes: int = 0) -> None:
-        """Write bytes to a file from an offset on: 0 replaces it, else it is cut there first."""
         with self._translated():
             self._carrier(receiving(path, offset_bytes)).write(path, chunks)
 
     def send_file(
-        self,
-        local: Path,
-        remote: PurePosixPath,
-        *,
-        offset_bytes: int,
-        sent: Callable[[int], None],
+        self, local: Path, remote: PurePosixPath, *, offset_bytes: int, sent: Callable[[int], None]
     ) -> None:
-        """Write a local file from an offset on into ``remote``, at the same offset."""
         with self._translated():
             self._carrier(receiving(remote, offset_bytes)).send_file(
                 local, remote, offset_bytes=offset_bytes, sent=sent
@@ -119,7 +106,6 @@ class LocalHost:
 
     @contextlib.contextmanager
     def forwarded(self, port: int, local_port: int = 0) -> Iterator[Forward]:
-        """Give the port itself, unless another one is asked for."""
         if local_port in (0, port):
             yield _SamePort(port=port)
             return
@@ -128,7 +114,6 @@ class LocalHost:
 
     @contextlib.contextmanager
     def reverse_forwarded(self, local_port: int) -> Iterator[int]:
-        """Give the port itself."""
         yield local_port
 
     def close(self) -> None:
@@ -171,7 +156,12 @@ class LocalHost:
                     feeder.start()
                 yield process
             finally:
-                _end(process)
+                # What a finished command leaves running keeps running; one that is given up ends
+                # entirely.
+                if process.poll() is None:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
 
     def _status(self, process: subprocess.Popen[bytes], timeout_s: float, late: str) -> int:
         try:
@@ -189,14 +179,6 @@ def _streams(process: subprocess.Popen[bytes]) -> tuple[Iterator[bytes], Iterato
 def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
     with stream:
         yield from iter(lambda: os.read(stream.fileno(), READ_BYTES), b"")
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    # What a finished command leaves running keeps running; one that is given up ends entirely.
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 def _feed(process: subprocess.Popen[bytes], stdin: bytes) -> None:

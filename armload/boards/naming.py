@@ -30,10 +30,6 @@ def boards_called(words: Sequence[str]) -> tuple[str, ...]:
         words: names, ``@LABEL`` for all boards with that label, and patterns such as ``rk*``, in
             any case. A board that several labels or patterns match counts once; they match no
             group.
-
-    Raises:
-        UsageError: no board matches, there is no word, or one is repeated.
-        DataError: a board's file is malformed.
     """
     given = [word.strip() for word in words if word.strip()]
     if not given:
@@ -45,12 +41,7 @@ def boards_called(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def board_called(word: str) -> str:
-    """Return the name of the one board that a word means.
-
-    Raises:
-        UsageError: no board matches, or several do.
-        DataError: a board's file is malformed.
-    """
+    """Return the name of the one board that a word means."""
     names = _meant(word)
     if len(names) > 1:
         raise UsageError(
@@ -62,28 +53,25 @@ def board_called(word: str) -> str:
 
 def _meant(word: str) -> list[str]:
     if word.startswith(LABEL):
-        return _labelled(word.removeprefix(LABEL))
+        label = word.removeprefix(LABEL)
+        with describing():  # whichever is chosen is read again
+            labels = {name: load_board(name).labels for name in _single_boards()}
+        folded = label.casefold()
+        found = [name for name, its in labels.items() if folded in map(str.casefold, its)]
+        if not found:
+            known = sorted({each for its in labels.values() for each in its})
+            has = f"Labels: {nearest_first(label, known)}." if known else "No board has labels yet."
+            raise UsageError(
+                f"{LABEL}{label}: no board has this label.",
+                f"{did_you_mean(label, known)}{has} Add it under 'labels' in a board's file.",
+            )
+        return found
     if is_name(word):
         return [load_group(word).name if is_group(word) else load_board(word).name]
     names = _single_boards()
     found = [name for name in names if fnmatchcase(name.casefold(), word.casefold())]
     if not found:
         raise UsageError(f"{word}: no board matches.", f"Boards: {nearest_first(word, names)}.")
-    return found
-
-
-def _labelled(label: str) -> list[str]:
-    with describing():  # whichever is chosen is read again
-        labels = {name: load_board(name).labels for name in _single_boards()}
-    folded = label.casefold()
-    found = [name for name, its in labels.items() if folded in map(str.casefold, its)]
-    if not found:
-        known = sorted({each for its in labels.values() for each in its})
-        has = f"Labels: {nearest_first(label, known)}." if known else "No board has labels yet."
-        raise UsageError(
-            f"{LABEL}{label}: no board has this label.",
-            f"{did_you_mean(label, known)}{has} Add it under 'labels' in a board's file.",
-        )
     return found
 
 

@@ -14,12 +14,7 @@ _FIRST, _LAST = 20_000, 32_000
 
 
 def free_port(host: Host) -> int:
-    """Return a port that nothing on a board uses now.
-
-    Raises:
-        ConnectError: it does not answer.
-        BoardError: every port is in use.
-    """
+    """Return a port that nothing on a board uses now."""
     used = {port for port, _ in _sockets(host)}
     free = [port for port in range(_FIRST, _LAST) if port not in used]
     if not free:
@@ -28,11 +23,7 @@ def free_port(host: Host) -> int:
 
 
 def is_listening(host: Host, port: int) -> bool:
-    """Say whether something on a board waits for clients at a port.
-
-    Raises:
-        ConnectError: it does not answer.
-    """
+    """Say whether something on a board waits for clients at a port."""
     return (port, _LISTENING) in set(_sockets(host))
 
 

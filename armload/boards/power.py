@@ -50,7 +50,6 @@ class HwmonInput(Value):
 
     @property
     def words(self) -> str:
-        """It, for people."""
         where = f"{self.chip} at {self.device}" if self.device else self.chip
         return f"{where}, {self.label or f'channel {self.channel}'}"
 
@@ -162,7 +161,6 @@ class EnergyBasis(Value):
 
 
 def place(sees: Sees) -> str:
-    """Say where a meter measures."""
     return "at the wall" if sees == "wall" else "on the board"
 
 
@@ -179,19 +177,13 @@ class PowerAnswer(Value):
 
     @property
     def words(self) -> str:
-        """For people."""
         if self.reading is None:
             return f"not read: {self.problem}"
-        where = "at the wall" if self.reading.sees == "wall" else "on the board"
-        return f"{self.reading.watts:.2f} W {where} ({self.reading.source})"
+        return f"{self.reading.watts:.2f} W {place(self.reading.sees)} ({self.reading.source})"
 
 
 def try_read_power(meter: PowerMeter, host: Host) -> PowerAnswer:
-    """Ask a meter that may be away, or answer anything: that is no reason to stop.
-
-    Raises:
-        ConnectError: the board, whose sensor it is, does not answer.
-    """
+    """Ask a meter that may be away, or answer anything: that is no reason to stop."""
     try:
         return PowerAnswer(reading=read_power(meter, host), problem="")
     except ConnectError:
@@ -224,7 +216,6 @@ def read_power(meter: PowerMeter, host: Host) -> PowerReading:
 
 
 def place_of(meter: PowerMeter) -> Sees:
-    """Return where a meter measures."""
     if isinstance(meter, CommandMeter):
         return meter.sees
     return "board" if isinstance(meter, HwmonMeter | PmicMeter) else "wall"

@@ -17,10 +17,10 @@ from armload.boards.specs import CpuCluster
 from armload.build.helper import ARCHITECTURES, CPU_FEATURES, helper
 from armload.core.cpu_sets import cpu_numbers
 from armload.core.errors import BoardError
+from armload.core.places import data_path
 from armload.core.progress import Progress, Silent
 from armload.core.shell import join, render
 from armload.core.values import Count, Value, whole_number
-from armload.core.workspace import data_path
 
 
 def cores_of(lines: Iterable[str]) -> list[dict[str, str]]:
@@ -57,9 +57,6 @@ def _asked_under_launcher(host: Host, architecture: str, progress: Progress) -> 
     """Return the CPU features that a program of ours meets; none where it does not run.
 
     The shell of a board with a launcher is this machine's own, so the program lies there already.
-
-    Raises:
-        BoardError: the launcher does not end.
     """
     program = helper(CPU_FEATURES, progress, architecture=architecture).path.resolve()
     try:
@@ -225,12 +222,7 @@ def clusters_of(found: Probe) -> tuple[CpuCluster, ...]:
 
 
 def probe(host: Host, board: Board, progress: Progress | None = None) -> Probe:
-    """Ask a board for all of it, and find out the ways to it.
-
-    Raises:
-        ConnectError: it does not answer.
-        BoardError: what answers has no Linux under it.
-    """
+    """Ask a board for all of it, and find out the ways to it."""
     script = probe_script(board)
     done = host.run(script)
     shown = parse_probe(done.stdout, board.name, done.stderr, sensors=board.sensors)
@@ -246,10 +238,6 @@ def as_programs_see_it(host: Host, found: Probe, progress: Progress) -> Probe:
     """Return a probe with the machine and the CPU features that programs meet on a host.
 
     They are those that were found, unless the host's launcher is an emulator.
-
-    Raises:
-        ConnectError: the connection dropped.
-        BuildError, MissingToolError: the program that asks cannot be compiled.
     """
     if not host.launcher or (
         found.machine == "x86_64" and _asked_under_launcher(host, "x86_64", progress)
@@ -278,14 +266,7 @@ _DENIED = re.compile(rb"(/proc/(?:uptime|loadavg|meminfo|cpuinfo)): Permission d
 def parse_probe(
     output: bytes, board_name: str, errors: bytes = b"", *, sensors: Sequence[str] = ()
 ) -> Probe:
-    """Read what the probing script wrote, and what its shell complained of.
-
-    Args:
-        sensors: names of the thermal zones that count; empty for all that make sense.
-
-    Raises:
-        BoardError: the output is cut short, or ``/proc`` lacks what Linux always has.
-    """
+    """Read what the probing script wrote, and what its shell complained of."""
     parts = parts_of(output.decode("utf-8", "replace"))
     if "end" not in parts:
         raise BoardError(
@@ -293,7 +274,30 @@ def parse_probe(
             f"It needs a POSIX shell and the usual tools: see {data_path('docs', 'boards.md')}.",
         )
     try:
-        return _probe(parts, sensors)
+        _, machine = parts["uname"][0].split()
+        cores = cores_of(parts["proc"])
+        now = _conditions(parts, cores, sensors)
+        obstacle = read_obstacle(parts.get("obstacle", ()), parts["proc"])
+        mount = workdir_mount(parts)
+        if obstacle is None and mount is not None and "noexec" in mount.options:
+            obstacle = WriteError(kind="noexec", where=mount.words, point=mount.point)
+        highest = {n: each.max_khz for each in now.clusters for n in each.cores if each.max_khz}
+        return Probe(
+            device=" ".join(parts.get("device", ())).replace("\0", " ").strip(),
+            machine=machine,
+            cpu_features=common_features(cores),
+            cores=len(cores),
+            clusters=_clusters(cores, _capacities(parts.get("capacities", ())), highest),
+            nodes=_nodes(parts.get("nodes", ())),
+            max_khz=tuple(highest[number] for number in sorted(highest)),
+            tools=tuple(parts["tools"]),
+            workdir_writable="writable" in parts["workdir"],
+            # It may have been mounted anew since a program was tried there.
+            workdir_executable="executable" in parts["workdir"] and obstacle is None,
+            workdir_obstacle=obstacle,
+            conditions=now,
+            rates=read_rates(parts.get("rates", ())),
+        )
     except (KeyError, ValueError, IndexError) as error:
         if denied := _DENIED.search(errors):
             raise BoardError(
@@ -309,11 +313,7 @@ def parse_probe(
 
 
 def read_state(output: bytes, sensors: Sequence[str]) -> Conditions | None:
-    """Read what a run's script noted of the board's state; none when it is not whole.
-
-    Args:
-        sensors: as for ``parse_probe``.
-    """
+    """Read what a run's script noted of the board's state; none when it is not whole."""
     parts = parts_of(output.decode("utf-8", "replace"))
     try:
         if "end" not in parts:
@@ -329,30 +329,6 @@ def _conditions(
     return read_conditions(parts, [int(core["processor"]) for core in cores], sensors)
 
 
-def _probe(parts: Mapping[str, list[str]], sensors: Sequence[str]) -> Probe:
-    _, machine = parts["uname"][0].split()
-    cores = cores_of(parts["proc"])
-    now = _conditions(parts, cores, sensors)
-    obstacle = _obstacle(parts)
-    highest = {n: each.max_khz for each in now.clusters for n in each.cores if each.max_khz}
-    return Probe(
-        device=" ".join(parts.get("device", ())).replace("\0", " ").strip(),
-        machine=machine,
-        cpu_features=common_features(cores),
-        cores=len(cores),
-        clusters=_clusters(cores, _capacities(parts.get("capacities", ())), highest),
-        nodes=_nodes(parts.get("nodes", ())),
-        max_khz=tuple(highest[number] for number in sorted(highest)),
-        tools=tuple(parts["tools"]),
-        workdir_writable="writable" in parts["workdir"],
-        # It may have been mounted anew since a program was tried there.
-        workdir_executable="executable" in parts["workdir"] and obstacle is None,
-        workdir_obstacle=obstacle,
-        conditions=now,
-        rates=read_rates(parts.get("rates", ())),
-    )
-
-
 def _nodes(lines: Sequence[str]) -> tuple[NumaNode, ...]:
     """Read lines ``CORES;MEMORY_KIB``, cores as ``0-3,8``; nodes without cores hold memory only."""
     nodes = []
@@ -361,14 +337,6 @@ def _nodes(lines: Sequence[str]) -> tuple[NumaNode, ...]:
         numbers = cpu_numbers(cores.strip()) if cores.strip() else ()
         nodes.append(NumaNode(cores=numbers, memory_bytes=int(kib or 0) * 1024))
     return tuple(nodes)
-
-
-def _obstacle(parts: Mapping[str, list[str]]) -> WriteError | None:
-    found = read_obstacle(parts.get("obstacle", ()), parts["proc"])
-    mount = workdir_mount(parts)
-    if found is None and mount is not None and "noexec" in mount.options:
-        return WriteError(kind="noexec", where=mount.words, point=mount.point)
-    return found
 
 
 def _capacities(lines: Sequence[str]) -> dict[int, int]:

@@ -43,11 +43,7 @@ class Sensor(Value):
 
 
 def read_sensors(lines: Sequence[str], chosen: Sequence[str] = ()) -> tuple[Sensor, ...]:
-    """Read lines ``ZONE VALUE NAME``.
-
-    Args:
-        chosen: names of the zones that count; empty for all that make sense.
-    """
+    """Read lines ``ZONE VALUE NAME``."""
     found = []
     for line in lines:
         words = line.strip().split(" ", 2)
@@ -57,7 +53,8 @@ def read_sensors(lines: Sequence[str], chosen: Sequence[str] = ()) -> tuple[Sens
         name = words[2] if len(words) == 3 else f"thermal_zone{words[0]}"
         is_number = re.fullmatch(r"-?[0-9]{1,12}(\.[0-9]+)?", words[1])
         raw = float(words[1]) if is_number else None
-        celsius = None if raw is None else _celsius(raw)
+        # The kernel gives thousandths; some vendors' drivers give degrees.
+        celsius = raw / 1000 if raw is not None and abs(raw) >= 1000 else raw
         found.append(
             Sensor(
                 zone=zone,
@@ -83,11 +80,6 @@ def _why_left_out(
     if name == _CHARGE and abs(raw) <= 100:
         return "no temperature"
     return "constant" if celsius == _CONSTANTS.get(name) else None
-
-
-def _celsius(raw: float) -> float:
-    # The kernel gives thousandths; some vendors' drivers give degrees.
-    return raw / 1000 if abs(raw) >= 1000 else raw
 
 
 def hottest(sensors: Sequence[Sensor]) -> Sensor | None:

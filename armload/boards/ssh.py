@@ -13,13 +13,7 @@ from armload.boards.forward import Proxy, Tunnel, proxied
 from armload.boards.framing import appending, cutting, reason, receiving, size_of
 from armload.boards.host import TransportChoice
 from armload.boards.ports import free_port
-from armload.boards.ssh_commands import (
-    LONGEST_COMMAND_BYTES,
-    SshCommands,
-    fits,
-    output_of,
-    sent_to,
-)
+from armload.boards.ssh_commands import LONGEST_COMMAND_BYTES, SshCommands, fits, output_of, sent_to
 from armload.boards.ssh_connection import AnyConnection
 from armload.boards.ssh_master import MasterConnection
 from armload.boards.ssh_transport import CipherChoice, choose_ciphers, features_here, features_in
@@ -44,7 +38,6 @@ class SshHost(SshCommands):
     _cipher_choice: CipherChoice | None = None
 
     def transports(self) -> tuple[TransportChoice, ...]:
-        """Return how commands, data and clients reach the board, after a trial login."""
         negotiated = ""
 
         def log_in(ssh: SystemSsh) -> None:
@@ -91,7 +84,6 @@ class SshHost(SshCommands):
         return self._ciphers().transport(negotiated, by_program=by_program)
 
     def read(self, path: PurePosixPath) -> Iterator[bytes]:
-        """Yield the file's bytes."""
         command = f"cat <{quote(path)}"
         blocks: Iterator[bytes] = iter(())
 
@@ -112,7 +104,6 @@ class SshHost(SshCommands):
             self._check_done(channel, f"{path} cannot be read")
 
     def write(self, path: PurePosixPath, chunks: Iterable[bytes], *, offset_bytes: int = 0) -> None:
-        """Write bytes to a file from an offset on: 0 replaces it, else it is cut there first."""
         command = self._receiving(path, offset_bytes)
         rest = iter(chunks)
         first, size = [], 0
@@ -136,14 +127,8 @@ class SshHost(SshCommands):
             self._check_done(channel, f"{path} cannot be written")
 
     def send_file(
-        self,
-        local: Path,
-        remote: PurePosixPath,
-        *,
-        offset_bytes: int,
-        sent: Callable[[int], None],
+        self, local: Path, remote: PurePosixPath, *, offset_bytes: int, sent: Callable[[int], None]
     ) -> None:
-        """Write a local file from an offset on into ``remote``, at the same offset."""
         command = self._receiving(remote, offset_bytes)
 
         def send(ssh: SystemSsh) -> None:
@@ -157,12 +142,10 @@ class SshHost(SshCommands):
             )
 
     def forwarded(self, port: int, local_port: int = 0) -> contextlib.AbstractContextManager[Proxy]:
-        """Let programs of this machine reach a port on the board's loopback."""
         return proxied(lambda: self._tunnel(port), self._name, local_port)
 
     @contextlib.contextmanager
     def reverse_forwarded(self, local_port: int) -> Iterator[int]:
-        """Let programs on the board reach a port of this machine's loopback."""
         with self._explained_if_off():
             port = free_port(self)
             tunnel = open_reverse_tunnel(
@@ -172,7 +155,6 @@ class SshHost(SshCommands):
             yield port
 
     def close(self) -> None:
-        """End the connection; harmless when it has ended."""
         if self._system_ssh is not None:
             self._system_ssh.close()
             self._system_ssh = None

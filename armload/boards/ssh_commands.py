@@ -76,27 +76,19 @@ def feed(channel: Channel, stdin: bytes) -> None:
 LONGEST_COMMAND_BYTES = 900
 
 
-def _stays() -> None:
-    """Find nothing that has taken a real board away for good."""
-
-
 def fits(command: str) -> bool:
     """Say whether a command is short enough for every server's command line."""
     return len(shell_line(marked(command)).encode()) <= LONGEST_COMMAND_BYTES
 
 
 class SshCommands:
-    """The part of the Host protocol that a connection's channels do by themselves.
-
-    Args:
-        went_off: called when the connection drops, to say whether the board was shut down.
-    """
+    """The part of the Host protocol that a connection's channels do by themselves."""
 
     def __init__(
         self,
         address: SshAddress,
         board_name: str,
-        went_off: Callable[[], PoweredOffError | None] = _stays,
+        went_off: Callable[[], PoweredOffError | None] = lambda: None,
     ) -> None:
         self._address = address
         self._name = board_name
@@ -105,16 +97,13 @@ class SshCommands:
 
     @property
     def name(self) -> str:
-        """The board's name."""
         return self._name
 
     @property
     def launcher(self) -> tuple[str, ...]:
-        """No words: programs are run as they are."""
         return ()
 
     def run(self, command: str, *, stdin: bytes = b"", timeout_s: float = 60.0) -> Completed:
-        """Run a shell command to its end, whatever its status is."""
         deadline = time.monotonic() + timeout_s
         with self._started(bounded(command, timeout_s), stdin) as channel:
             late = f"{self._name}: no answer within {timeout_s:g} s."
@@ -137,7 +126,6 @@ class SshCommands:
         return Completed(status=status, stdout=own, stderr=stderr)
 
     def stream(self, command: str, *, silence_s: float = 30.0) -> Iterator[OutputChunk]:
-        """Run a shell command and yield its output as it comes, to its end."""
         with self._started(command, b"") as channel:
             late = f"{self._name}: no data for {silence_s:g} s."
             yield from output_chunks(
@@ -146,7 +134,6 @@ class SshCommands:
             self._status(channel, silence_s)
 
     def close(self) -> None:
-        """End the connection; harmless when it has ended."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

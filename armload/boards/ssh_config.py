@@ -74,7 +74,6 @@ def settings_of(host: str, port: int | None, user: str | None, board_name: str) 
         port, user: if decided already; ``Match`` and tokens see them.
 
     Raises:
-        DataError: the configuration is malformed, or the host cannot be one.
         ConnectError: ``ssh -G`` did not come to an end.
     """
     program = shutil.which("ssh")

@@ -25,18 +25,10 @@ from armload.boards.failures import (
     explained,
     translated,
 )
-from armload.boards.known_keys import (
-    pinned_line,
-)
+from armload.boards.known_keys import pinned_line
 from armload.boards.ssh_config import config_words
 from armload.boards.ssh_master import MasterConnection
-from armload.boards.ssh_route import (
-    drop_keys,
-    hops_of,
-    known_password,
-    prepared,
-    require_supported,
-)
+from armload.boards.ssh_route import drop_keys, hops_of, known_password, prepared, require_supported
 from armload.core.errors import BoardError, ConnectError
 from armload.core.values import Value
 
@@ -57,14 +49,7 @@ logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
 class ServerKey(Value):
-    """The key that a server showed.
-
-    Attributes:
-        host: its name or address after the SSH configuration was applied.
-        port: its TCP port.
-        line: ``ssh-ed25519 AAAA…``.
-        fingerprint: ``SHA256:…``, as OpenSSH prints it.
-    """
+    """The key that a server showed."""
 
     host: str
     port: int
@@ -73,7 +58,6 @@ class ServerKey(Value):
 
     @property
     def kind(self) -> str:
-        """Such as ``ssh-ed25519``."""
         return self.line.split(" ", 1)[0]
 
 
@@ -112,21 +96,13 @@ class SshConnection:
             return channel
 
     def channel_to_port(self, port: int) -> paramiko.Channel | None:
-        """Connect to a port on the board's loopback; return none when nothing listens there.
-
-        Raises:
-            BoardError: the server forbids it.
-            ConnectError: the connection has dropped.
-        """
+        """Connect to a port on the board's loopback; return none when nothing listens there."""
         import paramiko
 
         with translated(self._board_name):
             try:
                 channel: paramiko.Channel = self._connection.transport.open_channel(
-                    "direct-tcpip",
-                    ("127.0.0.1", port),
-                    ("127.0.0.1", 0),
-                    timeout=CONNECT_TIMEOUT_S,
+                    "direct-tcpip", ("127.0.0.1", port), ("127.0.0.1", 0), timeout=CONNECT_TIMEOUT_S
                 )
             except paramiko.SSHException as error:
                 if isinstance(error, paramiko.ChannelException) and error.code in _FORBIDDEN:
@@ -154,7 +130,6 @@ class SshConnection:
 
         Raises:
             BoardError: it forbids that.
-            ConnectError: the connection has dropped.
         """
         channel = self.channel_to_port(port)
         if channel is not None:
@@ -162,12 +137,23 @@ class SshConnection:
 
     def close(self) -> None:
         """End the connection, and those to the hosts it jumps over."""
+        import paramiko
+
         for connection in self.hosts:
             transport = connection.client.get_transport()
             with contextlib.suppress(Exception):
                 connection.client.close()
             if transport is not None:
-                _end_command(transport)
+                sock: object = transport.sock
+                if isinstance(sock, paramiko.ProxyCommand):  # paramiko leaves it running
+                    transport.join(CONNECT_TIMEOUT_S)
+                    sock.process.kill()
+                    # What a shell started for it may live on, and ends with its input.
+                    for pipe in (sock.process.stdin, sock.process.stdout, sock.process.stderr):
+                        with contextlib.suppress(OSError, ValueError):
+                            if pipe is not None:
+                                pipe.close()
+                    sock.process.wait()
 
 
 AnyConnection = SshConnection | MasterConnection
@@ -180,14 +166,7 @@ _beyond_python: dict[SshAddress, str] = {}
 
 
 def open_connection(address: SshAddress, board_name: str) -> AnyConnection:
-    """Connect, check the server's key, and log in; a server that hangs up is tried again.
-
-    Raises:
-        DataError: the key file that the board's file names is missing, or SSH's configuration is
-            malformed.
-        LoginRefusedError: the keys at hand do not open it.
-        ConnectError: anything else; says which.
-    """
+    """Connect, check the server's key, and log in; a server that hangs up is tried again."""
     if address in _beyond_python:
         with contextlib.suppress(NotStartedError):
             return _by_system_ssh(address, board_name, _beyond_python[address])
@@ -237,11 +216,7 @@ def _by_system_ssh(address: SshAddress, board_name: str, why: str) -> MasterConn
 
 
 def shown_key(address: SshAddress, board_name: str) -> ServerKey:
-    """Ask a server for its key without logging in; one that hangs up is asked again.
-
-    Raises:
-        ConnectError: it does not answer.
-    """
+    """Ask a server for its key without logging in; one that hangs up is asked again."""
     return _insistently(lambda: _shown(address, board_name))
 
 
@@ -298,7 +273,9 @@ def _opened(address: SshAddress, board_name: str) -> SshConnection:
         raise
     transport = connection.transport
     transport.set_keepalive(KEEPALIVE_S)
-    _notice_silence(transport.sock)
+    # Linux only; elsewhere a dead connection is noticed by the caller's time-outs.
+    if isinstance(transport.sock, socket.socket) and hasattr(socket, "TCP_USER_TIMEOUT"):
+        transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_AFTER_MS)
     return SshConnection(connection, board_name)
 
 
@@ -307,25 +284,3 @@ def _open(connection: fabric.Connection, board_name: str) -> None:
     for hop in reversed([connection, *hops_of(connection)]):
         with explained(hop, board_name, is_board=hop is connection):
             hop.open()
-
-
-def _end_command(transport: paramiko.Transport) -> None:
-    """Take leave of the ``ProxyCommand`` that a connection went through; paramiko leaves it."""
-    import paramiko
-
-    sock: object = transport.sock
-    if isinstance(sock, paramiko.ProxyCommand):
-        transport.join(CONNECT_TIMEOUT_S)
-        sock.process.kill()
-        # What a shell started for it may live on, and ends with its input.
-        for pipe in (sock.process.stdin, sock.process.stdout, sock.process.stderr):
-            with contextlib.suppress(OSError, ValueError):
-                if pipe is not None:
-                    pipe.close()
-        sock.process.wait()
-
-
-def _notice_silence(sock: object) -> None:
-    # Linux only; elsewhere a dead connection is noticed by the caller's time-outs.
-    if isinstance(sock, socket.socket) and hasattr(socket, "TCP_USER_TIMEOUT"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_AFTER_MS)

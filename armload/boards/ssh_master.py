@@ -76,7 +76,14 @@ class Login:
             self._log = folder / "log"
             path = folder / "m"
             self.words = (program, "-F", "/dev/null", "-S", str(path), "-o", "ProxyCommand=false")
-            options = [*_OPTIONS, f"ControlPersist={STAYS_S}", *_asking(secret)]
+            if secret is not None:
+                asking = []
+            elif not _person_is_there():
+                asking = ["BatchMode=yes"]
+            else:
+                # Passphrases and PINs; for a password armload asks itself.
+                asking = ["PasswordAuthentication=no", "KbdInteractiveAuthentication=no"]
+            options = [*_OPTIONS, f"ControlPersist={STAYS_S}", *asking]
             if host_key is not None:
                 (folder / "known").write_text(f"{NAME} {host_key}\n", encoding="ascii")
                 options += [
@@ -88,7 +95,13 @@ class Login:
             line += [word for option in options for word in ("-o", option)]
             self._log_in([*line, "-T", *words, shell_line("true")], secret, folder)
             if not path.exists():
-                raise NotStartedError(self._complaint())
+                lines = (
+                    self.log().decode("utf-8", "replace").splitlines() if self._log.exists() else []
+                )
+                said = [line for line in lines if not line.startswith("debug") and line.strip()]
+                raise NotStartedError(
+                    said[-1].strip().rstrip(".") if said else "it exited immediately"
+                )
             stack.callback(self._ask_to_exit)
             self._holder = subprocess.Popen(
                 [*self.words, "-T", NAME, shell_line("exec cat")],
@@ -104,7 +117,6 @@ class Login:
 
     @property
     def alive(self) -> bool:
-        """Whether nothing is known yet that ended it."""
         return self._holder.poll() is None
 
     def dropped_within(self, timeout_s: float) -> bool:
@@ -116,11 +128,9 @@ class Login:
         return True
 
     def log(self) -> bytes:
-        """Return what the master had to say."""
         return self._log.read_bytes()
 
     def close(self) -> None:
-        """End the connection."""
         self._opened.close()
 
     def _log_in(self, words: list[str], secret: str | None, folder: Path) -> None:
@@ -147,11 +157,6 @@ class Login:
             process.kill()
             process.wait()
 
-    def _complaint(self) -> str:
-        lines = self.log().decode("utf-8", "replace").splitlines() if self._log.exists() else []
-        said = [line for line in lines if not line.startswith("debug") and line.strip()]
-        return said[-1].strip().rstrip(".") if said else "it exited immediately"
-
     def _ask_to_exit(self) -> None:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             subprocess.run(
@@ -167,15 +172,6 @@ class Login:
                 self._holder.stdin.close()
         self._holder.kill()
         self._holder.wait()
-
-
-def _asking(secret: str | None) -> list[str]:
-    if secret is not None:
-        return []
-    if not _person_is_there():
-        return ["BatchMode=yes"]
-    # Passphrases and PINs; for a password armload asks itself.
-    return ["PasswordAuthentication=no", "KbdInteractiveAuthentication=no"]
 
 
 def _person_is_there() -> bool:
@@ -196,13 +192,7 @@ _changing = threading.Lock()
 
 
 class MasterConnection:
-    """A use of a login; does for commands what a connection of Python's client does.
-
-    Args:
-        why: what kept Python's client from logging in.
-
-    Others and errors as ``Login``.
-    """
+    """A use of a login; does for commands what a connection of Python's client does."""
 
     def __init__(
         self,
@@ -225,7 +215,6 @@ class MasterConnection:
 
     @property
     def alive(self) -> bool:
-        """Whether nothing is known yet that ended it."""
         return self._login.alive
 
     @property
@@ -315,7 +304,6 @@ class MasterChannel:
         self.sendall = self._stream.sendall
 
     def exec_command(self, line: str) -> None:
-        """Run a line in the login shell."""
         self._process = subprocess.Popen(
             [*self._login.words, "-T", NAME, line],
             stdin=self._theirs.fileno(),
@@ -327,16 +315,13 @@ class MasterChannel:
         self._their_errors.close()
 
     def settimeout(self, timeout_s: float | None) -> None:
-        """Say how long each call may wait."""
         self._stream.settimeout(timeout_s)
         self._errors.settimeout(timeout_s)
 
     def shutdown_write(self) -> None:
-        """End the command's standard input."""
         self._stream.shutdown(socket.SHUT_WR)
 
     def exit_status_ready(self) -> bool:
-        """Say whether the command has ended."""
         return self._wait(0.0)
 
     @property
@@ -349,7 +334,6 @@ class MasterChannel:
         return -1 if status == _BROKEN and self._login.dropped_within(1.0) else status
 
     def close(self) -> None:
-        """End the command's connection."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

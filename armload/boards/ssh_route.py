@@ -16,12 +16,7 @@ from armload.boards.failures import (
     place_of_reach,
     refuse_unknown,
 )
-from armload.boards.known_keys import (
-    known_keys_name,
-    load_keys,
-    pinned_keys_file,
-    user_key_files,
-)
+from armload.boards.known_keys import known_keys_name, load_keys, pinned_keys_file, user_key_files
 from armload.boards.ssh_config import JumpHost, SshSettings, settings_of
 from armload.boards.ssh_transport import TransportMaker
 from armload.core.errors import DataError, PermanentConnectError
@@ -49,13 +44,7 @@ def known_password() -> str | None:
 
 
 def prepared(address: SshAddress, board_name: str) -> fabric.Connection:
-    """Return what will connect to a server, with all that the configuration says of it.
-
-    Raises:
-        DataError: the key file that the board's file names is missing, or SSH's configuration is
-            malformed.
-        PermanentConnectError: the pinned host key cannot be read.
-    """
+    """Return what will connect to a server, with all that the configuration says of it."""
     if address.key is not None and not address.key.expanduser().is_file():
         raise DataError(
             f"{board_name}: there is no key file {address.key}.",
@@ -71,7 +60,19 @@ def prepared(address: SshAddress, board_name: str) -> fabric.Connection:
         connection.connect_kwargs["key_filename"].insert(0, str(address.key.expanduser()))
     if address.host_key is not None:
         kind, _, base64 = address.host_key.partition(" ")
-        _pin(connection, kind, base64.split(" ")[0], board_name)
+        import binascii
+
+        import paramiko
+
+        try:
+            key = paramiko.PKey.from_type_string(kind, binascii.a2b_base64(base64.split(" ")[0]))
+        except (paramiko.SSHException, ValueError) as error:
+            raise PermanentConnectError(
+                f"{board_name}: the pinned host key {kind!r} cannot be read: {error}."
+            ) from error
+        drop_keys(connection)
+        keys = connection.client.get_host_keys()
+        keys.add(known_keys_name(connection.host, connection.port), kind, key)
     return connection
 
 
@@ -89,12 +90,7 @@ def _routed(
     on_the_way: tuple[str, ...],
     gateway: fabric.Connection | str | None = None,
 ) -> fabric.Connection:
-    """Return what will connect to a host, over those on the way that the configuration names.
-
-    Args:
-        on_the_way: the hosts that this one is to lead to.
-        gateway: what leads to it, if that is decided.
-    """
+    """Return what will connect to a host, over those on the way that the configuration names."""
     import fabric
     import paramiko
 
@@ -188,11 +184,7 @@ def _set_keys(hop: fabric.Connection, settings: SshSettings, board_name: str) ->
 
 
 def require_supported(connection: fabric.Connection, board_name: str) -> None:
-    """Check that Python's client can do all that the configuration says of a route.
-
-    Raises:
-        UnsupportedKeywordError: only OpenSSH can.
-    """
+    """Check that Python's client can do all that the configuration says of a route."""
     for hop in (connection, *hops_of(connection)):
         if hop.client.openssh_only:
             raise UnsupportedKeywordError(
@@ -206,19 +198,3 @@ def drop_keys(connection: fabric.Connection) -> None:
     """Let a connection know no server's key."""
     connection.client.get_host_keys().clear()
     connection.client._system_host_keys.clear()  # noqa: SLF001 - has no public way to be emptied
-
-
-def _pin(connection: fabric.Connection, kind: str, base64: str, board_name: str) -> None:
-    import binascii
-
-    import paramiko
-
-    try:
-        key = paramiko.PKey.from_type_string(kind, binascii.a2b_base64(base64))
-    except (paramiko.SSHException, ValueError) as error:
-        raise PermanentConnectError(
-            f"{board_name}: the pinned host key {kind!r} cannot be read: {error}."
-        ) from error
-    drop_keys(connection)
-    keys = connection.client.get_host_keys()
-    keys.add(known_keys_name(connection.host, connection.port), kind, key)

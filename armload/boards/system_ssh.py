@@ -80,7 +80,12 @@ class SystemSsh:
             return
         hosts = connection.hosts
         with translated(board_name):
-            host_parts, known = "".join(_host_parts(hosts)), "".join(_known_lines(hosts))
+            host_parts = "".join(_host_parts(hosts))
+            keys = [host.transport.get_remote_server_key() for host in hosts]
+            known = "".join(
+                f"{_alias(place)} {key.get_name()} {key.get_base64()}\n"
+                for place, key in enumerate(keys)
+            )
         self._folder = tempfile.TemporaryDirectory(prefix="armload-ssh-")
         folder = Path(self._folder.name)
         config = folder / "config"
@@ -139,18 +144,11 @@ class SystemSsh:
         )
 
     def close(self) -> None:
-        """Remove the configuration."""
         self._folder.cleanup()
 
 
 def _alias(place: int) -> str:
     return f"armload-{place}"
-
-
-def _known_lines(hosts: Sequence[fabric.Connection]) -> Iterator[str]:
-    for place, host in enumerate(hosts):
-        key = host.transport.get_remote_server_key()
-        yield f"{_alias(place)} {key.get_name()} {key.get_base64()}\n"
 
 
 def _host_parts(hosts: Sequence[fabric.Connection]) -> Iterator[str]:
@@ -193,16 +191,7 @@ def _plain(text: str, *, also_not: str) -> str:
 
 
 def open_tunnel(address: SshAddress, board_name: str, port: int, ciphers: Sequence[str]) -> Tunnel:
-    """Log in and find the best way to a port of a board.
-
-    Args:
-        port: on the board's loopback.
-        ciphers: for the system's ssh, in order of preference.
-
-    Raises:
-        BoardError: the server forbids it.
-        ConnectError: as ``open_connection``.
-    """
+    """Log in and find the best way to a port of a board."""
     with contextlib.ExitStack() as stack:
         connection = open_connection(address, board_name)
         stack.callback(connection.close)
@@ -268,16 +257,7 @@ class _BySystemSsh:
 def open_reverse_tunnel(
     address: SshAddress, board_name: str, port: int, local_port: int, ciphers: Sequence[str]
 ) -> Iterator[None]:
-    """Log in, and let a port of the board's loopback lead to this machine's until the block ends.
-
-    Args:
-        port: on the board, where nothing listens.
-        local_port, ciphers: of this machine; for the system's ssh.
-
-    Raises:
-        BoardError: the server forbids it.
-        ConnectError: as ``open_connection``.
-    """
+    """Log in, and let a port of the board's loopback lead here until the block ends."""
     with contextlib.ExitStack() as stack:
         connection = open_connection(address, board_name)
         stack.callback(connection.close)

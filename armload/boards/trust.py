@@ -19,12 +19,7 @@ class PinnedKey(ServerKey):
 
 
 def fetch_host_key(board: Board) -> ServerKey:
-    """Ask a board's SSH server for its key; nobody logs in.
-
-    Raises:
-        UsageError: the board is not reached by SSH, or its key is made by armload itself.
-        ConnectError: it does not answer.
-    """
+    """Ask a board's SSH server for its key; nobody logs in."""
     return shown_key(ssh_address(board), board.name)
 
 
@@ -43,11 +38,6 @@ def pin(key: ServerKey) -> Path:
 
 
 def ssh_address(board: Board) -> SshAddress:
-    """Return where a real board's SSH server is.
-
-    Raises:
-        UsageError: the board is a virtual one, or has none.
-    """
     if isinstance(board.reach, RealReach) and not isinstance(board.reach, SshReach):
         raise UsageError(f"{board.name} is not reached by SSH: it has no host key to pin.")
     if not isinstance(board.reach, SshReach):

@@ -48,7 +48,6 @@ class Archive(Value):
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The groups as CMake gets them: a target, a colon, and patterns with commas between."""
         return tuple(
             f"{target}:{','.join(patterns)}"
             for target, groups in self.together.items()
@@ -57,7 +56,6 @@ class Archive(Value):
 
     @property
     def label(self) -> str:
-        """Name and version for people."""
         return f"{self.project} {self.version}"
 
     @property
@@ -66,55 +64,44 @@ class Archive(Value):
         return " +".join((f"sha256:{self.sha256}/{self.folder}", *self.groups))
 
     def provide(self, progress: Progress) -> Path:
-        """Fetch and unpack the archive, unless that is done, and return llama.cpp's folder.
-
-        Raises:
-            BuildError: the index does not have it or does not answer, or the checksum is wrong.
-        """
+        """Fetch and unpack the archive, unless that is done, and return llama.cpp's folder."""
         place = compiling_folder("sources") / f"{self.project}-{self.version}-{self.sha256[:12]}"
         return unpacked(self, place, progress)
 
 
 def unpacked(wanted: Archive, place: Path, progress: Progress) -> Path:
-    """Return ``place``, filled with the wanted folder; fetch and unpack it when it is not there.
-
-    Raises:
-        BuildError: the index does not have it or does not answer, or the checksum is wrong.
-    """
+    """Return ``place``, filled with the wanted folder; fetch and unpack it when it is not there."""
     if place.is_dir():
         return place
     words = f"Another command is fetching {wanted.project} {wanted.version}."
     lock = place.with_name(f"{place.name}.lock")
     with locked(lock, progress, waiting=words):
         try:
-            return _filled(wanted, place, progress)
+            if place.is_dir():
+                return place
+            archive = place.parent / f"{wanted.project}-{wanted.version}.tar.gz"
+            if not (archive.is_file() and sha256_of(archive) == wanted.sha256):
+                file = IndexFile(
+                    project=wanted.project,
+                    version=wanted.version,
+                    kind="sdist",
+                    sha256=wanted.sha256,
+                )
+                try:
+                    fetch(
+                        file, archive, progress, instead="give a folder of llama.cpp with --source"
+                    )
+                except (ConnectError, TransferError) as error:
+                    raise BuildError(error.message, error.remedy) from error
+            unpack(archive, wanted.folder, place, progress)
+            archive.unlink(missing_ok=True)
+            return place
         finally:
             lock.unlink(missing_ok=True)
 
 
-def _filled(wanted: Archive, place: Path, progress: Progress) -> Path:
-    if place.is_dir():
-        return place
-    archive = place.parent / f"{wanted.project}-{wanted.version}.tar.gz"
-    if not (archive.is_file() and sha256_of(archive) == wanted.sha256):
-        file = IndexFile(
-            project=wanted.project, version=wanted.version, kind="sdist", sha256=wanted.sha256
-        )
-        try:
-            fetch(file, archive, progress, instead="give a folder of llama.cpp with --source")
-        except (ConnectError, TransferError) as error:
-            raise BuildError(error.message, error.remedy) from error
-    unpack(archive, wanted.folder, place, progress)
-    archive.unlink(missing_ok=True)
-    return place
-
-
 def unpack(archive: Path, folder: str, place: Path, progress: Progress) -> None:
-    """Unpack ``folder`` from inside the archive's top folder to ``place``, whole or not at all.
-
-    Raises:
-        BuildError: the archive is damaged, tries to write elsewhere, or lacks that folder.
-    """
+    """Unpack ``folder`` from inside the archive's top folder to ``place``, whole or not at all."""
     place.parent.mkdir(parents=True, exist_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
     try:
@@ -124,7 +111,9 @@ def unpack(archive: Path, folder: str, place: Path, progress: Progress) -> None:
         ):
             count = 0
             for member in tar:
-                inner = _inside(member.name, folder)
+                # The member's path below ``<top>/<folder>``; none when it is not there
+                path = PurePosixPath(*PurePosixPath(member.name).parts[1:])
+                inner = path.relative_to(folder) if path.is_relative_to(folder) else None
                 if inner is None or (content := tar.extractfile(member)) is None:
                     continue
                 if ".." in inner.parts:
@@ -146,9 +135,3 @@ def unpack(archive: Path, folder: str, place: Path, progress: Progress) -> None:
         raise BuildError(f"{archive}: cannot be unpacked: {error}.") from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-
-
-def _inside(name: str, folder: str) -> PurePosixPath | None:
-    """Return the member's path below ``<top>/<folder>``; none when it is not there."""
-    path = PurePosixPath(*PurePosixPath(name).parts[1:])
-    return path.relative_to(folder) if path.is_relative_to(folder) else None

@@ -10,9 +10,9 @@ from typing import Protocol
 from armload.build.compiler import Compiler
 from armload.build.environment import DECIDED, ccache_environment
 from armload.build.target import Target
+from armload.core.places import data_path
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.core.workspace import data_path
 
 
 class BuildRequest(Value):
@@ -45,18 +45,15 @@ class BuildRequest(Value):
 
     @property
     def work_id(self) -> str:
-        """Of the inputs and the programs: other programs of the same build are other work."""
         content = "\0".join((self.build_id, *self.programs))
         return hashlib.sha256(content.encode()).hexdigest()[: len(self.build_id)]
 
     @property
     def log(self) -> Path:
-        """Where the output of CMake and of the compiler goes."""
         return self.folder / "build.log"
 
     @property
     def label(self) -> str:
-        """What is done, for people."""
         return f"Compiling {', '.join(self.programs)} for {self.target.name}"
 
 
@@ -72,11 +69,7 @@ class BuildBackend(Protocol):
         """Versions of what drives the compiler there, by the tool's name."""
 
     def compiler(self, target: Target) -> Compiler:
-        """Return the compiler that is used for a target.
-
-        Raises:
-            ArmloadError: there is none, or the backend cannot be reached.
-        """
+        """Return the compiler that is used for a target."""
 
     def compile(
         self, request: BuildRequest, compiler: Compiler, progress: Progress
@@ -85,7 +78,6 @@ class BuildBackend(Protocol):
 
         Raises:
             BuildError: they do not compile; with the end of the compiler's output.
-            ArmloadError: the backend cannot do it, or cannot be reached any more.
         """
 
 
@@ -103,12 +95,10 @@ _FOUND_NOWHERE = (
 
 
 def overlay_folder() -> Path:
-    """Return our CMake project, which includes llama.cpp's."""
     return data_path("toolchains", "overlay")
 
 
 def native_folder() -> Path:
-    """Return the trace's source files."""
     return data_path("toolchains", "native")
 
 
@@ -122,13 +112,7 @@ def own_files(folder: Path) -> list[Path]:
 def definitions(
     request: BuildRequest, compiler: Compiler, *, source: PurePath, native: PurePath, ccache: str
 ) -> dict[str, str]:
-    """Return CMake's variables for the overlay.
-
-    Args:
-        source: where llama.cpp lies on the machine that compiles.
-        native: where the trace's sources lie there.
-        ccache: the program's path there; empty where there is none.
-    """
+    """Return CMake's variables for the overlay."""
     target = request.target
     variables = {
         **dict.fromkeys(_FOUND_NOWHERE, "OFF"),
@@ -156,12 +140,7 @@ def definitions(
 def environment(
     compiler: Compiler, tree: PurePath, *, ccache: str, ccache_folder: PurePath
 ) -> dict[str, str]:
-    """Return the environment of a build in the folder ``tree``: all its variables.
-
-    Args:
-        ccache: the program's path there; empty where there is none.
-        ccache_folder: what it keeps.
-    """
+    """Return the environment of a build in the folder ``tree``: all its variables."""
     # zig keeps what it compiles; with ccache one copy is enough, and this one goes with the tree.
     own_cache = {"ZIG_LOCAL_CACHE_DIR": str(tree / "zig")} if ccache else {}
     return {

@@ -71,8 +71,6 @@ def build(
             fit the target.
         UsageError: the source has no such program, or the backend makes no such code.
         MissingToolError: a compiler, or one of armload's own packages, is not there.
-        DiskError: this machine's disk is full.
-        ArmloadError: the backend is another machine, and something is wrong there.
     """
     progress = progress or Silent()
     source = source or pinned_source()
@@ -84,7 +82,11 @@ def build(
     record = _record(place)
     binaries = None if rebuild else _finished(record, place, programs)
     if record is not None and binaries is not None:
-        _ask_versions_again(record, place, lock)
+        # Some could not be run when they were built, and may say their version now.
+        if record.with_versions(place) != record:
+            with suppress(OSError), locked_now(lock) as ours:
+                if ours:
+                    write_record(place, read_record(place).with_versions(place))
     else:
         waiting = (
             "Another armload process is building from the same source for the same CPU. Waiting "
@@ -102,13 +104,17 @@ def build(
 
 
 def is_compiled(target: Target) -> bool:
-    """Return whether the program that measuring needs lies in the cache, built by default."""
     inputs = _inputs(pinned_source(), target, LocalBackend().compiler(target))
     place = _place(inputs)
     return _finished(_record(place), place, ()) is not None
 
 
 def _inputs(source: Source, target: Target, compiler: Compiler) -> Inputs:
+    # Our own files take part in a build, too.
+    files = {}
+    for part, folder in (("overlay", overlay_folder()), ("native", native_folder())):
+        for path in own_files(folder):
+            files[f"{part}/{path.relative_to(folder).as_posix()}"] = sha256_of(path)
     return Inputs(
         source=source.identity,
         source_label=source.label,
@@ -116,21 +122,12 @@ def _inputs(source: Source, target: Target, compiler: Compiler) -> Inputs:
         compiler=compiler.identity,
         compiler_label=compiler.label,
         compiler_flags=tuple(compiler.cpu_flags(target)),
-        files=_own_files(),
+        files=files,
     )
 
 
 def _place(inputs: Inputs) -> Path:
     return compiling_folder("builds") / inputs.build_id
-
-
-def _own_files() -> Mapping[str, str]:
-    """Return the SHA-256 of each of our files that take part in a build, by its path."""
-    files = {}
-    for part, folder in (("overlay", overlay_folder()), ("native", native_folder())):
-        for path in own_files(folder):
-            files[f"{part}/{path.relative_to(folder).as_posix()}"] = sha256_of(path)
-    return files
 
 
 def _finished(
@@ -151,18 +148,6 @@ def _record(place: Path) -> BuildRecord | None:
         return read_record(place)
     except (FileNotFoundError, ValidationError):
         return None
-
-
-def _ask_versions_again(record: BuildRecord, place: Path, lock: Path) -> None:
-    """Record what programs say of themselves that could not be run when they were built.
-
-    Whatever is in the way is so only for now.
-    """
-    if record.with_versions(place) == record:
-        return
-    with suppress(OSError), locked_now(lock) as held:
-        if held:
-            write_record(place, read_record(place).with_versions(place))
 
 
 class _Build:

@@ -56,13 +56,15 @@ class CachedBuild(Value):
 
 
 def cached_builds() -> list[CachedBuild]:
-    """Return the builds in the cache, the latest first."""
-    found = [_cached(path, match) for path, match in _folders()]
+    found = [
+        _cached(path, match)
+        for path in entries("builds")
+        if (match := _NAME.fullmatch(path.name)) and path.is_dir()
+    ]
     return sorted(found, key=lambda build: build.when_utc, reverse=True)
 
 
 def build_kinds() -> tuple[CacheKind, ...]:
-    """Return what builds leave in the cache: themselves, sources, the compiler's libraries."""
     return (
         CacheKind(
             name="builds",
@@ -104,13 +106,6 @@ def build_kinds() -> tuple[CacheKind, ...]:
             items=items_of("helpers"),
         ),
     )
-
-
-def _folders() -> Iterator[tuple[Path, re.Match[str]]]:
-    for path in entries("builds"):
-        match = _NAME.fullmatch(path.name)
-        if match and path.is_dir():
-            yield path, match
 
 
 def _cached(path: Path, match: re.Match[str]) -> CachedBuild:
@@ -180,12 +175,8 @@ def _builds() -> Iterator[CacheItem]:
             label=f"{build_id} ({', '.join(targets) or builds[0].state})",
             paths=(*(build.path for build in builds), lock),
             size_bytes=sum(build.size_bytes for build in builds),
-            locks=partial(_own_lock, lock),
+            locks=partial(dict, {lock: "another armload process is building it"}),
         )
-
-
-def _own_lock(lock: Path) -> Mapping[Path, str]:
-    return {lock: "another armload process is building it"}
 
 
 def _any_build() -> Mapping[Path, str]:

@@ -19,34 +19,20 @@ _PROGRESS = re.compile(r"(?:remote: )?([A-Z][a-z ]+): +\d+% \((\d+)/(\d+)\)(.*)"
 
 
 class Commit(Value):
-    """One commit of a repository.
-
-    Attributes:
-        address: of the repository.
-        commit: 40 hexadecimal digits.
-    """
+    """One commit of a repository."""
 
     address: Address
     commit: str
 
     @property
     def label(self) -> str:
-        """The repository and the commit for people."""
         return f"{self.address.shown} at {self.commit[:12]}"
 
     @property
     def identity(self) -> str:
-        """Says which content it is, wherever it came from."""
         return f"git:{self.commit}"
 
     def provide(self, progress: Progress) -> Path:
-        """Fetch and check out the commit, unless that is done, and return its folder.
-
-        Raises:
-            UsageError: there is no such repository or commit, or it holds no llama.cpp.
-            BuildError: the repository does not answer.
-            MissingToolError: git is not installed.
-        """
         place = compiling_folder("sources") / "git" / f"llama.cpp-{self.commit}"
         if place.is_dir():
             return place
@@ -159,10 +145,7 @@ class _Fetch:
         return self._git(["cat-file", "-e", thing]).status == 0
 
     def _git(
-        self,
-        words: Sequence[str],
-        *,
-        watch: Callable[[str], None] | None = None,
+        self, words: Sequence[str], *, watch: Callable[[str], None] | None = None
     ) -> GitAnswer:
         return git(
             words,

@@ -50,12 +50,6 @@ class Compiler(Protocol):
 
 
 def find_compiler(name: str, target: Target) -> Compiler:
-    """Return a compiler of this machine that makes code for ``target``.
-
-    Raises:
-        UsageError: there is no compiler of that name, or it makes code for other machines.
-        MissingToolError: it is not installed; says how to get it.
-    """
     kind = compiler_name(name)
     if kind == "zig":
         return find_zig(target)
@@ -69,11 +63,6 @@ def find_compiler(name: str, target: Target) -> Compiler:
 
 
 def compiler_name(name: str) -> CompilerName:
-    """Return the name of a kind of compiler.
-
-    Raises:
-        UsageError: there is none of that name.
-    """
     for known in COMPILERS:
         if name == known:
             return known
@@ -85,11 +74,7 @@ def compiler_name(name: str) -> CompilerName:
 
 
 def tool(package: str, folder_name: str, program: str) -> Path:
-    """Return a program that a Python package carries, whatever else this machine has.
-
-    Raises:
-        MissingToolError: the package is not installed.
-    """
+    """Return a program that a Python package carries, whatever else this machine has."""
     if importlib.util.find_spec(package) is not None:
         folder = Path(getattr(importlib.import_module(package), folder_name))
         if (folder / program).is_file():

@@ -39,7 +39,11 @@ def fits(inspection: Inspection, targets: Sequence[Target]) -> Iterator[Compatib
         lenient = target.model_copy(update={"must_use": ()})
         if _complaint(code, lenient):
             other_reason = _complaint(code.model_copy(update={"features": ()}), lenient)
-            lacking = _lacking(inspection, target)
+            lacking = [
+                use.feature
+                for use in inspection.features
+                if use.feature not in target.features and not use.guarded
+            ]
             reason = other_reason or f"the CPU lacks {', '.join(lacking)}"
             if (
                 not other_reason
@@ -51,9 +55,16 @@ def fits(inspection: Inspection, targets: Sequence[Target]) -> Iterator[Compatib
             else:
                 yield Compatibility(target=target.name, verdict="no", reason=reason)
         elif not inspection.is_static:
-            yield Compatibility(target=target.name, verdict="perhaps", reason=_wants(inspection))
+            wanted = [inspection.interpreter] if inspection.interpreter else []
+            yield Compatibility(
+                target=target.name,
+                verdict="perhaps",
+                reason=f"on boards that have {', '.join([*wanted, *inspection.needed])}",
+            )
         elif _complaint(code, target):
-            reason = f"it does not use {', '.join(_unused(inspection, target))}"
+            used = {use.feature for use in inspection.features if not use.guarded}
+            unused = [feature for feature in target.must_use if feature not in used]
+            reason = f"it does not use {', '.join(unused)}"
             yield Compatibility(target=target.name, verdict="slow", reason=reason)
         else:
             yield Compatibility(target=target.name, verdict="runs", reason="")
@@ -65,21 +76,3 @@ def _complaint(inspection: Inspection, target: Target) -> str:
     except BuildError as error:
         return error.message.removeprefix(f"{inspection.path}: ")
     return ""
-
-
-def _lacking(inspection: Inspection, target: Target) -> list[str]:
-    return [
-        use.feature
-        for use in inspection.features
-        if use.feature not in target.features and not use.guarded
-    ]
-
-
-def _unused(inspection: Inspection, target: Target) -> list[str]:
-    used = {use.feature for use in inspection.features if not use.guarded}
-    return [feature for feature in target.must_use if feature not in used]
-
-
-def _wants(inspection: Inspection) -> str:
-    wanted = [inspection.interpreter] if inspection.interpreter else []
-    return f"on boards that have {', '.join([*wanted, *inspection.needed])}"

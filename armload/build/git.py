@@ -87,9 +87,6 @@ def git(
 
     When this is interrupted, git and its children are ended first. ``keep_open`` are file
     descriptors that they inherit, such as a lock's.
-
-    Raises:
-        MissingToolError: git is not installed.
     """
     own = {
         name: text

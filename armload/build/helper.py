@@ -17,9 +17,9 @@ from armload.build.target import Target
 from armload.build.zig import find_zig
 from armload.core.errors import BuildError
 from armload.core.files import sha256_of, written_whole
+from armload.core.places import cache_folder, data_path
 from armload.core.progress import Progress, Silent
 from armload.core.values import Value
-from armload.core.workspace import cache_folder, data_path
 
 SHA256 = "sha256"
 CPU_FEATURES = "cpu_features"
@@ -43,13 +43,7 @@ _FLAGS = ("-std=c11", "-O2", "-static", "-Wall", "-Wextra", "-Werror")
 
 
 class Helper(Value):
-    """A program of ours for boards.
-
-    Attributes:
-        name: of the program.
-        path: the file on this machine.
-        sha256: of the file, 64 hexadecimal digits.
-    """
+    """A program of ours for boards."""
 
     name: str
     path: Path
@@ -61,10 +55,6 @@ def helper(name: str, progress: Progress | None = None, *, architecture: str = "
 
     It is addressed by its source, the headers that it may use and its compiler, inspected like
     every binary, and copied from what came with the release where that has it.
-
-    Raises:
-        BuildError: it does not compile, or would not run on every board of the architecture.
-        MissingToolError: armload's own packages are incomplete.
     """
     source = data_path("toolchains", "board", f"{name}.c")
     target = _ANY_CPU[architecture]

@@ -38,25 +38,16 @@ class CommitHistory:
         return [line.split()[0] for line in listed.splitlines()]
 
     def parent(self, commit: str) -> str:
-        """Return the first parent of a commit."""
         return self._answer(["rev-parse", f"{commit}^1"]).strip()
 
     def title(self, commit: str) -> CommitTitle:
-        """Return what a commit is called, and the day on which it was made."""
         date, _, subject = self._answer(
             ["show", "--no-patch", "--format=%cs %s", commit]
         ).partition(" ")
         return CommitTitle(subject=subject.strip(), date=date)
 
     def fetch(self, good: str, bad: str, progress: Progress) -> None:
-        """Fetch the history of both commits, and check that one leads to the other.
-
-        Raises:
-            UsageError: there is no such repository or commit, the repository is shallow, or the
-                good commit does not come before the bad one.
-            BuildError: the repository does not answer.
-            MissingToolError: git is not installed.
-        """
+        """Fetch the history of both commits, and check that one leads to the other."""
         waiting = f"Another armload is fetching from {self._address.shown}; waiting for it."
         with locked(self._address.folder / "lock", progress, waiting=waiting) as held:
             made = self._git(["init", "--bare", "--quiet", "--template=", str(self._mirror)])

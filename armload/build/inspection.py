@@ -54,22 +54,22 @@ class Inspection(Value):
 
 
 def inspect(path: Path) -> Inspection:
-    """Read an ELF file and find the CPU features that its code uses.
-
-    Raises:
-        UsageError: there is no such file.
-        DataError: it is no ELF file.
-        DiskError: it cannot be read.
-    """
+    """Read an ELF file and find the CPU features that its code uses."""
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
 
     require_file(path, "program", "Correct the path.")
     try:
         with path.open("rb") as file:
-            _check_magic(path, file.read(len(_MAGIC)))
+            found = file.read(len(_MAGIC))
+            if found != _MAGIC:
+                raise DataError(
+                    f"{path}: this is not an ELF program: it {beginning(found, _MAGIC, path)}.",
+                    "Give a program compiled for Linux, such as one that 'armload build' prints.",
+                )
             elf = ELFFile(file)
             interpreter, needed = _interpreter(elf), _needed(elf)
+            names = [section.name for section in elf.iter_sections()]
             return Inspection(
                 path=path,
                 sha256=sha256_of(path),
@@ -78,7 +78,9 @@ def inspect(path: Path) -> Inspection:
                 is_static=interpreter is None and not needed,
                 interpreter=interpreter,
                 needed=needed,
-                is_stripped=_is_stripped(elf),
+                is_stripped=not any(
+                    name == ".symtab" or name.startswith(".debug_") for name in names
+                ),
                 features=_features(elf),
             )
     except OSError as error:
@@ -87,14 +89,6 @@ def inspect(path: Path) -> Inspection:
         raise DataError(
             f"{path}: this ELF file is damaged or truncated.", "Build, download or copy it again."
         ) from error
-
-
-def _check_magic(path: Path, found: bytes) -> None:
-    if found != _MAGIC:
-        raise DataError(
-            f"{path}: this is not an ELF program: it {beginning(found, _MAGIC, path)}.",
-            "Give a program compiled for Linux, such as one that 'armload build' prints.",
-        )
 
 
 def check(inspection: Inspection, target: Target) -> None:
@@ -160,11 +154,6 @@ def _needed(elf: ELFFile) -> tuple[str, ...]:
     )
 
 
-def _is_stripped(elf: ELFFile) -> bool:
-    names = [section.name for section in elf.iter_sections()]
-    return not any(name == ".symtab" or name.startswith(".debug_") for name in names)
-
-
 def _architecture(elf: ELFFile) -> str:
     name: str = elf.get_machine_arch()
     return _ARCHITECTURES.get(name, name)
@@ -181,7 +170,17 @@ def _features(elf: ELFFile) -> tuple[FeatureUse, ...]:
         words = np.frombuffer(code[: len(code) // 4 * 4], dtype="<u4")
         for encoding, where in found_in(words):
             use = _use(encoding, words, where, address, symbols)
-            found[use.feature] = _joined(found.get(use.feature), use)
+            former = found.get(use.feature)
+            if former is None:
+                found[use.feature] = use
+            else:
+                first = min(former, use, key=lambda one: (one.guarded, one.address))
+                found[use.feature] = first.model_copy(
+                    update={
+                        "count": former.count + use.count,
+                        "guarded_count": former.guarded_count + use.guarded_count,
+                    }
+                )
     return tuple(found[feature] for feature in sorted(found))
 
 
@@ -206,18 +205,6 @@ def _use(
         address=int(addresses[first]),
         mnemonic=encoding.mnemonic,
         symbol=names[first],
-    )
-
-
-def _joined(former: FeatureUse | None, use: FeatureUse) -> FeatureUse:
-    if former is None:
-        return use
-    first = min(former, use, key=lambda one: (one.guarded, one.address))
-    return first.model_copy(
-        update={
-            "count": former.count + use.count,
-            "guarded_count": former.guarded_count + use.guarded_count,
-        }
     )
 
 

@@ -52,7 +52,6 @@ class Status(NamedTuple):
 
     @property
     def what(self) -> str:
-        """What was made, for people."""
         return self.output.rpartition("/")[2].removesuffix(".o")
 
 
@@ -83,9 +82,6 @@ def run_logged(
     all their variables. ``nice`` is how much they step back for other programs, 0 to 19.
     ``keep_open`` is a file descriptor that they inherit: a lock that is held as long as one of
     them lives.
-
-    Raises:
-        BuildError: the program failed; shows the end of its output.
     """
     tail: deque[str] = deque(maxlen=LOG_LINES_SHOWN)
     with log.open("a", encoding="utf-8") as file:
@@ -97,11 +93,7 @@ def run_logged(
             watch(line)
 
         status = run_watched(
-            command,
-            environment=environment,
-            watch=note,
-            keep_open=keep_open,
-            nice=nice,
+            command, environment=environment, watch=note, keep_open=keep_open, nice=nice
         )
     if status != 0:
         raise failure(Path(command[0]).name, status, list(tail), log)
@@ -143,12 +135,10 @@ class LocalBackend:
 
     @property
     def name(self) -> str:
-        """The machine, for people."""
         return f"this machine ({platform.system()} {platform.machine()})"
 
     @property
     def tools(self) -> Mapping[str, str]:
-        """Versions of the CMake and the ninja that came with armload."""
         return {name: metadata.version(name) for name in ("cmake", "ninja")}
 
     def compiler(self, target: Target) -> Compiler:
@@ -157,12 +147,21 @@ class LocalBackend:
     def compile(
         self, request: BuildRequest, compiler: Compiler, progress: Progress
     ) -> Mapping[str, Path]:
-        """Return the linked programs, with their symbols, by their names."""
         tree = request.folder / "tree"
         self._configure(request, compiler, tree, progress)
         jobs = [f"-j{self._jobs}"] if self._jobs else []
         command = [_ninja(), "-C", str(tree), *jobs, *request.programs]
-        outputs = _outputs_of(command, self._environment(request, compiler))
+        # What ninja would make; nothing where it cannot say so.
+        planned = subprocess.run(
+            [*command, "-n"],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            env=self._environment(request, compiler),
+            check=False,
+        )
+        statuses = map(read_status, planned.stdout.splitlines())
+        outputs = [status.output for status in statuses if status is not None]
         weights = StepWeights(outputs, request.source, tree)
         with progress.step(request.label) as step:
 
@@ -232,20 +231,6 @@ class LocalBackend:
         return {**bare_environment(), **own}
 
 
-def _outputs_of(command: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    """Return what ninja would make; nothing where it cannot say so."""
-    planned = subprocess.run(
-        [*command, "-n"],
-        capture_output=True,
-        encoding="utf-8",
-        errors="replace",
-        env=environment,
-        check=False,
-    )
-    statuses = map(read_status, planned.stdout.splitlines())
-    return [status.output for status in statuses if status is not None]
-
-
 def _configuring(request: BuildRequest, compiler: Compiler, tree: Path, ccache: str) -> list[str]:
     source = tree / "source" if request.is_commit else request.source
     variables = definitions(request, compiler, source=source, native=native_folder(), ccache=ccache)
@@ -286,13 +271,7 @@ def _ninja() -> str:
 
 
 class StepWeights:
-    """What the steps of a build weigh, in bytes of source.
-
-    Args:
-        outputs: of all steps, as ninja names them.
-        source: of llama.cpp.
-        tree: that is built in.
-    """
+    """What the steps of a build weigh, in bytes of source."""
 
     def __init__(self, outputs: Iterable[str], source: Path, tree: Path) -> None:
         self._bytes = {each: _weight(each, source, tree) for each in outputs}

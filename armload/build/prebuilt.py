@@ -28,8 +28,8 @@ from armload.build.record import (
 from armload.build.target import Target
 from armload.core.errors import ArmloadError, BuildError, DataError, DiskError
 from armload.core.files import sha256_of, unreadable, written_whole
+from armload.core.places import data_path
 from armload.core.progress import Progress
-from armload.core.workspace import data_path
 
 _KIND = "prebuilt"
 
@@ -37,7 +37,6 @@ _DEFECTS = (BuildError, DataError, DiskError)
 
 
 def prebuilt_targets() -> frozenset[str]:
-    """Return the names of the targets for which the release carries programs."""
     try:
         folders = list(data_path(_KIND, "builds").iterdir())
     except OSError:
@@ -67,7 +66,6 @@ def copy_prebuilt_programs(
         former: what is recorded of it; none if it is not there.
 
     Raises:
-        UsageError: the source has no such program.
         OSError: the cache cannot be written.
     """
     carried = _carried(inputs, progress)
@@ -135,10 +133,6 @@ def copy_programs_to_release(
     """Copy programs of one build to what a release carries, in ``folder``.
 
     Of their record, what differs between machines is left out.
-
-    Args:
-        release: such as ``armload 0.1.0``.
-        built_utc: the release's time, in ISO 8601.
     """
     source = binaries[0].path.parent
     record = read_record(source)
@@ -165,7 +159,6 @@ def copy_programs_to_release(
 
 
 def copy_helper_to_release(folder: Path, program: Path) -> None:
-    """Copy a helper program, as it lies in the cache, to what a release carries, in ``folder``."""
     place = folder / "helpers" / program.parent.name / program.name
     place.parent.mkdir(parents=True)
     shutil.copyfile(program, place)
@@ -191,7 +184,6 @@ def _carried(inputs: Inputs, progress: Progress) -> tuple[Path, BuildRecord] | N
 
 
 def _report(error: ArmloadError, progress: Progress) -> None:
-    """Say what is wrong with something that the release carries, which is compiled then."""
     progress.say(
         f"{error.message.removesuffix('.')}, so the program is compiled instead. Reinstall "
         "armload to repair it."
@@ -210,10 +202,6 @@ def _copy(
 
     Args:
         features: as its symbols showed them; none for those that the program itself shows.
-
-    Raises:
-        DataError, DiskError: it is damaged, or cannot be read.
-        BuildError: it does not fit the target.
     """
     try:
         content = source.read_bytes()

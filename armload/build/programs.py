@@ -14,7 +14,7 @@ from armload.build.binary import Binary
 from armload.build.source import BUILT_EXAMPLE
 from armload.core.errors import UsageError
 from armload.core.near_names import nearest_first
-from armload.core.workspace import data_path
+from armload.core.places import data_path
 
 _COMMAND = re.compile(r"(\w+)[ \t]*\(((?:\"(?:\\.|[^\"\\])*\"|[^()\"]|\([^()]*\))*)\)")
 _WORD = re.compile(r"\"(?:\\.|[^\"\\])*\"|[()]|[^\s()]+")
@@ -22,11 +22,7 @@ _TRUE = {"1", "ON", "YES", "TRUE", "Y"}
 
 
 class Project:
-    """A CMake project in a folder.
-
-    Args:
-        settings: a CMake file whose ``set`` commands count more than the project's defaults.
-    """
+    """A CMake project in a folder."""
 
     def __init__(self, folder: Path, *, settings: Path) -> None:
         self._folder = folder
@@ -119,13 +115,6 @@ def programs_chosen(source: str, offered: Sequence[str], wanted: Sequence[str]) 
     """Return the programs to build: those wanted, or the one for measuring; sorted.
 
     A program that upstream renamed is taken under the name that this source has for it.
-
-    Args:
-        offered: the names of the programs that it can build.
-        wanted: names; empty for the program that measuring needs.
-
-    Raises:
-        UsageError: the source does not have one of them.
     """
     if not wanted:
         wanted = [program for program in MAIN_PROGRAMS if program in offered][:1]

@@ -15,9 +15,9 @@ from armload.build.git import GitAnswer, git
 from armload.core.errors import ArmloadError, BuildError, UsageError
 from armload.core.files import write_whole
 from armload.core.package_index import without_login
+from armload.core.places import cache_folder
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.core.workspace import cache_folder
 
 SCHEMES = ("https", "ssh", "http", "git", "file")
 _SCP_LIKE = r"([\w.+~-]+@)?\w[\w.-]*:(?!:|//)\S+"
@@ -47,7 +47,6 @@ class Address(Value):
 
     @property
     def folder(self) -> Path:
-        """What is kept of this repository, in the cache."""
         known = re.sub(r"(\.git)?/*$", "", self.shown)
         name = re.sub(r"[^\w.-]", "", re.split(r"[/:]", known)[-1]).lstrip(".-")[:40]
         digest = hashlib.sha256(known.encode()).hexdigest()[:12]
@@ -69,11 +68,7 @@ def shown(text: str) -> str:
 
 
 def address_of(text: str) -> Address | None:
-    """Return the address of a repository that a person typed; none when it is not one.
-
-    Raises:
-        UsageError: it is one, and malformed.
-    """
+    """Return the address of a repository that a person typed; none when it is not one."""
     if "://" not in text:
         is_one = re.fullmatch(_SCP_LIKE, text, re.ASCII) is not None
         return Address(url=text, shown=shown(text)) if is_one else None
@@ -108,11 +103,6 @@ def commit_of(address: Address, ref: str, progress: Progress) -> str:
     Args:
         ref: a branch, a tag, a whole name such as ``refs/pull/1/head``, or a commit; empty for
             the default branch. A commit with all its digits is not looked up.
-
-    Raises:
-        UsageError: there is no such repository or ref.
-        BuildError: the repository does not answer.
-        MissingToolError: git is not installed.
     """
     if re.fullmatch(r"[0-9a-fA-F]{40}", ref):
         return ref.lower()

@@ -49,7 +49,6 @@ class Folder(Value):
 
     @property
     def label(self) -> str:
-        """The folder's path."""
         return str(self.path)
 
     @property
@@ -90,11 +89,6 @@ Source = Archive | Folder | Commit
 
 
 def pinned_source() -> Archive:
-    """Read the pinned source, ``toolchains/sources/llama-cpp.yaml``.
-
-    Raises:
-        DataError: its file is malformed.
-    """
     return load_named(_KIND, _PINNED, Archive)
 
 
@@ -104,11 +98,6 @@ def engine_of(binary: Binary) -> str:
 
 
 def folder_source(path: Path) -> Folder:
-    """Return a folder as a source.
-
-    Raises:
-        UsageError: it holds no llama.cpp.
-    """
     source = Folder(path=path.absolute())
     if not (source.path / "include" / "llama.h").is_file():
         raise UsageError(
@@ -158,9 +147,6 @@ def choose(name: str, *, ref: str, progress: Progress) -> Source:
 
     Raises:
         UsageError: it is none of them, or there is no such ref.
-        DataError: the file is malformed.
-        BuildError: the repository does not answer.
-        MissingToolError: git is needed and not installed.
     """
     if not name or spelled_name(_KIND, name) in data_names(_KIND):
         if ref:
@@ -180,7 +166,13 @@ def choose(name: str, *, ref: str, progress: Progress) -> Source:
     else:
         address = address_of(name)
     if address is None:
-        raise _nothing_of_that_name(name)
+        files = nearest_first(name, data_names(_KIND))
+        raise UsageError(
+            f"--source {shown(name)}: this is neither a source file, nor a folder, nor the "
+            "address of a git repository.",
+            f"Give a source file ({files}), a folder of llama.cpp, or a repository such as "
+            "https://github.com/ggml-org/llama.cpp with --ref BRANCH, TAG or COMMIT.",
+        )
     return Commit(address=address, commit=commit_of(address, ref, progress))
 
 
@@ -189,13 +181,3 @@ def _is_folder(path: Path) -> bool:
         return path.is_dir()
     except OSError:  # too long for a name
         return False
-
-
-def _nothing_of_that_name(name: str) -> UsageError:
-    files = nearest_first(name, data_names(_KIND))
-    return UsageError(
-        f"--source {shown(name)}: this is neither a source file, nor a folder, nor the address of "
-        "a git repository.",
-        f"Give a source file ({files}), a folder of llama.cpp, or a repository such as "
-        "https://github.com/ggml-org/llama.cpp with --ref BRANCH, TAG or COMMIT.",
-    )

@@ -48,7 +48,9 @@ def strip(program: Path, stripped: Path) -> None:
     names = sections[names_index]
     kept = [0, *(index for index, each in enumerate(sections) if each.flags & _ALLOC)]
     ends = [_segment_end(content, segments_at, index) for index in range(segment_count)]
-    ends += [each.offset + each.size for each in sections if _is_in_file(each)]
+    ends += [
+        each.offset + each.size for each in sections if each.flags & _ALLOC and each.kind != _NOBITS
+    ]
     body = content[: max(ends)]
     table, strings = _tables(content, sections, kept, names, len(body))
     strings_end = len(body) + len(strings)
@@ -67,10 +69,6 @@ def _segment_end(content: bytes, segments_at: int, index: int) -> int:
     )
     end: int = offset + file_size
     return max(end, segments_at + (index + 1) * _SEGMENT.size)
-
-
-def _is_in_file(section: _Section) -> bool:
-    return bool(section.flags & _ALLOC) and section.kind != _NOBITS
 
 
 def _tables(

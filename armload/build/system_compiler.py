@@ -21,13 +21,7 @@ SystemCompilerName = Literal["gnu", "native"]
 
 
 class Words(NamedTuple):
-    """What a kind of compiler is called.
-
-    Attributes:
-        kind: ``gnu`` or ``native``.
-        c, cxx: the programs.
-        how_to_get: a sentence.
-    """
+    """What a kind of compiler is called."""
 
     kind: SystemCompilerName
     c: str
@@ -60,28 +54,23 @@ class SystemCompiler(Value):
 
     @property
     def label(self) -> str:
-        """Name and version for people."""
         return f"{self.kind} {self.version}"
 
     @property
     def identity(self) -> str:
-        """Says all that decides which code it makes."""
         libraries = (f"{name} {sum_[:_DIGITS]}" for name, sum_ in sorted(self.libraries.items()))
         binutils = (f"{kind} {version}" for kind, version in sorted(self.binutils.items()))
         return ", ".join([self.label, *libraries, *binutils])
 
     @property
     def tools(self) -> Mapping[str, str]:
-        """Versions, by the tool's name."""
         return {self.kind: self.version}
 
     def cpu_flags(self, target: Target) -> list[str]:
-        """Return the flags that make code for the target's CPU."""
         option = "-mcpu" if target.architecture == "aarch64" else "-march"
         return [f"{option}={target.cpu}"]
 
     def definitions(self, target: Target) -> Mapping[str, str]:
-        """Return CMake's variables."""
         variables = {"CMAKE_C_COMPILER": self.c, "CMAKE_CXX_COMPILER": self.cxx, **self.programs}
         if self.kind == "gnu":
             variables["CMAKE_SYSTEM_NAME"] = "Linux"
@@ -89,7 +78,6 @@ class SystemCompiler(Value):
         return variables
 
     def environment(self) -> Mapping[str, str]:
-        """Return environment variables that it is called with."""
         return {"PATH": self.path}
 
 
@@ -104,24 +92,20 @@ class Machine(Value):
 
     @property
     def cmake(self) -> str:
-        """CMake's version; empty where there is none."""
         return self.answers.get("cmake", "").removeprefix("cmake version ")
 
     @property
     def generator(self) -> str:
-        """CMake's name of what drives the build here; empty where there is nothing."""
         if "ninja" in self.answers:
             return "Ninja"
         return "Unix Makefiles" if "make" in self.answers else ""
 
     @property
     def tools(self) -> Mapping[str, str]:
-        """Versions of CMake and of what drives the build here, by the tool's name."""
         return {"cmake": self.cmake, self._driver: self.answers.get(self._driver, "")}
 
     @property
     def programs(self) -> Mapping[str, str]:
-        """Whole paths of CMake and of what drives the build here, by CMake's variables."""
         tools = {"CMAKE_COMMAND": "cmake", "CMAKE_MAKE_PROGRAM": self._driver}
         return {name: self.answers.get(f"{tool}-program", "") for name, tool in tools.items()}
 
@@ -131,17 +115,14 @@ class Machine(Value):
 
     @property
     def ccache(self) -> str:
-        """The path of ccache; empty where there is none."""
         return self.answers.get("ccache", "")
 
     @property
     def has_nice(self) -> bool:
-        """Programs can be started at a lower priority."""
         return "nice" in self.answers
 
 
 def words_for(kind: SystemCompilerName, target: Target) -> Words:
-    """Return what a kind of compiler is called that makes code for ``target``."""
     if kind == "native":
         how = "Install the system's C and C++ compilers (Debian: build-essential)."
         return Words(kind=kind, c="cc", cxx="c++", how_to_get=how)
@@ -183,7 +164,6 @@ def read_system_compiler(
 
     Raises:
         MissingToolError: it is not there, or cannot link statically; says how to get it.
-        UsageError: it makes code for another architecture.
     """
     answers = machine.answers
     for word, program in (("c", words.c), ("cxx", words.cxx)):

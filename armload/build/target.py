@@ -104,14 +104,12 @@ def load_target(name: str) -> Target:
 
     Raises:
         UsageError: there is none, or this machine is none to build for.
-        DataError: its file is malformed.
     """
     target = load_named("toolchains", name, Target)
     return _of_this_machine(target) if target.architecture == "host" else target
 
 
 def machine_architecture() -> str:
-    """Return this machine's architecture in the kernel's words, such as ``aarch64``."""
     machine = platform.machine().lower()
     return _ARCHITECTURES.get(machine, machine)
 
@@ -124,15 +122,10 @@ def _of_this_machine(target: Target) -> Target:
             f"and x86_64 only; this is {platform.system()} on {platform.machine()}.",
             "Choose the target of a board, such as armv8-generic.",
         )
-    features = _cpu_features(_CPUINFO.read_text(encoding="utf-8", errors="replace"))
-    return target.model_copy(update={"architecture": architecture, "features": features})
-
-
-def _cpu_features(cpuinfo: str) -> tuple[str, ...]:
-    """Return the features that every core has, in the order of the first core's list."""
-    lists = [
-        found.split()
-        for found in re.findall(r"^(?:Features|flags)\s*:(.*)$", cpuinfo, re.MULTILINE)
-    ]
+    # Those that every core has, in the order of the first core's list.
+    cpuinfo = _CPUINFO.read_text(encoding="utf-8", errors="replace")
+    found = re.findall(r"^(?:Features|flags)\s*:(.*)$", cpuinfo, re.MULTILINE)
+    lists = [each.split() for each in found]
     common = set.intersection(*(set(each) for each in lists)) if lists else set()
-    return tuple(name for name in lists[0] if name in common) if lists else ()
+    features = tuple(name for name in lists[0] if name in common) if lists else ()
+    return target.model_copy(update={"architecture": architecture, "features": features})

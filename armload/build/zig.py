@@ -19,19 +19,13 @@ from armload.core.workspace import compiling_folder
 
 
 class Zig(Value):
-    """The compiler ``zig``.
-
-    Attributes:
-        version: of the package.
-        triple: what it makes code for, in zig's words.
-    """
+    """The compiler ``zig``."""
 
     version: str
     triple: str
 
     @property
     def label(self) -> str:
-        """Name and version for people."""
         return f"zig {self.version}"
 
     @property
@@ -41,7 +35,6 @@ class Zig(Value):
 
     @property
     def tools(self) -> Mapping[str, str]:
-        """Versions, by the tool's name."""
         return {"ziglang": self.version}
 
     def cpu_flags(self, target: Target) -> list[str]:
@@ -53,7 +46,10 @@ class Zig(Value):
 
         CMake wants a compiler to be one program, and zig is one with a subcommand.
         """
-        zig = _zig_program()
+        spec = importlib.util.find_spec("ziglang")
+        if spec is None or spec.origin is None:
+            raise _missing()
+        zig = Path(spec.origin).parent / "zig"
         cache = shell.quote(compiling_folder("zig"))
         scripts = {
             f"zig-{words[0]}": "#!/bin/sh\n"
@@ -83,30 +79,15 @@ class Zig(Value):
 
     def environment(self) -> Mapping[str, str]:
         """Return environment variables for ccache, which cannot look into a shell script."""
-        return {
-            "CCACHE_COMPILERTYPE": "clang",
-            "CCACHE_COMPILERCHECK": f"string:{self.identity}",
-        }
+        return {"CCACHE_COMPILERTYPE": "clang", "CCACHE_COMPILERCHECK": f"string:{self.identity}"}
 
 
 def find_zig(target: Target) -> Zig:
-    """Return the installed zig.
-
-    Raises:
-        MissingToolError: there is none.
-    """
     try:
         version = metadata.version("ziglang")
     except metadata.PackageNotFoundError as error:
         raise _missing() from error
     return Zig(version=version, triple=f"{target.architecture}-linux-musl")
-
-
-def _zig_program() -> Path:
-    spec = importlib.util.find_spec("ziglang")
-    if spec is None or spec.origin is None:
-        raise _missing()
-    return Path(spec.origin).parent / "zig"
 
 
 def _missing() -> MissingToolError:

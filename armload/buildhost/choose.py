@@ -15,12 +15,7 @@ from armload.core.progress import Progress
 
 @contextmanager
 def build_backend(
-    *,
-    on: str,
-    compiler: str,
-    progress: Progress,
-    jobs: int | None = None,
-    nice: int | None = None,
+    *, on: str, compiler: str, progress: Progress, jobs: int | None = None, nice: int | None = None
 ) -> Iterator[BuildBackend]:
     """Yield what compiles.
 
@@ -29,10 +24,6 @@ def build_backend(
         compiler: its kind; empty for that machine's usual one.
         jobs: compilers at a time; none for as many as usual there.
         nice: how much they step back for other programs; none for as much as usual there.
-
-    Raises:
-        UsageError: there is no such compiler, or not on a build host.
-        ArmloadError: the board's file is malformed, or it cannot be reached.
     """
     if not on:
         yield LocalBackend(compiler or "zig", jobs=jobs, nice=nice or 0)

@@ -95,14 +95,7 @@ _CONTINUES = "The build continues there. Repeat the command to reattach."
 
 
 def kind_there(board: Board, wanted: str) -> SystemCompilerName:
-    """Return the kind of compiler that a build host takes.
-
-    Args:
-        wanted: empty for what the file says.
-
-    Raises:
-        UsageError: there is no such kind, or it is not available on build hosts.
-    """
+    """Return the kind of compiler that a build host takes."""
     kind = compiler_name(wanted or board.build_host.compiler)
     if kind == "zig":
         raise UsageError(
@@ -113,13 +106,7 @@ def kind_there(board: Board, wanted: str) -> SystemCompilerName:
 
 
 class RemoteBackend:
-    """A build host.
-
-    Args:
-        compiler: its kind, as ``kind_there`` gives it.
-        jobs: compilers at a time; none for what the board's file says.
-        nice: how much they step back for other programs; none for what the file says.
-    """
+    """A build host."""
 
     def __init__(
         self,
@@ -140,22 +127,13 @@ class RemoteBackend:
 
     @property
     def name(self) -> str:
-        """The machine, for people."""
         return self._host.name
 
     @property
     def tools(self) -> Mapping[str, str]:
-        """Versions of what drives the compiler there, known once the compiler is."""
         return self._machine.tools
 
     def compiler(self, target: Target) -> Compiler:
-        """Return the compiler that the build host uses for a target.
-
-        Raises:
-            UsageError: it cannot compile for that target.
-            MissingToolError: it is not there, or CMake and make are not.
-            ConnectError: the build host does not answer.
-        """
         words = words_for(self._compiler, target)
         self._machine = read_machine(self._host.run(asking_script(words)).text)
         for tool, how in ((self._machine.cmake, "cmake"), (self._machine.generator, "make")):
@@ -176,9 +154,6 @@ class RemoteBackend:
 
         Raises:
             BuildError: they do not compile; with the end of the compiler's output.
-            BoardError: the build host has no space, or its folder cannot be written.
-            ConnectError: it does not answer; a build in progress continues there.
-            TransferError: a program was damaged in transit.
         """
         self._prune(progress)
         parts = self._unpacked(request, progress)
@@ -187,7 +162,10 @@ class RemoteBackend:
             run = self._started(request, compiler, parts)
         else:
             progress.say(f"{self.name}: resuming a build that is already there.")
-        sums = _sums(self._followed(request, run, progress))
+        # A build prints the SHA-256 of each program last.
+        output = self._followed(request, run, progress)
+        found = re.findall(r"^([0-9a-f]{64})  (\S+)$", output, re.MULTILINE)
+        sums = {name: sha256 for sha256, name in found}
         return {name: self._fetched(request, name, sums, progress) for name in request.programs}
 
     def _prune(self, progress: Progress) -> None:
@@ -207,7 +185,6 @@ class RemoteBackend:
         return self._folder / "trees" / request.work_id
 
     def _unpacked(self, request: BuildRequest, progress: Progress) -> PurePosixPath:
-        """Return the folder there that holds llama.cpp, the overlay and the trace's sources."""
         archive = request.folder / "source.tar.gz"
         pack(request.source, archive, progress)
         sha256 = sha256_of(archive)
@@ -238,7 +215,6 @@ class RemoteBackend:
         return parts
 
     def _runs(self, work_id: str) -> list[StoredRun]:
-        """Return the runs there for one request, the latest last."""
         return [
             run for run in list_runs(self._host, self._folder) if run.id.startswith(f"{work_id}-")
         ]
@@ -263,11 +239,7 @@ class RemoteBackend:
         variables = {
             "CMAKE_MAKE_PROGRAM": programs["CMAKE_MAKE_PROGRAM"],
             **definitions(
-                request,
-                compiler,
-                source=parts / "engine",
-                native=parts / "native",
-                ccache=ccache,
+                request, compiler, source=parts / "engine", native=parts / "native", ccache=ccache
             ),
         }
         script = render(
@@ -335,13 +307,11 @@ class RemoteBackend:
         request.log.write_bytes(whole)
         output = whole.decode("utf-8", "replace")
         if exit_status != 0:
-            raise self._failure(request, exit_status, output)
+            end = output.splitlines()[-LOG_LINES_SHOWN:]
+            raise self._full_disk(output) or failure(
+                f"{self.name}: the build", exit_status, end, request.log
+            )
         return output
-
-    def _failure(self, request: BuildRequest, status: int, output: str) -> ArmloadError:
-        return self._full_disk(output) or failure(
-            f"{self.name}: the build", status, output.splitlines()[-LOG_LINES_SHOWN:], request.log
-        )
 
     def _full_disk(self, output: str) -> BoardError | None:
         """Return the error for a full disk, if that is why it failed: few programs say so."""
@@ -376,15 +346,6 @@ class RemoteBackend:
                 step.update(file.tell())
             if digest.hexdigest() != sums.get(name):
                 raise TransferError(
-                    f"{self.name}: {remote} was damaged in transit.",
-                    "Repeat the command.",
+                    f"{self.name}: {remote} was damaged in transit.", "Repeat the command."
                 )
         return local
-
-
-def _sums(output: str) -> Mapping[str, str]:
-    """Return the SHA-256 of each program, which a build prints last."""
-    return {
-        name: sha256
-        for sha256, name in re.findall(r"^([0-9a-f]{64})  (\S+)$", output, re.MULTILINE)
-    }

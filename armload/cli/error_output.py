@@ -24,7 +24,7 @@ from armload.core.errors import (
     LocalMemoryError,
 )
 from armload.core.files import is_about_network, is_full, is_refusal, refusal_remedy
-from armload.core.workspace import cache_folder
+from armload.core.places import cache_folder
 
 _NO_MORE = {errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -12,9 +11,9 @@ from pydantic import ValidationError
 
 from armload.core.cache import CacheItem, CacheKind, disk_usage, entries, is_left_over, left_over
 from armload.core.files import write_whole
+from armload.core.places import cache_folder
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.core.workspace import cache_folder
 from armload.engines.quantise import Fallback
 from armload.models.model import cached_sha256
 
@@ -56,18 +55,15 @@ class Artifact(Value):
 
 
 def place_of(kind: str, *parts: str) -> Path:
-    """Return the folder of what is made of these parts."""
     key = hashlib.sha256("\0".join((_GENERATION, *parts)).encode()).hexdigest()
     return cache_folder() / kind / key[:_DIGITS]
 
 
 def lock_of(place: Path) -> Path:
-    """Return the lock that is held while something is made there."""
     return place.with_name(f"{place.name}.lock")
 
 
 def part_in(place: Path) -> Path:
-    """Return the file that grows there until it is whole."""
     return place / "part"
 
 
@@ -91,7 +87,6 @@ def keep(place: Path, made: Artifact) -> None:
 
 
 def conversion_kinds() -> tuple[CacheKind, ...]:
-    """Return the quantised models and importance matrices in the cache."""
     return (
         CacheKind(
             name=QUANTISED,
@@ -116,7 +111,7 @@ def _items(kind: str) -> tuple[CacheItem, ...]:
                 label=_label(path),
                 paths=(path, *(lock for lock in [lock_of(path)] if lock.exists())),
                 size_bytes=disk_usage([path]),
-                locks=partial(_own_lock, path),
+                locks=partial(dict, {lock_of(path): "another armload process is making it"}),
             )
             for path in folders
         ),
@@ -130,7 +125,3 @@ def _label(place: Path) -> str:
     except (OSError, ValidationError):
         return f"{place.name}, unfinished"
     return made.file if made.type else f"{made.file} of {made.base}"
-
-
-def _own_lock(place: Path) -> Mapping[Path, str]:
-    return {lock_of(place): "another armload process is making it"}

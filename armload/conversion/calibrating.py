@@ -21,24 +21,13 @@ _LARGEST_BYTES = 256 << 20
 
 
 class Calibration(Value):
-    """A text from which the importance of weights is computed.
-
-    Attributes:
-        path: the file.
-        sha256: of the file.
-    """
+    """A text from which the importance of weights is computed."""
 
     path: Path
     sha256: str
 
 
 def read_calibration(path: Path, model: Model) -> Calibration:
-    """Look at a calibration text.
-
-    Raises:
-        UsageError: there is no such file, or it is too short for that model.
-        DiskError: it cannot be read.
-    """
     require_file(path, "calibration text", "Give a text file: --calibration FILE.")
     least = _LEAST_CHUNKS * _chunk_tokens(model)
     size_bytes = path.stat().st_size
@@ -54,14 +43,7 @@ def read_calibration(path: Path, model: Model) -> Calibration:
 def importance_of(
     source: ModelSource, identity: str, text: Calibration, progress: Progress
 ) -> tuple[Path, Artifact]:
-    """Return the file with the importance of a model's weights; compute it when it is missing.
-
-    Args:
-        identity: of llama.cpp's source.
-
-    Raises:
-        ArmloadError: as for ``run_tool``.
-    """
+    """Return the file with the importance of a model's weights; compute it when it is missing."""
     base = source.base
     place = place_of(IMPORTANCE, base.sha256, text.sha256, identity)
     with making_lock(place, progress):

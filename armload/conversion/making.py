@@ -30,14 +30,7 @@ _MOST_COMPLAINTS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSource:
-    """What a file is made of, and where.
-
-    Attributes:
-        where: the board, with the programs.
-        base: the model.
-        tensors: that it has.
-        label: of llama.cpp's source.
-    """
+    """What a file is made of, and where."""
 
     where: Session
     base: Model
@@ -46,7 +39,6 @@ class ModelSource:
 
     @property
     def is_here(self) -> bool:
-        """Whether the board is this machine, so that nothing need be copied."""
         return isinstance(self.where.connection.board.reach, LocalReach)
 
     @property
@@ -55,7 +47,6 @@ class ModelSource:
 
     @property
     def layout(self) -> Layout:
-        """Of the board's work folder."""
         return Layout(workdir=self.where.connection.board.workdir)
 
     def in_place(self, place: Path) -> InPlace | None:
@@ -84,15 +75,7 @@ def run_tool(
     *,
     check: Predictor,
 ) -> Run:
-    """Run what makes a file, and leave the file as ``part_in(place)``, with the run beside it.
-
-    Args:
-        check: refuses a board before anything is copied.
-
-    Raises:
-        RunError: the program ended without doing its work; says its reason.
-        ArmloadError: it could not be started, or its results not be fetched.
-    """
+    """Run what makes a file, and leave the file as ``part_in(place)``, with the run beside it."""
     part = part_in(place)
     try:
         # What has left no part cannot be resumed.
@@ -108,20 +91,15 @@ def run_tool(
             shutil.move(folder / engine.result, part)
     except BaseException:
         part.unlink(missing_ok=True)
-        _discard(source.board, engine.result)
+        if engine.result is not None:
+            for path in runs_folder().glob(f"*-{source.board}-*/{engine.result}"):
+                path.unlink(missing_ok=True)
         raise
     kept = place / "run"
     shutil.rmtree(kept, ignore_errors=True)
     shutil.move(folder, kept)
     delete_folders(source.where.connection.host, [source.layout.run(run.id)])
     return run
-
-
-def _discard(board: str, result: str | None) -> None:
-    """Delete what an interrupted run has made so far: it is large, and worth nothing."""
-    if result is not None:
-        for path in runs_folder().glob(f"*-{board}-*/{result}"):
-            path.unlink(missing_ok=True)
 
 
 def _reason(run: Run, folder: Path) -> str:

@@ -47,13 +47,7 @@ _PROGRAM_BYTES = 64 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Quantised:
-    """A quantised model in the cache.
-
-    Attributes:
-        path: its file.
-        made: what it was made of.
-        was_there: it had been made before.
-    """
+    """A quantised model in the cache."""
 
     path: Path
     made: Artifact
@@ -68,15 +62,7 @@ def on_this_machine(request: Request) -> Request:
 def quantised_for(
     request: Request, names: Sequence[str], file_types: Sequence[str], progress: Progress
 ) -> tuple[str, ...]:
-    """Return the files that models become in each type, for a run that ``request`` describes.
-
-    Args:
-        names: as for ``model_called``.
-        file_types: in their usual spelling.
-
-    Raises:
-        ArmloadError: as for ``quantise``, or there is no such board or model.
-    """
+    """Return the files that models become in each type, for a run that ``request`` describes."""
     load_board(request.board)  # a wrong name is reported before minutes pass
     here = on_this_machine(request)
     return tuple(
@@ -95,21 +81,7 @@ def quantise(
     calibration: Calibration | None = None,
     allow_requantize: bool = False,
 ) -> tuple[Quantised, ...]:
-    """Return a model in each type; make what is missing on a board.
-
-    Args:
-        request: where, and from which source.
-        file_types: in their usual spelling.
-        calibration: computes the importance of the weights from it first.
-        allow_requantize: the model may be quantised already.
-
-    Raises:
-        UsageError: a type needs a calibration text, the model is quantised already, or this
-            machine cannot run llama-quantize.
-        DiskError, BoardError: there is no space, or no memory, for what is to be made.
-        RunError: llama-quantize refused.
-        ArmloadError: the board cannot be reached, or the programs not be built.
-    """
+    """Return a model in each type; make what is missing on a board."""
     board = load_board(request.board)
     source = choose(request.source, ref=request.ref, progress=progress)
     text_sha256 = calibration.sha256 if calibration else ""
@@ -123,8 +95,12 @@ def quantise(
         check_importance(missing, has_importance=calibration is not None)
         _, header = read_outline(base.path)
         _check_base(base, header, missing, allow_requantize=allow_requantize)
-        if isinstance(board.reach, LocalReach):
-            _check_platform()
+        if isinstance(board.reach, LocalReach) and not sys.platform.startswith("linux"):
+            raise UsageError(
+                "Models cannot be quantised on this machine: armload builds llama-quantize "
+                "for Linux only.",
+                "Quantise on a board: armload model.quantize BASE.gguf --type TYPE --on BOARD",
+            )
         programs = [*([importance.PROGRAM] if calibration else []), PROGRAM]
         with session(request, programs, progress) as where:
             of = ModelSource(
@@ -169,7 +145,18 @@ class _Work:
         source, progress = self._source, self._progress
         base, board = source.base, source.board
         name = quantised_name(base.path, file_type, has_importance=self._matrix is not None)
-        engine = self._engine(file_type, place)
+        engine = Quantising(
+            QuantisingPlan(
+                type=file_type,
+                importance_sha256=self._matrix[1].sha256 if self._matrix else "",
+                allow_requantize=bool(quantised_types(self._header)),
+            ),
+            source.where.binaries[PROGRAM],
+            source.base,
+            tensors=source.tensors,
+            importance=self._matrix[0] if self._matrix else None,
+            in_place=source.in_place(place),
+        )
         result_bytes = largest_size_bytes(base, self._header, file_type)
         folders = [place] if source.is_here else [runs_folder(), place]
         need_disk(folders, name, result_bytes)
@@ -203,21 +190,6 @@ class _Work:
         keep(place, made)
         return made
 
-    def _engine(self, file_type: str, place: Path) -> Quantising:
-        source = self._source
-        return Quantising(
-            QuantisingPlan(
-                type=file_type,
-                importance_sha256=self._matrix[1].sha256 if self._matrix else "",
-                allow_requantize=bool(quantised_types(self._header)),
-            ),
-            source.where.binaries[PROGRAM],
-            source.base,
-            tensors=source.tensors,
-            importance=self._matrix[0] if self._matrix else None,
-            in_place=source.in_place(place),
-        )
-
 
 def _check_base(
     base: Model, header: Header, missing: Sequence[str], *, allow_requantize: bool
@@ -230,13 +202,4 @@ def _check_base(
             "Give the F16, BF16 or F32 file. To accept the loss: "
             + join(["armload", "model.quantize", base.path, "--type", ",".join(missing)])
             + " --allow-requantize",
-        )
-
-
-def _check_platform() -> None:
-    if not sys.platform.startswith("linux"):
-        raise UsageError(
-            "Models cannot be quantised on this machine: armload builds llama-quantize for Linux "
-            "only.",
-            "Quantise on a board: armload model.quantize BASE.gguf --type TYPE --on BOARD",
         )

@@ -43,11 +43,7 @@ def header_bytes(header: Header) -> int:
 
 
 def need_disk(folders: Sequence[Path], name: str, wanted_bytes: int) -> None:
-    """Make sure that a file fits on this machine's disk, wherever it passes through.
-
-    Raises:
-        DiskError: it does not.
-    """
+    """Make sure that a file fits on this machine's disk, wherever it passes through."""
     for folder in folders:
         there, free_bytes = free_space(folder)
         if wanted_bytes + SPARE_BYTES > free_bytes:
@@ -62,12 +58,7 @@ def need_disk(folders: Sequence[Path], name: str, wanted_bytes: int) -> None:
 def need_board_space(
     host: Host, layout: Layout, payload: Sequence[Payload], name: str, result_bytes: int
 ) -> None:
-    """Make sure that what is copied to a board fits there together with what is made of it.
-
-    Raises:
-        BoardError: it does not, or the folder cannot be written.
-        ConnectError: the connection dropped.
-    """
+    """Make sure that what is copied to a board fits there together with what is made of it."""
     copied_bytes = 0
     for upload in (item for each in payload for item in each.items(layout)):
         stored = what_is_stored(host, upload)
@@ -85,11 +76,7 @@ def need_board_space(
 
 
 def need_memory(found: Probe, board: str, name: str, wanted_bytes: int) -> None:
-    """Make sure that a board has the memory that a program cannot do without.
-
-    Raises:
-        BoardError: it has not.
-    """
+    """Make sure that a board has the memory that a program cannot do without."""
     available_bytes = found.conditions.memory_available_bytes
     if wanted_bytes > available_bytes:
         raise BoardError(

@@ -163,12 +163,6 @@ def _feed(selector: selectors.BaseSelector, stream: IO[bytes], given: memoryview
 
 
 def read_bounded(path: Path, most_bytes: int, remedy: str = "") -> bytes:
-    """Read a file of a person's.
-
-    Raises:
-        DataError: it is larger, or does not end.
-        DiskError: it cannot be read.
-    """
     try:
         with path.open("rb") as file:
             content = file.read(most_bytes + 1)

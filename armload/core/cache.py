@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Literal
 
 from armload.core.locks import is_locked, locked_now
+from armload.core.places import cache_folder
 from armload.core.progress import Progress
-from armload.core.workspace import cache_folder
 
 _ASIDE = ".freed-"
 _BLOCK_BYTES = 512  # the unit of st_blocks, whatever the file system's own is
@@ -61,14 +61,7 @@ class CacheItem:
 
 @dataclass(frozen=True, kw_only=True)
 class CacheKind:
-    """Things of one sort, which lie in one folder of the cache.
-
-    Attributes:
-        name: of the folder.
-        what: they are.
-        again: what it takes to have them again.
-        items: what there is.
-    """
+    """Things of one sort, which lie in one folder of the cache."""
 
     name: str
     what: str
@@ -82,14 +75,7 @@ class CacheKind:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What becomes of an item.
-
-    Attributes:
-        kind: its name.
-        item: that was looked at.
-        fate: ``goes`` before and ``freed`` after it was deleted; ``in use`` or ``failed``.
-        reason: why it stays; else empty.
-    """
+    """What becomes of an item."""
 
     kind: str
     item: CacheItem
@@ -98,7 +84,6 @@ class Decision:
 
 
 def entries(kind: str) -> list[Path]:
-    """Return what lies in the cache's folder of a kind, sorted; nothing if there is none."""
     try:
         return sorted((cache_folder() / kind).iterdir())
     except (FileNotFoundError, NotADirectoryError):
@@ -106,12 +91,10 @@ def entries(kind: str) -> list[Path]:
 
 
 def is_left_over(path: Path) -> bool:
-    """Return whether it was being freed when armload was stopped."""
     return path.name.startswith(_ASIDE)
 
 
 def left_over(kind: str) -> Iterator[CacheItem]:
-    """Yield what was being freed when armload was stopped."""
     for path in entries(kind):
         if is_left_over(path):
             label = "left over from an interrupted clean"
@@ -147,7 +130,6 @@ def items_of(
 
 
 def unknown(kinds: Sequence[CacheKind]) -> CacheKind:
-    """Return what lies in the cache folder and is of none of the kinds."""
     known = {path for kind in kinds for item in kind.items for path in item.paths}
     names = {kind.name for kind in kinds}
     paths = [path for path in entries("") if path.name not in names and path not in known]
@@ -182,24 +164,19 @@ def disk_usage(paths: Iterable[Path]) -> int:
 
 
 def decide(kinds: Iterable[CacheKind]) -> list[Decision]:
-    """Say of every item whether it may go."""
     decisions = []
     for kind in kinds:
         for item in kind.items:
             reason = item.stays()
             decisions.append(
                 Decision(
-                    kind=kind.name,
-                    item=item,
-                    fate="in use" if reason else "goes",
-                    reason=reason,
+                    kind=kind.name, item=item, fate="in use" if reason else "goes", reason=reason
                 )
             )
     return decisions
 
 
 def free_all(plan: Sequence[Decision], progress: Progress) -> list[Decision]:
-    """Delete what may go and is still not in use; say what became of each."""
     total = sum(decision.item.size_bytes for decision in plan if decision.fate == "goes")
     done = []
     freed_bytes = 0
@@ -239,14 +216,9 @@ def free(item: CacheItem) -> str:
         reason = item.busy()
         if reason:
             return reason
-        aside = _set_aside(item.paths)
+        aside = Path(tempfile.mkdtemp(prefix=_ASIDE, dir=item.paths[0].parent))
+        for path in item.paths:
+            with contextlib.suppress(FileNotFoundError):
+                path.rename(aside / path.name)
     shutil.rmtree(aside)
     return ""
-
-
-def _set_aside(paths: Sequence[Path]) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix=_ASIDE, dir=paths[0].parent))
-    for path in paths:
-        with contextlib.suppress(FileNotFoundError):
-            path.rename(folder / path.name)
-    return folder

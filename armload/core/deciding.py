@@ -31,10 +31,6 @@ Words = Annotated[str, DESCRIBES]
 """Text that only describes."""
 
 
-def _never(_value: object) -> bool:
-    return False
-
-
 @dataclass(frozen=True)
 class Decides:
     """Marks a field that decides what runs, is compiled, is connected to or is read.
@@ -43,7 +39,7 @@ class Decides:
         unless: tells the values that do no harm, as a file writes them.
     """
 
-    unless: Callable[[object], bool] = _never
+    unless: Callable[[object], bool] = lambda _value: False
 
 
 DECIDES = Decides()
@@ -53,12 +49,7 @@ _HARMLESS = (bool, int, float, datetime.date, type(None), IPv4Network)
 
 
 def deciding(model: type[BaseModel], content: Mapping[str, object]) -> dict[str, object]:
-    """Return the keys of a file that decide, by their path, with their values as written.
-
-    Args:
-        model: what the file is read into, or a file that extends it.
-        content: what it says; keys that the model lacks are left to its validation.
-    """
+    """Return the keys of a file that decide, by their path, with their values as written."""
     return dict(_of_mapping([model], content, ""))
 
 

@@ -73,7 +73,6 @@ class Remote(Value):
 
     @property
     def host(self) -> str:
-        """The server's name."""
         return self.url.partition("://")[2].partition("/")[0].rpartition("@")[2]
 
 
@@ -81,16 +80,28 @@ def download(wanted: Remote, path: Path, progress: Progress, refusal: Refusal) -
     """Download a file to ``path``; what an earlier attempt left beside it is continued.
 
     Raises:
-        ConnectError: the server does not answer, not with a file, or stops in the middle.
-        TransferError: length or checksum is wrong; nothing is left then.
-        ArmloadError: what ``refusal`` makes of an answer.
         OSError: it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     begun = path.with_name(f"{path.name}.part")
     with progress.step(f"Downloading {wanted.label}", total=wanted.size_bytes, unit="B") as step:
         _complete(wanted, begun, progress, step, refusal)
-    _check(wanted, begun)
+    size_bytes = _bytes_of(begun)
+    if wanted.size_bytes not in (None, size_bytes):
+        begun.unlink()
+        raise TransferError(
+            f"{wanted.label}: {size_bytes} bytes arrived, but {wanted.size_bytes} were expected.",
+            "They have been deleted. Repeat the command; if a mirror or proxy is in use, try "
+            "without it.",
+        )
+    if wanted.digest and (actual := _digest(begun, wanted.digest)) != wanted.digest:
+        begun.unlink()
+        raise TransferError(
+            f"{wanted.label}: the downloaded file has the checksum {actual}, but {wanted.digest} "
+            "was expected.",
+            "It was changed or damaged in transit and has been deleted. Repeat the command; if it "
+            f"happens again, do not use {wanted.host}.",
+        )
     begun.replace(path)
     sync_folder(path.parent)
 
@@ -102,10 +113,6 @@ def opened(
     """Ask for a file from a byte on, and yield the answer before its body is read.
 
     A server that is busy, or drops the connection, is asked a few times.
-
-    Raises:
-        ConnectError: it does not answer, or not with a file.
-        ArmloadError: what ``refusal`` makes of an answer.
     """
     import requests
 
@@ -113,7 +120,17 @@ def opened(
         if answer.status_code == HTTPStatus.TOO_MANY_REQUESTS or answer.status_code >= (
             HTTPStatus.INTERNAL_SERVER_ERROR
         ):
-            raise _busy(wanted, answer)
+            wait_s = _retry_after_s(answer, 0)
+            when = f"in {wait_s:.0f} s, as it asks" if wait_s else "later"
+            what = (
+                "refuses further requests for now"
+                if answer.status_code == HTTPStatus.TOO_MANY_REQUESTS
+                else "reports a server error"
+            )
+            raise ConnectError(
+                f"{wanted.label}: {wanted.host} {what} (HTTP {answer.status_code}).",
+                f"Repeat the command {when}; a download continues where it stopped.",
+            )
         is_past_end = start and answer.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
         if not (answer.ok or is_past_end):
             raise refusal(answer)
@@ -190,20 +207,6 @@ def _retry_after_s(answer: Response, default_s: float) -> float:
     with suppress(ValueError, TypeError, OverflowError):
         return max(0.0, (parsedate_to_datetime(said) - datetime.now(UTC)).total_seconds())
     return default_s
-
-
-def _busy(wanted: Remote, answer: Response) -> ConnectError:
-    wait_s = _retry_after_s(answer, 0)
-    when = f"in {wait_s:.0f} s, as it asks" if wait_s else "later"
-    what = (
-        "refuses further requests for now"
-        if answer.status_code == HTTPStatus.TOO_MANY_REQUESTS
-        else "reports a server error"
-    )
-    return ConnectError(
-        f"{wanted.label}: {wanted.host} {what} (HTTP {answer.status_code}).",
-        f"Repeat the command {when}; a download continues where it stopped.",
-    )
 
 
 def _unreachable(wanted: Remote, error: BaseException) -> ConnectError:
@@ -325,11 +328,6 @@ def arriving(answer: Response) -> Iterator[bytes]:
 
 
 def whole_body(wanted: Remote, answer: Response, most_bytes: int) -> bytes:
-    """Return the body of an answer that is no file.
-
-    Raises:
-        ConnectError: it is larger, or the connection drops or stalls.
-    """
     from requests import RequestException
 
     content = bytearray()
@@ -354,25 +352,6 @@ def whole_body(wanted: Remote, answer: Response, most_bytes: int) -> bytes:
 
 def _bytes_of(path: Path) -> int:
     return path.stat().st_size if path.is_file() else 0
-
-
-def _check(wanted: Remote, begun: Path) -> None:
-    size_bytes = _bytes_of(begun)
-    if wanted.size_bytes not in (None, size_bytes):
-        begun.unlink()
-        raise TransferError(
-            f"{wanted.label}: {size_bytes} bytes arrived, but {wanted.size_bytes} were expected.",
-            "They have been deleted. Repeat the command; if a mirror or proxy is in use, try "
-            "without it.",
-        )
-    if wanted.digest and (actual := _digest(begun, wanted.digest)) != wanted.digest:
-        begun.unlink()
-        raise TransferError(
-            f"{wanted.label}: the downloaded file has the checksum {actual}, but {wanted.digest} "
-            "was expected.",
-            "It was changed or damaged in transit and has been deleted. Repeat the command; if it "
-            f"happens again, do not use {wanted.host}.",
-        )
 
 
 def _digest(path: Path, like: str) -> str:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePath
 
 from armload.core.errors import DiskError, UsageError
-from armload.core.workspace import cache_folder, workspace
+from armload.core.places import cache_folder, nearest_workspace, user_name
 
 _READ_REMEDY = "Check its permissions and those of its parent folders."
 CACHE_REMEDY = "Free disk space, or set ARMLOAD_CACHE to another folder, then repeat the command."
@@ -57,7 +57,7 @@ def refusal_remedy(error: OSError, place: Path, elsewhere: str = "") -> str:
     cache = cache_folder()
     if not elsewhere and (place.is_relative_to(cache) or cache.is_relative_to(place)):
         elsewhere = "set ARMLOAD_CACHE to another folder"
-    elif not elsewhere and place.is_relative_to(workspace()):
+    elif not elsewhere and place.is_relative_to(nearest_workspace(here := Path.cwd()) or here):
         elsewhere = "work in another folder"
     if not act:
         refused = place if is_there(place) else folder
@@ -71,18 +71,11 @@ def refusal_remedy(error: OSError, place: Path, elsewhere: str = "") -> str:
 
 def _other_owner(path: Path) -> str:
     """Return who owns a file or folder, where that is another user, who alone may permit it."""
-    import pwd
-
     try:
         owner = path.stat().st_uid
     except OSError:  # in a folder of somebody else's
         return "another user"
-    if owner == os.geteuid():
-        return ""
-    try:
-        return pwd.getpwuid(owner).pw_name
-    except KeyError:
-        return f"user {owner}"
+    return "" if owner == os.geteuid() else user_name(owner)
 
 
 def _nearest_folder(path: Path) -> Path:
@@ -91,11 +84,7 @@ def _nearest_folder(path: Path) -> Path:
 
 
 def require_writable(folder: Path) -> None:
-    """Check that files can be made where a folder lies, or will lie.
-
-    Raises:
-        DiskError: they cannot.
-    """
+    """Check that files can be made where a folder lies, or will lie."""
     there = _nearest_folder(folder.absolute())
     try:
         tempfile.TemporaryFile(dir=there).close()
@@ -121,9 +110,6 @@ def written_in(folder: Path) -> Iterator[None]:
 
     Args:
         folder: named where the operating system names no file.
-
-    Raises:
-        DiskError: the operating system refused to write.
     """
     try:
         yield
@@ -132,13 +118,11 @@ def written_in(folder: Path) -> Iterator[None]:
             raise
         where = Path(error.filename or folder)
         raise DiskError(
-            f"Cannot write {where} on this machine: {error.strerror}.",
-            refusal_remedy(error, where),
+            f"Cannot write {where} on this machine: {error.strerror}.", refusal_remedy(error, where)
         ) from error
 
 
 def unreadable(path: Path, error: OSError) -> DiskError:
-    """Return the error of a file of this machine that the operating system does not let be read."""
     return DiskError(f"Cannot read {path}: {error.strerror or error}.", _READ_REMEDY)
 
 
@@ -164,15 +148,7 @@ def is_full(folder: Path) -> bool:
 
 
 def require_room(folder: Path, needed_bytes: int, need: str, remedy: str) -> None:
-    """Check that so much fits where a folder lies, or will lie.
-
-    Args:
-        need: what needs how much, in words.
-        remedy: what to do where it does not fit.
-
-    Raises:
-        DiskError: it does not.
-    """
+    """Check that so much fits where a folder lies, or will lie."""
     from armload.core.values import format_bytes  # completion of names has no time for it
 
     there, free_bytes = free_space(folder)
@@ -203,11 +179,7 @@ def is_file(path: Path) -> bool:
 
 
 def require_utf_8(path: PurePath) -> None:
-    """Check that a path can be recorded, and be the same on a board.
-
-    Raises:
-        UsageError: it is not valid UTF-8.
-    """
+    """Check that a path can be recorded, and be the same on a board."""
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
@@ -215,16 +187,7 @@ def require_utf_8(path: PurePath) -> None:
 
 
 def require_file(path: Path, what: str, remedy: str) -> None:
-    """Check that a path that a person gave names a file.
-
-    Args:
-        what: it should be, such as ``model``.
-        remedy: what to give instead.
-
-    Raises:
-        UsageError: there is nothing, a folder, or something else that is no regular file.
-        DiskError: it cannot be looked at, such as in a folder of somebody else's.
-    """
+    """Check that a path that a person gave names a file."""
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -301,7 +264,6 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a folder's names durable, where its file system can."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with contextlib.suppress(OSError):

@@ -33,13 +33,7 @@ START_OVER = "To start over instead, add --new."
 
 
 class JournalHeader(Value):
-    """What was begun.
-
-    Attributes:
-        format: version of the file's format.
-        id: the folder's name.
-        armload: the version that began it.
-    """
+    """What was begun."""
 
     format: int
     id: str
@@ -82,7 +76,6 @@ class JournalKind(Generic[Header, Entry]):
 
     @property
     def file(self) -> str:
-        """The header's name in every folder."""
         return f"{self.noun}.json"
 
     @property
@@ -91,7 +84,6 @@ class JournalKind(Generic[Header, Entry]):
         return f"latest-{self.words[0]}"
 
     def folders(self) -> list[Path]:
-        """Return the folders of all, the oldest first."""
         return sorted(path.parent for path in self.root().glob(f"*/{self.file}"))
 
     def is_meant(self, reference: str) -> bool:
@@ -108,10 +100,6 @@ class JournalKind(Generic[Header, Entry]):
 
     def find(self, reference: str) -> Path:
         """Return the folder that a person means.
-
-        Args:
-            reference: a folder, an id, the beginning or the end of one, ``latest`` or
-                ``latest-WORD``.
 
         Raises:
             UsageError: none, or more than one, fits.
@@ -146,26 +134,19 @@ class JournalKind(Generic[Header, Entry]):
             DataError: it was modified, or is of a newer format.
             DiskError: it cannot be read.
         """
-        return self._parsed(str(path), _content(path), model, self.repair)
+        with _opened(path) as file:
+            return self._parsed(str(path), file.read(), model, self.repair)
 
     def read_lines(self, path: Path, model: type[Read], repair: str = "") -> list[Read]:
         """Read a file with a JSON document on each line; nothing where there is no such file.
 
         What was never completed is left out: a last line that was cut off, and lines with zeros,
         which some file systems leave where a power cut took the content of a block.
-
-        Raises:
-            DataError: a line was modified.
-            DiskError: the file cannot be read.
         """
         return list(self.each_line(path, model, repair))
 
     def each_line(self, path: Path, model: type[Read], repair: str = "") -> Iterator[Read]:
-        """Yield what ``read_lines`` returns, without holding the file in memory.
-
-        Raises:
-            DataError, DiskError: as for ``read_lines``.
-        """
+        """Yield what ``read_lines`` returns, without holding the file in memory."""
         if not path.exists():
             return
         with _opened(path) as file:
@@ -193,12 +174,7 @@ class JournalKind(Generic[Header, Entry]):
 
 
 class Journal(Generic[Header, Entry]):
-    """One folder. A kind of journal is a subclass that says what its entries mean.
-
-    Attributes:
-        folder: where it lies.
-        header: what was begun.
-    """
+    """One folder. A kind of journal is a subclass that says what its entries mean."""
 
     kind: ClassVar[JournalKind[Any, Any]]
 
@@ -228,7 +204,7 @@ class Journal(Generic[Header, Entry]):
         """Return the one that a person means.
 
         Raises:
-            UsageError, DataError, DiskError: as for ``JournalKind.find`` and ``read``.
+            UsageError: as for ``JournalKind.find`` and ``read``.
         """
         return cls.read(cls.kind.find(reference))
 
@@ -242,37 +218,24 @@ class Journal(Generic[Header, Entry]):
 
     @property
     def entries(self) -> Sequence[Entry]:
-        """The entries, where all are in one file.
-
-        Raises:
-            DataError, DiskError: as for ``entries_of``.
-        """
         return self.entries_of(0)
 
     def entries_file(self, number: int = 0) -> Path:
-        """Return the file of entries, or the one with a number."""
         return self.folder / self.kind.entries_file.format(number)
 
     def entries_of(self, number: int) -> Sequence[Entry]:
-        """Return the entries of the file with a number, in the order in which they were made.
-
-        Raises:
-            DataError: one was modified.
-            DiskError: the file cannot be read.
-        """
+        """Return the entries of the file with a number, in the order in which they were made."""
         if number not in self._entries:
             read = self.kind.read_lines(self.entries_file(number), self.kind.entry)
             self._entries.setdefault(number, read)  # another thread may have been first
         return self._entries[number]
 
     def append(self, *entries: Entry, number: int = 0) -> None:
-        """Add entries durably, as ``append_lines`` does."""
         self.entries_of(number)
         append_lines(self.entries_file(number), entries)
         self._entries[number] += entries
 
     def rewrite(self, entries: Sequence[Entry]) -> None:
-        """Replace all entries, where they are in one file."""
         write_lines(self.entries_file(), entries)
         self._entries[0] = list(entries)
 
@@ -325,11 +288,7 @@ class CommandJournal(Journal[Command, Entry], ABC, Generic[Command, Entry]):
     def resume_or_begin(
         cls, header: Command, progress: Progress, *, new: bool, since: str = ""
     ) -> Self:
-        """Return what ``resume`` does, or else begin another one.
-
-        Args:
-            new: begin it in any case.
-        """
+        """Return what ``resume`` does, or else begin another one."""
         found = None if new else cls.resume(header, progress, since=since)
         return found or cls.begin(header)
 
@@ -349,13 +308,6 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
         with path.open("rb") as file:
             yield file
-    except OSError as error:
-        raise unreadable(path, error) from error
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
     except OSError as error:
         raise unreadable(path, error) from error
 

@@ -100,23 +100,10 @@ def _holder(path: Path) -> str:
 
 def _try(path: Path) -> int | None:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    # A lock on a file that was deleted meanwhile keeps nobody out.
-    if _taken(descriptor) and _is_the_file(descriptor, path):
-        return descriptor
+    with suppress(BlockingIOError, FileNotFoundError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # A lock on a file that was deleted meanwhile keeps nobody out.
+        if os.path.samestat(os.fstat(descriptor), path.stat()):
+            return descriptor
     os.close(descriptor)
     return None
-
-
-def _is_the_file(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
-
-
-def _taken(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -16,11 +16,7 @@ _AGAIN_S = 0.2
 
 
 class Meanwhile(Generic[Result]):
-    """Work under way in a thread.
-
-    Attributes:
-        progress: for what the caller does meanwhile: raises what the work fails with.
-    """
+    """Work under way in a thread."""
 
     def __init__(self, work: Callable[[Progress], Result], progress: Progress) -> None:
         self.progress: Progress = Stoppable(progress, lambda: self._error)
@@ -33,7 +29,6 @@ class Meanwhile(Generic[Result]):
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        """Begin the work."""
         self._thread.start()
 
     def result(self) -> Result:

@@ -131,7 +131,6 @@ class Option:
     def __get_pydantic_json_schema__(
         self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Describe the field in the schema of plan files."""
         return handler(core_schema) | {"description": f"{self.help[:1].upper()}{self.help[1:]}."}
 
 
@@ -197,18 +196,15 @@ class OptionGroup(Value):
         return options
 
     def with_usual(self, fields: Collection[str]) -> Self:
-        """Note which fields have a person's default, and return the options."""
         self._usual = frozenset(fields)
         return self
 
     def part(self, group: type[Group]) -> Group:
-        """Return those options that a group has, too; the same of them are set."""
         shared = {name: getattr(self, name) for name in group.model_fields if hasattr(self, name)}
         set_here = self.model_fields_set & shared.keys()
         return cast("Group", group.model_construct(_fields_set=set_here, **shared))
 
     def given(self, fields: Collection[str]) -> list[str]:
-        """Return those of some fields that were given, as they are typed."""
         return [
             each.shown
             for each in declared_options(type(self))
@@ -217,11 +213,9 @@ class OptionGroup(Value):
 
     @property
     def usual(self) -> frozenset[str]:
-        """The fields whose value is a person's default."""
         return self._usual
 
     def without_usual(self, fields: Collection[str]) -> Self:
-        """Return the options without a person's defaults for some fields."""
         dropped = self._usual.intersection(fields)
         if not dropped:
             return self
@@ -229,27 +223,13 @@ class OptionGroup(Value):
         return cast("Self", type(self).model_construct(**kept).with_usual(self._usual - dropped))
 
     def refuse(self, fields: Collection[str], place: str, remedy: str) -> Self:
-        """Refuse options that would do nothing; return the others, without such defaults.
-
-        Args:
-            place: where they would not, such as ``--list``.
-
-        Raises:
-            UsageError: one of the fields was given.
-        """
+        """Refuse options that would do nothing; return the others, without such defaults."""
         if named := self.given(fields):
             raise UsageError(f"{', '.join(named)} cannot be combined with {place}.", remedy)
         return self.without_usual(fields)
 
     def refuse_without(self, fields: Collection[str], needed: str, remedy: str) -> Self:
-        """Refuse options that do nothing without another; return the rest, without such defaults.
-
-        Args:
-            needed: what is missing, such as ``--replay``.
-
-        Raises:
-            UsageError: one of the fields was given.
-        """
+        """Refuse options that do nothing without another; return the rest without such defaults."""
         if named := self.given(fields):
             verb = "needs" if len(named) == 1 else "need"
             raise UsageError(f"{', '.join(named)} {verb} {needed}.", remedy)
@@ -286,14 +266,7 @@ Group = TypeVar("Group", bound=Value)
 
 @dataclass(frozen=True)
 class Declared:
-    """An option of a model.
-
-    Attributes:
-        field: the model's.
-        info: the field's type and default.
-        heading: of the group that declares it.
-        letter: that stands for it; empty where there is none.
-    """
+    """An option of a model."""
 
     field: str
     option: Option
@@ -303,12 +276,10 @@ class Declared:
 
     @property
     def name(self) -> str:
-        """As it is typed, without dashes before it."""
         return _name(self.field, self.option)
 
     @property
     def shown(self) -> str:
-        """As messages call it."""
         return self.name.upper() if self.option.is_argument else f"--{self.name}"
 
     @property
@@ -317,7 +288,6 @@ class Declared:
 
     @property
     def value(self) -> str:
-        """What its value is called; empty for a switch."""
         return "" if self.is_switch else self.option.value or self.name.rpartition("-")[2].upper()
 
     @property
@@ -331,24 +301,20 @@ class Declared:
 
     @property
     def default(self) -> str:
-        """What is taken without it, in words; empty where that is nothing."""
         return self.option.usual or (
             "" if self.info.is_required() else _in_words(self.info.default)
         )
 
     @property
     def about(self) -> str:
-        """What it does, and how several values are given."""
         has_several = self.is_list and self.value and not self.option.is_argument
         return self.option.help + (_SEVERAL[self.option.several] if has_several else "")
 
     @property
     def help(self) -> str:
-        """What it does, and what is taken without it."""
         return self.help_with(self.default)
 
     def help_with(self, default: str) -> str:
-        """Return the help where that is taken without it; empty for nothing."""
         return f"{self.about} [default: {default}]" if default else self.about
 
 
@@ -358,7 +324,13 @@ def declared_options(model: type[Value]) -> Iterator[Declared]:
         for option in info.metadata:
             if isinstance(option, Option):
                 letter = LETTERS.get(_name(field, option), "")
-                heading = option.heading or _heading(model, field)
+                groups = [
+                    each
+                    for each in model.__mro__
+                    if issubclass(each, OptionGroup) and field in each.model_fields
+                ]
+                # The group that has declared the field first is the last of them.
+                heading = option.heading or groups[-1].heading
                 yield Declared(field, option, info, heading, letter)
 
 
@@ -381,16 +353,6 @@ def without_none(info: FieldInfo) -> Any:
     for check in checks:
         kind = Annotated[kind, check]
     return kind
-
-
-def _heading(model: type[Value], field: str) -> str:
-    """Return the heading of the group that has declared a field first."""
-    groups = [
-        each
-        for each in model.__mro__
-        if issubclass(each, OptionGroup) and field in each.model_fields
-    ]
-    return groups[-1].heading
 
 
 def _separated(declared: Declared, word: str | bool | list[str]) -> object:  # noqa: FBT001

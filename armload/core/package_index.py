@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from armload.core.bounds import TooMuchError, run_bounded, size_words, within
-from armload.core.download import Refusal, Remote, download
+from armload.core.download import Remote, download
 from armload.core.errors import ConnectError
 from armload.core.progress import Progress
 from armload.core.values import Value
@@ -29,14 +29,7 @@ _SECTIONS = (":env:", "download", "install", "global")
 
 
 class IndexFile(Value):
-    """A file of a project in the package index.
-
-    Attributes:
-        project: its name in the package index.
-        version: of the project.
-        kind: ``sdist`` is a source archive.
-        sha256: of the file, 64 hexadecimal digits.
-    """
+    """A file of a project in the package index."""
 
     project: str
     version: str
@@ -45,12 +38,10 @@ class IndexFile(Value):
 
     @property
     def label(self) -> str:
-        """Name and version for people."""
         return f"{self.project} {self.version}"
 
     @property
     def kind_name(self) -> str:
-        """The kind for people."""
         return "source archive" if self.kind == "sdist" else "wheel"
 
 
@@ -98,7 +89,15 @@ def fetch(wanted: IndexFile, path: Path, progress: Progress, *, instead: str) ->
             certificates=certificates or "",
             instead=instead,
         )
-        download(file, path, progress, _refused(wanted))
+
+        def refused(answer: Response) -> ConnectError:
+            return ConnectError(
+                f"Cannot fetch {wanted.label}: {without_login(answer.url)} answered with "
+                f"HTTP {answer.status_code}.",
+                "Check pip's index-url, then repeat the command.",
+            )
+
+        download(file, path, progress, refused)
     except NoSuchProjectError as error:
         raise ConnectError(
             f"The package index has no project {wanted.project!r}.",
@@ -140,24 +139,11 @@ def _bounded(answer: Response, **_options: object) -> None:
     answer.raw = _BoundedBody(answer.raw)
 
 
-def _refused(wanted: IndexFile) -> Refusal:
-    def error(answer: Response) -> ConnectError:
-        return ConnectError(
-            f"Cannot fetch {wanted.label}: {without_login(answer.url)} answered with "
-            f"HTTP {answer.status_code}.",
-            "Check pip's index-url, then repeat the command.",
-        )
-
-    return error
-
-
 def package_index() -> str | None:
-    """Return the index that pip is configured to use; none when it is not configured."""
     return _setting("index-url")
 
 
 def trusted_certificates() -> str | None:
-    """Return the file of certificates that pip is configured to trust; none if it is not."""
     return _setting("cert")
 
 

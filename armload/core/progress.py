@@ -51,8 +51,6 @@ class _SilentStep:
 
 
 class Silent:
-    """Shows nothing: for callers that are programs."""
-
     @contextmanager
     def step(
         self, label: str, *, total: float | None = None, unit: str = ""

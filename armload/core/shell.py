@@ -85,7 +85,7 @@ def _names_in(script: str) -> set[str]:
 @functools.cache
 def _functions() -> Mapping[str, str]:
     """Return the text of each function of the library without its comments, by its name."""
-    from armload.core.workspace import data_path
+    from armload.core.places import data_path
 
     library = data_path("deploy", "functions.sh").read_text(encoding="utf-8")
     code = re.sub(r"(?m)^ *#.*\n", "", library)
@@ -97,7 +97,7 @@ def _functions() -> Mapping[str, str]:
 def _environment() -> jinja2.Environment:
     import jinja2
 
-    from armload.core.workspace import shipped_folders
+    from armload.core.places import shipped_folders
 
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader([str(folder) for folder in shipped_folders("deploy")]),

@@ -53,11 +53,7 @@ class _Record(Value):
 
 
 class UntrustedFileError(UntrustedError):
-    """A file of this machine would decide what runs, and this user has not agreed to that.
-
-    Args:
-        asked: what would have to be trusted.
-    """
+    """A file of this machine would decide what runs, and this user has not agreed to that."""
 
     def __init__(self, message: str, remedy: str, asked: TrustedFile) -> None:
         super().__init__(message, remedy)
@@ -78,11 +74,7 @@ def describing() -> Iterator[None]:
 
 
 def keys_of(path: Path, found: Mapping[str, object]) -> dict[str, str]:
-    """Return keys that decide as they are compared.
-
-    Raises:
-        DataError: they are nested too deeply.
-    """
+    """Return keys that decide as they are compared."""
     try:
         return {
             key: json.dumps(value, default=str, sort_keys=True, ensure_ascii=False)
@@ -93,12 +85,7 @@ def keys_of(path: Path, found: Mapping[str, object]) -> dict[str, str]:
 
 
 def require_trust(asked: TrustedFile) -> None:
-    """Refuse a file whose keys decide what runs, unless the user has agreed to them.
-
-    Raises:
-        UntrustedFileError: names the file, its keys and what to do.
-        UsageError: ``ARMLOAD_TRUST`` names a folder by a relative path.
-    """
+    """Refuse a file whose keys decide what runs, unless the user has agreed to them."""
     if not asked.keys or _describing.get() or is_trusted(asked):
         return
     said = "; ".join(shown_keys(asked.keys))
@@ -112,7 +99,6 @@ def require_trust(asked: TrustedFile) -> None:
 
 
 def shown_keys(keys: Keys) -> list[str]:
-    """Return keys and values for people, one of them each; long ones are cut."""
     lines = []
     for key, value in keys.items():
         line = visible(f"{key}: {value}")
@@ -122,22 +108,14 @@ def shown_keys(keys: Keys) -> list[str]:
 
 
 def is_trusted(asked: TrustedFile) -> bool:
-    """Say whether the user has agreed to exactly these keys of a file, or to all of its folder.
-
-    Raises:
-        UsageError: ``ARMLOAD_TRUST`` names a folder by a relative path.
-    """
+    """Say whether the user has agreed to exactly these keys of a file, or to all of its folder."""
     if is_named(asked.folder):
         return True
     return any(each.path == asked.path and each.keys == asked.keys for each in trusted_files())
 
 
 def is_named(folder: Path) -> bool:
-    """Say whether ``ARMLOAD_TRUST`` names a folder, itself or as one below ``FOLDER/*``.
-
-    Raises:
-        UsageError: it names a folder by a relative path.
-    """
+    """Say whether ``ARMLOAD_TRUST`` names a folder, itself or as one below ``FOLDER/*``."""
     real = folder.resolve()
     for word in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
         if not word.startswith("/"):
@@ -154,12 +132,6 @@ def is_named(folder: Path) -> bool:
 
 
 def trusted_files() -> tuple[TrustedFile, ...]:
-    """Return what is recorded.
-
-    Raises:
-        DataError: the record is damaged.
-        DiskError: it cannot be read.
-    """
     path = record_file()
     try:
         return _Record.model_validate_json(path.read_bytes()).files
@@ -175,7 +147,6 @@ def trusted_files() -> tuple[TrustedFile, ...]:
 
 
 def record_file() -> Path:
-    """Return the file that records what this user trusts."""
     return Path(platformdirs.user_state_dir("armload")) / "trusted.json"
 
 
@@ -183,9 +154,6 @@ def trust(*files: TrustedFile) -> None:
     """Record that the user agrees to the keys of files; what a file had before is forgotten.
 
     Those in a folder that ``ARMLOAD_TRUST`` names need no record.
-
-    Raises:
-        DataError, DiskError: as for ``trusted_files``, or it cannot be written.
     """
     new = {each.path: each for each in files if not is_named(each.folder)}
     if new:
@@ -195,11 +163,7 @@ def trust(*files: TrustedFile) -> None:
 
 
 def forget(place: Path) -> list[TrustedFile]:
-    """Take back the trust in a file, or in all files of a folder; return them.
-
-    Raises:
-        DataError, DiskError: as for ``trust``.
-    """
+    """Take back the trust in a file, or in all files of a folder; return them."""
     with _changing() as kept:
         gone = [each for each in kept if place in (each.folder, each.path)]
         kept[:] = [each for each in kept if each not in gone]

@@ -69,13 +69,7 @@ class ValidationMessage(Value):
 def mistakes(
     error: ValidationError, model: type[BaseModel], written: Mapping[str, object]
 ) -> list[ValidationMessage]:
-    """Return the mistakes, without those that only follow from others.
-
-    Args:
-        error: all of them.
-        model: what should have been there.
-        written: what a person wrote.
-    """
+    """Return the mistakes, without those that only follow from others."""
     found: dict[tuple[_PlaceKeys, _PlaceKeys], tuple[ErrorDetails, ValidationMessage]] = {}
     for each in error.errors():
         # Of a value that may have several types, pydantic tells what each of them is not.
@@ -101,12 +95,7 @@ def _follows(mistake: ErrorDetails, held: _PlaceKeys, unknown: Sequence[Validati
 def first_mistake(
     error: ValidationError, model: type[BaseModel], written: Mapping[str, object] | None = None
 ) -> ValidationMessage:
-    """Return the mistake that explains the others.
-
-    Args:
-        error, model: as for ``mistakes``.
-        written: as there; none where it is not at hand.
-    """
+    """Return the mistake that explains the others."""
     if written is None:
         found = [_message(each, model, {}) for each in error.errors()]
     else:
@@ -120,8 +109,12 @@ def _message(
 ) -> ValidationMessage:
     place = mistake["loc"]
     if mistake["type"] != "extra_forbidden":
+        # Pydantic tells the whole of which the kind is wrong, and quotes the key that says the
+        # kind.
+        kind_key = mistake.get("ctx", {}).get("discriminator", "").strip("'")
+        is_there = mistake["type"] == "union_tag_invalid"
         return ValidationMessage(
-            place=_place(mistake),
+            place=(*mistake["loc"], kind_key) if is_there else mistake["loc"],
             unknown_key=False,
             words=_words(mistake, model),
             remedy=_remedy(mistake),
@@ -163,10 +156,7 @@ def _is_meant(missing: tuple[int | str, ...], unknown: ValidationMessage) -> boo
 
 
 def _where_it_belongs(
-    name: str,
-    model: type[BaseModel],
-    written: Mapping[str, object],
-    place: tuple[int | str, ...],
+    name: str, model: type[BaseModel], written: Mapping[str, object], place: tuple[int | str, ...]
 ) -> str:
     """Return a sentence on a key that stands at the wrong level; empty where no level has it."""
     for path in _paths_of(name, model, written):
@@ -178,11 +168,7 @@ def _where_it_belongs(
 
 
 def _of_another_kind(name: str, model: type[BaseModel], place: tuple[int | str, ...]) -> str:
-    """Return a sentence on a key that other kinds of a value have; empty where none has it.
-
-    Args:
-        place: the value, with the kind that was chosen.
-    """
+    """Return a sentence on a key that other kinds of a value have; empty where none has it."""
     kinds = _models_at(model, place[:-1])
     if not place or place[-1] not in _tags(kinds):
         return ""
@@ -203,12 +189,7 @@ def _paths_of(name: str, model: type[BaseModel], written: object) -> Iterator[tu
 
 
 def explain_mistake(error: ValueError, model: type[BaseModel]) -> str:
-    """Say what is wrong with a document that no person writes, as ``KEY: words`` where it parses.
-
-    Args:
-        error: of the parser, or all mistakes.
-        model: what should have been there.
-    """
+    """Say what is wrong with a document that no person writes: ``KEY: words`` where it parses."""
     if not isinstance(error, ValidationError):
         return str(error)
     mistake = first_mistake(error, model)
@@ -217,12 +198,7 @@ def explain_mistake(error: ValueError, model: type[BaseModel]) -> str:
 
 
 def boolean_for_a_number(written: object, read: object) -> ValidationMessage | None:
-    """Find a boolean that was taken for a number, which pydantic allows: ``port: yes`` is 1.
-
-    Args:
-        written: the content of a file.
-        read: what was made of it.
-    """
+    """Find a boolean that was taken for a number, which pydantic allows: ``port: yes`` is 1."""
     if isinstance(written, bool) and isinstance(read, (int, float)) and not isinstance(read, bool):
         must_be = _MUST_BE["int_type" if isinstance(read, int) else "float_type"]
         words = f"must be {must_be}, but is {_shown(written)}"
@@ -238,13 +214,6 @@ def boolean_for_a_number(written: object, read: object) -> ValidationMessage | N
         if found is not None:
             return found.model_copy(update={"place": (key, *found.place)})
     return None
-
-
-def _place(mistake: ErrorDetails) -> tuple[int | str, ...]:
-    # Pydantic tells the whole of which the kind is wrong, and quotes the key that says the kind.
-    kind_key = mistake.get("ctx", {}).get("discriminator", "").strip("'")
-    is_there = mistake["type"] == "union_tag_invalid"
-    return (*mistake["loc"], kind_key) if is_there else mistake["loc"]
 
 
 def _words(mistake: ErrorDetails, model: type[BaseModel]) -> str:
@@ -265,17 +234,10 @@ def _words(mistake: ErrorDetails, model: type[BaseModel]) -> str:
     must_be = _MUST_BE.get(kind)
     if must_be is None:
         return mistake["msg"].replace("Input should", "should")
-    is_size = _is_size(model, mistake["loc"])
-    limits = {key: _size(limit) if is_size else _whole(limit) for key, limit in context.items()}
-    given = mistake["input"]
-    shown = _size(given) if is_size and isinstance(given, int) else _shown(given)
-    return f"must be {must_be.format_map(limits)}, but is {shown}"
-
-
-def _is_size(model: type[BaseModel], place: tuple[int | str, ...]) -> bool:
+    place = mistake["loc"]
     name = str(place[-1]) if place else ""
     fields = [kind.model_fields.get(name) for kind in _models_at(model, place[:-1])]
-    return any(
+    is_size = any(
         isinstance(part, BeforeValidator) and part.func is parse_bytes
         for field in fields
         if field
@@ -284,6 +246,10 @@ def _is_size(model: type[BaseModel], place: tuple[int | str, ...]) -> bool:
             *(meta for kind in get_args(field.annotation) for meta in get_args(kind)),
         )
     )
+    limits = {key: _size(limit) if is_size else _whole(limit) for key, limit in context.items()}
+    given = mistake["input"]
+    shown = _size(given) if is_size and isinstance(given, int) else _shown(given)
+    return f"must be {must_be.format_map(limits)}, but is {shown}"
 
 
 def _size(count: object) -> object:
@@ -316,15 +282,17 @@ def _shown(value: object) -> str:
 def keys_words(model: type[BaseModel], place: tuple[int | str, ...] = ()) -> str:
     """Say which keys may stand at a place of a file; of many, where they are listed."""
     allowed = allowed_keys(model, place)
-    listing = next((found for kind in _models_at(model, place) if (found := _listing(kind))), "")
+    listing = next(
+        (
+            found
+            for kind in _models_at(model, place)
+            if (found := getattr(kind, "keys_listed_by", ""))
+        ),
+        "",
+    )
     if len(allowed) > MOST_LISTED and listing:
         return f"To list the {len(allowed)} keys: {listing}"
     return f"Allowed here: {', '.join(allowed)}." if allowed else ""
-
-
-def _listing(model: type[BaseModel]) -> str:
-    """Return the command that lists a model's keys, where it has one."""
-    return getattr(model, "keys_listed_by", "")
 
 
 def allowed_keys(model: type[BaseModel], place: tuple[int | str, ...] = ()) -> list[str]:

@@ -9,13 +9,11 @@ installation alone.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import platformdirs
-
 from armload.core.errors import UsageError
+from armload.core.places import cache_folder, nearest_workspace, shipped_folders, user_name
 
 _ONE_OF = {
     "boards": "board",
@@ -29,35 +27,23 @@ _ONE_OF = {
 
 _LISTED_BY = {"boards": "armload board.list", "hardware": "armload board.hardware"}
 
-_OWN_KEYS = {
-    "boards": re.compile(rb"^(?:reach|workdir|members|extends)[ \t]*:", re.MULTILINE),
-    "toolchains": re.compile(rb"^(?:cpu|extends)[ \t]*:", re.MULTILINE),
-    "toolchains/sources": re.compile(rb"^(?:project|extends)[ \t]*:", re.MULTILINE),
-}
-_LOOKED_AT_BYTES = 1 << 16
-
 
 def workspace() -> Path:
     """Return the nearest folder upwards with a board's or target's file, else this one.
 
-    Many projects have folders called ``boards`` or ``toolchains``; the keys of a file in them tell
-    whether it is armload's. A folder above this one that belongs to another user does not count
-    unless it is trusted: anybody can put one into ``/tmp``.
+    A folder above this one that belongs to another user does not count unless it is trusted:
+    anybody can put one into ``/tmp``.
     """
     here = Path.cwd()
-    found = _nearest(here)
+    found = nearest_workspace(here)
     return here if found is None or _is_foreign(found, here) else found
 
 
 def foreign_workspace() -> Path | None:
     """Return the folder that would be the workspace if it did not belong to another user."""
     here = Path.cwd()
-    found = _nearest(here)
+    found = nearest_workspace(here)
     return found if found is not None and _is_foreign(found, here) else None
-
-
-def _nearest(here: Path) -> Path | None:
-    return next(filter(_is_workspace, (here, *here.parents)), None)
 
 
 def _is_foreign(folder: Path, here: Path) -> bool:
@@ -83,39 +69,8 @@ def owner_of(folder: Path) -> str:
             except OSError:
                 continue
             if owner not in own:
-                return _user_name(owner)
+                return user_name(owner)
     return ""
-
-
-def _user_name(number: int) -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return f"user {number}"
-
-
-def _is_workspace(folder: Path) -> bool:
-    try:
-        return any(
-            keys.search(_begin(path))
-            for kind, keys in _OWN_KEYS.items()
-            if (folder / kind).is_dir()
-            for path in (folder / kind).glob("*.yaml")
-        )
-    except OSError:  # a folder of somebody else's, who keeps it to themselves
-        return False
-
-
-def _begin(path: Path) -> bytes:
-    try:
-        if not path.is_file():
-            return b""
-        with path.open("rb") as file:
-            return file.read(_LOOKED_AT_BYTES)
-    except OSError:
-        return b""
 
 
 RUN_FILE = "run.json"
@@ -123,12 +78,10 @@ RUN_FILE = "run.json"
 
 
 def runs_folder() -> Path:
-    """Return the folder that results are kept in; it may not exist yet."""
     return workspace() / "runs"
 
 
 def imports_folder() -> Path:
-    """Return the folder of runs that others published; it may not exist yet."""
     return workspace() / "imports"
 
 
@@ -156,15 +109,6 @@ def reports_folder() -> Path:
     return workspace() / "reports"
 
 
-def cache_folder() -> Path:
-    """Return the folder for what can be made again: sources, builds, packages, images.
-
-    ``ARMLOAD_CACHE`` overrides the platform's usual place.
-    """
-    chosen = os.environ.get("ARMLOAD_CACHE")
-    return Path(chosen).absolute() if chosen else Path(platformdirs.user_cache_dir("armload"))
-
-
 def compiling_folder(kind: str) -> Path:
     """Return a folder of the cache that compilers read or write, by its one path without links.
 
@@ -182,15 +126,6 @@ def data_folders(kind: str) -> Iterator[Path]:
     yield from shipped
 
 
-def shipped_folders(kind: str) -> Iterator[Path]:
-    """Yield the existing folders of a kind that belong to the installation."""
-    package = Path(__file__).resolve().parent.parent
-    candidates = [package / "data" / kind]
-    if (package.parent / "pyproject.toml").is_file():  # an editable installation
-        candidates.append(package.parent / kind)
-    yield from filter(Path.is_dir, candidates)
-
-
 def data_names(kind: str) -> list[str]:
     """Return the names (without ``.yaml``) of all data files of a kind, sorted."""
     return sorted(
@@ -204,11 +139,7 @@ def data_names(kind: str) -> list[str]:
 
 
 def spelled_name(kind: str, name: str) -> str:
-    """Return the name of the data file that a person means in whatever case; else what they wrote.
-
-    Raises:
-        UsageError: several names differ only in case, and none of them is spelled so.
-    """
+    """Return the name of the data file that a person means, in any case; else what they wrote."""
     alike = [each for each in data_names(kind) if each.casefold() == name.casefold()]
     if name in alike:
         return name
@@ -256,16 +187,3 @@ def data_files(kind: str, name: str) -> Iterator[Path]:
             path = folder / f"{name}.yaml"
             if path.is_file():
                 yield path
-
-
-def data_path(kind: str, *parts: str) -> Path:
-    """Return a shipped file or folder other than a YAML file, such as a C source.
-
-    Raises:
-        FileNotFoundError: the installation is incomplete.
-    """
-    for folder in shipped_folders(kind):
-        path = folder.joinpath(*parts)
-        if path.exists():
-            return path
-    raise FileNotFoundError("/".join((kind, *parts)))

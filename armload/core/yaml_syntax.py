@@ -13,11 +13,7 @@ _QUOTE = "Quote text that contains special characters."
 _SHOWN_BEFORE, _SHOWN_COLUMNS = 60, 100
 _INDENT = " " * 4
 _KNOWN = (
-    (
-        r"found character '\\t'",
-        "a tab cannot indent a line",
-        "Indent with spaces.",
-    ),
+    (r"found character '\\t'", "a tab cannot indent a line", "Indent with spaces."),
     (
         r"found character (?P<it>.+) that cannot start any token",
         "a value cannot begin with {it} unless it is quoted",
@@ -74,12 +70,7 @@ _KNOWN = (
 
 
 def syntax_error(path: Path, text: str, error: yaml.MarkedYAMLError) -> DataError:
-    """Return what to tell a person about text that is no YAML.
-
-    Args:
-        text: the whole of the file.
-        error: of the parser.
-    """
+    """Return what to tell a person about text that is no YAML."""
     begin, end = error.context_mark, error.problem_mark
     complaint = " ".join(filter(None, (error.context, error.problem)))
     what, remedy, mark = _meaning(complaint, text, begin, end)

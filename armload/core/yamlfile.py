@@ -15,6 +15,7 @@ from armload.core.deciding import deciding
 from armload.core.errors import DataError
 from armload.core.files import is_full
 from armload.core.near_names import available
+from armload.core.places import shipped_folders
 from armload.core.trust import TrustedFile, keys_of, require_trust
 from armload.core.validation_messages import (
     ValidationMessage,
@@ -22,14 +23,7 @@ from armload.core.validation_messages import (
     keys_words,
     mistakes,
 )
-from armload.core.workspace import (
-    data_file,
-    data_files,
-    data_names,
-    listing_of,
-    shipped_folders,
-    workspace,
-)
+from armload.core.workspace import data_file, data_files, data_names, listing_of, workspace
 from armload.core.yaml_syntax import syntax_error
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -49,40 +43,25 @@ def load_named(kind: str, name: str, model: type[Model]) -> Model:
     A file may say ``extends: OTHER`` and then holds only what differs from it. A file that
     extends its own name extends the next one of that name: a person's own ``rk3568`` can so
     extend the shipped one.
-
-    Raises:
-        UsageError: no such file.
-        DataError: malformed YAML, a wrong key or a wrong value; says which of the files holds it,
-            the line, and what is allowed.
-        DiskError: a file cannot be read.
-        UntrustedFileError: one of the files is a person's own and decides what runs, and they have
-            not agreed to that.
     """
     path = data_file(kind, name)
     content, files = _read_extended(kind, path, (), model)
     content.setdefault("name", path.stem)
     read = _validated(model, content, files)
     for file in files:
-        _require_trust_in(kind, file, model)
+        if file.path.parent not in set(shipped_folders(kind)):
+            require_trust(own_file(kind, workspace(), file.path, model, file.content))
     return read
 
 
 def has_key(kind: str, name: str, key: str, model: type[BaseModel]) -> bool:
-    """Say whether ``<kind>/<name>.yaml``, or a file that it extends, has a key.
-
-    Raises:
-        UsageError, DataError, DiskError: as for ``load_named``.
-    """
+    """Say whether ``<kind>/<name>.yaml``, or a file that it extends, has a key."""
     content, _ = _read_extended(kind, data_file(kind, name), (), model)
     return key in content
 
 
 def load_file(path: Path, model: type[Model], *, is_shipped: bool = False) -> Model:
-    """Read a YAML file, wherever it lies, into ``model``.
-
-    Raises:
-        DataError, DiskError, UntrustedFileError: as for ``load_named``.
-    """
+    """Read a YAML file, wherever it lies, into ``model``."""
     content, root = _read(path, model)
     read = _validated(model, content, (_File(path, root, content),))
     if not is_shipped:
@@ -90,19 +69,10 @@ def load_file(path: Path, model: type[Model], *, is_shipped: bool = False) -> Mo
     return read
 
 
-def _require_trust_in(kind: str, file: _File, model: type[BaseModel]) -> None:
-    if file.path.parent not in set(shipped_folders(kind)):
-        require_trust(own_file(kind, workspace(), file.path, model, file.content))
-
-
 def own_file(
     kind: str, folder: Path, path: Path, model: type[BaseModel], content: Mapping[str, Any]
 ) -> TrustedFile:
-    """Return what of a workspace's file decides, unless the shipped one of that name says it.
-
-    Args:
-        folder: the workspace.
-    """
+    """Return what of a workspace's file decides, unless the shipped one of that name says it."""
     keys = keys_of(path, deciding(model, content))
     for shipped in shipped_folders(kind):
         if keys and (same := shipped / path.name).is_file():
@@ -112,18 +82,12 @@ def own_file(
 
 
 def file_alone(path: Path, model: type[BaseModel], content: Mapping[str, Any]) -> TrustedFile:
-    """Return what decides of a file that is named by its path."""
     folder = path.parent.resolve()
     keys = keys_of(path, deciding(model, content))
     return TrustedFile(folder=folder, path=folder / path.name, keys=keys)
 
 
 def read_content(path: Path, model: type[BaseModel] = BaseModel) -> dict[str, Any]:
-    """Return what a YAML file says, unchecked.
-
-    Raises:
-        DataError, DiskError: as for ``load_named``.
-    """
     return _read(path, model)[0]
 
 
@@ -131,9 +95,6 @@ def load_shipped(kind: str, model: type[Model]) -> tuple[Model, ...]:
     """Read the files of a kind that come with armload, whatever a person's own say.
 
     The key ``name`` is the file's name; none of them may extend another.
-
-    Raises:
-        DataError, DiskError: as for ``load_named``.
     """
     found = []
     for path in sorted(path for folder in shipped_folders(kind) for path in folder.glob("*.yaml")):

@@ -40,23 +40,13 @@ class StoredRun(Value):
 
 
 def list_runs(host: Host, workdir: PurePosixPath) -> tuple[StoredRun, ...]:
-    """List the runs that lie on a board, by name.
-
-    Raises:
-        ConnectError: the board does not answer.
-        TransferError: its answer makes no sense.
-    """
     runs = Layout(workdir=workdir).runs
     lines = host.run(render("run/list.sh.j2", {"runs": runs})).text.splitlines()
     return parse_runs(lines, runs, host.name)
 
 
 def parse_runs(lines: Iterable[str], runs: PurePosixPath, board_name: str) -> tuple[StoredRun, ...]:
-    """Read the list that a board gives of the runs in its folder ``runs``.
-
-    Raises:
-        TransferError: a line makes no sense, or names something outside of that folder.
-    """
+    """Read the list that a board gives of the runs in its folder ``runs``."""
     found = []
     for line in lines:
         try:
@@ -83,11 +73,6 @@ def parse_runs(lines: Iterable[str], runs: PurePosixPath, board_name: str) -> tu
 
 
 def mark_collected(host: Host, run_folder: PurePosixPath) -> None:
-    """Note on the board that whoever started a run has it.
-
-    Raises:
-        ConnectError: the board does not answer.
-    """
     host.run(call("note_collected", run_folder))
 
 

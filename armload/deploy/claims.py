@@ -53,11 +53,6 @@ class Claim(Value):
 
 
 def claims(host: Host, workdir: PurePosixPath) -> tuple[Claim, ...]:
-    """Return who has a board; nobody, mostly one, and for a moment two that both give way.
-
-    Raises:
-        ConnectError: the board does not answer.
-    """
     folder = Layout(workdir=workdir).lease
     return parse_claims(host.run(call("tell_leases", folder)).text)
 
@@ -83,12 +78,7 @@ def users(host: Host, workdir: PurePosixPath) -> tuple[str, ...]:
 
 
 def need_board(host: Host, workdir: PurePosixPath) -> None:
-    """Make sure that nobody has taken a board over from this process.
-
-    Raises:
-        BusyError: somebody has.
-        ConnectError: the board does not answer.
-    """
+    """Make sure that nobody has taken a board over from this process."""
     found = [claim for claim in claims(host, workdir) if claim.left_s]
     me = this_process()
     # Whoever comes to look puts up a claim for a moment, beside ours.
@@ -101,10 +91,6 @@ def release(host: Host, workdir: PurePosixPath, *, force: bool) -> tuple[Claim, 
 
     Without ``force`` only those that have ended by themselves, and those of this machine that keep
     the board for no run that is still running.
-
-    Raises:
-        BusyError: somebody else has it, or a run of this machine.
-        ConnectError: the board does not answer.
     """
     found = claims(host, workdir)
     mine = this_process().workstation

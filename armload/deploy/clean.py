@@ -45,12 +45,7 @@ class BoardItem(Value):
 
 
 class Selection(Value):
-    """Which files on a board to remove.
-
-    Attributes:
-        uncollected: also runs that have not been fetched.
-        unused_days: programs and models unused for this long.
-    """
+    """Which files on a board to remove."""
 
     uncollected: bool = False
     unused_days: float = DEFAULT_UNUSED_DAYS
@@ -72,14 +67,7 @@ def clean(
     agreed: Callable[[Sequence[BoardItem]], bool],
     wait_s: float,
 ) -> Cleaned:
-    """Remove what may go; the lease keeps runs and copies away meanwhile.
-
-    Args:
-        agreed: is shown the list first, and asked.
-
-    Raises:
-        ArmloadError: the board does not answer, is in use, or cannot remove something.
-    """
+    """Remove what may go; the lease keeps runs and copies away meanwhile."""
     if is_blank(board, progress):
         return Cleaned(removed=(), kept=(), freed_bytes=0)
     host = connect(board, progress)
@@ -89,11 +77,7 @@ def clean(
         if not chosen or not agreed(chosen):
             return Cleaned(removed=(), kept=found, freed_bytes=0)
         with leased(
-            host,
-            board.workdir,
-            progress,
-            wait_s=wait_s,
-            beside=lambda: connect(board, progress),
+            host, board.workdir, progress, wait_s=wait_s, beside=lambda: connect(board, progress)
         ):
             # While a person thought, or somebody else had the board, it may have changed.
             found = contents(host, board.workdir)
@@ -111,12 +95,6 @@ def clean(
 
 
 def contents(host: Host, workdir: PurePosixPath) -> tuple[BoardItem, ...]:
-    """List what lies in a work folder.
-
-    Raises:
-        ConnectError: the board does not answer.
-        TransferError: its answer makes no sense.
-    """
     now_s = int(time.time())
     script = render("files/contents.sh.j2", {"workdir": workdir, "now_s": now_s})
     lines = host.run(script, timeout_s=LONGEST_REMOVAL_S).text.splitlines()
@@ -124,11 +102,6 @@ def contents(host: Host, workdir: PurePosixPath) -> tuple[BoardItem, ...]:
 
 
 def parse_contents(lines: Iterable[str], *, now_s: int, board_name: str) -> tuple[BoardItem, ...]:
-    """Read the list that a board gives of its work folder.
-
-    Raises:
-        TransferError: a line makes no sense, or names something outside of that folder.
-    """
     found: list[BoardItem] = []
     for line in lines:
         try:
@@ -157,12 +130,6 @@ def removable(entries: Sequence[BoardItem], selection: Selection) -> list[BoardI
 
 
 def remove(host: Host, workdir: PurePosixPath, entries: Sequence[BoardItem]) -> None:
-    """Remove folders from a board. The caller has its lease, so nothing is being copied there.
-
-    Raises:
-        ConnectError: the board does not answer.
-        BoardError: something cannot be removed.
-    """
     if not entries:
         return
     script = f"cd {quote(workdir)} && {_removal([entry.name for entry in entries])}"
@@ -173,11 +140,7 @@ def remove(host: Host, workdir: PurePosixPath, entries: Sequence[BoardItem]) -> 
 
 
 def delete_folders(host: Host, folders: Sequence[PurePosixPath]) -> None:
-    """Delete folders of runs that are nobody's: ``pull`` would fetch them.
-
-    Raises:
-        ConnectError: the board stayed away.
-    """
+    """Delete folders of runs that are nobody's: ``pull`` would fetch them."""
     with_retries(lambda: host.run(_removal(folders)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -54,7 +54,6 @@ def collect(
         results: further files that the run may be known to leave.
 
     Raises:
-        BoardError: there is no such run.
         ConnectError: the board stayed away.
         TransferError: a file was damaged in transit, or the run is still running.
         OSError: this machine's disk has no room for them; none is begun then.
@@ -63,7 +62,13 @@ def collect(
     local_folder.mkdir(parents=True, exist_ok=True)
     with progress.step(f"Fetching from {host.name}", unit="B") as step:
         arrived = _fetched(host, run_folder, local_folder, step, (*RUN_FILES, *results))
-        sums = arrived.sums or _read_again(host, run_folder, arrived.sizes, step)
+        sums = arrived.sums
+        if not sums:
+            step.update(0, note="again, to compare checksums")
+            sums = {
+                name: with_retries(partial(_sum_of, host, run_folder / name))
+                for name in arrived.sizes
+            }
     for name in arrived.sizes:
         part = local_folder / part_of(name)
         if sums.get(name) != sha256_of(part):
@@ -84,9 +89,10 @@ def collect(
         _, _, job = (local_folder / _SCRIPT).read_bytes().rpartition(b"\n" + JOB_MARK)
         write_whole(local_folder / JOB_FILE, job)
     if arrived.left:
+        dots = ", …" if arrived.left > len(arrived.examples) else ""
         progress.say(
             f"Not fetched: {counted(arrived.left, 'file')} of {run_folder.name} on {host.name}, in "
-            f"{run_folder}: {', '.join(arrived.examples)}{_dots(arrived)}. armload fetches up to "
+            f"{run_folder}: {', '.join(arrived.examples)}{dots}. armload fetches up to "
             f"{MOST_FILES} files and {format_bytes(MOST_BYTES)} from the program's working folder "
             f"({PROGRAM_FOLDER}), besides its own files."
         )
@@ -143,19 +149,8 @@ def _parts_in(local: Path) -> dict[str, int]:
     return found
 
 
-def _read_again(
-    host: Host, run_folder: PurePosixPath, names: Iterable[str], step: ProgressStep
-) -> Mapping[str, str]:
-    step.update(0, note="again, to compare checksums")
-    return {name: with_retries(partial(_sum_of, host, run_folder / name)) for name in names}
-
-
 def _sum_of(host: Host, path: PurePosixPath) -> str:
     digest = hashlib.sha256()
     for chunk in host.read(path):
         digest.update(chunk)
     return digest.hexdigest()
-
-
-def _dots(arrived: Arrived) -> str:
-    return ", …" if arrived.left > len(arrived.examples) else ""

@@ -17,11 +17,7 @@ from armload.core.workspace import data_names
 
 
 def check_fit(board: Board, binary: Binary, found: Probe) -> None:
-    """Refuse a board that cannot run a program.
-
-    Raises:
-        BoardError: says what is missing.
-    """
+    """Refuse a board that cannot run a program."""
     lack = _lack(board, found, binary.architecture, used_features(binary.features))
     if lack.machine:
         raise BoardError(
@@ -86,11 +82,7 @@ def used_features(uses: Iterable[FeatureUse]) -> tuple[str, ...]:
 
 
 def check_folder(board: Board, found: Probe) -> None:
-    """Refuse a work folder that cannot be used.
-
-    Raises:
-        BoardError: it is not writable, or programs in it cannot be executed; says why.
-    """
+    """Refuse a work folder that cannot be used."""
     if found.workdir_writable and found.workdir_executable:
         return
     obstacle = found.workdir_obstacle

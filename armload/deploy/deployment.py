@@ -53,9 +53,8 @@ def deploy(
         verify: read again what is there already, from the storage where that can be done.
 
     Raises:
-        BoardError: no space, a folder that cannot be written or run from.
         BusyError: meanwhile somebody else has taken the board over.
-        ConnectError, TransferError: as for ``push``.
+        ConnectError: the board stayed away.
     """
     layout = Layout(workdir=board.workdir)
     items = [item for each in payload for item in each.items(layout)]

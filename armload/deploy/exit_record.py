@@ -84,9 +84,10 @@ def read_exit_record(folder: Path) -> ExitRecord | None:
     status = whole_number(first)
     if status is None:
         return None
+    printed = [line for line in lines if line.strip() and line[0] not in "#[<"]
     return ExitRecord(
         status=status,
-        df=_df(lines),
+        df=printed if any("%" in line for line in printed[1:]) else [],
         there="#program there" in lines,
         executable="#program executable" in lines,
         killed_line=next((line for line in lines if "Killed process" in line), ""),
@@ -121,12 +122,6 @@ def read_cut(folder: Path) -> Cut | None:
     path = folder / CUT_FILE
     word = path.read_text(encoding="utf-8", errors="replace").strip() if path.is_file() else ""
     return next((cut for cut in get_args(Cut) if cut == word), None)
-
-
-def _df(lines: list[str]) -> list[str]:
-    """Return what ``df`` printed; nothing where it gave no figures."""
-    printed = [line for line in lines if line.strip() and line[0] not in "#[<"]
-    return printed if any("%" in line for line in printed[1:]) else []
 
 
 def _last_words(path: Path) -> str:

@@ -105,9 +105,6 @@ def stop(host: Host, run_folder: PurePosixPath, *, finished: bool = False) -> No
     """Ask a run's program to end, and make it when it does not; harmless when it has ended.
 
     With ``finished`` its work is done, so that being stopped is no failure.
-
-    Raises:
-        ConnectError: the board does not answer.
     """
     mark = "finished" if finished else "stopped"
     script = render("run/stop.sh.j2", {"folder": run_folder, "mark": mark})
@@ -115,11 +112,7 @@ def stop(host: Host, run_folder: PurePosixPath, *, finished: bool = False) -> No
 
 
 def end_orphan(host: Host, run_folder: PurePosixPath) -> None:
-    """End the program of a run whose script was ended: it can become no result any more.
-
-    Raises:
-        ConnectError: the board does not answer.
-    """
+    """End the program of a run whose script was ended: it can become no result any more."""
     host.run(call("end_orphan", run_folder))
 
 

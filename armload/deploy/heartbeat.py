@@ -64,10 +64,6 @@ def heartbeat(
         log_from_bytes: how much of its log is known; a log that was shortened is sent whole.
         look_only: ask without keeping it running.
         detach: it needs no heartbeat from now on.
-
-    Raises:
-        ConnectError: the board does not answer.
-        TransferError: the answer makes no sense.
     """
     values = {
         "folder": run_folder,
@@ -96,9 +92,5 @@ def heartbeat(
 
 
 def note_port(host: Host, run_folder: PurePosixPath, port: int) -> None:
-    """Keep the port that a service listens on beside its files: its log does not last.
-
-    Raises:
-        ConnectError: the board does not answer.
-    """
+    """Keep the port that a service listens on beside its files: its log does not last."""
     host.run(f"echo {port:d} >{join([run_folder / 'port'])}")

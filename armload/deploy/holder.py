@@ -35,12 +35,10 @@ class LeaseHolder(Value):
 
     @property
     def who(self) -> str:
-        """The person and the workstation's name, for people."""
         return f"{self.user}@{self.workstation.rpartition('-')[0]}"
 
     @property
     def is_here(self) -> bool:
-        """Whether it is of this machine."""
         return self.workstation == workstation_id()
 
     def is_gone(self) -> bool:
@@ -53,12 +51,7 @@ class LeaseHolder(Value):
 
 
 class RunMark(Value):
-    """What a run's folder says of its start, as one word for a shell.
-
-    Attributes:
-        fingerprint: a checksum over what decides a run.
-        holder: who started it, and had the board's lease then.
-    """
+    """What a run's folder says of its start, as one word for a shell."""
 
     fingerprint: str
     holder: LeaseHolder
@@ -73,7 +66,6 @@ class RunMark(Value):
 
     @property
     def word(self) -> str:
-        """The mark as one word."""
         return self.model_dump_json()
 
     def was_left_here(self) -> bool:
@@ -85,7 +77,6 @@ class RunMark(Value):
 
 
 def this_process() -> LeaseHolder:
-    """Return the holder that this process is."""
     process = Started.of(os.getpid())
     if process is None:
         raise RuntimeError("this process does not exist")

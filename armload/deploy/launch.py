@@ -22,12 +22,7 @@ from armload.deploy.space import refusal
 
 
 def check_governor(host: Host, wanted: str) -> None:
-    """Refuse a governor that a board cannot be given.
-
-    Raises:
-        BoardError: it has none at all, or not this one, or this user may not set it.
-        ConnectError: it does not answer.
-    """
+    """Refuse a governor that a board cannot be given."""
     policies = [line.split(";") for line in host.run(call("tell_governors")).text.splitlines()]
     if not policies:
         raise BoardError(
@@ -128,8 +123,6 @@ def launch(
         service_options: of a service; none for a run that ends by itself.
 
     Raises:
-        ConnectError: the board stayed away; whether the program was started shows in the list
-            of runs.
         BoardError: the folder exists or cannot be made.
     """
     script = render(

@@ -36,27 +36,20 @@ _PROGRAMS, _MODELS = "bin", "models"
 
 
 class Layout(Value):
-    """The paths under one work folder.
-
-    Attributes:
-        workdir: armload's folder on the board.
-    """
+    """The paths under one work folder."""
 
     workdir: PurePosixPath
 
     @property
     def runs(self) -> PurePosixPath:
-        """The folder of all runs."""
         return self.workdir / "runs"
 
     @property
     def lease(self) -> PurePosixPath:
-        """The folder of the claims on the board."""
         return self.workdir / "lease"
 
     @property
     def api_key(self) -> PurePosixPath:
-        """The key of the service that runs there."""
         return self.workdir / "api-key"
 
     @property
@@ -65,11 +58,9 @@ class Layout(Value):
         return self.workdir / _MODELS / "rpc"
 
     def program(self, sha256: str, name: str) -> PurePosixPath:
-        """Return where a program with this checksum lies."""
         return self.workdir / _PROGRAMS / sha256[:_DIGITS] / name
 
     def model(self, sha256: str, name: str) -> PurePosixPath:
-        """Return where a model with this checksum lies."""
         return self.workdir / _MODELS / sha256[:_DIGITS] / name
 
     def run(self, run_id: str) -> PurePosixPath:

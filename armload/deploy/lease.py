@@ -51,12 +51,6 @@ class Lease:
         self._renewer: threading.Thread | None = None
 
     def renew(self) -> None:
-        """Give it its whole term again.
-
-        Raises:
-            BusyError: it had ended, and somebody else has the board.
-            ConnectError: the board does not answer.
-        """
         if not with_retries(lambda: _renewed(self._host, self)):
             raise taken_over(self._host)
 
@@ -66,22 +60,14 @@ class Lease:
         self._renewer.start()
 
     def hand_to_run(self) -> None:
-        """Give it its whole term, and leave it to a run that is about to start.
-
-        Raises:
-            BusyError, ConnectError: as for ``renew``.
-        """
+        """Give it its whole term, and leave it to a run that is about to start."""
         self.stop_renewing()
         self.renew()
         self.kept_by_run = True
 
     @contextmanager
     def handed_to_run(self) -> Iterator[None]:
-        """Leave it to the run that is started in the block; it is ours as before if that fails.
-
-        Raises:
-            BusyError, ConnectError: as for ``renew``.
-        """
+        """Leave it to the run that is started in the block; it is ours as before if that fails."""
         self.hand_to_run()
         try:
             yield
@@ -129,11 +115,6 @@ def leased(
 
     Args:
         beside: opens another connection to the board, over which a long lease is renewed.
-
-    Raises:
-        BusyError: somebody else still has it.
-        BoardError: the work folder cannot be written.
-        ConnectError: the board does not answer.
     """
     lease = Lease(host, workdir, secrets.token_hex(6))
     try:
@@ -157,11 +138,7 @@ def leased(
 
 
 def _acquire(
-    lease: Lease,
-    host: Host,
-    workdir: PurePosixPath,
-    progress: Progress,
-    wait_s: float,
+    lease: Lease, host: Host, workdir: PurePosixPath, progress: Progress, wait_s: float
 ) -> None:
     other = _taken(lease, host, workdir, "")
     if other is None:

@@ -26,12 +26,8 @@ def own_program(
     It is put on the board first. Under a launcher the shell is this machine's own, so the program
     lies there already, and runs as all programs do that are built for the board.
 
-    Args:
-        found: the board, as programs see it.
-
     Raises:
-        BuildError, MissingToolError: it cannot be compiled.
-        BoardError, ConnectError, TransferError: as for ``push``.
+        ConnectError: the board stayed away.
     """
     if found.machine not in ARCHITECTURES:
         return None
@@ -47,14 +43,6 @@ def program_of_the_shell(
     """Put a program of ours on a board, for its shell to start, and return where it lies.
 
     Under a launcher, too: it is then of the shell's own kind of machine, and starts the launcher.
-
-    Args:
-        name: as in ``toolchains/board/``.
-        machine: ``uname -m`` of the shell.
-
-    Raises:
-        BuildError, MissingToolError: it cannot be compiled.
-        BoardError, ConnectError, TransferError: as for ``push``; or there is none for the machine.
     """
     if machine not in ARCHITECTURES:
         raise BoardError(
@@ -67,12 +55,7 @@ def program_of_the_shell(
 def checksum_program(
     host: Host, layout: Layout, found: Probe, progress: Progress
 ) -> PurePosixPath | None:
-    """Put our checksum program on a board, and return where it lies; none where it cannot run.
-
-    Raises:
-        BuildError, MissingToolError: it cannot be compiled.
-        BoardError, ConnectError, TransferError: as for ``push``.
-    """
+    """Put our checksum program on a board, and return where it lies; none where it cannot run."""
     if found.machine not in ARCHITECTURES or host.launcher:
         return None
     ours = helper(SHA256, progress, architecture=found.machine)
@@ -87,12 +70,7 @@ def checksum_program(
 
 
 def put_helper(host: Host, layout: Layout, ours: Helper, progress: Progress) -> PurePosixPath:
-    """Put a program of ours on a board, and return where it lies.
-
-    Raises:
-        BusyError: meanwhile somebody else has taken the board over.
-        BoardError, ConnectError, TransferError: as for ``push``.
-    """
+    """Put a program of ours on a board, and return where it lies."""
     remote = layout.program(ours.sha256, ours.name)
     upload = Upload(local=ours.path, remote=remote, sha256=ours.sha256, executable=True)
     still_ours = partial(need_board, host, layout.workdir)

@@ -17,14 +17,7 @@ from armload.models.model import Model, cached_sha256
 
 
 class FoundFile(Value):
-    """One file of a payload.
-
-    Attributes:
-        name: with the payload's own name before it: ``qwen/config.json``.
-        local: on this machine.
-        size_bytes: of its content.
-        executable: whether it may be run.
-    """
+    """One file of a payload."""
 
     name: PurePosixPath
     local: Path
@@ -33,23 +26,13 @@ class FoundFile(Value):
 
 
 class PayloadFile(FoundFile):
-    """One file of a payload, read.
-
-    Attributes:
-        sha256: of its content.
-    """
+    """One file of a payload, read."""
 
     sha256: str
 
 
 class FoundPayload(Value):
-    """A file, or a folder with all that is in it; empty folders are left out.
-
-    Attributes:
-        name: its last name.
-        local: its whole path on this machine, as it was given.
-        files: its files.
-    """
+    """A file, or a folder with all that is in it; empty folders are left out."""
 
     name: str
     local: Path
@@ -96,7 +79,6 @@ class Payload(FoundPayload):
 
     @property
     def is_program(self) -> bool:
-        """Whether it is one file that may be run."""
         return (
             len(self.files) == 1 and self.files[0].local == self.local and self.files[0].executable
         )
@@ -120,11 +102,6 @@ class Payload(FoundPayload):
 
 
 def find_payload(path: Path) -> FoundPayload:
-    """Look at a file or folder without reading it.
-
-    Raises:
-        UsageError: it is not there, is empty, or has names that no board could take.
-    """
     local = Path(os.path.normpath(path.expanduser().absolute()))
     if not local.exists():
         raise UsageError(f"{path}: no such file or folder.", "Correct the path.")
@@ -138,12 +115,6 @@ def find_payload(path: Path) -> FoundPayload:
 
 
 def read_payload(path: Path, progress: Progress) -> Payload:
-    """Look at a file or folder and compute its checksums.
-
-    Raises:
-        UsageError: as for ``find_payload``.
-        DataError: a file changed while it was read.
-    """
     found = find_payload(path)
     files = tuple(
         PayloadFile(**dict(file), sha256=cached_sha256(file.local, progress))
@@ -178,8 +149,5 @@ def _found_file(name: PurePosixPath, file: Path) -> FoundFile:
             "Rename or remove it.",
         )
     return FoundFile(
-        name=name,
-        local=file,
-        size_bytes=file.stat().st_size,
-        executable=os.access(file, os.X_OK),
+        name=name, local=file, size_bytes=file.stat().st_size, executable=os.access(file, os.X_OK)
     )

@@ -40,24 +40,14 @@ class Missing(Value):
 
 
 def measured_rates(
-    host: Host,
-    board: Board,
-    found: Probe,
-    progress: Progress,
-    *,
-    file: PurePosixPath | None = None,
+    host: Host, board: Board, found: Probe, progress: Progress, *, file: PurePosixPath | None = None
 ) -> Rates:
-    """Return the rates that ``measure`` finds; arguments and errors are the same."""
+    """Return the rates that ``measure`` finds."""
     return measure(host, board, found, progress, file=file)[0]
 
 
 def measure(
-    host: Host,
-    board: Board,
-    found: Probe,
-    progress: Progress,
-    *,
-    file: PurePosixPath | None = None,
+    host: Host, board: Board, found: Probe, progress: Progress, *, file: PurePosixPath | None = None
 ) -> tuple[Rates, Missing]:
     """Return what a board gives, after measuring what was not measured in its present boot.
 
@@ -69,9 +59,6 @@ def measure(
         found: what it reported, with what was measured before.
         file: what the storage is measured on if it is long enough; else any model that lies there,
             or a file that is written for that and removed again.
-
-    Raises:
-        ConnectError: the board does not answer.
     """
     known = found.rates
     memory, storage = not known.memory_is_settled, not known.storage_is_settled
@@ -81,6 +68,8 @@ def measure(
         program = own_program(host, Layout(workdir=board.workdir), RATES, found, progress)
         if program is None:
             return known, Missing.of(known, f"armload has no program for {found.machine}")
+        free_bytes = found.conditions.workdir_free_bytes
+        is_spare = free_bytes is None or free_bytes >= _SPARE_TIMES * _OWN_BYTES
         values = {
             "workdir": board.workdir,
             "program": program,
@@ -89,7 +78,7 @@ def measure(
             "storage": storage,
             "file": file,
             "long_bytes": _OWN_BYTES,
-            "own_bytes": _own_bytes(found),
+            "own_bytes": _OWN_BYTES if is_spare else 0,
             "nothing_to_read": _NOTHING_TO_READ,
         }
         with progress.step(f"Measuring memory and storage of {board.name}"):
@@ -120,9 +109,3 @@ def measure(
         )
         missing = missing.model_copy(update={"storage": why})
     return rates, missing
-
-
-def _own_bytes(found: Probe) -> int:
-    free_bytes = found.conditions.workdir_free_bytes
-    is_spare = free_bytes is None or free_bytes >= _SPARE_TIMES * _OWN_BYTES
-    return _OWN_BYTES if is_spare else 0

@@ -16,14 +16,7 @@ from armload.deploy.layout import PROGRAM_FOLDER, RUN_FILES
 
 
 class Arrived(Value):
-    """What a board sent of a run.
-
-    Attributes:
-        sizes: lengths of the files, by their names.
-        sums: their SHA-256 on the board; empty where it has no tool for that.
-        left: how many files were not sent.
-        examples: names of some of these.
-    """
+    """What a board sent of a run."""
 
     sizes: Mapping[str, int]
     sums: Mapping[str, str]
@@ -32,13 +25,7 @@ class Arrived(Value):
 
 
 class Receiver:
-    """Takes what the collecting script sends, piece by piece, and writes the files.
-
-    Args:
-        folder: where they grow, each beside its place.
-        parts: how much of some of them is there.
-        known: names that a file may have outside of the program's folder.
-    """
+    """Takes what the collecting script sends, piece by piece, and writes the files."""
 
     def __init__(
         self,
@@ -65,11 +52,6 @@ class Receiver:
         self._done_bytes = 0
 
     def take(self, data: bytes) -> None:
-        """Take the next piece.
-
-        Raises:
-            TransferError: it makes no sense, or names a file outside of the folder.
-        """
         self._rest += data
         try:
             if self._in_listing:
@@ -84,15 +66,9 @@ class Receiver:
 
     @property
     def listed(self) -> bool:
-        """Whether there was anything."""
         return bool(self._listed)
 
     def done(self) -> Arrived:
-        """Return what has arrived.
-
-        Raises:
-            TransferError: it was cut short.
-        """
         self.close()
         if not self._complete:
             raise TransferError(
@@ -105,7 +81,6 @@ class Receiver:
         )
 
     def close(self) -> None:
-        """Drop what has been read in part."""
         self._rest = b""
 
     def _take_listing(self) -> None:
@@ -175,11 +150,7 @@ class Receiver:
                 raise ValueError("the files are truncated, or changed during the transfer")
 
     def _check(self, name: str) -> None:
-        """Refuse a file that is not for this place, such as one that only this machine writes.
-
-        Raises:
-            ValueError: says which.
-        """
+        """Refuse a file that is not for this place, such as one that only this machine writes."""
         folder, *inside = name.split("/")
         if inside and folder == PROGRAM_FOLDER:
             for part in inside:
@@ -195,5 +166,4 @@ def part_of(name: str) -> PurePosixPath:
 
 
 def fetch_again(board_name: str) -> str:
-    """Return what to do when a run did not arrive whole."""
     return f"Fetch it again after the run has ended: armload pull --board {board_name}"

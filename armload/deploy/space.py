@@ -73,11 +73,7 @@ def need_memory(
     now: Conditions,
     progress: Progress,
 ) -> None:
-    """Say that a work folder is in memory, and make sure that what is missing fits there.
-
-    Raises:
-        BoardError: it does not.
-    """
+    """Say that a work folder is in memory, and make sure that what is missing fits there."""
     wanted_bytes = sum(_lacking(uploads, stored).values())
     if not wanted_bytes or not now.workdir_in_memory:
         return
@@ -98,12 +94,7 @@ def need_memory(
 def need_space(
     host: Host, layout: Layout, uploads: Sequence[Upload], stored: Sequence[Stored]
 ) -> None:
-    """Make the uploads' folders, and make sure that what is missing of all of them fits.
-
-    Raises:
-        BoardError: it does not, or a folder cannot be made or written.
-        ConnectError: the connection dropped.
-    """
+    """Make the uploads' folders, and make sure that what is missing of all of them fits."""
     lacking = _lacking(uploads, stored)
     if not lacking:
         return
@@ -113,12 +104,7 @@ def need_space(
 
 
 def ask_space(host: Host, layout: Layout, folders: Sequence[PurePosixPath]) -> FreeSpace:
-    """Make folders below a work folder, and say how much room is left there.
-
-    Raises:
-        BoardError: a folder cannot be made or written.
-        ConnectError: the connection dropped.
-    """
+    """Make folders below a work folder, and say how much room is left there."""
     workdir = layout.workdir
     done = host.run(render("files/space.sh.j2", {"folders": folders, "workdir": workdir}))
     if done.status != 0:
@@ -133,12 +119,7 @@ def ask_space(host: Host, layout: Layout, folders: Sequence[PurePosixPath]) -> F
 
 
 class Refused(Value):
-    """Why something could not be written on a board.
-
-    Attributes:
-        words: the reason.
-        remedy: what to do; empty where only the board's tools gave a reason.
-    """
+    """Why something could not be written on a board."""
 
     words: str
     remedy: str
@@ -148,9 +129,6 @@ def why_refused(host: Host, folder: PurePosixPath, output: str, workdir: PurePos
     """Ask a board why something could not be written.
 
     The words of its tools vary, and may be in its own language: so it is tried.
-
-    Raises:
-        ConnectError: the board does not answer.
     """
     try:
         parts = parts_of(host.run(call("tell_refusal", folder, workdir, TRIAL_BYTES)).text)
@@ -170,7 +148,7 @@ def why_refused(host: Host, folder: PurePosixPath, output: str, workdir: PurePos
 def refusal(
     host: Host, folder: PurePosixPath, complaint: str, output: str, workdir: PurePosixPath
 ) -> BoardError:
-    """Return the error for what could not be written; arguments and errors as ``why_refused``."""
+    """Return the error for what could not be written; arguments as ``why_refused``."""
     why = why_refused(host, folder, output, workdir)
     return BoardError(f"{host.name}: {complaint}: {why.words}.", why.remedy)
 

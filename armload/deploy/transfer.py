@@ -33,10 +33,6 @@ _BEYOND_BUFFERS_BYTES = 16 << 20
 """What has left this machine and fits into no buffer on the way has reached the board."""
 
 
-def _nobody_else() -> None:
-    """Find nobody who has taken the board over."""
-
-
 def push(
     host: Host,
     layout: Layout,
@@ -62,9 +58,7 @@ def push(
         retry_for_s: so long the board may be out of reach meanwhile.
 
     Raises:
-        ConnectError: the board has not answered for ``retry_for_s``.
         BoardError: no space, or the folder cannot be written.
-        TransferError: the content differs after it was sent twice.
     """
     upload = Upload(local=local, remote=remote, sha256=sha256, executable=executable)
     return deliver(host, layout, upload, None, progress, helper=helper, retry_for_s=retry_for_s)
@@ -80,9 +74,9 @@ def deliver(
     helper: PurePosixPath | None = None,
     cold: bool = False,
     retry_for_s: float = RETRY_FOR_S,
-    still_ours: Callable[[], None] = _nobody_else,
+    still_ours: Callable[[], None] = lambda: None,
 ) -> bool:
-    """Do what ``push`` does from a known state on, if there is one; the errors are the same.
+    """Do what ``push`` does from a known state on, if there is one.
 
     With ``cold`` a check reads the storage instead of the page cache, where the helper is there.
     ``still_ours`` is called when something went wrong, and raises if somebody else has taken the
@@ -139,7 +133,25 @@ class _Delivery:
             if self._retry.away:
                 self._still_ours()
         while not self._arrived(stored):
-            stored = self._after_a_difference()
+            # The whole file has arrived, and is not as it was sent.
+            upload = self._upload
+            self._still_ours()
+            if self._differed:
+                self._remove(upload.part)
+                raise TransferError(
+                    f"{self._host.name}: {upload.remote} still differs from {upload.local} after a "
+                    "second copy.",
+                    "If the local file did not change during the copy, the board's storage or "
+                    "memory is faulty.",
+                )
+            self._differed = True
+            self._known_good_bytes = 0
+            self._progress.say(
+                f"{upload.remote.name} differs on {self._host.name}; sending it again."
+            )
+            if self._helper is None:  # where it differs cannot be told
+                self._remove(upload.part)
+            stored = what_is_stored(self._host, upload)
         return self._sent
 
     def _arrived(self, stored: Stored) -> bool:
@@ -147,7 +159,14 @@ class _Delivery:
         if stored.state == "present":
             return True
         if self._helper is not None and not self._blocks_sha256:
-            self._blocks_sha256 = self._sum_of_blocks()
+            upload = self._upload
+            ours = cached_checksums(upload.local, self._progress)
+            if ours.sha256 != upload.sha256:
+                raise TransferError(
+                    f"{upload.local}: the file has changed since its checksum was computed.",
+                    "Wait until it is completely written, then repeat the command.",
+                )
+            self._blocks_sha256 = ours.blocks_sha256
         if stored.state == "unchecked":
             if self._accepted(self._upload.remote):
                 return True
@@ -165,8 +184,18 @@ class _Delivery:
         with self._progress.step(f"Copying {name}", total=size, unit="B") as step:
             if stored.part_bytes:
                 step.update(0, note="checking the file on the board")
-            offset = self._offset_bytes(stored)
-            self._keep_synced()
+            offset = good_prefix_bytes(
+                self._host,
+                self._upload,
+                stored.part_bytes,
+                known_good_bytes=self._known_good_bytes,
+                helper=self._helper,
+            )
+            if offset > self._known_good_bytes:
+                self._retry.heard()
+            self._known_good_bytes = offset
+            values = {"part": self._upload.part, "token": secrets.token_hex(8)}
+            self._host.run(render("files/keep_synced.sh.j2", values))
             if offset:
                 step.update(offset, note=f"resuming at {format_bytes(offset)}")
             self._sent = True
@@ -183,23 +212,6 @@ class _Delivery:
             except BoardError as error:
                 self._still_ours()
                 raise self._explained(error) from error
-
-    def _offset_bytes(self, stored: Stored) -> int:
-        offset = good_prefix_bytes(
-            self._host,
-            self._upload,
-            stored.part_bytes,
-            known_good_bytes=self._known_good_bytes,
-            helper=self._helper,
-        )
-        if offset > self._known_good_bytes:
-            self._retry.heard()
-        self._known_good_bytes = offset
-        return offset
-
-    def _keep_synced(self) -> None:
-        values = {"part": self._upload.part, "token": secrets.token_hex(8)}
-        self._host.run(render("files/keep_synced.sh.j2", values))
 
     def _explained(self, error: BoardError) -> BoardError:
         upload = self._upload
@@ -250,35 +262,6 @@ class _Delivery:
             complaint = f"{upload.remote} cannot be moved into place"
             raise refusal(self._host, folder, complaint, reason(done.stderr), workdir)
         return done.text
-
-    def _sum_of_blocks(self) -> str:
-        upload = self._upload
-        ours = cached_checksums(upload.local, self._progress)
-        if ours.sha256 != upload.sha256:
-            raise TransferError(
-                f"{upload.local}: the file has changed since its checksum was computed.",
-                "Wait until it is completely written, then repeat the command.",
-            )
-        return ours.blocks_sha256
-
-    def _after_a_difference(self) -> Stored:
-        """Return the state to go on from once a file has arrived that is not as it was sent."""
-        upload = self._upload
-        self._still_ours()
-        if self._differed:
-            self._remove(upload.part)
-            raise TransferError(
-                f"{self._host.name}: {upload.remote} still differs from {upload.local} after a "
-                "second copy.",
-                "If the local file did not change during the copy, the board's storage or "
-                "memory is faulty.",
-            )
-        self._differed = True
-        self._known_good_bytes = 0
-        self._progress.say(f"{upload.remote.name} differs on {self._host.name}; sending it again.")
-        if self._helper is None:  # where it differs cannot be told
-            self._remove(upload.part)
-        return what_is_stored(self._host, upload)
 
     def _remove(self, path: PurePosixPath) -> None:
         part = self._upload.part

@@ -17,14 +17,7 @@ from armload.models.model import BLOCK_BYTES
 
 
 class Upload(Value):
-    """A file to upload to a board.
-
-    Attributes:
-        local: on this machine.
-        remote: on the board.
-        sha256: of the content, 64 hexadecimal digits.
-        executable: whether it is a program.
-    """
+    """A file to upload to a board."""
 
     local: Path
     remote: PurePosixPath
@@ -33,12 +26,10 @@ class Upload(Value):
 
     @property
     def part(self) -> PurePosixPath:
-        """Where it grows on the board until it is whole."""
         return self.remote.parent / OWN_FOLDER / f"{self.remote.name}.part"
 
     @property
     def size_bytes(self) -> int:
-        """Of the local file, now."""
         return self.local.stat().st_size
 
 
@@ -82,11 +73,6 @@ def _stored(upload: Upload, lines: Iterator[str]) -> Stored:
 
 
 def what_is_stored(host: Host, upload: Upload) -> Stored:
-    """Ask a board how much of an upload it has.
-
-    Raises:
-        ConnectError: it does not answer.
-    """
     (stored,) = parse_stored([upload], host.run(stored_script([upload])).stdout)
     return stored
 
@@ -123,9 +109,6 @@ def good_prefix_bytes(
         part_bytes: length of the part; a file of that length lies there.
         known_good_bytes: so many were found good since the first connection.
         helper: our program on the board that sums blocks; none where it cannot run.
-
-    Raises:
-        ConnectError: the connection dropped.
     """
     length = min(part_bytes, upload.size_bytes)
     if length == 0:

@@ -12,9 +12,9 @@ from armload.build.binary import Binary
 from armload.core.cache import CacheKind, items_of
 from armload.core.errors import TransferError
 from armload.core.locks import locked
+from armload.core.places import cache_folder
 from armload.core.progress import Silent
 from armload.core.values import Value
-from armload.core.workspace import cache_folder
 from armload.fleet.messages import FileName, Sha256
 from armload.models.gguf import read_model
 from armload.models.model import Model, cached_sha256

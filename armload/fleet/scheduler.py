@@ -7,9 +7,9 @@ import socket
 from typing import TYPE_CHECKING
 
 from armload.core.errors import ConnectError, MissingToolError, PermanentConnectError, UsageError
+from armload.core.places import data_path
 from armload.core.shell import join, pip_install
 from armload.core.values import Value
-from armload.core.workspace import data_path
 
 if TYPE_CHECKING:
     from distributed import Security

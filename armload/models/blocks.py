@@ -99,7 +99,6 @@ def elements_per_block(type_name: str) -> int:
 
 
 def bytes_per_row(type_name: str, columns: int) -> int:
-    """Return the stored size of one row of weights."""
     if type_name in FLOATS:
         return columns * (4 if type_name == "F32" else 2)
     layout = LAYOUTS[type_name]
@@ -132,10 +131,7 @@ def random_rows(
 
 
 def _random_blocks(
-    layout: BlockLayout,
-    columns: int,
-    deviations: NDArray[np.float64],
-    random: np.random.Generator,
+    layout: BlockLayout, columns: int, deviations: NDArray[np.float64], random: np.random.Generator
 ) -> NDArray[np.uint8]:
     import numpy as np
 

@@ -28,7 +28,6 @@ SPACE = byte_letters()[0x20]
 
 
 def smallest_text() -> int:
-    """Return the number of tokens for text that ``byte_pairs_vocabulary`` needs at least."""
     return len(_pieces()) + len(english_words())
 
 
@@ -41,8 +40,7 @@ def byte_pairs_vocabulary(tokenizer: BytePairs, size: int) -> Vocabulary:
     pieces = _pieces()
     known = dict.fromkeys([*pieces, *words])
     compounds = islice(
-        (each for each in _compounds() if each not in known),
-        tokenizer.text_tokens - len(known),
+        (each for each in _compounds() if each not in known), tokenizer.text_tokens - len(known)
     )
     text = (*known, *compounds)
     rest = size - len(text) - len(tokenizer.special)

@@ -103,7 +103,6 @@ class KvCache(Value):
     is_shared: bool = False
 
     def size_bytes(self, context_tokens: int, sequences: int = 1) -> int:
-        """Return the bytes for so many sequences, each with such a context."""
         return self.memory.size_bytes(
             context_tokens,
             sequences=sequences,
@@ -224,9 +223,6 @@ def context_memory(metadata: Metadata) -> ContextMemory:
     """Return what a model remembers of its context.
 
     Of an architecture that is not known, the sizes are a lower bound.
-
-    Raises:
-        DataError: the header lacks a key or has nonsense for it.
     """
     architecture = metadata.architecture
     if architecture in _NO_CACHE:
@@ -240,6 +236,7 @@ def context_memory(metadata: Metadata) -> ContextMemory:
     window_tokens, windowed = _windowed(metadata, recurrent)
     key_values = value_values = window_key_values = window_value_values = 0
     is_latent = _is_latent(metadata)
+    prediction_width = metadata.head_widths[0] if is_latent else sum(metadata.head_widths)
     for layer in _attention_layers(metadata, recurrent):
         heads, is_windowed = metadata.kv_heads[layer % metadata.layers], windowed[layer]
         key, value = (heads * width for width in _widths(metadata, is_windowed=is_windowed))
@@ -267,15 +264,9 @@ def context_memory(metadata: Metadata) -> ContextMemory:
         sharing_layers=_sharing_layers(metadata),
         state_bytes=len(recurrent) * _state_values(metadata) * FLOAT_BYTES,
         recurrent_layers=len(recurrent),
-        prediction_values=_prediction_values(metadata),
+        prediction_values=prediction_width * sum(metadata.kv_heads[metadata.trunk_layers :]),
         is_exact=architecture in _KNOWN,
     )
-
-
-def _prediction_values(metadata: Metadata) -> int:
-    key, value = metadata.head_widths
-    both = key if _is_latent(metadata) else key + value
-    return both * sum(metadata.kv_heads[metadata.trunk_layers :])
 
 
 def recurrent_layers(metadata: Metadata) -> frozenset[int]:

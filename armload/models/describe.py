@@ -14,12 +14,7 @@ if TYPE_CHECKING:
 def describe(
     writer: GGUFWriter, shape: Shape, words: Vocabulary, file_type: str, *, name: str = ""
 ) -> None:
-    """Give the writer all metadata.
-
-    Args:
-        file_type: such as ``Q4_K_M``.
-        name: of a model whose weights are not random.
-    """
+    """Give the writer all metadata."""
     from gguf import LlamaFileType
 
     of = f"{shape.description}, " if shape.description else ""

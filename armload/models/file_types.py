@@ -53,7 +53,7 @@ TENSOR_TYPES: Mapping[str, str] = {
 _ALIASES = {"Q3_K": "Q3_K_M", "Q4_K": "Q4_K_M", "Q5_K": "Q5_K_M"}
 
 _NEED_IMPORTANCE = {
-    *("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M", "IQ3_XXS", "IQ3_XS", "Q2_K_S"),
+    *("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M", "IQ3_XXS", "IQ3_XS", "Q2_K_S")
 }
 """Types that have matrices which llama-quantize refuses to make without an importance matrix."""
 
@@ -103,11 +103,7 @@ def distinct_file_types(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_importance(file_types: Sequence[str], *, has_importance: bool) -> None:
-    """Refuse types that llama-quantize makes with an importance matrix only.
-
-    Raises:
-        UsageError: one of them does, and there is none.
-    """
+    """Refuse types that llama-quantize makes with an importance matrix only."""
     lacking = [each for each in file_types if each in _NEED_IMPORTANCE]
     if lacking and not has_importance:
         raise UsageError(

@@ -21,9 +21,10 @@ from armload.core.defaults import DEMO
 from armload.core.errors import ConnectError, TransferError, UsageError
 from armload.core.files import is_there, require_file, require_utf_8, write_whole
 from armload.core.near_names import available, did_you_mean
+from armload.core.places import cache_folder
 from armload.core.progress import Progress
 from armload.core.values import format_bytes
-from armload.core.workspace import cache_folder, data_names, listing_of
+from armload.core.workspace import data_names, listing_of
 from armload.models import hub
 from armload.models.file_types import TENSOR_TYPES, type_meant, usual_type
 from armload.models.gguf import read_model, read_outline
@@ -31,19 +32,8 @@ from armload.models.hub_cache import kept_models
 from armload.models.hub_reference import is_reference
 from armload.models.hub_sites import SITES
 from armload.models.model import Model, check_generates
-from armload.models.outline import (
-    LISTED_TYPES,
-    OUTLINES,
-    is_outlined,
-    outline_called,
-    outlined,
-)
-from armload.models.packaged import (
-    QUANTISATIONS,
-    SMOLLM2_MODEL,
-    WORD_PROBLEMS,
-    word_problems_model,
-)
+from armload.models.outline import LISTED_TYPES, OUTLINES, is_outlined, outline_called, outlined
+from armload.models.packaged import QUANTISATIONS, SMOLLM2_MODEL, WORD_PROBLEMS, word_problems_model
 from armload.models.published import SMOLLM2, published_as, published_types
 from armload.models.quant_mix import MIXTURES, check_file_type
 from armload.models.shape import SHAPES, Shape, load_shape
@@ -66,15 +56,7 @@ LIKE = "like:"
 
 
 def model_called(reference: str, progress: Progress, *, or_embeds: bool = False) -> Model:
-    """Return a model's facts; make or download it when it is missing.
-
-    Args:
-        or_embeds: as for ``check_generates``.
-
-    Raises:
-        UsageError, ConnectError, TransferError, DiskError: as for ``resolve``.
-        DataError: it is no whole GGUF file, or does not generate text.
-    """
+    """Return a model's facts; make or download it when it is missing."""
     path = resolve(reference, progress, or_embeds=or_embeds)
     # Before a checksum of gigabytes is taken.
     check_generates(read_outline(path)[0], or_embeds=or_embeds)
@@ -91,14 +73,6 @@ def resolve(reference: str, progress: Progress, *, or_embeds: bool = False) -> P
 
     A model of random weights is made, and a model of the hub or of the package index downloaded,
     when it is not there yet. A file that is itself called ``demo`` is ``./demo``.
-
-    Raises:
-        UsageError: there is no such file, shape or file type.
-        ConnectError: the hub or the package index cannot be reached.
-        TransferError: length or checksum of a download is wrong.
-        DataError: the file on the hub is none that llama.cpp can run, or the package index has
-            another file than the expected one.
-        DiskError: the file cannot be looked at, or the cache cannot be written.
     """
     reference = spelled(reference)
     if reference == DEMO:
@@ -190,11 +164,7 @@ def _can_be_made(reference: str) -> bool:
 
 
 def published(reference: str) -> str:
-    """Return what a model that is called as ``fit`` lists it is called where it is published.
-
-    Raises:
-        UsageError: armload knows no file of it.
-    """
+    """Return what a model that is called as ``fit`` lists it is called where it is published."""
     name, file_type = _split(spelled(reference))
     if there := published_as(name, usual_type(file_type)):
         return there
@@ -241,11 +211,7 @@ def _files_beside(path: Path) -> list[Path]:
 
 
 def demo_model(progress: Progress) -> Path:
-    """Return the file of ``demo``, or of a shipped model where that cannot be downloaded.
-
-    Raises:
-        DataError, DiskError: as for ``resolve``.
-    """
+    """Return the file of ``demo``, or of a shipped model where that cannot be downloaded."""
     try:
         return SMOLLM2_MODEL.provide(progress)
     except (ConnectError, TransferError) as error:
@@ -272,21 +238,13 @@ def random_model(progress: Progress) -> Path:
     path = made_file(f"random-{sizes}.gguf")
     if not path.is_file():
         synthesise(
-            *(shape, path),
-            quantisation=RANDOM_QUANTISATION,
-            seed=RANDOM_SEED,
-            progress=progress,
+            *(shape, path), quantisation=RANDOM_QUANTISATION, seed=RANDOM_SEED, progress=progress
         )
     return path
 
 
 def model_like(reference: str, progress: Progress) -> Path:
-    """Return the model that ``like:NAME:TYPE`` names; make it when it is missing.
-
-    Raises:
-        UsageError: the name is malformed, or there is no such shape or file type.
-        DataError: the shape's file is malformed.
-    """
+    """Return the model that ``like:NAME:TYPE`` names; make it when it is missing."""
     shape, file_type, path = _likeness(reference)
     if not path.is_file():
         synthesise_like(shape, path, file_type=file_type, seed=RANDOM_SEED, progress=progress)
@@ -296,8 +254,7 @@ def model_like(reference: str, progress: Progress) -> Path:
 def header_of(reference: str, progress: Progress) -> Path:
     """Return a file with a model's header; its weights may be missing.
 
-    The arguments and errors are those of ``resolve``, but nothing large is made or downloaded
-    (``smollm2`` is 93 MB).
+    It is named as for ``resolve``, but nothing large is made or downloaded (``smollm2`` is 93 MB).
     """
     reference = spelled(reference)
     if is_reference(reference):
@@ -306,7 +263,14 @@ def header_of(reference: str, progress: Progress) -> Path:
         return resolve(reference, progress)
     name, file_type = _split(reference)
     if is_outlined(name) or usual_type(file_type) not in MIXTURES:
-        return _outline(name, file_type, progress)
+        _, outline = outlined(outline_called(name), file_type)
+        content = encoded(outline).content
+        digest = hashlib.sha256(content).hexdigest()[:8]
+        path = made_file(f"outline-{name}-{usual_type(file_type)}-{digest}.header.gguf")
+        if not path.is_file():
+            with progress.step(f"Making the header of {name}:{file_type}"):
+                write_whole(path, content)
+        return path
     shape, file_type, path = _likeness(reference)
     if path.is_file():
         return path
@@ -315,17 +279,6 @@ def header_of(reference: str, progress: Progress) -> Path:
         with progress.step(f"Making the header of {reference}"):
             header_like(shape, header, file_type=file_type)
     return header
-
-
-def _outline(name: str, file_type: str, progress: Progress) -> Path:
-    _, header = outlined(outline_called(name), file_type)
-    content = encoded(header).content
-    digest = hashlib.sha256(content).hexdigest()[:8]
-    path = made_file(f"outline-{name}-{usual_type(file_type)}-{digest}.header.gguf")
-    if not path.is_file():
-        with progress.step(f"Making the header of {name}:{file_type}"):
-            write_whole(path, content)
-    return path
 
 
 def _split(reference: str) -> tuple[str, str]:
@@ -370,7 +323,6 @@ def shown_name(path: Path) -> str:
 
 
 def made_file(name: str) -> Path:
-    """Return where the cache keeps a model that armload makes."""
     return cache_folder() / "models" / f"made-{GENERATION}" / name
 
 

@@ -16,13 +16,7 @@ from armload.models.model_summary import ModelSummary, model_summary_of
 
 
 def read_model(path: Path, progress: Progress | None = None) -> Model:
-    """Read a GGUF file's metadata; check first that the file is whole, then take its checksum.
-
-    Raises:
-        UsageError: there is no such file.
-        DataError: it is no GGUF file that llama.cpp could load on a board, or not a whole one.
-        DiskError: it cannot be read.
-    """
+    """Read a GGUF file's metadata; check first that the file is whole, then take its checksum."""
     require_file(path, "model", "Give the path of a GGUF file.")
     try:
         header, parts = read_headers(path)
@@ -34,13 +28,7 @@ def read_model(path: Path, progress: Progress | None = None) -> Model:
 
 
 def read_model_summary(path: Path, progress: Progress | None = None) -> ModelSummary:
-    """Read what a model consists of; of a file that was cut short, what its header says.
-
-    Raises:
-        UsageError: there is no such file.
-        DataError: it is no GGUF file that llama.cpp could load on a board.
-        DiskError: it cannot be read.
-    """
+    """Read what a model consists of; of a file that was cut short, what its header says."""
     require_file(path, "model", "Give the path of a GGUF file.")
     try:
         header, parts = read_headers(path)
@@ -56,9 +44,7 @@ def read_outline(path: Path) -> tuple[Model, Header]:
     """Read what a file's header says of the whole model, also where its weights are missing.
 
     Raises:
-        UsageError: there is no such file.
         DataError: it is no GGUF file that llama.cpp could load on a board.
-        DiskError: it cannot be read.
     """
     require_file(path, "model", "Give the path of a GGUF file.")
     try:
@@ -70,7 +56,6 @@ def read_outline(path: Path) -> tuple[Model, Header]:
 
 
 def _checksums(path: Path, parts: Sequence[Path], progress: Progress) -> dict[str, object]:
-    """Return the fields of a model that take reading the whole of it."""
     if not parts:
         return {"sha256": cached_sha256(path, progress)}
     read = tuple(ModelPart(path=part, sha256=cached_sha256(part, progress)) for part in parts)
@@ -79,11 +64,7 @@ def _checksums(path: Path, parts: Sequence[Path], progress: Progress) -> dict[st
 
 
 def outline_of(path: Path, header: Header) -> Model:
-    """Return a model by its header alone, without its checksum.
-
-    Raises:
-        DataError: the header lacks a key or has nonsense for it.
-    """
+    """Return a model by its header alone, without its checksum."""
     metadata = Metadata(path, header)
     return Model(
         path=path,

@@ -50,7 +50,6 @@ class Tensor:
 
     @property
     def elements(self) -> int:
-        """Number of elements."""
         return math.prod(self.shape)
 
 
@@ -86,7 +85,6 @@ class Header:
 
 
 def block_of(type_name: str) -> tuple[int, int]:
-    """Return the weights in a block of a tensor type, and the bytes that it takes."""
     found = KNOWN_TYPES[TYPE_NUMBERS[type_name]]
     return found.block_elements, found.block_bytes
 
@@ -114,11 +112,6 @@ def read_header(path: Path, *, strings_of: str = "") -> Header:
 
 
 def check_whole(path: Path, file_bytes: int, whole_bytes: int) -> None:
-    """Check that a file is as long as its tensors want it to be.
-
-    Raises:
-        DataError: the file ends too early; says how much is missing.
-    """
     missing = whole_bytes - file_bytes
     if missing > 0:
         raise DataError(
@@ -147,7 +140,9 @@ class _Parser:
                 raise read.bad(f"the metadata key {key!r} occurs twice")
             metadata[key] = read.metadata_value(key)
         metadata_bytes = read.at
-        alignment = self._alignment(metadata)
+        alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT_BYTES)
+        if not isinstance(alignment, int) or alignment <= 0 or alignment & (alignment - 1):
+            raise self._values.bad(f"general.alignment is {alignment!r} instead of a power of two")
         tensors = self._tensors(tensor_count, alignment)
         ends = (tensor.offset_bytes + tensor.size_bytes for tensor in tensors)
         return Header(
@@ -184,12 +179,6 @@ class _Parser:
             f"{' and '.join(map(str, SUPPORTED_VERSIONS))}.",
             "Convert the model again with a current llama.cpp.",
         )
-
-    def _alignment(self, metadata: Mapping[str, Scalar | Array]) -> int:
-        value = metadata.get("general.alignment", DEFAULT_ALIGNMENT_BYTES)
-        if not isinstance(value, int) or value <= 0 or value & (value - 1):
-            raise self._values.bad(f"general.alignment is {value!r} instead of a power of two")
-        return value
 
     def _tensors(self, count: int, alignment: int) -> tuple[Tensor, ...]:
         relative: dict[str, tuple[tuple[int, ...], str, int, int]] = {}

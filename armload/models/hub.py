@@ -14,9 +14,9 @@ from armload.core.download import arriving, download, opened
 from armload.core.errors import ConnectError, DataError, DiskError, UsageError
 from armload.core.files import is_refusal, refusal_remedy, require_room, write_whole, written_whole
 from armload.core.locks import locked
+from armload.core.places import cache_folder
 from armload.core.progress import Progress
 from armload.core.values import format_bytes
-from armload.core.workspace import cache_folder
 from armload.models.gguf import read_outline
 from armload.models.header import read_header
 from armload.models.hub_reference import (
@@ -43,15 +43,9 @@ def fetch(reference: str, progress: Progress, *, or_embeds: bool = False) -> Pat
 
     Its header arrives first, and what llama.cpp cannot run is refused without the rest.
 
-    Args:
-        or_embeds: as for ``check_generates``.
-
     Raises:
-        UsageError: the reference is malformed, or there is no such model or permission.
         ConnectError: the hub cannot be reached.
         TransferError: length or checksum of what arrived is wrong.
-        DataError: it is no GGUF file that llama.cpp could run, or the hub's list is bad.
-        DiskError: the cache cannot be written, for want of space or permission.
     """
     named = repository_named(reference, "model")
     listing, model = _found(named, choose_model, progress)
@@ -70,9 +64,6 @@ def fetch_header(reference: str, progress: Progress) -> Path:
     Returns:
         The first file where the whole model was downloaded before, else a file that ends after
         the header. Beside it lie the other parts of a model in several files.
-
-    Raises:
-        UsageError, ConnectError, DataError, DiskError: as for ``fetch``.
     """
     named = repository_named(reference, "model")
     listing, model = _found(named, choose_model, progress)
@@ -80,10 +71,7 @@ def fetch_header(reference: str, progress: Progress) -> Path:
 
 
 def fetch_data(reference: str, progress: Progress) -> Path:
-    """Download a file of a data set, such as ``hf:ORG/REPO/test.jsonl``.
-
-    The arguments and errors are those of ``fetch``.
-    """
+    """Download a file of a data set, such as ``hf:ORG/REPO/test.jsonl``."""
     named = repository_named(reference, "dataset")
     listing, file = _found(named, choose_data_file, progress)
     (path,) = _provide(named, listing, [file], progress)
@@ -91,22 +79,9 @@ def fetch_data(reference: str, progress: Progress) -> Path:
 
 
 def fetch_checkpoint(
-    reference: str,
-    patterns: Sequence[str],
-    check: Callable[[Path], None],
-    progress: Progress,
+    reference: str, patterns: Sequence[str], check: Callable[[Path], None], progress: Progress
 ) -> Path:
-    """Download a checkpoint's files, the small ones first, and return their folder.
-
-    Args:
-        reference: ``hf:ORG/REPO`` or ``ms:ORG/REPO``.
-        patterns: what the names of the files look like that are wanted.
-        check: is called with the folder before the weights are downloaded, and may refuse it.
-        progress: shows each file.
-
-    Raises:
-        UsageError, ConnectError, TransferError, DataError, DiskError: as for ``fetch``.
-    """
+    """Download a checkpoint's files, the small ones first, and return their folder."""
     named = repository_named(reference, "checkpoint")
 
     def choose(named: HubRepository, files: Sequence[HubFile]) -> list[HubFile]:
@@ -181,7 +156,11 @@ def _provide(
     missing = [each for each in files if not _is_kept(named, listing.commit, each)]
     with _written(named):
         if missing:
-            _check_room(named, missing)
+            needed = sum(each.size_bytes or 0 for each in missing)
+            need = f"{named.prefix}{named.name}: {format_bytes(needed)} must be downloaded"
+            require_room(
+                *(named.site.cache, needed, need), f"Free disk space, or {named.site.cache_remedy}."
+            )
         for each in missing:
             _download(named, listing.commit, each, progress)
         if missing and named.revision != listing.commit:
@@ -260,14 +239,6 @@ def _read_header(
         ) from error
 
 
-def _check_room(named: HubRepository, missing: Sequence[HubFile]) -> None:
-    needed = sum(each.size_bytes or 0 for each in missing)
-    need = f"{named.prefix}{named.name}: {format_bytes(needed)} must be downloaded"
-    require_room(
-        *(named.site.cache, needed, need), f"Free disk space, or {named.site.cache_remedy}."
-    )
-
-
 @contextmanager
 def _written(named: HubRepository) -> Iterator[None]:
     try:
@@ -284,7 +255,6 @@ def _written(named: HubRepository) -> Iterator[None]:
 
 @contextmanager
 def _naming(path: Path, name: str) -> Iterator[None]:
-    """Say in errors which file of the hub it is that lies at a path of the cache."""
     try:
         yield
     except DataError as error:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from armload.core.workspace import cache_folder
+from armload.core.places import cache_folder
 
 _FOLDER = "models--"
 _LATER_PART = re.compile(r"-(?!00001)\d{5}-of-\d{5}\.gguf$")

@@ -35,31 +35,21 @@ WEIGHTS = "*.safetensors"
 
 
 class HubModel(Value):
-    """A GGUF model of a repository.
-
-    Attributes:
-        files: of it; several where it is split, in their order.
-    """
+    """A GGUF model of a repository."""
 
     files: tuple[HubFile, ...]
 
     @property
     def path(self) -> str:
-        """The first file's, which names the model."""
         return self.files[0].path
 
     @property
     def size_bytes(self) -> int:
-        """Of all files, as far as the hub says."""
         return sum(each.size_bytes or 0 for each in self.files)
 
 
 class NoSuchModelError(UsageError):
-    """A repository has no model of that name or type.
-
-    Args:
-        models: that it has.
-    """
+    """A repository has no model of that name or type."""
 
     def __init__(self, message: str, remedy: str, models: Sequence[HubModel]) -> None:
         super().__init__(message, remedy)
@@ -67,15 +57,7 @@ class NoSuchModelError(UsageError):
 
 
 class HubRepository(Value):
-    """A repository at a revision, as a person named it.
-
-    Attributes:
-        prefix: of its hub.
-        name: ``ORG/REPO``.
-        revision: a branch, tag or commit.
-        kind: of repository.
-        file, type: which model or file of it; one of them, or neither.
-    """
+    """A repository at a revision, as a person named it."""
 
     prefix: str
     name: str
@@ -90,7 +72,6 @@ class HubRepository(Value):
 
     @property
     def label(self) -> str:
-        """It, as a person would name it."""
         is_usual = self.revision == self.site.default_revision
         return f"{self.prefix}{self.name}{'' if is_usual else '@' + self.revision}"
 
@@ -100,7 +81,6 @@ class HubRepository(Value):
         return self.site.cache / f"{self.kind}s--{self.name.replace('/', '--')}"
 
     def place(self, commit: str, path: str) -> Path:
-        """Return where a file of it is kept."""
         return self.folder / "snapshots" / commit / path
 
 
@@ -120,11 +100,7 @@ _EXAMPLES = {
 def repository_named(
     reference: str, what: Literal["model", "dataset", "checkpoint"]
 ) -> HubRepository:
-    """Return the repository that a reference names, and what of it.
-
-    Raises:
-        UsageError: it is malformed, or names something else.
-    """
+    """Return the repository that a reference names, and what of it."""
     site = next(site for site in SITES if reference.startswith(site.prefix))
     match = _REFERENCE.fullmatch(reference.removeprefix(site.prefix))
     file, kind = (match["file"] or "" if match else ""), (match["type"] or "" if match else "")
@@ -175,11 +151,6 @@ def models_in(files: Sequence[HubFile]) -> tuple[HubModel, ...]:
 
 
 def choose_data_file(named: HubRepository, files: Sequence[HubFile]) -> HubFile:
-    """Return the file that is named.
-
-    Raises:
-        UsageError: it is not among the repository's.
-    """
     for each in files:
         if each.path == named.file:
             return each
@@ -190,11 +161,7 @@ def choose_data_file(named: HubRepository, files: Sequence[HubFile]) -> HubFile:
 
 
 def choose_model(named: HubRepository, files: Sequence[HubFile]) -> HubModel:
-    """Return the model that is named, by its file or its type, or else one of a usual type.
-
-    Raises:
-        NoSuchModelError: it is not among the files of the repository.
-    """
+    """Return the model that is named, by its file or its type, or else one of a usual type."""
     models = models_in(files)
     if named.file:
         others = [HubModel(files=(each,)) for each in files if not is_split(each.path)]
@@ -215,7 +182,6 @@ def choose_model(named: HubRepository, files: Sequence[HubFile]) -> HubModel:
 
 
 def model_line(model: HubModel) -> str:
-    """Return a model's name and size, for people."""
     count = len(model.files)
     files = f", {count} files" if count > 1 else ""
     return f"{model.path} ({format_bytes(model.size_bytes)}{files})"

@@ -21,27 +21,19 @@ _REFUSALS = {
 
 
 class Token(NamedTuple):
-    """What proves to a hub who asks.
-
-    Attributes:
-        text: of it; empty for none.
-        origin: the variable or file that it is from.
-    """
+    """What proves to a hub who asks."""
 
     text: str = ""
     origin: str = ""
 
 
 class RefusedTokenError(UsageError):
-    """A hub does not take a token, whatever was asked for.
-
-    Args:
-        token: that was sent.
-    """
+    """A hub does not take a token, whatever was asked for."""
 
     def __init__(self, token: Token, name: str, renew: str) -> None:
         super().__init__(
-            f"{_capital(name)} does not accept the token in {token.origin}; it may have expired.",
+            f"{name[0].upper()}{name[1:]} does not accept the token in {token.origin}; it may have "
+            "expired.",
             f"Replace the token: {renew}.",
         )
         self.token = token
@@ -84,7 +76,3 @@ def from_elsewhere(answer: Response, name: str, repo: str) -> ConnectError | Non
         "Ask who runs the network or mirror to permit that host, or download the file elsewhere "
         "and give its path.",
     )
-
-
-def _capital(name: str) -> str:
-    return f"{name[0].upper()}{name[1:]}"

@@ -58,20 +58,13 @@ class HubFile(Value):
 
 
 class Listing(Value):
-    """What a repository holds at a revision.
-
-    Attributes:
-        commit: names the content: 40 hexadecimal digits or more.
-        files: in the hub's order.
-    """
+    """What a repository holds at a revision."""
 
     commit: str
     files: tuple[HubFile, ...]
 
 
 class HubSite(Protocol):
-    """A hub of models."""
-
     prefix: str
     """What references begin with."""
     name: str
@@ -97,7 +90,6 @@ class HubSite(Protocol):
         """Read that list.
 
         Raises:
-            UsageError: the hub says that there is none.
             LookupError, TypeError, ValueError, AttributeError: it is no list.
         """
 
@@ -123,18 +115,18 @@ class HuggingFace:
 
     @property
     def is_offline(self) -> bool:
-        """As the hub's own library has it."""
         return os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
 
     def listing(self, repo: str, kind: HubKind, revision: str) -> Remote:
-        """Return where facts and files of a repository are listed, with sizes and checksums."""
         path = f"api/{kind}s/{repo}/revision/{quote(revision, safe='')}?blobs=true"
         return self._remote(path, repo)
 
     def read_listing(self, answer: Mapping[str, object]) -> Listing:
         """Large files have a SHA-256 under ``lfs``, small ones git's ``blobId``."""
+        if not (commit := _digest(answer["sha"])):
+            raise ValueError("sha")
         return Listing(
-            commit=_commit(answer["sha"]),
+            commit=commit,
             files=tuple(
                 HubFile(
                     path=str(each["rfilename"]),
@@ -229,7 +221,6 @@ class ModelScope:
         return model_scope_cache()
 
     def listing(self, repo: str, kind: HubKind, revision: str) -> Remote:
-        """Return where a model's files are listed, with sizes and checksums."""
         del kind
         query = f"Revision={quote(revision, safe='')}&Recursive=true"
         return self._remote(f"{repo}/repo/files?{query}", repo)
@@ -253,10 +244,10 @@ class ModelScope:
             for each in _entries(data["Files"])
             if each.get("Type") != "tree"
         )
-        return Listing(commit=_named_by_content(files), files=files)
+        lines = "".join(f"{each.path} {each.size_bytes} {each.digest}\n" for each in files)
+        return Listing(commit=hashlib.sha256(lines.encode()).hexdigest(), files=files)
 
     def file(self, repo: str, kind: HubKind, revision: str, file: HubFile) -> Remote:
-        """Return where a file is; the answer may redirect to a content delivery network."""
         del kind
         query = f"Revision={quote(revision, safe='')}&FilePath={quote(file.path, safe='')}"
         return self._remote(f"{repo}/repo?{query}", f"{repo}/{file.path}", file)
@@ -310,9 +301,7 @@ def listed(site: HubSite, repo: str, kind: HubKind, revision: str, progress: Pro
     """Ask a hub what a repository holds; without the token where the hub does not accept it.
 
     Raises:
-        UsageError: there is no such repository or revision, or no permission.
         ConnectError: the hub cannot be reached, or answers with something else.
-        DataError: it lists a file whose name leads out of the repository.
     """
     progress.say(f"Looking up {repo} on {site.name}")
     try:
@@ -338,24 +327,25 @@ def _listed(site: HubSite, repo: str, kind: HubKind, revision: str, progress: Pr
                 "Check the address of the hub or mirror, and try again later.",
             ) from error
     for each in listing.files:
-        _check_name(each.path, site, repo)
+        path = PurePosixPath(each.path)
+        odd = (
+            not each.path
+            or not each.path.isprintable()
+            or "\\" in each.path
+            or each.path != path.as_posix()
+        )
+        if odd or path.is_absolute() or ".." in path.parts:
+            raise DataError(
+                f"{site.prefix}{repo}: the hub lists a file called {each.path!r}, which is not a "
+                "valid path in a repository.",
+                "Nothing was downloaded. Do not use this repository or mirror.",
+            )
     return listing
 
 
 def refusal(site: HubSite, repo: str, revision: str, path: str = "") -> Refusal:
     """Return what makes the hub's errors of its answers."""
     return lambda answer: site.refused(answer, repo, revision, path)
-
-
-def _check_name(name: str, site: HubSite, repo: str) -> None:
-    path = PurePosixPath(name)
-    odd = not name or not name.isprintable() or "\\" in name or name != path.as_posix()
-    if odd or path.is_absolute() or ".." in path.parts:
-        raise DataError(
-            f"{site.prefix}{repo}: the hub lists a file called {name!r}, which is not a valid "
-            "path in a repository.",
-            "Nothing was downloaded. Do not use this repository or mirror.",
-        )
 
 
 def _entries(value: object) -> Iterator[Mapping[str, object]]:
@@ -381,17 +371,6 @@ def _digest(value: object) -> str:
 def _large_file_digest(entry: Mapping[str, object]) -> str:
     facts = entry.get("lfs")
     return _digest(facts.get("sha256")) if isinstance(facts, Mapping) else ""
-
-
-def _commit(value: object) -> str:
-    if not (commit := _digest(value)):
-        raise ValueError("sha")
-    return commit
-
-
-def _named_by_content(files: Sequence[HubFile]) -> str:
-    lines = "".join(f"{each.path} {each.size_bytes} {each.digest}\n" for each in files)
-    return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def _address(text: str) -> str:

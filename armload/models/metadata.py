@@ -75,7 +75,7 @@ _PROMPTS = {
         "Question: Leo has 14 marbles. He collects until there are 2 times as many. He splits them "
         "into 2 equal piles and keeps one pile. He gives 7 marbles to Sam. A year later Leo has 3 "
         "times as many. How many marbles does Leo have now?\nAnswer:"
-    ),
+    )
 }
 """By ``general.name``, for models that write nonsense after other texts."""
 
@@ -96,7 +96,10 @@ class Metadata:
         self._path = path
         self._metadata = header.metadata
         self._tensors = {tensor.name: tensor for tensor in header.tensors}
-        self.architecture = self._text("general.architecture")
+        value = self._metadata.get("general.architecture")
+        if not isinstance(value, str) or not value:
+            raise self._lacks("general.architecture")
+        self.architecture = value
         if not _ARCHITECTURE.fullmatch(self.architecture):
             raise DataError(
                 f"{path}: general.architecture is {self.architecture[:64]!a}, which is not the "
@@ -141,12 +144,10 @@ class Metadata:
 
     @property
     def parameters(self) -> int:
-        """Number of weights."""
         return sum(tensor.elements for tensor in self._tensors.values())
 
     @property
     def vocabulary(self) -> int:
-        """Number of tokens."""
         tokens = self._metadata.get("tokenizer.ggml.tokens")
         if isinstance(tokens, Array) and tokens.length:
             return tokens.length
@@ -241,7 +242,6 @@ class Metadata:
 
     @property
     def attention_heads(self) -> int:
-        """Heads for queries, of the layer that has most."""
         return self._most("attention.head_count")
 
     @property
@@ -251,18 +251,15 @@ class Metadata:
 
     @property
     def trunk_layers(self) -> int:
-        """Layers without those that guess further tokens."""
         return self.layers - self.prediction_layers
 
     @cached_property
     def kv_heads(self) -> tuple[int, ...]:
-        """Heads for keys and values, of each layer."""
         heads = self._value("attention.head_count", 0)
         return self.by_layer("attention.head_count_kv", heads)
 
     @property
     def head_widths(self) -> tuple[int, int]:
-        """Width of one head's keys, and of its values."""
         heads = self.number("attention.head_count", 0)
         usual = self.number("embedding_length", 0) // heads if heads else 0
         return (
@@ -276,15 +273,12 @@ class Metadata:
         return tuple(self._at_layer(value, layer, key) for layer in range(self.layers))
 
     def is_list(self, key: str) -> bool:
-        """Say whether a key of the architecture has a value for each layer."""
         return isinstance(self._metadata.get(f"{self.architecture}.{key}"), Array)
 
     def has(self, key: str) -> bool:
-        """Say whether the architecture has a key."""
         return f"{self.architecture}.{key}" in self._metadata
 
     def word(self, key: str) -> str:
-        """Return a text; empty when there is none under that key."""
         value = self._metadata.get(key)
         return value if isinstance(value, str) else ""
 
@@ -397,12 +391,6 @@ class Metadata:
                 f"{self._path}: {self.architecture}.{key} has no usable value for layer {layer}.",
                 "Convert the model again with a current llama.cpp.",
             )
-        return value
-
-    def _text(self, key: str) -> str:
-        value = self._metadata.get(key)
-        if not isinstance(value, str) or not value:
-            raise self._lacks(key)
         return value
 
     def _lacks(self, key: str) -> DataError:

@@ -13,16 +13,11 @@ from pathlib import Path, PurePath
 
 from armload.core.errors import DataError
 from armload.core.files import write_whole
+from armload.core.places import cache_folder
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.core.workspace import cache_folder
 from armload.models.context_memory import ContextMemory
-from armload.models.header import (
-    MAGIC,
-    Header,
-    check_whole,
-    read_header,
-)
+from armload.models.header import MAGIC, Header, check_whole, read_header
 from armload.models.metadata import EMBEDS
 
 
@@ -95,7 +90,6 @@ class Model(Value):
 
     @property
     def name(self) -> str:
-        """The file's name."""
         return self.path.name
 
 
@@ -104,9 +98,6 @@ def check_generates(model: Model, *, or_embeds: bool = False) -> None:
 
     Args:
         or_embeds: a model that computes embeddings will do, too.
-
-    Raises:
-        DataError: it does something else than generating text.
     """
     embeds = model.purpose.endswith(EMBEDS)
     if model.purpose and not (or_embeds and embeds):
@@ -148,7 +139,6 @@ def cached_checksums(path: Path, progress: Progress) -> Checksums:
     """Return a file's checksums, from the cache when path, size, times and inode are the same.
 
     Raises:
-        DataError: the file changed while it was read.
         OSError: the file cannot be read.
     """
     before = _identity(path)
@@ -237,8 +227,6 @@ def read_headers(path: Path, *, need_weights: bool = True) -> tuple[Header, tupl
         which the first is ``path``, or nothing if the model is one file.
 
     Raises:
-        DataError: no header of a GGUF file, or a part that is missing or truncated, or not the
-            first one.
         OSError: a file cannot be read.
     """
     if piece := cut_piece(path.name):

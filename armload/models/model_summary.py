@@ -106,12 +106,9 @@ class ModelSummary(Model):
 
 
 def model_summary_of(model: Model, metadata: Metadata, header: Header) -> ModelSummary:
-    """Return what a model consists of, as far as its header tells.
-
-    Raises:
-        DataError: the header has nonsense for a key.
-    """
+    """Return what a model consists of, as far as its header tells."""
     whole_bytes = max(header.file_bytes, header.whole_bytes)
+    kind, rule = metadata.word("tokenizer.ggml.model"), metadata.word("tokenizer.ggml.pre")
     return ModelSummary(
         **dict(model),
         title=metadata.word("general.name"),
@@ -122,17 +119,12 @@ def model_summary_of(model: Model, metadata: Metadata, header: Header) -> ModelS
         heads=metadata.number("attention.head_count", 0),
         kv_heads=metadata.kv_heads,
         experts_used=metadata.number("expert_used_count", 0),
-        tokenizer=_tokenizer(metadata),
+        tokenizer=f"{kind} ({rule})" if rule else kind,
         types=tuple(_types(header.tensors)),
         cache=tuple(_cache(model, metadata.head_widths)),
         sections=tuple(_sections(header.tensors, whole_bytes)),
         notes=tuple(_notes(model, header.tensors)),
     )
-
-
-def _tokenizer(metadata: Metadata) -> str:
-    kind, rule = metadata.word("tokenizer.ggml.model"), metadata.word("tokenizer.ggml.pre")
-    return f"{kind} ({rule})" if rule else kind
 
 
 def _types(tensors: Sequence[Tensor]) -> Iterator[TypeShare]:
@@ -180,29 +172,13 @@ def _sections(tensors: Sequence[Tensor], whole_bytes: int) -> Iterator[FileSecti
         layer = re.match(r"blk\.(\d+)\.", tensor.name)
         if layer:
             layers.setdefault(int(layer[1]), []).append(tensor)
+        elif tensor.name.startswith(_EMBEDDINGS):
+            parts["embedding"].append(tensor)
         else:
-            parts[_part(tensor.name)].append(tensor)
+            parts["output" if tensor.name.startswith("output") else "other"].append(tensor)
     gaps = whole_bytes - sum(tensor.size_bytes for tensor in tensors)
     yield FileSection(part="header", tensors=0, size_bytes=gaps)
     yield from _section("embedding", parts["embedding"])
-    yield from _runs(layers)
-    yield from _section("output", parts["output"])
-    yield from _section("other", parts["other"])
-
-
-def _part(name: str) -> str:
-    if name.startswith(_EMBEDDINGS):
-        return "embedding"
-    return "output" if name.startswith("output") else "other"
-
-
-def _section(part: str, tensors: Sequence[Tensor]) -> Iterator[FileSection]:
-    if tensors:
-        size_bytes = sum(tensor.size_bytes for tensor in tensors)
-        yield FileSection(part=part, tensors=len(tensors), size_bytes=size_bytes)
-
-
-def _runs(layers: Mapping[int, Sequence[Tensor]]) -> Iterator[FileSection]:
     for _, run in groupby(sorted(layers.items()), key=lambda item: _build(item[1])):
         equal = list(run)
         yield FileSection(
@@ -212,6 +188,14 @@ def _runs(layers: Mapping[int, Sequence[Tensor]]) -> Iterator[FileSection]:
             tensors=sum(len(tensors) for _, tensors in equal),
             size_bytes=sum(tensor.size_bytes for _, tensors in equal for tensor in tensors),
         )
+    yield from _section("output", parts["output"])
+    yield from _section("other", parts["other"])
+
+
+def _section(part: str, tensors: Sequence[Tensor]) -> Iterator[FileSection]:
+    if tensors:
+        size_bytes = sum(tensor.size_bytes for tensor in tensors)
+        yield FileSection(part=part, tensors=len(tensors), size_bytes=size_bytes)
 
 
 def _build(tensors: Sequence[Tensor]) -> list[tuple[str, str, tuple[int, ...]]]:

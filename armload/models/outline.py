@@ -83,23 +83,12 @@ class Outline(Value):
 
 
 def load_outline(name: str) -> Outline:
-    """Read the file ``outlines/NAME.yaml``, the person's own first.
-
-    Raises:
-        UsageError: there is none; the nearest names are offered.
-        DataError: it is malformed; says file, line and what is allowed.
-    """
     from armload.core.yamlfile import load_named
 
     return load_named(OUTLINES, name, Outline)
 
 
 def outline_called(name: str) -> Outline:
-    """Return the outline of a model that has a shape or an outline of that name.
-
-    Raises:
-        UsageError, DataError: as for ``load_outline`` and ``load_shape``.
-    """
     return load_outline(name) if is_outlined(name) else outline_of_shape(name, load_shape(name))
 
 
@@ -113,9 +102,6 @@ def listed_models(file_types: tuple[str, ...] = ()) -> Iterator[tuple[str, Model
 
     Args:
         file_types: none for those in which each is usually taken.
-
-    Raises:
-        DataError, UsageError: a file is malformed, or a type is unknown.
     """
     for outline in (*_shaped(), *map(load_outline, data_names(OUTLINES))):
         if outline.is_listed:
@@ -157,12 +143,7 @@ def outline_of_shape(name: str, shape: Shape) -> Outline:
 
 
 def outlined(outline: Outline, file_type: str) -> tuple[Model, Header]:
-    """Return a model's facts and its header in a file type.
-
-    Raises:
-        UsageError: there is no such type.
-        DataError: the outline lacks a key or has nonsense for it.
-    """
+    """Return a model's facts and its header in a file type."""
     usual = usual_type(file_type)
     if usual not in TENSOR_TYPES:
         raise UsageError(
@@ -176,7 +157,6 @@ def outlined(outline: Outline, file_type: str) -> tuple[Model, Header]:
 
 
 def _base(outline: Outline) -> Header:
-    """Return the header before quantisation."""
     shapes = dict(outline.shapes())
     keys = {f"{outline.architecture}.{key}": value for key, value in outline.keys.items()}
     if EMBEDDING in shapes:

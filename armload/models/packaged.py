@@ -11,20 +11,13 @@ from armload.core.errors import DataError, UsageError
 from armload.core.files import CHUNK_BYTES, written_in, written_whole
 from armload.core.locks import locked
 from armload.core.package_index import IndexFile, fetch
+from armload.core.places import cache_folder
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.core.workspace import cache_folder
 
 
 class PackagedModel(Value):
-    """A GGUF file inside a wheel.
-
-    Attributes:
-        wheel: that holds it.
-        member: its path inside the wheel.
-        sha256: of the GGUF file, 64 hexadecimal digits.
-        download_bytes: about the size of the wheel.
-    """
+    """A GGUF file inside a wheel."""
 
     wheel: IndexFile
     member: str
@@ -33,7 +26,6 @@ class PackagedModel(Value):
 
     @property
     def path(self) -> Path:
-        """Where the cache keeps the file, once it is there."""
         folder = cache_folder() / "models" / "packaged" / self.sha256[:12]
         return folder / PurePosixPath(self.member).name
 
@@ -43,7 +35,6 @@ class PackagedModel(Value):
         Raises:
             ConnectError: the index does not have it or does not answer.
             TransferError: the checksum of what the index sent is wrong.
-            DiskError: the cache cannot be written, for want of space or permission.
         """
         path, folder = self.path, self.path.parent
         if path.is_file():
@@ -104,11 +95,6 @@ QUANTISATIONS = tuple(_WORD_PROBLEMS_SHA256)
 
 
 def word_problems_model(reference: str) -> Path:
-    """Return the file of ``word-problems:TYPE``.
-
-    Raises:
-        UsageError: the model is not shipped in that type.
-    """
     quantisation = reference.removeprefix(WORD_PROBLEMS).upper()
     if quantisation not in QUANTISATIONS:
         names = ", ".join(WORD_PROBLEMS + each for each in QUANTISATIONS)

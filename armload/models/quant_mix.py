@@ -24,11 +24,7 @@ MIXTURES = (
 
 
 def check_file_type(name: str) -> str:
-    """Return the file type's name in its usual spelling.
-
-    Raises:
-        UsageError: there is no such file type.
-    """
+    """Return the file type's name in its usual spelling."""
     usual = usual_type(name)
     if usual not in MIXTURES:
         raise UsageError(
@@ -39,7 +35,6 @@ def check_file_type(name: str) -> str:
 
 
 def mixed_types(shape: Shape, matrices: Sequence[Matrix], file_type: str) -> dict[str, str]:
-    """Return the tensor type of each matrix in a file of that type, by the matrix's name."""
     shapes = {
         each.name: (each.columns, each.rows, *([each.experts] if each.experts else []))
         for each in matrices
@@ -80,9 +75,6 @@ def predict_quantised(model: Model, header: Header, file_type: str) -> tuple[Mod
     Returns:
         None where the rules for that architecture are not known here, or the type needs an
         importance matrix.
-
-    Raises:
-        DataError: the header lacks a key.
     """
     if needs_importance(file_type) or model.architecture in OTHER_RULES:
         return None

@@ -47,15 +47,7 @@ _MANY_EXPERTS = 4
 _VALUES = ("attn_qkv.weight", "attn_kv_b.weight", "attn_v.weight")
 
 _Role = Literal[
-    "output",
-    "embedding",
-    "values",
-    "keys",
-    "queries",
-    "attention output",
-    "down",
-    "up",
-    "other",
+    "output", "embedding", "values", "keys", "queries", "attention output", "down", "up", "other"
 ]
 
 
@@ -71,14 +63,7 @@ _PARTS: Mapping[str, _Role] = {
 
 @dataclass(frozen=True, kw_only=True)
 class MixedModel:
-    """What of a model decides the types of its tensors.
-
-    Attributes:
-        layers: blocks, with those that predict further tokens.
-        heads, kv_heads: of the first layer.
-        experts: of a mixture of experts; else 0.
-        shapes: of all tensors, by name.
-    """
+    """What of a model decides the types of its tensors."""
 
     architecture: str
     layers: int
@@ -89,11 +74,9 @@ class MixedModel:
 
     @property
     def sharers(self) -> int:
-        """Heads that share keys and values."""
         return self.heads // self.kv_heads if self.kv_heads else 0
 
     def changes(self, name: str) -> bool:
-        """Say whether llama-quantize changes a tensor's type."""
         is_matrix = any(size > 1 for size in self.shapes[name][1:])
         return is_matrix and name.endswith("weight") and not _KEPT.search(name)
 
@@ -107,11 +90,7 @@ class MixedModel:
 
 
 def quantised_types(model: MixedModel, file_type: str) -> dict[str, str]:
-    """Return the types of the tensors that llama-quantize changes, by name.
-
-    Args:
-        file_type: in its usual spelling.
-    """
+    """Return the types of the tensors that llama-quantize changes, by name."""
     names = sorted(filter(model.changes, model.shapes), key=_place)
     default = TENSOR_TYPES[file_type]
     if default in UNQUANTISED:

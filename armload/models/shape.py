@@ -135,31 +135,17 @@ class Shape(Value):
 
     @property
     def head(self) -> int:
-        """Width of one head."""
         return self.head_width or self.width // self.heads
 
 
 def load_shape(name: str) -> Shape:
-    """Read the shape file ``shapes/NAME.yaml``, the person's own first.
-
-    Raises:
-        UsageError: there is none; the nearest names are offered.
-        DataError: it is malformed; says file, line and what is allowed.
-    """
     from armload.core.yamlfile import load_named
 
     return load_named(SHAPES, name, Shape)
 
 
 def check_shape(shape: Shape, smallest_vocabulary: int) -> None:
-    """Check that a model of these sizes can be.
-
-    Args:
-        smallest_vocabulary: tokens for text that a vocabulary of its kind needs.
-
-    Raises:
-        UsageError: it cannot; says which sizes do not go together.
-    """
+    """Check that a model of these sizes can be."""
     is_of_pieces = isinstance(shape.tokenizer, SentencePieces)
     for wrong, what in (
         (

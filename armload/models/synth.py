@@ -18,19 +18,11 @@ from armload.models.byte_pairs import byte_pairs_vocabulary, smallest_text
 from armload.models.describe import describe
 from armload.models.quant_mix import check_file_type, mixed_types
 from armload.models.shape import BytePairs, SentencePieces, Shape, check_shape
-from armload.models.tensors import (
-    HARMONICS,
-    ROUTER,
-    Constant,
-    Matrix,
-    constants,
-    matrices,
-)
+from armload.models.tensors import HARMONICS, ROUTER, Constant, Matrix, constants, matrices
 from armload.models.vocabulary import Vocabulary, smallest_vocabulary, vocabulary
 
 if TYPE_CHECKING:
     import numpy as np
-    from gguf import GGUFWriter
     from numpy.typing import NDArray
 
 CHUNK_WEIGHTS = 1 << 22
@@ -68,7 +60,6 @@ class _Stored:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Stored bytes of a matrix, floats of a vector; the contiguous dimension last."""
         if isinstance(self.tensor, Constant):
             return (len(self.tensor.values),)
         experts = (self.tensor.experts,) if self.tensor.experts else ()
@@ -90,14 +81,6 @@ def synthesise(
     keep their size from layer to layer (weights have a variance of one over the number of
     inputs), so logits stay finite. Equal arguments give equal bytes. The file is streamed,
     and it is whole or absent.
-
-    Args:
-        path: the file to write; one that exists is replaced.
-        quantisation: type of all matrices, one of ``blocks.TYPES``.
-
-    Raises:
-        UsageError: no such quantisation, or a shape that cannot be.
-        DiskError: the disk has no room for it.
     """
     if quantisation not in TYPES:
         raise UsageError(
@@ -105,7 +88,15 @@ def synthesise(
         )
     words = _words(shape)
     planned = matrices(shape, words.words)
-    _check_blocks(planned, quantisation)
+    block = elements_per_block(quantisation)
+    for matrix in planned:
+        if matrix.columns % block:
+            what = "feed_forward" if matrix.role.startswith("ffn_down") else "width"
+            raise UsageError(
+                f"Cannot generate a model: {what} must be a multiple of {block} for "
+                f"{quantisation}.",
+                "Change the shape.",
+            )
     types = {each.name: "F32" if each.role == ROUTER else quantisation for each in planned}
     tensors = _stored(shape, planned, types)
     file_type = quantisation + ("_S" if quantisation in ("Q3_K", "Q4_K", "Q5_K") else "")
@@ -119,21 +110,13 @@ def synthesise_like(
 
     Its tensors have the names, sizes, types and order of a file that llama-quantize makes of a
     trained model of this shape. Else it is like a model of ``synthesise``.
-
-    Args:
-        path: the file to write; one that exists is replaced.
-        file_type: of llama.cpp, one of ``MIXTURES``.
-
-    Raises:
-        UsageError: no such file type, or a shape that cannot be.
-        DiskError: the disk has no room for it.
     """
     file_type, words, tensors = _planned_like(shape, file_type)
     _write_whole(shape, path, words, tensors, file_type, seed, progress)
 
 
 def header_like(shape: Shape, path: Path, *, file_type: str) -> None:
-    """Write the header alone of the file that ``synthesise_like`` makes; errors are the same."""
+    """Write the header alone of the file that ``synthesise_like`` makes."""
     file_type, words, tensors = _planned_like(shape, file_type)
     with written_whole(path) as beside:
         _write_header(shape, beside, words, tensors, file_type)
@@ -153,9 +136,7 @@ def _stored(shape: Shape, planned: Sequence[Matrix], types: Mapping[str, str]) -
         *(_Stored(tensor=each) for each in constants(shape)),
         *(
             _Stored(
-                tensor=each,
-                type_name="F32" if each.places else types[each.name],
-                number=number,
+                tensor=each, type_name="F32" if each.places else types[each.name], number=number
             )
             for number, each in enumerate(planned)
         ),
@@ -175,18 +156,6 @@ def _words(shape: Shape) -> Vocabulary:
     return vocabulary(shape.vocabulary)
 
 
-def _check_blocks(planned: Sequence[Matrix], quantisation: str) -> None:
-    block = elements_per_block(quantisation)
-    for matrix in planned:
-        if matrix.columns % block:
-            what = "feed_forward" if matrix.role.startswith("ffn_down") else "width"
-            raise UsageError(
-                f"Cannot generate a model: {what} must be a multiple of {block} for "
-                f"{quantisation}.",
-                "Change the shape.",
-            )
-
-
 def _write_whole(
     shape: Shape,
     path: Path,
@@ -196,13 +165,6 @@ def _write_whole(
     seed: int,
     progress: Progress,
 ) -> None:
-    _check_room(path, words, tensors)
-    with written_whole(path) as beside:
-        _write_header(shape, beside, words, tensors, file_type)
-        _write_weights(beside, tensors, seed, progress)
-
-
-def _check_room(path: Path, words: Vocabulary, tensors: Sequence[_Stored]) -> None:
     names = (*words.tokens, *(f"{left} {right}" for left, right in words.merges))
     needed = sum(len(name.encode()) + 16 for name in names)
     needed += sum(each.size_bytes + 2 * ALIGNMENT_BYTES + len(each.name) for each in tensors)
@@ -210,64 +172,48 @@ def _check_room(path: Path, words: Vocabulary, tensors: Sequence[_Stored]) -> No
         *(path.parent, needed, f"{path}: the model takes {format_bytes(needed)}"),
         "Free disk space, or choose a smaller shape or quantisation.",
     )
+    with written_whole(path) as beside:
+        _write_header(shape, beside, words, tensors, file_type)
+        total = sum(each.size_bytes for each in tensors)
+        done = 0
+        with (
+            beside.open("ab") as file,
+            progress.step("Generating a model with random weights", total=total, unit="B") as step,
+        ):
+            file.write(bytes(-file.tell() % ALIGNMENT_BYTES))
+            for each in tensors:
+                for part in _parts(each, seed):
+                    file.write(part.data)
+                    done += part.nbytes
+                    step.update(done, note=each.name)
+                file.write(bytes(-file.tell() % ALIGNMENT_BYTES))
 
 
 def _write_header(
-    shape: Shape,
-    path: Path,
-    words: Vocabulary,
-    tensors: Sequence[_Stored],
-    file_type: str,
+    shape: Shape, path: Path, words: Vocabulary, tensors: Sequence[_Stored], file_type: str
 ) -> None:
     import numpy as np
-    from gguf import GGUFWriter
+    from gguf import GGMLQuantizationType, GGUFWriter
 
     writer = GGUFWriter(path, shape.architecture)
     try:
         describe(writer, shape, words, file_type)
         for each in tensors:
-            _announce(writer, each, np.dtype(np.float32), np.dtype(np.uint8))
+            if isinstance(each.tensor, Constant):
+                writer.add_tensor_info(each.name, each.shape, np.dtype(np.float32), each.size_bytes)
+            else:
+                writer.add_tensor_info(
+                    each.name,
+                    each.shape,
+                    np.dtype(np.uint8),
+                    each.size_bytes,
+                    raw_dtype=GGMLQuantizationType[each.type_name],
+                )
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_ti_data_to_file()
     finally:
         writer.close()
-
-
-def _announce(
-    writer: GGUFWriter,
-    stored: _Stored,
-    floats: np.dtype[np.float32],
-    octets: np.dtype[np.uint8],
-) -> None:
-    from gguf import GGMLQuantizationType
-
-    if isinstance(stored.tensor, Constant):
-        writer.add_tensor_info(stored.name, stored.shape, floats, stored.size_bytes)
-        return
-    writer.add_tensor_info(
-        stored.name,
-        stored.shape,
-        octets,
-        stored.size_bytes,
-        raw_dtype=GGMLQuantizationType[stored.type_name],
-    )
-
-
-def _write_weights(path: Path, tensors: Sequence[_Stored], seed: int, progress: Progress) -> None:
-    total = sum(each.size_bytes for each in tensors)
-    done = 0
-    with (
-        path.open("ab") as file,
-        progress.step("Generating a model with random weights", total=total, unit="B") as step,
-    ):
-        file.write(bytes(-file.tell() % ALIGNMENT_BYTES))
-        for each in tensors:
-            for part in _parts(each, seed):
-                file.write(part.data)
-                done += part.nbytes
-                step.update(done, note=each.name)
-            file.write(bytes(-file.tell() % ALIGNMENT_BYTES))
 
 
 def _parts(stored: _Stored, seed: int) -> Iterator[NDArray[np.uint8]]:

@@ -70,12 +70,7 @@ class Matrix:
 
 @dataclass(frozen=True, kw_only=True)
 class Constant:
-    """A vector of 32-bit floats: a norm, a bias, factors of frequencies.
-
-    Attributes:
-        name: of the tensor.
-        values: its elements.
-    """
+    """A vector of 32-bit floats: a norm, a bias, factors of frequencies."""
 
     name: str
     values: tuple[float, ...]
@@ -86,7 +81,6 @@ def _name(layer: int | None, role: str, suffix: str) -> str:
 
 
 def constants(shape: Shape) -> list[Constant]:
-    """Return the vectors of a model."""
     ones = (1.0,) * shape.width
     found = [Constant(name="output_norm.weight", values=ones)]
     if shape.rope_scaling is not None:
@@ -134,11 +128,7 @@ def _frequency_factors(shape: Shape, scaling: RopeScaling) -> tuple[float, ...]:
 
 
 def matrices(shape: Shape, words: range) -> list[Matrix]:
-    """Return the matrices in the order in which a decode step reads them.
-
-    Args:
-        words: ids of the tokens that the model is to say.
-    """
+    """Return the matrices in the order in which a decode step reads them."""
     width = shape.width
     # Where the table of tokens is the output too, a token that is read must not be zero.
     gains = ((range(words.start), QUIET), (range(words.stop, shape.vocabulary), 0.0))

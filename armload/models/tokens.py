@@ -8,7 +8,7 @@ from pathlib import Path
 
 from armload.core.errors import UsageError
 from armload.models.gguf_values import Array
-from armload.models.header import Header, read_header
+from armload.models.header import read_header
 from armload.models.model import Model
 from armload.models.vocabulary import SPACE, english_words
 
@@ -34,8 +34,6 @@ def prompt_of(path: Path, tokens: int) -> str:
         tokens: at least 2.
 
     Raises:
-        UsageError: the vocabulary is of another kind, or has too few of the words.
-        DataError: the header is damaged.
         OSError: the file cannot be read.
     """
     header = read_header(path, strings_of=_TOKENS)
@@ -50,20 +48,13 @@ def prompt_of(path: Path, tokens: int) -> str:
             f"({kind}) has no common English words.",
             "Give the text of a prompt with --prompt.",
         )
-    count = tokens - _begins_with_a_token(header, str(kind))
-    text = " ".join(random.Random(_SEED).choices(whole, k=count))  # noqa: S311 - no secret
-    return text if _puts_a_space_first(header, str(kind)) else f" {text}"
-
-
-def _puts_a_space_first(header: Header, kind: str) -> bool:
-    return kind == "llama" and header.metadata.get("tokenizer.ggml.add_space_prefix") is not False
-
-
-def _begins_with_a_token(header: Header, kind: str) -> bool:
-    adds_bos = header.metadata.get("tokenizer.ggml.add_bos_token")
-    if isinstance(adds_bos, bool):
-        return adds_bos
-    return kind == "llama" or header.metadata.get("tokenizer.ggml.pre") in _BEGIN_WITH_A_TOKEN
+    of_pieces, stated = kind == "llama", header.metadata.get
+    begins = stated("tokenizer.ggml.add_bos_token")
+    if not isinstance(begins, bool):
+        begins = of_pieces or stated("tokenizer.ggml.pre") in _BEGIN_WITH_A_TOKEN
+    chosen = random.Random(_SEED).choices(whole, k=tokens - begins)  # noqa: S311 - no secret
+    puts_space_first = of_pieces and stated("tokenizer.ggml.add_space_prefix") is not False
+    return " ".join(chosen) if puts_space_first else f" {' '.join(chosen)}"
 
 
 _SAME = {
@@ -77,12 +68,7 @@ _FIRST_COMPARED = 5
 
 
 def check_draft(draft: Model, model: Model) -> None:
-    """Refuse a draft model whose vocabulary is not that of the model.
-
-    Raises:
-        UsageError: says what differs.
-        DataError: a header is damaged.
-    """
+    """Refuse a draft model whose vocabulary is not that of the model."""
     difference = _difference(draft.path, model.path)
     if difference:
         raise UsageError(

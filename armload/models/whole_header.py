@@ -20,12 +20,7 @@ _ARRAY = 9
 
 
 class WholeHeader(Value):
-    """The beginning of a GGUF file.
-
-    Attributes:
-        content: its bytes up to where the weights would begin.
-        file_bytes: of the file with its weights.
-    """
+    """The beginning of a GGUF file."""
 
     content: bytes
     file_bytes: int
@@ -38,7 +33,6 @@ def whole_header(path: Path, planned: Header | None = None) -> WholeHeader:
         planned: the same model's, with tensors of other types.
 
     Raises:
-        DataError: as for ``read_headers``.
         OSError: a file cannot be read.
     """
     header, parts = read_headers(path, need_weights=False)
@@ -52,7 +46,10 @@ def whole_header(path: Path, planned: Header | None = None) -> WholeHeader:
     _, _, key_count = _COUNTS.unpack_from(beginning, len(MAGIC))
     keys = beginning[len(MAGIC) + _COUNTS.size :]
     if parts:
-        keys = _as_one_part(keys)
+        at = keys.index(_SPLIT_COUNT) + len(_SPLIT_COUNT)
+        (number_type,) = struct.unpack_from("<I", keys, at)
+        width = _WIDTHS[number_type]
+        keys = keys[: at + 4] + (1).to_bytes(width, "little") + keys[at + 4 + width :]
     counts = _COUNTS.pack(header.version, len(header.tensors), key_count)
     entries, weights_bytes = _entries(planned or header)
     content = MAGIC + counts + keys + entries
@@ -61,7 +58,6 @@ def whole_header(path: Path, planned: Header | None = None) -> WholeHeader:
 
 
 def encoded(header: Header) -> WholeHeader:
-    """Write a header that was not read from a file."""
     keys = b"".join(_key(name, value) for name, value in header.metadata.items())
     counts = _COUNTS.pack(header.version, len(header.tensors), len(header.metadata))
     entries, weights_bytes = _entries(header)
@@ -91,13 +87,6 @@ def _packed(value: Scalar) -> bytes:
 
 def _string(text: str) -> bytes:
     return struct.pack("<Q", len(text.encode())) + text.encode()
-
-
-def _as_one_part(keys: bytes) -> bytes:
-    at = keys.index(_SPLIT_COUNT) + len(_SPLIT_COUNT)
-    (number_type,) = struct.unpack_from("<I", keys, at)
-    width = _WIDTHS[number_type]
-    return keys[: at + 4] + (1).to_bytes(width, "little") + keys[at + 4 + width :]
 
 
 def _entries(header: Header) -> tuple[bytes, int]:

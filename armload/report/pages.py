@@ -16,9 +16,9 @@ from rich.text import Text
 
 from armload.core.errors import UsageError
 from armload.core.files import write_whole
+from armload.core.places import cache_folder
 from armload.core.progress import Progress, Silent
 from armload.core.values import Value, visible
-from armload.core.workspace import cache_folder
 from armload.report.drawing import inline_svg, legible, png, svg, untitled
 from armload.report.figures.figure import Figure
 from armload.report.layout import Table

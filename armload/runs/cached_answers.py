@@ -11,9 +11,9 @@ from typing import TypeVar
 
 from armload.boards.host import Host
 from armload.core.files import write_whole
+from armload.core.places import cache_folder
 from armload.core.shell import call, join
 from armload.core.values import Value
-from armload.core.workspace import cache_folder
 from armload.deploy.retry import with_retries
 from armload.engines.engine import Simulation
 from armload.engines.footprint import FOOTPRINT_VARIABLE

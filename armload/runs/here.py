@@ -15,7 +15,7 @@ from armload.build.source import pinned_source
 from armload.build.target import load_target, machine_architecture
 from armload.core.bounds import TooMuchError, run_bounded
 from armload.core.errors import ArmloadError
-from armload.core.workspace import cache_folder
+from armload.core.places import cache_folder
 from armload.engines.completion import PROGRAM
 from armload.engines.engine import Simulation
 from armload.engines.footprint import FOOTPRINT_VARIABLE, Footprint, read_footprint

@@ -16,7 +16,7 @@ from armload.build.binary import Binary
 from armload.build.builder import build
 from armload.build.programs import MAIN_PROGRAMS, SCORER
 from armload.build.target import load_target
-from armload.core.workspace import cache_folder
+from armload.core.places import cache_folder
 from release import make
 from release.prebuilt import Carried, carry
 from tests.outside_data import shared

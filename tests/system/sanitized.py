@@ -15,8 +15,8 @@ import pytest
 from armload.build.backend import native_folder, overlay_folder
 from armload.build.compiler import tool
 from armload.build.source import pinned_source
+from armload.core.places import data_path
 from armload.core.progress import Silent
-from armload.core.workspace import data_path
 from armload.models.shape import Shape
 from armload.models.synth import synthesise
 

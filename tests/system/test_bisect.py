@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from armload.core.workspace import cache_folder
+from armload.core.places import cache_folder
 from armload.fleet.bisect import BisectionFolder
 from armload.runs import store
 from tests.command_line import BIN, typed

@@ -23,8 +23,8 @@ from armload.build.source import folder_source, pinned_source
 from armload.build.target import load_target, machine_architecture
 from armload.buildhost import remote
 from armload.buildhost.remote import RemoteBackend
+from armload.core.places import cache_folder
 from armload.core.progress import Silent
-from armload.core.workspace import cache_folder
 from tests.hostile_environment import HostileEnvironment, exported
 from tests.repositories import Repository, chosen
 

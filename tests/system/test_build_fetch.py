@@ -28,8 +28,8 @@ from cryptography.x509.oid import NameOID
 from armload.build.archive import Archive
 from armload.core.errors import BuildError
 from armload.core.files import sha256_of
+from armload.core.places import cache_folder
 from armload.core.progress import Silent
-from armload.core.workspace import cache_folder
 
 FILE = "llama_cpp_python-9.9.tar.gz"
 

@@ -12,8 +12,8 @@ import pytest
 from armload.build import git as git_module
 from armload.build.source import engine_commit, folder_source
 from armload.core.errors import BuildError, MissingToolError, UsageError
+from armload.core.places import cache_folder
 from armload.core.progress import Silent
-from armload.core.workspace import cache_folder
 from tests.repositories import (
     Repository,
     chosen,

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from armload.core.workspace import cache_folder
+from armload.core.places import cache_folder
 from tests.command_line import beside
 from tests.repositories import (
     FILES,

@@ -14,8 +14,8 @@ import pytest
 from armload.build import git as git_module
 from armload.build.repository import UnreachableError
 from armload.core.errors import ArmloadError, BuildError, UsageError
+from armload.core.places import cache_folder
 from armload.core.progress import Silent
-from armload.core.workspace import cache_folder
 from tests.repositories import (
     Repository,
     chosen,

@@ -14,8 +14,8 @@ import pytest
 from armload.build.helper import CPU_FEATURES, SHA256, WATCH, any_cpu_compiler, helper
 from armload.build.inspection import inspect
 from armload.build.target import machine_architecture
+from armload.core.places import cache_folder
 from armload.core.progress import Silent
-from armload.core.workspace import cache_folder
 from armload.models.model import BLOCK_BYTES, cached_checksums
 
 SIZES = (0, 1, 55, 56, 63, 64, 65, 119, 128, 1000, (1 << 18) - 1, 1 << 18, (1 << 18) + 1, 1_000_003)

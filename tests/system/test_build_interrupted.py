@@ -19,8 +19,8 @@ from armload.build.target import load_target
 from armload.core.errors import DataError, DiskError
 from armload.core.files import sha256_of
 from armload.core.locks import locked
+from armload.core.places import cache_folder
 from armload.core.progress import Silent
-from armload.core.workspace import cache_folder
 from tests.command_line import BIN, ROOT, beside
 from tests.faults import small_disk
 from tests.waiting import wait_until

@@ -21,8 +21,9 @@ from armload.build.record import read_record, with_build_record, write_record
 from armload.build.source import pinned_source
 from armload.build.target import load_target, machine_architecture
 from armload.core.errors import BuildError, DataError
+from armload.core.places import cache_folder
 from armload.core.progress import Silent
-from armload.core.workspace import cache_folder, data_names
+from armload.core.workspace import data_names
 from tests.outside_data import shared
 from tests.person import Person
 from tests.system.engines import emulator

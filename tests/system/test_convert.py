@@ -19,7 +19,7 @@ from gguf import GGUFReader
 from armload.conversion.checkpoints.checking import TOLERANCES
 from armload.conversion.checkpoints.environment import pinned_packages
 from armload.conversion.checkpoints.installing import KIND
-from armload.core.workspace import cache_folder
+from armload.core.places import cache_folder
 from armload.models.packaged import word_problems_model
 from tests.checkpoints import KINDS, checkpoint_of
 from tests.person import Person

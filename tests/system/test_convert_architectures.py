@@ -22,7 +22,7 @@ from gguf import GGUFReader
 
 from armload.conversion.checkpoints.environment import COMPARING
 from armload.conversion.checkpoints.installing import KIND
-from armload.core.workspace import cache_folder
+from armload.core.places import cache_folder
 from armload.models.packaged import word_problems_model
 from tests import architectures
 from tests.checkpoints import checkpoint_of

@@ -20,8 +20,8 @@ from armload.build.programs import SCORER
 from armload.build.target import load_target
 from armload.conversion.checkpoints.environment import COMPARING
 from armload.conversion.checkpoints.installing import KIND
+from armload.core.places import cache_folder
 from armload.core.progress import Silent
-from armload.core.workspace import cache_folder
 from armload.models.packaged import word_problems_model
 from tests.checkpoints import checkpoint_of
 from tests.mutations import CHANGES

@@ -16,8 +16,8 @@ from armload.core.defaults import DEMO
 from armload.core.errors import ConnectError, DataError, DiskError, TransferError
 from armload.core.files import sha256_of
 from armload.core.package_index import IndexFile
+from armload.core.places import cache_folder
 from armload.core.progress import Silent
-from armload.core.workspace import cache_folder
 from armload.models.find import resolve
 from armload.models.gguf import read_model_summary
 from armload.models.packaged import PackagedModel

@@ -22,7 +22,9 @@ from tests.system.wheels import output
 
 pytestmark = [pytest.mark.build, pytest.mark.timeout(2400)]
 
-similar = pytest.mark.exhaustive(covers=["armload/cli", "armload/core/workspace.py", "release"])
+similar = pytest.mark.exhaustive(
+    covers=["armload/cli", "armload/core/places.py", "armload/core/workspace.py", "release"]
+)
 DATA = ("boards", "toolchains", "deploy", "docs/boards.md", "docs/fleet.md")
 
 

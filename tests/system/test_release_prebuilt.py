@@ -20,8 +20,8 @@ from armload.build.record import read_record, write_record
 from armload.build.source import pinned_source
 from armload.build.target import load_target
 from armload.core.files import sha256_of
+from armload.core.places import cache_folder
 from armload.core.progress import Silent
-from armload.core.workspace import cache_folder
 from armload.models.find import RANDOM
 from release import make
 from release.prebuilt import Carried

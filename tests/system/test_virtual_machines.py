@@ -28,8 +28,8 @@ from armload.boards.virtual.state import machine_folder, machine_state, socket_p
 from armload.boards.virtual.storage import make_disk
 from armload.build.helper import RATES, helper
 from armload.core.errors import ConnectError, MissingToolError
+from armload.core.places import data_path
 from armload.core.progress import ProgressStep, Silent
-from armload.core.workspace import data_path
 from tests.virtual_boards import (
     cut_the_power,
     private_cache,

@@ -11,7 +11,7 @@ import pytest
 from armload.build.system_compiler import read_machine
 from armload.build.target import Target
 from armload.build.zig import find_zig
-from armload.core.workspace import cache_folder
+from armload.core.places import cache_folder
 
 
 def test_zig_keeps_its_files_in_the_cache_whatever_the_cache_is_called(

@@ -11,7 +11,8 @@ from armload.build.backend import BuildRequest
 from armload.build.record import Inputs
 from armload.build.target import Target, load_target
 from armload.core.errors import DataError, UsageError
-from armload.core.workspace import data_names, data_path
+from armload.core.places import data_path
+from armload.core.workspace import data_names
 
 INPUTS = Inputs(
     source="sha256:1",

@@ -34,8 +34,8 @@ from armload.conversion.checkpoints.program import run_converter
 from armload.conversion.checkpoints.proposal import Proposal
 from armload.conversion.checkpoints.staging import staged
 from armload.core.errors import ArmloadError, DataError, LocalMemoryError, UsageError
+from armload.core.places import data_path
 from armload.core.progress import Silent
-from armload.core.workspace import data_path
 from armload.models.header import read_header
 from armload.models.packaged import word_problems_model
 from tests.checkpoints import checkpoint_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import subprocess
 from collections.abc import Iterator
@@ -11,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from armload.core import locks
 from armload.core.locks import is_locked, locked, locked_now
 from armload.core.progress import ProgressStep, Silent
 from tests.containers import contained, told_by
@@ -123,16 +123,16 @@ def test_a_file_that_was_deleted_in_between_is_no_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "lock"
-    take = locks._taken
+    take = fcntl.flock
     taken: list[int] = []
 
-    def deletes_first(descriptor: int) -> bool:
+    def deletes_first(descriptor: int, operation: int) -> None:
         if not taken:
             path.unlink()
         taken.append(descriptor)
-        return take(descriptor)
+        take(descriptor, operation)
 
-    monkeypatch.setattr(locks, "_taken", deletes_first)
+    monkeypatch.setattr(fcntl, "flock", deletes_first)
     with locked(path, Silent(), waiting=""):
         assert len(taken) == 2
         assert is_locked(path)

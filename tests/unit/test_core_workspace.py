@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from armload.core.places import data_path, shipped_folders
 from armload.core.shell import call, render
-from armload.core.workspace import data_path, shipped_folders, workspace
+from armload.core.workspace import workspace
 
 BOARD = "target: rk3568\nreach: {kind: local}\nworkdir: /tmp/x\n"
 ZEPHYR = "identifier: nrf52840dk\nname: nRF52840-DK\ntype: mcu\narch: arm\ntoolchain: [zephyr]\n"

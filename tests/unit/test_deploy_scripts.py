@@ -13,8 +13,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from armload.boards import framing
+from armload.core.places import data_path
 from armload.core.shell import call, render
-from armload.core.workspace import data_path
 from armload.deploy.exit_record import read_peaks
 from tests.sysfs import write_tree
 from tests.waiting import wait_until

@@ -6,7 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from armload.core.workspace import data_path
+from armload.core.places import data_path
 
 ROOT = Path(__file__).parents[2]
 POINTER = re.compile(r"""data_path\(["']docs["'], ["']([\w-]+\.md)["']\)""")

@@ -31,8 +31,9 @@ from armload.core import trust as trusting
 from armload.core import yamlfile
 from armload.core.deciding import classified, deciding, models_in
 from armload.core.errors import DataError, UsageError
+from armload.core.places import shipped_folders
 from armload.core.trust import TrustedFile, UntrustedFileError, describing, trusted_files
-from armload.core.workspace import foreign_workspace, shipped_folders, workspace
+from armload.core.workspace import foreign_workspace, workspace
 from armload.report.input_schema import SCHEMAS
 from tests.command_line import BIN, typed
 from tests.hostile_folders import MARKER, Hostile, hostile_defaults, hostile_files

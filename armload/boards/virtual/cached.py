@@ -21,7 +21,7 @@ from armload.core.cache import (
     items_of,
     left_over,
 )
-from armload.core.workspace import cache_folder
+from armload.core.places import cache_folder
 
 _PID_FILE = "qemu.pid"
 _USED_WITHIN_S = 120
@@ -29,7 +29,6 @@ _USED_WITHIN_S = 120
 
 
 def board_kinds() -> tuple[CacheKind, ...]:
-    """Return what virtual boards leave in the cache."""
     here = cache_folder() / THIS_MACHINE
     local = CacheItem(
         label=f"work folder of the board {THIS_MACHINE}",
@@ -60,7 +59,9 @@ def board_kinds() -> tuple[CacheKind, ...]:
                         label=path.name,
                         paths=(path,),
                         size_bytes=disk_usage([path]),
-                        locks=partial(_own_lock, path),
+                        locks=partial(
+                            dict, {path / "lock": "another armload process is starting it"}
+                        ),
                         busy=partial(_runs, path),
                     )
                     for path in entries("machines")
@@ -82,10 +83,6 @@ def _is_used(work: Path) -> str:
     return ""
 
 
-def _own_lock(folder: Path) -> Mapping[Path, str]:
-    return {folder / "lock": "another armload process is starting it"}
-
-
 def _fetching() -> Mapping[Path, str]:
     lock = cache_folder() / "packages" / "lock"
     fetching = {lock: "another armload process is fetching packages"} if lock.exists() else {}
@@ -94,7 +91,6 @@ def _fetching() -> Mapping[Path, str]:
 
 
 def _some_run() -> str:
-    """Name a board that runs; nothing when there is none."""
     return next((f"{each.name} is using it" for each in entries("machines") if _runs(each)), "")
 
 

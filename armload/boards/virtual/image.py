@@ -16,16 +16,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from armload.boards.virtual import storage
-from armload.boards.virtual.packages import (
-    Apt,
-    Package,
-    folder_written_whole,
-    updated_apt,
-)
+from armload.boards.virtual.packages import Apt, Package, folder_written_whole, updated_apt
 from armload.core.errors import DataError, MissingToolError
+from armload.core.places import cache_folder
 from armload.core.progress import Progress
 from armload.core.values import Value
-from armload.core.workspace import cache_folder
 
 _PURPOSE = "the virtual board's image"
 _KERNEL_FILE = "kernel"
@@ -39,32 +34,17 @@ _CPIO_MAGIC = b"070701"
 
 
 class Image(Value):
-    """What a virtual board boots.
-
-    Attributes:
-        kernel: an arm64 kernel that QEMU can load.
-        base: an archive with shell, tools, SSH server and kernel modules.
-    """
+    """What a virtual board boots."""
 
     kernel: Path
     base: Path
 
 
 def image_for_boards(progress: Progress) -> Image:
-    """Return the image; make it from packages the first time.
-
-    Raises:
-        DataError: the folder that ``ARMLOAD_IMAGES`` names does not hold an image.
-        MissingToolError: packages cannot be had on this machine.
-    """
     given = os.environ.get("ARMLOAD_IMAGES")
     folder = Path(given) if given else cache_folder() / "images" / "toybox"
     if not given and not (folder / _RECORD_FILE).exists():
         _make(folder, progress)
-    return _checked(folder)
-
-
-def _checked(folder: Path) -> Image:
     found = Image(kernel=folder / _KERNEL_FILE, base=folder / _BASE_FILE)
     for path in (found.kernel, found.base):
         if not path.is_file():

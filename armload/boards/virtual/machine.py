@@ -80,11 +80,6 @@ class Qmp:
         self._socket.close()
 
     def execute(self, command: str, arguments: Mapping[str, object] | None = None) -> Any:
-        """Send one command and return its answer.
-
-        Raises:
-            BoardError: QEMU refuses it or ends.
-        """
         message = {"execute": command, "arguments": dict(arguments or {})}
         try:
             self._socket.sendall(json.dumps(message).encode() + b"\n")
@@ -110,12 +105,6 @@ def up(board: Board, progress: Progress) -> SshAddress:
     """Switch a virtual board on and wait until its SSH server answers.
 
     A board that is on already is left alone. It stays on when armload ends.
-
-    Raises:
-        ConnectError: it does not come up; with the last lines from its console.
-        MissingToolError: QEMU or the packages cannot be had.
-        DiskError: this machine's disk is full.
-        UsageError: the board is not a virtual one.
     """
     reach = _reach(board)
     folder = machine_folder(board)
@@ -154,14 +143,20 @@ def down(board: Board) -> bool:
     """Switch a virtual board off, with its storage in order; say whether it was on.
 
     A machine that was started before the board's file was edited is switched off, too.
-
-    Raises:
-        UsageError: the board is not a virtual one.
     """
     _reach(board)
     machines = running_machines(board)
     for folder, powered in machines:
-        _switched_off(folder, powered)
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as line:
+            line.connect(str(socket_path(folder, "console")))
+            line.sendall(b"\npoweroff\n")
+            powered.process.wait_gone(_POWER_OFF_LIMIT_S if powered.answered else 1.0)
+        if powered.process.is_alive():
+            with contextlib.suppress(ArmloadError), Qmp(socket_path(folder, "qmp")) as control:
+                control.execute("quit")
+                powered.process.wait_gone(3.0)
+        powered.process.end()
+        mark_off(folder)
     return bool(machines)
 
 
@@ -181,9 +176,17 @@ def _switched_on(
         image = image_for_boards(progress)
         qemu = qemu_for(reach.cpu, progress)
         disk_maker = () if (folder / DISK).exists() else mke2fs(progress)
+    import psutil
+
     folder = folder.resolve()
     folder.chmod(0o700)
-    _end_orphaned(folder)
+    pid_file = folder / "qemu.pid"
+    # A QEMU of this machine may run whose start was interrupted before its state was kept.
+    with contextlib.suppress(OSError, ValueError, psutil.Error):
+        pid = int(pid_file.read_text(encoding="ascii"))
+        process = Started.of(pid)
+        if process is not None and str(pid_file) in psutil.Process(pid).cmdline():
+            process.end()
     if has_disk_open(folder):
         raise ConnectError(
             f"The virtual board {board.name!r} is on, but it runs in another container.",
@@ -202,15 +205,12 @@ def _switched_on(
     )
     if disk_maker:
         make_disk(wiring.disk, reach.disk, disk_maker)
-    write_whole(wiring.initramfs, image.base.read_bytes() + _own_root(board, folder))
-    wiring.console_log.unlink(missing_ok=True)
-    return keep(folder, _started(board, reach, qemu, wiring))
-
-
-def _own_root(board: Board, folder: Path) -> bytes:
     keys = machine_keys(folder)
     init = render("virtual/init.sh.j2", {"hostname": board.name, "address": GUEST_ADDRESS})
-    return root_archive(init, dropbear_form(keys.host.private), keys.client.public)
+    own_root = root_archive(init, dropbear_form(keys.host.private), keys.client.public)
+    write_whole(wiring.initramfs, image.base.read_bytes() + own_root)
+    wiring.console_log.unlink(missing_ok=True)
+    return keep(folder, _started(board, reach, qemu, wiring))
 
 
 def _started(board: Board, reach: VirtualReach, qemu: Qemu, wiring: Wiring) -> MachineState:
@@ -228,18 +228,6 @@ def _started(board: Board, reach: VirtualReach, qemu: Qemu, wiring: Wiring) -> M
             raise ConnectError(f"QEMU exited immediately: {last_lines(wiring.qemu_log)}")
         return MachineState(process=process, port=port, answered=False)
     raise ConnectError("No free port on the loopback interface.")
-
-
-def _end_orphaned(folder: Path) -> None:
-    """End a QEMU of this machine whose start was interrupted before its state was kept."""
-    import psutil
-
-    pid_file = folder / "qemu.pid"
-    with contextlib.suppress(OSError, ValueError, psutil.Error):
-        pid = int(pid_file.read_text(encoding="ascii"))
-        process = Started.of(pid)
-        if process is not None and str(pid_file) in psutil.Process(pid).cmdline():
-            process.end()
 
 
 def _awaited(board: Board, folder: Path, powered: MachineState, progress: Progress) -> MachineState:
@@ -262,16 +250,3 @@ def _awaited(board: Board, folder: Path, powered: MachineState, progress: Progre
                 )
             time.sleep(0.05)
     return keep(folder, powered.model_copy(update={"answered": True}))
-
-
-def _switched_off(folder: Path, powered: MachineState) -> None:
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as line:
-        line.connect(str(socket_path(folder, "console")))
-        line.sendall(b"\npoweroff\n")
-        powered.process.wait_gone(_POWER_OFF_LIMIT_S if powered.answered else 1.0)
-    if powered.process.is_alive():
-        with contextlib.suppress(ArmloadError), Qmp(socket_path(folder, "qmp")) as control:
-            control.execute("quit")
-            powered.process.wait_gone(3.0)
-    powered.process.end()
-    mark_off(folder)

@@ -31,15 +31,7 @@ DEBIAN_SUITE = "trixie"
 
 
 class PackageArchive(Value):
-    """A distribution's package archive.
-
-    Attributes:
-        uri: as apt's sources name it.
-        suite: the release to take packages from.
-        components: parts of the archive.
-        keyring: file with the keys that its signature is checked with.
-        kernel: name of the package that depends on the newest kernel for virtual machines.
-    """
+    """A distribution's package archive."""
 
     uri: str
     suite: str
@@ -61,9 +53,6 @@ def archives() -> list[PackageArchive]:
     """Return the archives worth asking, the likeliest first.
 
     A third party's archive may be among them; the signature check refuses it.
-
-    Raises:
-        MissingToolError: this system is neither Debian nor Ubuntu, or names no archive.
     """
     release = platform.freedesktop_os_release()
     kinds = {release.get("ID", ""), *release.get("ID_LIKE", "").split()}
@@ -165,15 +154,6 @@ def distribution_uris(sources: list[PackageSource], keyring: Path) -> list[str]:
 
 
 def _machine_sources() -> Iterator[PackageSource]:
-    listing, parts = _configured_places()
-    files = [listing, *sorted(parts.glob("*.list")), *sorted(parts.glob("*.sources"))]
-    for path in files:
-        if path.is_file():
-            text = path.read_text(encoding="utf-8", errors="replace")
-            yield from (parse_deb822 if path.suffix == ".sources" else parse_one_line)(text)
-
-
-def _configured_places() -> tuple[Path, Path]:
     question = ["L", "Dir::Etc::sourcelist/f", "P", "Dir::Etc::sourceparts/d"]
     answer = subprocess.run(
         ["apt-config", "shell", *question],
@@ -183,4 +163,9 @@ def _configured_places() -> tuple[Path, Path]:
         check=True,
     ).stdout
     settings = dict(word.split("=", 1) for word in shlex.split(answer))
-    return Path(settings["L"]), Path(settings["P"])
+    listing, parts = Path(settings["L"]), Path(settings["P"])
+    files = [listing, *sorted(parts.glob("*.list")), *sorted(parts.glob("*.sources"))]
+    for path in files:
+        if path.is_file():
+            text = path.read_text(encoding="utf-8", errors="replace")
+            yield from (parse_deb822 if path.suffix == ".sources" else parse_one_line)(text)

@@ -15,9 +15,9 @@ from armload.boards.virtual.mirrors import PackageArchive, archives, in_english,
 from armload.core.errors import ArmloadError, DiskError, MissingToolError
 from armload.core.files import CACHE_REMEDY
 from armload.core.locks import locked
+from armload.core.places import cache_folder
 from armload.core.progress import Progress
 from armload.core.values import Value, format_bytes
-from armload.core.workspace import cache_folder
 
 WITHOUT_APT = (
     "Install QEMU (with qemu-system-aarch64) and e2fsprogs, and set ARMLOAD_IMAGES to an image "
@@ -26,13 +26,7 @@ WITHOUT_APT = (
 
 
 class Package(Value):
-    """One package as the archive has it.
-
-    Attributes:
-        name: the package's name.
-        file: name of its ``.deb``.
-        size_bytes: of that file.
-    """
+    """One package as the archive has it."""
 
     name: str
     file: str
@@ -40,13 +34,7 @@ class Package(Value):
 
 
 class Apt:
-    """The machine's apt, for one architecture, with all its state in a private folder.
-
-    Args:
-        architecture: Debian's name of it: ``arm64``, ``amd64``.
-        archive: where packages come from.
-        folder: for the state; exists.
-    """
+    """The machine's apt, for one architecture, with all its state in a private folder."""
 
     def __init__(self, architecture: str, archive: PackageArchive, folder: Path) -> None:
         self.archive = archive
@@ -102,19 +90,10 @@ class Apt:
         self._run("apt-get", "-o", "APT::Update::Error-Mode=any", "update")
 
     def closure(self, names: Sequence[str]) -> list[Package]:
-        """Return packages with everything that they depend on.
-
-        Raises:
-            MissingToolError: the archive lacks one.
-        """
+        """Return packages with everything that they depend on."""
         return _parsed(self._run("apt-get", "--print-uris", "install", *names))
 
     def alone(self, names: Sequence[str]) -> list[Package]:
-        """Return just these packages.
-
-        Raises:
-            MissingToolError: the archive lacks one.
-        """
         return _parsed(self._run("apt-get", "--print-uris", "download", *names))
 
     def dependencies(self, name: str) -> list[str]:
@@ -125,14 +104,7 @@ class Apt:
     def unpack(
         self, packages: Sequence[Package], into: Path, progress: Progress, *, purpose: str
     ) -> None:
-        """Fetch packages, let apt check them, and unpack them into a folder.
-
-        Args:
-            purpose: what they are for, in the labels of the steps.
-
-        Raises:
-            MissingToolError: the network or the archive fails.
-        """
+        """Fetch packages, let apt check them, and unpack them into a folder."""
         total_bytes = sum(package.size_bytes for package in packages)
         with tempfile.TemporaryDirectory(dir=self._folder, prefix="debs-") as name:
             folder = Path(name)
@@ -179,26 +151,15 @@ class Apt:
 
 
 def native_architecture() -> str:
-    """Return Debian's name of this machine's architecture.
-
-    Raises:
-        MissingToolError: there is no dpkg.
-    """
     require_apt()
     return _checked(["dpkg", "--print-architecture"], Path("/")).strip()
 
 
 def require_apt() -> None:
-    """Make sure that packages can be had here.
-
-    Raises:
-        MissingToolError: there is no apt; says what to do instead.
-    """
     for tool in ("apt-get", "apt-config", "dpkg-deb"):
         if shutil.which(tool) is None:
             raise MissingToolError(
-                f"{tool} is not installed, so no virtual board can be made.",
-                WITHOUT_APT,
+                f"{tool} is not installed, so no virtual board can be made.", WITHOUT_APT
             )
 
 
@@ -212,15 +173,7 @@ def packages_locked(progress: Progress) -> Iterator[None]:
 
 @contextmanager
 def updated_apt(architecture: str, progress: Progress, *, purpose: str) -> Iterator[Apt]:
-    """Yield an apt with fresh package lists from the first archive that answers well.
-
-    Args:
-        purpose: what packages are wanted for, in the label of the step.
-
-    Raises:
-        MissingToolError: no apt, no archive, or no network.
-        DiskError: no room on this machine, here as in all that is done with it.
-    """
+    """Yield an apt with fresh package lists from the first archive that answers well."""
     require_apt()
     (cache_folder() / "packages").mkdir(parents=True, exist_ok=True)
     failures: list[MissingToolError] = []
@@ -299,6 +252,5 @@ def _failure(command: list[str], output: str) -> ArmloadError:
     if reports_full_disk(output):
         return DiskError(f"The disk of this machine is full: {message}", CACHE_REMEDY)
     return MissingToolError(
-        message,
-        "Check the network and this machine's apt sources, then repeat the command.",
+        message, "Check the network and this machine's apt sources, then repeat the command."
     )

@@ -13,8 +13,8 @@ from armload.boards.virtual.packages import (
     updated_apt,
 )
 from armload.core.errors import MissingToolError
+from armload.core.places import cache_folder
 from armload.core.progress import Progress
-from armload.core.workspace import cache_folder
 
 _ALSO_SEARCHED = ("/usr/sbin", "/sbin", "/opt/homebrew/opt/e2fsprogs/sbin")
 
@@ -23,9 +23,6 @@ def mke2fs(progress: Progress) -> tuple[str, ...]:
     """Return the words that start mke2fs: the installed one, or else one from Debian packages.
 
     The installed one is found even where only root has it in the path, as on Debian and macOS.
-
-    Raises:
-        MissingToolError: there is none, and none can be fetched.
     """
     places = os.pathsep.join([*os.get_exec_path(), *_ALSO_SEARCHED])
     installed = shutil.which("mke2fs", path=places)
@@ -36,15 +33,7 @@ def mke2fs(progress: Progress) -> tuple[str, ...]:
 
 
 def unpacked(package: str, progress: Progress, *, lack: str, folder: str = "") -> Path:
-    """Return the folder of a package with all that it needs; fetch it the first time.
-
-    Args:
-        lack: what a person is told where nothing can be fetched.
-        folder: its name in the cache; that of the package where empty.
-
-    Raises:
-        MissingToolError: it cannot be had.
-    """
+    """Return the folder of a package with all that it needs; fetch it the first time."""
     path = cache_folder() / "packages" / (folder or package)
     if not path.exists():
         if shutil.which("apt-get") is None:
@@ -58,11 +47,7 @@ def unpacked(package: str, progress: Progress, *, lack: str, folder: str = "") -
 
 
 def private_program(folder: Path, program: str) -> tuple[str, ...]:
-    """Return the words that start a program from such a folder with its own libraries.
-
-    Raises:
-        MissingToolError: the folder lacks the program or the loader.
-    """
+    """Return the words that start a program from such a folder with its own libraries."""
     loaders = sorted(folder.glob("usr/lib/*/ld-linux-*.so.*"))
     found = [path for place in ("bin", "sbin") for path in folder.glob(f"usr/{place}/{program}")]
     if not loaders or not found:

@@ -82,7 +82,6 @@ class Started(Value):
         return found
 
     def wait_gone(self, timeout_s: float) -> bool:
-        """Wait for its end; say whether it came."""
         deadline = time.monotonic() + timeout_s
         while self.is_alive():
             if time.monotonic() > deadline:
@@ -122,7 +121,6 @@ def _start_mark(pid: int) -> str | None:
 
 
 def free_port() -> int:
-    """Return a loopback port that nothing uses at this moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -23,33 +23,18 @@ _KERNEL_OPTIONS = "console=ttyAMA0 quiet loglevel=4 panic=5 kpti=off init_on_all
 
 
 class Qemu(Value):
-    """A QEMU that can be started.
-
-    Attributes:
-        words: the command, before its options.
-        modules: folder of its loadable parts; none for its own default.
-    """
+    """A QEMU that can be started."""
 
     words: tuple[str, ...]
     modules: Path | None = None
 
     def environment(self) -> dict[str, str]:
-        """Return the environment to start it in."""
         extra = {"QEMU_MODULE_DIR": str(self.modules)} if self.modules else {}
         return {**os.environ, **extra}
 
 
 class Wiring(Value):
-    """Where one machine's files, sockets and ports are.
-
-    Attributes:
-        kernel, initramfs: what it boots.
-        disk: its storage.
-        port: on this machine's loopback, that leads to its SSH server.
-        qmp, console: sockets for QEMU's control protocol and for the serial line.
-        console_log, qemu_log: the serial console, QEMU's own messages.
-        pid_file: written by QEMU.
-    """
+    """Where one machine's files, sockets and ports are."""
 
     kernel: Path
     initramfs: Path
@@ -63,33 +48,24 @@ class Wiring(Value):
 
 
 def qemu_for(cpu: str, progress: Progress) -> Qemu:
-    """Return a QEMU that knows a CPU: the installed one, or else one from Debian packages.
-
-    Raises:
-        MissingToolError: there is none and none can be fetched, or none knows that CPU.
-    """
+    """Return a QEMU that knows a CPU: the installed one, or else one from Debian packages."""
     installed = shutil.which(_PROGRAM)
     if installed is not None and knows_cpu(Qemu(words=(installed,)), cpu):
         return Qemu(words=(installed,))
     lack = f"{_PROGRAM} is {f'older than {cpu}' if installed else 'not installed'}."
     folder = unpacked("qemu-system-arm", progress, lack=lack, folder=_PROGRAM)
     fetched = Qemu(
-        words=(
-            *private_program(folder, _PROGRAM),
-            *("-L", str(folder / "usr/share/qemu")),
-        ),
+        words=(*private_program(folder, _PROGRAM), *("-L", str(folder / "usr/share/qemu"))),
         modules=next(folder.glob("usr/lib/*/qemu"), None),
     )
     if not knows_cpu(fetched, cpu):
         raise MissingToolError(
-            f"No installed QEMU supports the CPU {cpu!r}.",
-            cpus_listed(fetched, cpu),
+            f"No installed QEMU supports the CPU {cpu!r}.", cpus_listed(fetched, cpu)
         )
     return fetched
 
 
 def knows_cpu(qemu: Qemu, cpu: str) -> bool:
-    """Say whether a QEMU can emulate a CPU."""
     return cpu in _cpus(qemu)
 
 
@@ -150,15 +126,11 @@ def command_line(qemu: Qemu, reach: VirtualReach, wiring: Wiring, name: str) -> 
 
 
 def _escaped(value: str | Path) -> str:
-    """Write a comma as QEMU's options want it."""
     return str(value).replace(",", ",,")
 
 
 def start(qemu: Qemu, command: list[str], log_file: Path) -> None:
     """Start a machine and return once QEMU has set it up.
-
-    Args:
-        log_file: where they tell it to write its own words.
 
     Raises:
         ConnectError: QEMU refuses; with its reason.

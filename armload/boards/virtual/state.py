@@ -16,8 +16,9 @@ from armload.boards.board import Board, SshAddress
 from armload.boards.virtual.process import Started
 from armload.core.errors import ConnectError
 from armload.core.files import write_whole
+from armload.core.places import cache_folder
 from armload.core.values import Value
-from armload.core.workspace import cache_folder, workspace
+from armload.core.workspace import workspace
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -27,12 +28,7 @@ _TYPE = b"ssh-ed25519"
 
 
 class KeyPair(Value):
-    """One key in the forms that servers and clients read.
-
-    Attributes:
-        private: the private half, a file in OpenSSH's format.
-        public: ``ssh-ed25519 AAAA…``, one line.
-    """
+    """One key in the forms that servers and clients read."""
 
     private: Path
     public: str
@@ -42,7 +38,17 @@ def key_pair(path: Path) -> KeyPair:
     """Return the key that is kept at ``path``; make it when there is none."""
     public_path = path.with_suffix(".pub")
     if not public_path.exists():
-        private_text, public = _generated()
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        key = Ed25519PrivateKey.generate()
+        private_text = key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.OpenSSH,
+            serialization.NoEncryption(),
+        )
+        blob = _ssh_string(_TYPE) + _ssh_string(_public_bytes(key))
+        public = f"{_TYPE.decode()} {base64.b64encode(blob).decode()}"
         path.unlink(missing_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as file:
@@ -61,25 +67,9 @@ def dropbear_form(path: Path) -> bytes:
 
     key = serialization.load_ssh_private_key(path.read_bytes(), password=None)
     raw = key.private_bytes(
-        serialization.Encoding.Raw,
-        serialization.PrivateFormat.Raw,
-        serialization.NoEncryption(),
+        serialization.Encoding.Raw, serialization.PrivateFormat.Raw, serialization.NoEncryption()
     )
     return _ssh_string(_TYPE) + _ssh_string(raw + _public_bytes(key))  # type: ignore[arg-type] # ours are all Ed25519
-
-
-def _generated() -> tuple[bytes, str]:
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    key = Ed25519PrivateKey.generate()
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.OpenSSH,
-        serialization.NoEncryption(),
-    )
-    blob = _ssh_string(_TYPE) + _ssh_string(_public_bytes(key))
-    return private, f"{_TYPE.decode()} {base64.b64encode(blob).decode()}"
 
 
 def _public_bytes(key: Ed25519PrivateKey) -> bytes:
@@ -96,13 +86,7 @@ _LONGEST_SOCKET_PATH = 100  # the systems' limits are 104 and 108 bytes
 
 
 class MachineState(Value):
-    """A board that was switched on.
-
-    Attributes:
-        process: that holds the port.
-        port: of its SSH server, on the loopback interface.
-        answered: the SSH server has greeted since.
-    """
+    """A board that was switched on."""
 
     process: Started
     port: int
@@ -131,13 +115,11 @@ def sibling_folders(board: Board) -> list[Path]:
 
 
 def running_machines(board: Board) -> list[tuple[Path, MachineState]]:
-    """Return those of them that are on."""
     found = ((folder, machine_state(folder)) for folder in sibling_folders(board))
     return [(folder, powered) for folder, powered in found if powered is not None]
 
 
 def machine_keys(folder: Path) -> Keys:
-    """Return a machine's keys; make them the first time."""
     return Keys(host=key_pair(folder / "host_key"), client=key_pair(folder / "client_key"))
 
 
@@ -169,13 +151,11 @@ def has_disk_open(folder: Path) -> bool:
 
 
 def keep(folder: Path, state: MachineState) -> MachineState:
-    """Write the state down; return it."""
     write_whole(folder / _FILE, state.model_dump_json(indent=1).encode())
     return state
 
 
 def mark_off(folder: Path) -> None:
-    """Write down that the machine is off."""
     (folder / _FILE).unlink(missing_ok=True)
 
 
@@ -192,7 +172,6 @@ def address_of(folder: Path, state: MachineState) -> SshAddress:
 
 
 def last_lines(path: Path) -> str:
-    """Return the end of a log, for an error message."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -202,11 +181,7 @@ def last_lines(path: Path) -> str:
 
 
 def socket_path(folder: Path, name: str) -> Path:
-    """Return a path that is short enough for a socket, in a folder that only we can enter.
-
-    Raises:
-        ConnectError: someone else has made a folder of that name.
-    """
+    """Return a path that is short enough for a socket, in a folder that only we can enter."""
     beside = folder.resolve() / f"{name}.sock"
     if len(os.fsencode(beside)) <= _LONGEST_SOCKET_PATH:
         return beside

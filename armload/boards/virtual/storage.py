@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from armload.boards.virtual.mirrors import in_english, reports_full_disk
 from armload.core.errors import DiskError, MissingToolError
 from armload.core.files import CACHE_REMEDY
-from armload.core.workspace import data_path
+from armload.core.places import data_path
 
 _MAGIC = "070701"
 _TRAILER = "TRAILER!!!"
@@ -22,13 +22,7 @@ _TRAILER = "TRAILER!!!"
 
 @dataclass(frozen=True, kw_only=True)
 class ArchiveEntry:
-    """One file, folder or symbolic link, owned by root.
-
-    Attributes:
-        path: relative to the root.
-        mode: type and permissions, as ``stat`` has them.
-        content: the file's bytes, or the link's destination.
-    """
+    """One file, folder or symbolic link, owned by root."""
 
     path: PurePosixPath
     mode: int
@@ -84,13 +78,7 @@ _LINKS = {
 
 
 def root_archive(init: str, host_key: bytes, client_key: str) -> bytes:
-    """Return the archive that the kernel unpacks after the image's one.
-
-    Args:
-        init: the script that the kernel starts.
-        host_key: the SSH server's key, in Dropbear's format.
-        client_key: the public key that may log in.
-    """
+    """Return the archive that the kernel unpacks after the image's one."""
     tools = data_path("deploy", "virtual", "toybox.txt").read_text(encoding="ascii").split()
     return archive(
         [
@@ -111,15 +99,7 @@ def root_archive(init: str, host_key: bytes, client_key: str) -> bytes:
 
 
 def make_disk(path: Path, size_bytes: int, mke2fs: tuple[str, ...]) -> None:
-    """Make an empty ext4 file system in a file that takes room only as it is filled.
-
-    Args:
-        mke2fs: the words that start it.
-
-    Raises:
-        MissingToolError: it failed.
-        DiskError: no room on this machine.
-    """
+    """Make an empty ext4 file system in a file that takes room only as it is filled."""
     beside = path.with_suffix(".new")
     with beside.open("wb") as file:
         file.truncate(size_bytes)

@@ -36,9 +36,10 @@ def list_boards(_options: OutputOptions) -> Result:
     from armload.cli import terminal
     from armload.cli.configuration import defaults_of
     from armload.core.errors import ArmloadError
+    from armload.core.places import shipped_folders
     from armload.core.trust import describing
     from armload.core.values import ValueList
-    from armload.core.workspace import data_file, data_names, shipped_folders
+    from armload.core.workspace import data_file, data_names
     from armload.report.boards import ListedBoard, boards_view
     from armload.report.result import as_result
 

@@ -15,9 +15,9 @@ from armload.conversion.checkpoints.program import OFFLINE
 from armload.conversion.checkpoints.quantised import uncompared
 from armload.conversion.checkpoints.staging import staged
 from armload.core.errors import BuildError, DataError, MissingToolError, UsageError
+from armload.core.places import data_path
 from armload.core.progress import Progress
 from armload.core.values import Count, Finite, Value, counted, format_bytes
-from armload.core.workspace import data_path
 from armload.models.header import Header
 
 TOLERANCES = {"F32": 0.01, "F16": 0.02, "BF16": 0.05, "Q8_0": 0.25}
@@ -84,7 +84,6 @@ class ConversionCheck(Value):
 
     @property
     def lines(self) -> list[str]:
-        """What a person should know."""
         agree = [f"the tokens of {counted(self.texts, 'text')} are equal"] if self.texts else []
         if self.logits:
             agree.append(
@@ -157,15 +156,6 @@ def check_gguf(
     """Compare a converted file with its checkpoint, as far as this machine can.
 
     The file's metadata says afterwards what was compared.
-
-    Args:
-        header: the file's.
-        type_name: of its weights.
-        unchecked: accept what no transformers at hand can read.
-
-    Raises:
-        DataError: they differ, llama.cpp cannot load the file, or transformers cannot read the
-            checkpoint.
     """
     try:
         (scorer,) = build(load_target(_HOST), programs=[SCORER], progress=progress)
@@ -299,11 +289,7 @@ def _hindrance(checkpoint: Checkpoint, type_name: str) -> str:
 
 
 def judge(checkpoint: Checkpoint, found: Findings, header: Header, type_name: str) -> None:
-    """Refuse a file that is not the checkpoint's model.
-
-    Raises:
-        DataError: it is not.
-    """
+    """Refuse a file that is not the checkpoint's model."""
     where, remedy = checkpoint.folder, _UNSUPPORTED.format(checkpoint.architecture)
     if found.engine:
         if "missing tensor" in found.engine:
@@ -360,24 +346,19 @@ def judge(checkpoint: Checkpoint, found: Findings, header: Header, type_name: st
             f"and 'max_position_embeddings' to {found.window}.",
         )
     if found.logits and differ:
+        said = ""
+        if found.missing:
+            said += f" transformers found no weights for {', '.join(found.missing)}."
+        if found.unexpected:
+            said += f" transformers ignores {', '.join(found.unexpected)}."
         raise DataError(
             f"{where}: the model computes different logits after the conversion to {type_name}: "
             f"they differ by up to {found.logits.difference:.2g}, in the median of the positions "
             f"by {found.logits.relative:.1%} of their spread (at most {TOLERANCES[type_name]:.0%} "
             f"is allowed), and {found.logits.same_top:.0%} of the most likely tokens are the same."
-            + _about_weights(found),
+            + said,
             remedy,
         )
-
-
-def _about_weights(found: Findings) -> str:
-    """Say which weights transformers handled otherwise than the converter may have."""
-    said = ""
-    if found.missing:
-        said += f" transformers found no weights for {', '.join(found.missing)}."
-    if found.unexpected:
-        said += f" transformers ignores {', '.join(found.unexpected)}."
-    return said
 
 
 def _ids(tokens: tuple[int, ...], at: int) -> str:

@@ -34,36 +34,35 @@ _LAYERS = ("num_hidden_layers", "n_layers", "n_layer", "num_layers")
 _OF_LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?)\.(\d{1,6})\.", re.ASCII)
 
 
-class Checkpoint(Value):
-    """A checkpoint whose files are all there.
+class CheckpointOutline(Value):
+    """What a checkpoint's ``config.json`` says.
 
     Attributes:
-        folder: that it lies in.
-        name: for people and for files that are made of it.
         architecture: the class that it was saved from, such as ``LlamaForCausalLM``.
         model_type: as the library transformers calls the architecture, such as ``llama``.
-        dtype: the type of most of its weights, as safetensors calls it.
-        parameters: the number of its weights; about, if they are quantised.
-        size_bytes: of its files of weights.
-        largest_tensor: the number of weights in its largest tensor.
         tied: whether the token embedding is also the output matrix.
         brings_code: whether it wants Python code of its own to be run.
         transformers: the version of the library that saved it; empty if it does not say.
         layers: that its configuration states; 0 if it does not say.
     """
 
-    folder: Path
-    name: str
     architecture: str
     model_type: str
-    dtype: str
-    parameters: int
-    size_bytes: int
-    largest_tensor: int
     tied: bool
     brings_code: bool
     transformers: str
     layers: int
+
+
+class Checkpoint(CheckpointOutline):
+    """A checkpoint whose files are all there."""
+
+    folder: Path
+    name: str
+    dtype: str
+    parameters: int
+    size_bytes: int
+    largest_tensor: int
 
     @property
     def is_new(self) -> bool:
@@ -72,38 +71,8 @@ class Checkpoint(Value):
         return major.isdecimal() and int(major) >= _NEW_MAJOR
 
 
-class CheckpointOutline(Value):
-    """What a checkpoint's ``config.json`` says.
-
-    Attributes:
-        architecture: as for ``Checkpoint``.
-        model_type: as for ``Checkpoint``.
-        tied: as for ``Checkpoint``.
-        brings_code: as for ``Checkpoint``.
-        transformers: as for ``Checkpoint``.
-        layers: as for ``Checkpoint``.
-    """
-
-    architecture: str
-    model_type: str
-    tied: bool
-    brings_code: bool
-    transformers: str
-    layers: int
-
-
 def read_checkpoint(folder: Path, name: str = "") -> Checkpoint:
-    """Read a checkpoint, except for the values of its weights.
-
-    Args:
-        folder: the checkpoint's.
-        name: its name; the folder's own if it is empty.
-
-    Raises:
-        UsageError: there is no such folder, or it holds no checkpoint.
-        DataError: a file is missing, damaged or truncated.
-        DiskError: a file cannot be read.
-    """
+    """Read a checkpoint, except for the values of its weights."""
     outline = read_checkpoint_outline(folder)
     files = weight_files(folder)
     tensors = _tensors(folder, files)
@@ -137,11 +106,6 @@ def read_checkpoint(folder: Path, name: str = "") -> Checkpoint:
 
 
 def read_checkpoint_outline(folder: Path) -> CheckpointOutline:
-    """Read what a checkpoint's ``config.json`` says.
-
-    Raises:
-        UsageError, DataError, DiskError: as for ``read_checkpoint``.
-    """
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise UsageError(
@@ -187,12 +151,6 @@ _MOST_BYTES = 256 << 20
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Read a JSON file that holds an object.
-
-    Raises:
-        DataError: it is malformed, or holds something else.
-        DiskError: it cannot be read.
-    """
     text = read_bounded(path, _MOST_BYTES, "Download it again.")
     try:
         content = load_json(text.decode("utf-8"))
@@ -206,12 +164,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def shards(folder: Path) -> Mapping[str, str]:
-    """Return the file of each tensor that the index names; nothing where there is no index.
-
-    Raises:
-        DataError: the index is malformed.
-        DiskError: it cannot be read.
-    """
+    """Return the file of each tensor that the index names; nothing where there is no index."""
     path = folder / INDEX
     if not path.is_file():
         return {}
@@ -232,12 +185,7 @@ def shards(folder: Path) -> Mapping[str, str]:
 
 
 def weight_files(folder: Path) -> list[str]:
-    """Return the names of the files that hold a checkpoint's weights.
-
-    Raises:
-        DataError: one is missing, or the index is malformed.
-        DiskError: the index cannot be read.
-    """
+    """Return the names of the files that hold a checkpoint's weights."""
     files = sorted(set(shards(folder).values())) or _without_index(folder)
     missing = [file for file in files if not (folder / file).is_file()]
     if missing:

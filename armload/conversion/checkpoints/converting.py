@@ -37,9 +37,9 @@ from armload.conversion.checkpoints.templates import check_templates
 from armload.conversion.checkpoints.weights import check_weights
 from armload.core.errors import DataError, LocalMemoryError
 from armload.core.files import require_room, written_whole
+from armload.core.places import data_path
 from armload.core.progress import Progress
 from armload.core.values import Value, format_bytes
-from armload.core.workspace import data_path
 from armload.models.gguf import read_outline
 
 _MOST_OF_MEMORY = 0.95
@@ -83,18 +83,7 @@ class Converted(Value):
 
 
 def check_convertible(folder: Path, form: Form, progress: Progress, *, unchecked: bool) -> None:
-    """Refuse a checkpoint whose small files tell that it cannot be converted.
-
-    Args:
-        unchecked: accept one that could not be compared with its file.
-
-    Raises:
-        UsageError: its architecture, or how it is quantised, is unknown to the converter, or the
-            result could not be checked.
-        DataError: its vocabulary cannot be read for it, or a file is malformed.
-        DiskError: a file cannot be read.
-        BuildError: llama.cpp's source, whose converter is asked, cannot be fetched.
-    """
+    """Refuse a checkpoint whose small files tell that it cannot be converted."""
     outline = read_checkpoint_outline(folder)
     check_templates(folder)
     source = pinned_source().provide(progress)
@@ -116,25 +105,7 @@ def convert(
     agree: Callable[[Proposal], bool],
     progress: Progress,
 ) -> Converted:
-    """Convert a checkpoint to a file or a folder, whole or not at all.
-
-    Args:
-        checkpoint: whose architecture the converter knows.
-        path: where the model goes; nothing is there, or an empty folder.
-        form: what it becomes.
-        type_name: of its weights; one of the form's.
-        unchecked: accept what no transformers at hand can read.
-        agree: is asked before the converters are installed.
-        progress: shows how far the conversion is.
-
-    Raises:
-        UsageError: the converters are not installed, and ``agree`` did not say so.
-        DiskError: there is not enough space.
-        DataError: weights are not finite, the converter refused the checkpoint, or made another
-            model of it, or that cannot be known.
-        LocalMemoryError: there is not enough memory.
-        MissingToolError, ConnectError: as for ``environment``.
-    """
+    """Convert a checkpoint to a file or a folder, whole or not at all."""
     needed = result_bytes(form, type_name, checkpoint)
     require_room(
         *(path.parent, needed, f"{path}: the model takes about {format_bytes(needed)}"),
@@ -180,19 +151,6 @@ def _to_gguf(
     """Write a checkpoint's GGUF file, whole and as the checkpoint is, or not at all.
 
     Returns what was compared, and the number of weights in the file.
-
-    Args:
-        checkpoint: what is converted.
-        stage: the folder that shows it to the converter.
-        path: of the file.
-        type_name: of its weights.
-        held: the converters' environment.
-        progress: shows how many bytes are written.
-        unchecked: as for ``convert``.
-
-    Raises:
-        DataError: the converter refused the checkpoint, or made another model of it.
-        DiskError, ArmloadError: as for ``run_converter``.
     """
     total = result_bytes("gguf", type_name, checkpoint)
     label = f"Converting {checkpoint.name} to {type_name}"
@@ -232,19 +190,10 @@ def _to_mnn(
     held: Environment,
     progress: Progress,
 ) -> ConversionCheck:
-    """Write a checkpoint's MNN folder, whole or not at all.
-
-    The arguments are those of ``_to_gguf``, except that ``path`` is a folder.
-
-    Raises:
-        DataError, DiskError, ArmloadError: as for ``run_converter``.
-    """
+    """Write a checkpoint's MNN folder, whole or not at all."""
     total = result_bytes("mnn", type_name, checkpoint)
     label = f"Converting {checkpoint.name} to MNN, {type_name}"
-    with (
-        _folder_whole(path) as beside,
-        progress.step(label, total=total, unit="B") as step,
-    ):
+    with _folder_whole(path) as beside, progress.step(label, total=total, unit="B") as step:
 
         def watch(line: str) -> None:
             quantised, stage_name = _MNN_QUANTISED.search(line), _MNN_STAGE.search(line)
@@ -260,11 +209,7 @@ def _to_mnn(
             str(beside.absolute()),
         ]
         run_converter(
-            [*words, str(MNN_BITS[type_name])],
-            checkpoint,
-            held,
-            folder=stage.parent,
-            watch=watch,
+            [*words, str(MNN_BITS[type_name])], checkpoint, held, folder=stage.parent, watch=watch
         )
         _finish_mnn(checkpoint, beside)
     return ConversionCheck(unchecked=("tokens and logits of an MNN model",))

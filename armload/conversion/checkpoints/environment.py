@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from armload.core.children import run_watched
+from armload.core.places import data_path
 from armload.core.values import Value
-from armload.core.workspace import data_path
 from armload.core.yamlfile import load_file
 
 
@@ -54,11 +54,7 @@ class Packages(Value):
 
 
 def pinned_packages() -> Packages:
-    """Read the shipped file; a workspace's own does not count, for what it names is run.
-
-    Raises:
-        DataError: the installation's file is malformed.
-    """
+    """Read the shipped file; a workspace's own does not count, for what it names is run."""
     path = data_path("toolchains", "converters", "checkpoints.yaml")
     return load_file(path, Packages, is_shipped=True)
 
@@ -69,12 +65,7 @@ _COMPILED = "compiled"
 
 
 class FailedProgramError(Exception):
-    """A program ended with a status other than 0.
-
-    Args:
-        status: that it ended with; negative for the signal that killed it.
-        lines: the end of what it wrote.
-    """
+    """A program ended with a status other than 0."""
 
     def __init__(self, status: int, lines: Sequence[str]) -> None:
         super().__init__(status)
@@ -88,19 +79,13 @@ class FailedProgramError(Exception):
 
 
 class Environment(Value):
-    """An environment that holds the converters' packages.
-
-    Attributes:
-        python: its interpreter.
-        lock: the descriptor of the lock that keeps it from being removed.
-    """
+    """An environment that holds the converters' packages."""
 
     python: Path
     lock: int
 
     @property
     def comparing(self) -> Path:
-        """The folder of what only the comparison sees."""
         return self.python.parents[1] / COMPARING
 
     def run(
@@ -115,11 +100,6 @@ class Environment(Value):
 
         The program inherits the lock, and so keeps it even if this process is killed.
 
-        Args:
-            words: the interpreter's arguments.
-            folder: it runs in.
-            variables: in addition to this process's own.
-
         Raises:
             FailedProgramError: its status is not 0.
         """
@@ -133,21 +113,18 @@ class Environment(Value):
         # Compiled modules stay here: compiling torch and transformers takes longer than all else,
         # and llama.cpp's source must stay as it is.
         compiled = {"PYTHONPYCACHEPREFIX": str(self.python.parents[1] / _COMPILED)}
+        # Not the variables that lead a Python to other packages.
+        own = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("PYTHON") and name != "__PYVENV_LAUNCHER__"
+        }
         status = run_watched(
             [str(self.python), *words],
-            environment={**_without_python(), **compiled, **variables},
+            environment={**own, **compiled, **variables},
             watch=note,
             keep_open=self.lock,
             folder=folder,
         )
         if status != 0:
             raise FailedProgramError(status, tail)
-
-
-def _without_python() -> dict[str, str]:
-    """Return this process's variables, save those that lead a Python to other packages."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("PYTHON") and name != "__PYVENV_LAUNCHER__"
-    }

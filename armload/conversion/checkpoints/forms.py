@@ -27,11 +27,7 @@ _PYTHON_BYTES = 800_000_000
 
 
 def check_form(text: str) -> Form:
-    """Return the form that a person named.
-
-    Raises:
-        UsageError: there is none of that name.
-    """
+    """Return the form that a person named."""
     for form in FORMS:
         if form == text:
             return form
@@ -39,16 +35,7 @@ def check_form(text: str) -> Form:
 
 
 def check_type(form: Form, text: str, dtype: str) -> str:
-    """Return the type of the weights that a person named, or the usual one for no name.
-
-    Args:
-        form: what the checkpoint becomes.
-        text: what the person wrote.
-        dtype: of the checkpoint's own weights.
-
-    Raises:
-        UsageError: the form has none of that name.
-    """
+    """Return the type of the weights that a person named, or the usual one for no name."""
     known = list(GGUF_BITS if form == "gguf" else MNN_BITS)
     if not text:
         half = "F16" if dtype == "F16" else "BF16"
@@ -66,7 +53,6 @@ def check_type(form: Form, text: str, dtype: str) -> str:
 
 
 def result_bytes(form: Form, type_name: str, checkpoint: Checkpoint) -> int:
-    """Return how large the result will be, about."""
     if form == "gguf":
         return round(checkpoint.parameters * GGUF_BITS[type_name] / 8)
     bits = MNN_BITS[type_name] + _MNN_BLOCK_BITS / _MNN_BLOCK
@@ -122,11 +108,7 @@ def _modules(source: Path) -> Mapping[str, str]:
 
 
 def check_known_to_gguf(outline: CheckpointOutline, known: Sequence[str]) -> None:
-    """Refuse an architecture that llama.cpp's converter does not know.
-
-    Raises:
-        UsageError: it does not.
-    """
+    """Refuse an architecture that llama.cpp's converter does not know."""
     if known and outline.architecture not in known:
         raise _unknown(
             f"the architecture {outline.architecture}",
@@ -137,11 +119,7 @@ def check_known_to_gguf(outline: CheckpointOutline, known: Sequence[str]) -> Non
 
 
 def check_known_to_mnn(outline: CheckpointOutline, known: Sequence[str]) -> None:
-    """Refuse a model type that the MNN exporter does not know.
-
-    Raises:
-        UsageError: it does not.
-    """
+    """Refuse a model type that the MNN exporter does not know."""
     if outline.model_type not in known:
         raise _unknown(
             f"the model type {outline.model_type or '(none)'}",
@@ -152,15 +130,7 @@ def check_known_to_mnn(outline: CheckpointOutline, known: Sequence[str]) -> None
 
 
 def check_vocabulary(folder: Path, outline: CheckpointOutline, pieces_alone: Sequence[str]) -> None:
-    """Refuse a vocabulary that llama.cpp's converter cannot read for the architecture.
-
-    Args:
-        pieces_alone: architectures whose vocabulary must consist of sentence pieces.
-
-    Raises:
-        DataError: it cannot, or a file is malformed.
-        DiskError: a file cannot be read.
-    """
+    """Refuse a vocabulary that llama.cpp's converter cannot read for the architecture."""
     pieces, stated = folder / "tokenizer.model", folder / "tokenizer.json"
     if pieces.is_file():
         return

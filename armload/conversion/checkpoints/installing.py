@@ -7,7 +7,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -25,9 +25,9 @@ from armload.core.errors import ArmloadError, ConnectError, DiskError, MissingTo
 from armload.core.files import CACHE_REMEDY, require_room, write_whole, written_in
 from armload.core.locks import locked
 from armload.core.package_index import without_login
+from armload.core.places import cache_folder
 from armload.core.progress import Progress
 from armload.core.values import ValueList, format_bytes
-from armload.core.workspace import cache_folder
 
 KIND = "converters"
 _RECORD = "packages.json"
@@ -43,34 +43,25 @@ _QUIET = {
 def environment(
     packages: Packages, agree: Callable[[Proposal], bool], progress: Progress
 ) -> Iterator[Environment]:
-    """Hold the converters' environment; make it if it is missing and ``agree`` says so.
-
-    Raises:
-        UsageError: it is missing, and ``agree`` did not say so.
-        MissingToolError: this Python has no ``venv``, or a package does not exist for it.
-        ConnectError: the package index does not answer.
-        DiskError: there is not enough space, or the cache cannot be written.
-    """
+    """Hold the converters' environment; make it if it is missing and ``agree`` says so."""
     folder = cache_folder() / KIND
     place = folder / packages.environment_id
     waiting = "Another armload process is converting a checkpoint."
-    with (
-        written_in(folder),
-        locked(place.with_suffix(".lock"), progress, waiting=waiting) as lock,
-    ):
-        if not _is_whole(place):
+    with written_in(folder), locked(place.with_suffix(".lock"), progress, waiting=waiting) as lock:
+        if not ((place / _RECORD).is_file() and _python(place).exists()):
             _make(packages, place, lock, agree, progress)
         yield Environment(python=_python(place), lock=lock)
 
 
 def converter_kinds() -> tuple[CacheKind, ...]:
-    """Return what converting leaves in the cache."""
     items = [
         CacheItem(
             label=path.stem,
             paths=(path,),
             size_bytes=disk_usage([path]),
-            locks=partial(_use, path.with_suffix(".lock")),
+            locks=partial(
+                dict, {path.with_suffix(".lock"): "another armload process is converting with it"}
+            ),
         )
         for path in entries(KIND)
         if path.suffix != ".lock" and not is_left_over(path)
@@ -85,16 +76,8 @@ def converter_kinds() -> tuple[CacheKind, ...]:
     )
 
 
-def _use(lock: Path) -> Mapping[Path, str]:
-    return {lock: "another armload process is converting with it"}
-
-
 def _python(place: Path) -> Path:
     return place / "bin" / "python"
-
-
-def _is_whole(place: Path) -> bool:
-    return (place / _RECORD).is_file() and _python(place).exists()
 
 
 def _make(
@@ -111,7 +94,10 @@ def _make(
         with progress.step("Looking up the converters' packages in the package index"):
             _make_empty(unfinished, packages.pip, lock)
             proposal = Proposal(place=place, downloads=_resolved(packages, unfinished, lock))
-        _check_room(proposal)
+        # pip keeps what it downloads until it is unpacked, and then in its own cache.
+        needed = proposal.unpacked_bytes + proposal.size_bytes + _SPARE_BYTES
+        need = f"The packages that convert checkpoints need {format_bytes(needed)}"
+        require_room(place.parent, needed, f"{need} during installation", CACHE_REMEDY)
         if not agree(proposal):
             raise UsageError(
                 "The packages that convert checkpoints are not installed, so nothing was "
@@ -169,13 +155,6 @@ def _resolved(packages: Packages, place: Path, lock: int) -> tuple[Download, ...
     return tuple(found)
 
 
-def _check_room(proposal: Proposal) -> None:
-    # pip keeps what it downloads until it is unpacked, and then in its own cache.
-    needed = proposal.unpacked_bytes + proposal.size_bytes + _SPARE_BYTES
-    need = f"The packages that convert checkpoints need {format_bytes(needed)} during installation"
-    require_room(proposal.place.parent, needed, need, CACHE_REMEDY)
-
-
 def _install(downloads: Sequence[Download], place: Path, lock: int, progress: Progress) -> None:
     total = sum(each.size_bytes for each in downloads)
     sizes = {unquote(each.url.rpartition("/")[2]): each.size_bytes for each in downloads}
@@ -200,10 +179,7 @@ def _install(downloads: Sequence[Download], place: Path, lock: int, progress: Pr
 
 
 def _pip(
-    place: Path,
-    words: Sequence[str],
-    lock: int,
-    watch: Callable[[str], None] | None = None,
+    place: Path, words: Sequence[str], lock: int, watch: Callable[[str], None] | None = None
 ) -> None:
     try:
         Environment(python=_python(place), lock=lock).run(

@@ -68,9 +68,10 @@ def _download(entry: Mapping[str, Any], certificates: str | None) -> Download:
     info = entry["download_info"]
     url = info["url"]
     size_bytes, end = _end_of(url, _END_BYTES, certificates)
-    directory_bytes = _directory_bytes(end)
-    if directory_bytes > len(end):
-        _, end = _end_of(url, directory_bytes, certificates)
+    if (at := end.rfind(_END_RECORD)) >= 0:  # it says how long the archive's directory is
+        directory_bytes = len(end) - at + int.from_bytes(end[at + 12 : at + 16], "little")
+        if directory_bytes > len(end):
+            _, end = _end_of(url, directory_bytes, certificates)
     return Download(
         name=entry["metadata"]["name"],
         version=entry["metadata"]["version"],
@@ -102,12 +103,6 @@ def _end_of(url: str, length: int, certificates: str | None) -> tuple[int, bytes
         return int(answer.headers["Content-Range"].rpartition("/")[2]), answer.content
 
 
-def _directory_bytes(end: bytes) -> int:
-    """Return how much of a zip archive's end holds its directory."""
-    at = end.rfind(_END_RECORD)
-    return len(end) - at + int.from_bytes(end[at + 12 : at + 16], "little") if at >= 0 else 0
-
-
 def _unpacked(size_bytes: int, end: bytes) -> int:
     try:
         # What is missing before the directory does not keep zipfile from reading it.
@@ -122,24 +117,17 @@ _LARGEST_SHOWN = 3
 
 
 class Proposal(Value):
-    """What an environment would take.
-
-    Attributes:
-        place: its folder.
-        downloads: every package.
-    """
+    """What an environment would take."""
 
     place: Path
     downloads: tuple[Download, ...]
 
     @property
     def size_bytes(self) -> int:
-        """To download."""
         return sum(each.size_bytes for each in self.downloads)
 
     @property
     def unpacked_bytes(self) -> int:
-        """On the disk."""
         return sum(each.unpacked_bytes for each in self.downloads)
 
     @property
@@ -153,7 +141,6 @@ class Proposal(Value):
 
     @property
     def lines(self) -> list[str]:
-        """What a person has to know before agreeing."""
         by_size = sorted(self.downloads, key=lambda each: each.size_bytes, reverse=True)
         largest = (
             f"{each.name} {format_bytes(each.size_bytes)}" for each in by_size[:_LARGEST_SHOWN]

@@ -48,16 +48,7 @@ _PACKED = "compressed-tensors"
 def check_quantised(
     folder: Path, outline: CheckpointOutline, form: Form, source: Path, *, unchecked: bool
 ) -> None:
-    """Refuse a quantised checkpoint that cannot be converted, or not be compared with its file.
-
-    Args:
-        source: llama.cpp's, whose converter is asked.
-        unchecked: accept what cannot be compared.
-
-    Raises:
-        UsageError: it is one.
-        DataError, DiskError: a file is malformed or cannot be read.
-    """
+    """Refuse a quantised checkpoint that cannot be converted, or not be compared with its file."""
     place, method, settings = _quantisation(folder)
     if not method or (form == "mnn" and method == "mxfp4"):
         return
@@ -85,11 +76,7 @@ def check_quantised(
 
 
 def uncompared(folder: Path) -> str:
-    """Return why a checkpoint's quantised weights cannot be compared; nothing if they can.
-
-    Raises:
-        DataError, DiskError: a file is malformed or cannot be read.
-    """
+    """Return why a checkpoint's quantised weights cannot be compared; nothing if they can."""
     _, method, _ = _quantisation(folder)
     if not method or method in _COMPARED:
         return ""

@@ -16,9 +16,7 @@ _TOKENIZER, _CONFIG = "tokenizer_config.json", "config.json"
 _CLASSES = {"TokenizersBackend": "PreTrainedTokenizerFast"}
 """What transformers 5 calls classes of its tokenizers, and how the converters know them."""
 
-_FIXED: dict[str, dict[str, object]] = {
-    "cohere2": {"rotary_pct": 1.0},
-}
+_FIXED: dict[str, dict[str, object]] = {"cohere2": {"rotary_pct": 1.0}}
 """What the converters read from ``config.json``, and transformers leaves out of it, as its class
 does nothing else."""
 
@@ -34,10 +32,6 @@ def staged(checkpoint: Checkpoint, *, for_converters: bool = True) -> Iterator[P
         checkpoint: whose files are shown.
         for_converters: put what transformers 5 writes otherwise than the version that the
             converters need into that version's words.
-
-    Raises:
-        DataError: ``tokenizer_config.json`` is malformed.
-        DiskError: it cannot be read.
     """
     with tempfile.TemporaryDirectory(prefix="armload-") as name:
         folder = Path(name) / checkpoint.name

@@ -15,12 +15,7 @@ _FOLDER = "additional_chat_templates"
 
 
 def check_templates(folder: Path) -> None:
-    """Refuse a chat template that does not parse.
-
-    Raises:
-        DataError: one does not, is longer than 1 MiB or is no text.
-        DiskError: a file cannot be read.
-    """
+    """Refuse a chat template that does not parse."""
     for where, text in _templates(folder):
         if len(text) > _MOST_BYTES:
             raise DataError(

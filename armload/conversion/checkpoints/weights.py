@@ -80,12 +80,7 @@ class _Stored:
 
 
 def check_weights(checkpoint: Checkpoint, progress: Progress) -> None:
-    """Read all weights once, and refuse those that are no model's.
-
-    Raises:
-        DataError: some are NaN or infinite, or two that ``config.json`` calls one differ.
-        DiskError: a file cannot be read.
-    """
+    """Read all weights once, and refuse those that are no model's."""
     stored = {
         each.name: each
         for file in weight_files(checkpoint.folder)

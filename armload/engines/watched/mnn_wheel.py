@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from armload.core.errors import UsageError
-from armload.core.workspace import data_path
+from armload.core.places import data_path
 from armload.engines.watched.engine import WatchRequest
 
 CONFIG = "config.json"

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from armload.core.errors import MissingToolError, RunError
+from armload.core.places import cache_folder
 from armload.core.progress import Progress
 from armload.core.shell import pip_install
-from armload.core.workspace import cache_folder
 from armload.engines.plan import kv_halves
 from armload.evaluation.logits.rows import Logits, logits_of_files
 from armload.evaluation.scorer_settings import ScorerSettings

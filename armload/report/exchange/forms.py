@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from armload.build.features import ENCODINGS
 from armload.core.cpu_sets import cpu_numbers, cpu_words
-from armload.core.workspace import shipped_folders
+from armload.core.places import shipped_folders
 from armload.engines.plan import KV_TYPES
 from armload.models.shape import SHAPES
 

@@ -27,6 +27,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def check_new(name: str) -> Path:
+    """Return the file of a board that there is not yet."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"A board cannot be called {name!r}.",
@@ -61,7 +62,11 @@ def new_name(host: str) -> str:
 
 
 def write_virtual(comment: str, name: str) -> Path:
-    """Make this folder a workspace with a virtual board of its own; return the board's file."""
+    """Make this folder a workspace with a virtual board of its own; return the board's file.
+
+    Args:
+        comment: its first line.
+    """
     path = workspace() / "boards" / f"{name}.yaml"
     is_there = path.is_file()
     if name != VIRTUAL and not (is_there and load_board(name).reach.kind == "virtual"):
@@ -75,6 +80,7 @@ def write_virtual(comment: str, name: str) -> Path:
 
 
 def unprobed(name: str, reach: SshReach) -> Board:
+    """Return a board of which nothing is known but how it is reached."""
     return Board(name=name, target=ANY_TARGET, reach=reach)
 
 
@@ -96,6 +102,7 @@ def probe_new(host: Host, board: Board, progress: Progress) -> tuple[Board, Prob
 
 
 def hardware_of(found: Probe, named: str) -> ChosenHardware | None:
+    """Return what a person named, else what a board is recognised as."""
     if named:
         return load_hardware(named)
     return recognised(found.device, found.conditions.memory_total_bytes)
@@ -110,7 +117,12 @@ def write_board(
     *,
     comment: str = "",
 ) -> Board:
-    """Write a board's file, and return what it says."""
+    """Write a board's file, and return what it says.
+
+    Args:
+        target: that suits the board; left out of the file where it is the hardware's.
+        comment: its first line.
+    """
     title = hardware.hardware.description if hardware else found.device or found.machine
     content: dict[str, object] = {"description": title}
     if hardware:

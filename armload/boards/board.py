@@ -249,6 +249,7 @@ class Board(Value):
 
     @property
     def launcher(self) -> tuple[str, ...]:
+        """Words that go before a program that was built for it, such as those of an emulator."""
         return self.reach.launcher if isinstance(self.reach, LocalReach) else ()
 
     @field_validator("hardware")

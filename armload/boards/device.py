@@ -108,6 +108,7 @@ class DeviceHost:
         return ()
 
     def transports(self) -> tuple[TransportChoice, ...]:
+        """Return how commands, data and clients reach the board."""
         self._folder()
         tool = self._tool
         return (

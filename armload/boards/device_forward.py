@@ -24,7 +24,14 @@ from armload.core.values import Value, as_json
 
 
 class Rule(Value):
-    """A local port of a tool's server that leads to one of a device."""
+    """A local port of a tool's server that leads to one of a device.
+
+    Attributes:
+        tool: its name.
+        key: of the device; none for the only one.
+        local_port, port: of this machine, and of the device.
+        process: that wants it.
+    """
 
     tool: str
     key: str | None
@@ -43,11 +50,13 @@ def note(tool: DeviceTool, local_port: int, port: int) -> None:
 
 
 def forget(local_port: int) -> None:
+    """Drop the note of a rule that is not there any more."""
     with contextlib.suppress(OSError):
         _file(local_port).unlink(missing_ok=True)
 
 
 def left_behind(tool: DeviceTool) -> list[Rule]:
+    """Return the rules of a device whose processes have ended without removing them."""
     own = (tool.name, tool.key)
     return [each for each in _noted() if (each.tool, each.key) == own and each.process.is_gone()]
 

@@ -118,7 +118,12 @@ def translated(board_name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def explained(connection: fabric.Connection, board_name: str, *, is_board: bool) -> Iterator[None]:
-    """Turn what paramiko and the sockets raise during a host's login into ``ConnectError``."""
+    """Turn what paramiko and the sockets raise while a host is logged in to into ``ConnectError``.
+
+    Args:
+        board_name: the board that it is, or that it leads to.
+        is_board: which of the two.
+    """
     import paramiko
 
     try:
@@ -296,7 +301,7 @@ def _allowed_methods(connection: fabric.Connection) -> set[str]:
 def refuse_unknown(
     connection: fabric.Connection, board_name: str, *, is_board: bool
 ) -> paramiko.MissingHostKeyPolicy:
-    """Return the policy that refuses a host whose key is not known."""
+    """Return the policy that refuses a host whose key is not known; arguments as for ``explained``."""
     import paramiko
 
     trust = _way_to_trust(connection, board_name, is_board=is_board)

@@ -17,7 +17,13 @@ _EXT4_MOST_KIB = 16_384
 
 
 class Mount(Value):
-    """A line of ``/proc/mounts``."""
+    """A line of ``/proc/mounts``.
+
+    Attributes:
+        point: where it is mounted.
+        filesystem: such as ``ext4``.
+        options: such as ``ro`` and ``noexec``.
+    """
 
     point: PurePosixPath
     filesystem: str

@@ -48,7 +48,11 @@ class Tunnel(Protocol):
 
 
 def listening_on(local_port: int, board_name: str) -> socket.socket:
-    """Listen on a loopback port of this machine."""
+    """Listen on a loopback port of this machine.
+
+    Args:
+        local_port: 0 for a free one.
+    """
     try:
         return socket.create_server((LOOPBACK, local_port), backlog=_BACKLOG)
     except OSError as error:
@@ -67,7 +71,12 @@ def listening_on(local_port: int, board_name: str) -> socket.socket:
 def proxied(
     make_tunnel: Callable[[], Tunnel], board_name: str, local_port: int = 0
 ) -> Iterator[Proxy]:
-    """Pass the clients of a loopback port on until the block ends."""
+    """Pass the clients of a loopback port on until the block ends.
+
+    Args:
+        make_tunnel: makes a tunnel, and another one when that has dropped; any thread calls it.
+        local_port: to listen on; 0 for a free one.
+    """
     with listening_on(local_port, board_name) as listener:
         proxy = Proxy(listener, make_tunnel)
         try:
@@ -93,7 +102,11 @@ class LocalTunnel:
 
 
 class Proxy:
-    """What ``proxied`` gives; see ``Forward``."""
+    """What ``proxied`` gives; see ``Forward``.
+
+    Attributes:
+        sent_bytes, received_bytes: by all clients so far.
+    """
 
     def __init__(self, listener: socket.socket, make_tunnel: Callable[[], Tunnel]) -> None:
         self.port: int = listener.getsockname()[1]

@@ -100,6 +100,7 @@ class Hardware(Value):
 
     @property
     def names(self) -> tuple[str, ...]:
+        """By which it is called: one for each size of memory."""
         if len(self.memory_sizes) < 2:
             return (self.name,)
         return tuple(f"{self.name}-{size_name(size)}" for size in self.memory_sizes)
@@ -136,7 +137,13 @@ _FIGURES = (
 
 
 class ChosenHardware(Value):
-    """An entry of the catalogue, with one size of memory."""
+    """An entry of the catalogue, with one size of memory.
+
+    Attributes:
+        name: by which it was called.
+        hardware: the entry.
+        memory: its size; none where the entry gives none.
+    """
 
     name: str
     hardware: Hardware

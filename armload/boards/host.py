@@ -11,7 +11,13 @@ from armload.core.values import Value
 
 
 class Completed(Value):
-    """How a command on a board ended."""
+    """How a command on a board ended.
+
+    Attributes:
+        status: as a POSIX shell reports it: 128 + signal when a signal ended the command.
+        stdout: raw bytes.
+        stderr: raw bytes.
+    """
 
     status: int
     stdout: bytes

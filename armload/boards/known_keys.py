@@ -27,7 +27,11 @@ def known_keys_name(host: str, port: int) -> str:
 
 
 def user_key_files(configured: str | None) -> list[Path]:
-    """Return the existing known_hosts files of the person and the system."""
+    """Return the existing known_hosts files of the person and the system.
+
+    Args:
+        configured: ``UserKnownHostsFile`` of the SSH configuration, when it says so.
+    """
     names = configured.split() if configured else ["~/.ssh/known_hosts", "~/.ssh/known_hosts2"]
     paths = [Path(os.path.expanduser(name)) for name in (*names, "/etc/ssh/ssh_known_hosts")]  # noqa: PTH111
     return [path for path in paths if path.is_file()]

@@ -57,6 +57,7 @@ class LocalHost:
         return self._launcher
 
     def transports(self) -> tuple[TransportChoice, ...]:
+        """Return how commands, data and clients reach the shell and its programs."""
         own = "the board is this machine"
         return (
             TransportChoice(purpose="commands", chosen="sh -c", reason=own),
@@ -106,6 +107,7 @@ class LocalHost:
 
     @contextlib.contextmanager
     def forwarded(self, port: int, local_port: int = 0) -> Iterator[Forward]:
+        """Give the port itself, unless another one is asked for."""
         if local_port in (0, port):
             yield _SamePort(port=port)
             return

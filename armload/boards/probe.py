@@ -266,7 +266,11 @@ _DENIED = re.compile(rb"(/proc/(?:uptime|loadavg|meminfo|cpuinfo)): Permission d
 def parse_probe(
     output: bytes, board_name: str, errors: bytes = b"", *, sensors: Sequence[str] = ()
 ) -> Probe:
-    """Read what the probing script wrote, and what its shell complained of."""
+    """Read what the probing script wrote, and what its shell complained of.
+
+    Args:
+        sensors: names of the thermal zones that count; empty for all that make sense.
+    """
     parts = parts_of(output.decode("utf-8", "replace"))
     if "end" not in parts:
         raise BoardError(
@@ -313,7 +317,11 @@ def parse_probe(
 
 
 def read_state(output: bytes, sensors: Sequence[str]) -> Conditions | None:
-    """Read what a run's script noted of the board's state; none when it is not whole."""
+    """Read what a run's script noted of the board's state; none when it is not whole.
+
+    Args:
+        sensors: as for ``parse_probe``.
+    """
     parts = parts_of(output.decode("utf-8", "replace"))
     try:
         if "end" not in parts:

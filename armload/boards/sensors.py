@@ -43,7 +43,11 @@ class Sensor(Value):
 
 
 def read_sensors(lines: Sequence[str], chosen: Sequence[str] = ()) -> tuple[Sensor, ...]:
-    """Read lines ``ZONE VALUE NAME``."""
+    """Read lines ``ZONE VALUE NAME``.
+
+    Args:
+        chosen: names of the zones that count; empty for all that make sense.
+    """
     found = []
     for line in lines:
         words = line.strip().split(" ", 2)

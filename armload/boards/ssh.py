@@ -38,6 +38,7 @@ class SshHost(SshCommands):
     _cipher_choice: CipherChoice | None = None
 
     def transports(self) -> tuple[TransportChoice, ...]:
+        """Return how commands, data and clients reach the board, after a trial login."""
         negotiated = ""
 
         def log_in(ssh: SystemSsh) -> None:
@@ -146,6 +147,7 @@ class SshHost(SshCommands):
 
     @contextlib.contextmanager
     def reverse_forwarded(self, local_port: int) -> Iterator[int]:
+        """Let programs on the board reach a port of this machine's loopback."""
         with self._explained_if_off():
             port = free_port(self)
             tunnel = open_reverse_tunnel(

@@ -82,7 +82,11 @@ def fits(command: str) -> bool:
 
 
 class SshCommands:
-    """The part of the Host protocol that a connection's channels do by themselves."""
+    """The part of the Host protocol that a connection's channels do by themselves.
+
+    Args:
+        went_off: called when the connection drops, to say whether the board was shut down.
+    """
 
     def __init__(
         self,

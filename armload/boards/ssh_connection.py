@@ -49,7 +49,14 @@ logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
 class ServerKey(Value):
-    """The key that a server showed."""
+    """The key that a server showed.
+
+    Attributes:
+        host: its name or address after the SSH configuration was applied.
+        port: its TCP port.
+        line: ``ssh-ed25519 AAAA…``.
+        fingerprint: ``SHA256:…``, as OpenSSH prints it.
+    """
 
     host: str
     port: int

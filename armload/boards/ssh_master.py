@@ -192,7 +192,13 @@ _changing = threading.Lock()
 
 
 class MasterConnection:
-    """A use of a login; does for commands what a connection of Python's client does."""
+    """A use of a login; does for commands what a connection of Python's client does.
+
+    Args:
+        why: what kept Python's client from logging in.
+
+    Others as for ``Login``.
+    """
 
     def __init__(
         self,

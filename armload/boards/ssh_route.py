@@ -90,7 +90,12 @@ def _routed(
     on_the_way: tuple[str, ...],
     gateway: fabric.Connection | str | None = None,
 ) -> fabric.Connection:
-    """Return what will connect to a host, over those on the way that the configuration names."""
+    """Return what will connect to a host, over those on the way that the configuration names.
+
+    Args:
+        on_the_way: the hosts that this one is to lead to.
+        gateway: what leads to it, if that is decided.
+    """
     import fabric
     import paramiko
 

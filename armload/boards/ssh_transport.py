@@ -30,13 +30,23 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 
 class CipherChoice(Value):
-    """An order of preference; a server takes the first that it has, too."""
+    """An order of preference; a server takes the first that it has, too.
+
+    Attributes:
+        order: by OpenSSH's names: the usual ones, all of them.
+        reason: why in this order.
+    """
 
     order: tuple[str, ...]
     reason: str
 
     def transport(self, negotiated: str, *, by_program: bool) -> TransportChoice:
-        """Return what to say of the cipher that client and server agreed on."""
+        """Return what to say of the cipher that client and server agreed on.
+
+        Args:
+            negotiated: its name; empty if unknown.
+            by_program: the client is the system's ``ssh``, which knows all ciphers.
+        """
         if negotiated not in self.order:
             reason = f"{self.reason}; the negotiated cipher is unknown"
             return TransportChoice(
@@ -56,6 +66,9 @@ def choose_ciphers(board: Collection[str], here: Collection[str]) -> CipherChoic
 
     AES in GCM is the fastest where the CPUs of both ends have instructions for it, and several
     times as slow as ChaCha20 in software. The slower end decides.
+
+    Args:
+        board: the features of the board's CPU; empty where they are not known.
     """
     lacking = [
         words
@@ -100,6 +113,7 @@ class TransportMaker:
         self.heard = b""
 
     def __call__(self, sock: socket.socket, **options: Any) -> paramiko.Transport:
+        """Return a transport over an open socket, or over what stands in for one."""
         import paramiko
 
         with contextlib.suppress(OSError, AttributeError):

@@ -191,7 +191,12 @@ def _plain(text: str, *, also_not: str) -> str:
 
 
 def open_tunnel(address: SshAddress, board_name: str, port: int, ciphers: Sequence[str]) -> Tunnel:
-    """Log in and find the best way to a port of a board."""
+    """Log in and find the best way to a port of a board.
+
+    Args:
+        port: on the board's loopback.
+        ciphers: for the system's ssh, in order of preference.
+    """
     with contextlib.ExitStack() as stack:
         connection = open_connection(address, board_name)
         stack.callback(connection.close)
@@ -257,7 +262,12 @@ class _BySystemSsh:
 def open_reverse_tunnel(
     address: SshAddress, board_name: str, port: int, local_port: int, ciphers: Sequence[str]
 ) -> Iterator[None]:
-    """Log in, and let a port of the board's loopback lead here until the block ends."""
+    """Log in, and let a port of the board's loopback lead to this machine's until the block ends.
+
+    Args:
+        port: on the board, where nothing listens.
+        local_port, ciphers: of this machine; for the system's ssh.
+    """
     with contextlib.ExitStack() as stack:
         connection = open_connection(address, board_name)
         stack.callback(connection.close)

@@ -48,6 +48,7 @@ class Archive(Value):
 
     @property
     def groups(self) -> tuple[str, ...]:
+        """The groups as CMake gets them: a target, a colon, and patterns with commas between."""
         return tuple(
             f"{target}:{','.join(patterns)}"
             for target, groups in self.together.items()

@@ -45,11 +45,13 @@ class BuildRequest(Value):
 
     @property
     def work_id(self) -> str:
+        """Of the inputs and the programs: other programs of the same build are other work."""
         content = "\0".join((self.build_id, *self.programs))
         return hashlib.sha256(content.encode()).hexdigest()[: len(self.build_id)]
 
     @property
     def log(self) -> Path:
+        """Where the output of CMake and of the compiler goes."""
         return self.folder / "build.log"
 
     @property
@@ -95,6 +97,7 @@ _FOUND_NOWHERE = (
 
 
 def overlay_folder() -> Path:
+    """Return our CMake project, which includes llama.cpp's."""
     return data_path("toolchains", "overlay")
 
 
@@ -112,7 +115,13 @@ def own_files(folder: Path) -> list[Path]:
 def definitions(
     request: BuildRequest, compiler: Compiler, *, source: PurePath, native: PurePath, ccache: str
 ) -> dict[str, str]:
-    """Return CMake's variables for the overlay."""
+    """Return CMake's variables for the overlay.
+
+    Args:
+        source: where llama.cpp lies on the machine that compiles.
+        native: where the trace's sources lie there.
+        ccache: the program's path there; empty where there is none.
+    """
     target = request.target
     variables = {
         **dict.fromkeys(_FOUND_NOWHERE, "OFF"),
@@ -140,7 +149,12 @@ def definitions(
 def environment(
     compiler: Compiler, tree: PurePath, *, ccache: str, ccache_folder: PurePath
 ) -> dict[str, str]:
-    """Return the environment of a build in the folder ``tree``: all its variables."""
+    """Return the environment of a build in the folder ``tree``: all its variables.
+
+    Args:
+        ccache: the program's path there; empty where there is none.
+        ccache_folder: what it keeps.
+    """
     # zig keeps what it compiles; with ccache one copy is enough, and this one goes with the tree.
     own_cache = {"ZIG_LOCAL_CACHE_DIR": str(tree / "zig")} if ccache else {}
     return {

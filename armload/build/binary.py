@@ -77,7 +77,12 @@ class Binary(Value):
 
 
 def engine_name(source: str, commit: str) -> str:
-    """Return what people call an engine: llama.cpp and its release and commit, or the source."""
+    """Return what people call an engine: llama.cpp with its release and commit, or else the source.
+
+    Args:
+        source: as ``Binary`` has it; empty where it is unknown.
+        commit: as ``Binary`` has it; empty where it is unknown.
+    """
     known = _COMMIT.fullmatch(commit)
     if known is None:
         return f"llama.cpp {commit}" if commit and not source else source

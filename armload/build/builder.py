@@ -104,6 +104,7 @@ def build(
 
 
 def is_compiled(target: Target) -> bool:
+    """Return whether the program that measuring needs lies in the cache, built by default."""
     inputs = _inputs(pinned_source(), target, LocalBackend().compiler(target))
     place = _place(inputs)
     return _finished(_record(place), place, ()) is not None

@@ -56,6 +56,7 @@ class CachedBuild(Value):
 
 
 def cached_builds() -> list[CachedBuild]:
+    """Return the builds in the cache, the latest first."""
     found = [
         _cached(path, match)
         for path in entries("builds")
@@ -65,6 +66,7 @@ def cached_builds() -> list[CachedBuild]:
 
 
 def build_kinds() -> tuple[CacheKind, ...]:
+    """Return what builds leave in the cache: themselves, sources, the compiler's libraries."""
     return (
         CacheKind(
             name="builds",

@@ -19,7 +19,12 @@ _PROGRESS = re.compile(r"(?:remote: )?([A-Z][a-z ]+): +\d+% \((\d+)/(\d+)\)(.*)"
 
 
 class Commit(Value):
-    """One commit of a repository."""
+    """One commit of a repository.
+
+    Attributes:
+        address: of the repository.
+        commit: 40 hexadecimal digits.
+    """
 
     address: Address
     commit: str
@@ -30,9 +35,11 @@ class Commit(Value):
 
     @property
     def identity(self) -> str:
+        """Says which content it is, wherever it came from."""
         return f"git:{self.commit}"
 
     def provide(self, progress: Progress) -> Path:
+        """Fetch and check out the commit, unless that is done, and return its folder."""
         place = compiling_folder("sources") / "git" / f"llama.cpp-{self.commit}"
         if place.is_dir():
             return place

@@ -50,6 +50,7 @@ class Compiler(Protocol):
 
 
 def find_compiler(name: str, target: Target) -> Compiler:
+    """Return a compiler of this machine that makes code for ``target``."""
     kind = compiler_name(name)
     if kind == "zig":
         return find_zig(target)

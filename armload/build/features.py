@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 
 class Encoding(NamedTuple):
-    """Instruction words ``w`` with ``w & mask == value``, unless ``w & but_mask == but_value``."""
+    """Instruction words ``w`` with ``w & mask == value``, unless ``w & but_mask == but_value``.
+
+    Attributes:
+        feature: in the words of ``/proc/cpuinfo``.
+        mnemonic: of the instruction, or of a typical one of the group.
+    """
 
     feature: str
     mnemonic: str
@@ -160,6 +165,7 @@ ENCODINGS = (
 
 
 def found_in(words: NDArray[np.uint32]) -> Iterator[tuple[Encoding, NDArray[np.intp]]]:
+    """Yield each encoding that occurs in the code, and the indexes of its words."""
     import numpy as np
 
     for encoding in ENCODINGS:
@@ -191,7 +197,12 @@ _SUPPORT_FOR_SME = re.compile(
 
 
 class Symbols:
-    """The functions of a program, by address."""
+    """The functions of a program, by address.
+
+    Args:
+        functions: address and name of each.
+        chosen: names of functions that are chosen at run time (``IFUNC``).
+    """
 
     def __init__(self, functions: list[tuple[int, str]], chosen: frozenset[str]) -> None:
         import numpy as np
@@ -202,6 +213,7 @@ class Symbols:
         self._chosen = chosen
 
     def names_at(self, addresses: NDArray[np.uint64]) -> list[str | None]:
+        """Return the function that each address lies in; none where that is not known."""
         import numpy as np
 
         places = np.searchsorted(self._addresses, addresses, side="right")
@@ -220,7 +232,13 @@ def guarded(
     names: list[str | None],
     symbols: Symbols,
 ) -> NDArray[np.bool_]:
-    """Tell of each use whether it is reached only where the CPU has the feature."""
+    """Tell of each use whether it is reached only where the CPU has the feature.
+
+    Args:
+        feature: in the words of ``/proc/cpuinfo``.
+        where: the indexes of the words that use the feature.
+        names: the function that each use lies in.
+    """
     import numpy as np
 
     known = np.zeros(len(where), dtype=np.bool_)

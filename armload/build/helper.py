@@ -43,7 +43,13 @@ _FLAGS = ("-std=c11", "-O2", "-static", "-Wall", "-Wextra", "-Werror")
 
 
 class Helper(Value):
-    """A program of ours for boards."""
+    """A program of ours for boards.
+
+    Attributes:
+        name: of the program.
+        path: the file on this machine.
+        sha256: of the file, 64 hexadecimal digits.
+    """
 
     name: str
     path: Path

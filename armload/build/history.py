@@ -41,6 +41,7 @@ class CommitHistory:
         return self._answer(["rev-parse", f"{commit}^1"]).strip()
 
     def title(self, commit: str) -> CommitTitle:
+        """Return what a commit is called, and the day on which it was made."""
         date, _, subject = self._answer(
             ["show", "--no-patch", "--format=%cs %s", commit]
         ).partition(" ")

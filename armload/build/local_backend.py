@@ -139,6 +139,7 @@ class LocalBackend:
 
     @property
     def tools(self) -> Mapping[str, str]:
+        """Versions of the CMake and the ninja that came with armload."""
         return {name: metadata.version(name) for name in ("cmake", "ninja")}
 
     def compiler(self, target: Target) -> Compiler:
@@ -271,7 +272,13 @@ def _ninja() -> str:
 
 
 class StepWeights:
-    """What the steps of a build weigh, in bytes of source."""
+    """What the steps of a build weigh, in bytes of source.
+
+    Args:
+        outputs: of all steps, as ninja names them.
+        source: of llama.cpp.
+        tree: that is built in.
+    """
 
     def __init__(self, outputs: Iterable[str], source: Path, tree: Path) -> None:
         self._bytes = {each: _weight(each, source, tree) for each in outputs}

@@ -37,6 +37,7 @@ _DEFECTS = (BuildError, DataError, DiskError)
 
 
 def prebuilt_targets() -> frozenset[str]:
+    """Return the names of the targets for which the release carries programs."""
     try:
         folders = list(data_path(_KIND, "builds").iterdir())
     except OSError:
@@ -133,6 +134,10 @@ def copy_programs_to_release(
     """Copy programs of one build to what a release carries, in ``folder``.
 
     Of their record, what differs between machines is left out.
+
+    Args:
+        release: such as ``armload 0.1.0``.
+        built_utc: the release's time, in ISO 8601.
     """
     source = binaries[0].path.parent
     record = read_record(source)
@@ -159,6 +164,7 @@ def copy_programs_to_release(
 
 
 def copy_helper_to_release(folder: Path, program: Path) -> None:
+    """Copy a helper program, as it lies in the cache, to what a release carries, in ``folder``."""
     place = folder / "helpers" / program.parent.name / program.name
     place.parent.mkdir(parents=True)
     shutil.copyfile(program, place)

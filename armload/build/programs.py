@@ -22,7 +22,11 @@ _TRUE = {"1", "ON", "YES", "TRUE", "Y"}
 
 
 class Project:
-    """A CMake project in a folder."""
+    """A CMake project in a folder.
+
+    Args:
+        settings: a CMake file whose ``set`` commands count more than the project's defaults.
+    """
 
     def __init__(self, folder: Path, *, settings: Path) -> None:
         self._folder = folder
@@ -115,6 +119,10 @@ def programs_chosen(source: str, offered: Sequence[str], wanted: Sequence[str]) 
     """Return the programs to build: those wanted, or the one for measuring; sorted.
 
     A program that upstream renamed is taken under the name that this source has for it.
+
+    Args:
+        offered: the names of the programs that it can build.
+        wanted: names; empty for the program that measuring needs.
     """
     if not wanted:
         wanted = [program for program in MAIN_PROGRAMS if program in offered][:1]

@@ -24,7 +24,17 @@ RECORD_NAME = "build.json"
 
 
 class Inputs(Value):
-    """All that decides the bytes of each program of a build."""
+    """All that decides the bytes of each program of a build.
+
+    Attributes:
+        source: says which content the engine's source has.
+        source_label: the source for people.
+        target: the CPU.
+        compiler: says all that decides which code the compiler makes.
+        compiler_label: the compiler for people.
+        compiler_flags: for the engine's CPU library.
+        files: SHA-256 of each of our own files that take part.
+    """
 
     source: str
     source_label: str
@@ -70,12 +80,22 @@ class Program(Value):
     prebuilt_in: str = ""
 
     def is_whole(self, folder: Path) -> bool:
+        """Say whether its file in ``folder`` is as it was built."""
         path = folder / self.name
         return path.is_file() and sha256_of(path) == self.sha256
 
 
 class BuildRecord(Value):
-    """A finished build, to which further programs may be added."""
+    """A finished build, to which further programs may be added.
+
+    Attributes:
+        build_id: of the inputs.
+        inputs: what went in.
+        engine_commit: upstream's commit or version, as the source says it.
+        offered: the names of all programs that the source can build.
+        architectures: of models that the source knows; empty where it does not say.
+        programs: those that were built, sorted by name.
+    """
 
     format: Literal[2] = 2
     build_id: str
@@ -86,6 +106,7 @@ class BuildRecord(Value):
     programs: tuple[Program, ...]
 
     def binary(self, program: Program, folder: Path) -> Binary:
+        """Return one of the programs, which lies in ``folder``."""
         return Binary(
             program=program.name,
             path=folder / program.name,
@@ -125,6 +146,7 @@ def read_record(folder: Path) -> BuildRecord:
 
 
 def write_record(folder: Path, record: BuildRecord) -> None:
+    """Record the build in ``folder``, in place of what was recorded there."""
     write_whole(folder / RECORD_NAME, record.model_dump_json(indent=2).encode() + b"\n")
 
 

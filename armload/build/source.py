@@ -89,6 +89,7 @@ Source = Archive | Folder | Commit
 
 
 def pinned_source() -> Archive:
+    """Read the pinned source, ``toolchains/sources/llama-cpp.yaml``."""
     return load_named(_KIND, _PINNED, Archive)
 
 

@@ -21,7 +21,13 @@ SystemCompilerName = Literal["gnu", "native"]
 
 
 class Words(NamedTuple):
-    """What a kind of compiler is called."""
+    """What a kind of compiler is called.
+
+    Attributes:
+        kind: ``gnu`` or ``native``.
+        c, cxx: the programs.
+        how_to_get: a sentence.
+    """
 
     kind: SystemCompilerName
     c: str
@@ -96,16 +102,19 @@ class Machine(Value):
 
     @property
     def generator(self) -> str:
+        """CMake's name of what drives the build here; empty where there is nothing."""
         if "ninja" in self.answers:
             return "Ninja"
         return "Unix Makefiles" if "make" in self.answers else ""
 
     @property
     def tools(self) -> Mapping[str, str]:
+        """Versions of CMake and of what drives the build here, by the tool's name."""
         return {"cmake": self.cmake, self._driver: self.answers.get(self._driver, "")}
 
     @property
     def programs(self) -> Mapping[str, str]:
+        """Whole paths of CMake and of what drives the build here, by CMake's variables."""
         tools = {"CMAKE_COMMAND": "cmake", "CMAKE_MAKE_PROGRAM": self._driver}
         return {name: self.answers.get(f"{tool}-program", "") for name, tool in tools.items()}
 
@@ -123,6 +132,7 @@ class Machine(Value):
 
 
 def words_for(kind: SystemCompilerName, target: Target) -> Words:
+    """Return what a kind of compiler is called that makes code for ``target``."""
     if kind == "native":
         how = "Install the system's C and C++ compilers (Debian: build-essential)."
         return Words(kind=kind, c="cc", cxx="c++", how_to_get=how)

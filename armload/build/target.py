@@ -110,6 +110,7 @@ def load_target(name: str) -> Target:
 
 
 def machine_architecture() -> str:
+    """Return this machine's architecture in the kernel's words, such as ``aarch64``."""
     machine = platform.machine().lower()
     return _ARCHITECTURES.get(machine, machine)
 

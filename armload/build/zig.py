@@ -19,7 +19,12 @@ from armload.core.workspace import compiling_folder
 
 
 class Zig(Value):
-    """The compiler ``zig``."""
+    """The compiler ``zig``.
+
+    Attributes:
+        version: of the package.
+        triple: what it makes code for, in zig's words.
+    """
 
     version: str
     triple: str

@@ -95,7 +95,11 @@ _CONTINUES = "The build continues there. Repeat the command to reattach."
 
 
 def kind_there(board: Board, wanted: str) -> SystemCompilerName:
-    """Return the kind of compiler that a build host takes."""
+    """Return the kind of compiler that a build host takes.
+
+    Args:
+        wanted: empty for what the file says.
+    """
     kind = compiler_name(wanted or board.build_host.compiler)
     if kind == "zig":
         raise UsageError(
@@ -106,7 +110,13 @@ def kind_there(board: Board, wanted: str) -> SystemCompilerName:
 
 
 class RemoteBackend:
-    """A build host."""
+    """A build host.
+
+    Args:
+        compiler: its kind, as ``kind_there`` gives it.
+        jobs: compilers at a time; none for what the board's file says.
+        nice: how much they step back for other programs; none for what the file says.
+    """
 
     def __init__(
         self,
@@ -131,9 +141,11 @@ class RemoteBackend:
 
     @property
     def tools(self) -> Mapping[str, str]:
+        """Versions of what drives the compiler there, known once the compiler is."""
         return self._machine.tools
 
     def compiler(self, target: Target) -> Compiler:
+        """Return the compiler that the build host uses for a target."""
         words = words_for(self._compiler, target)
         self._machine = read_machine(self._host.run(asking_script(words)).text)
         for tool, how in ((self._machine.cmake, "cmake"), (self._machine.generator, "make")):

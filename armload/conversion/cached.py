@@ -55,15 +55,18 @@ class Artifact(Value):
 
 
 def place_of(kind: str, *parts: str) -> Path:
+    """Return the folder of what is made of these parts."""
     key = hashlib.sha256("\0".join((_GENERATION, *parts)).encode()).hexdigest()
     return cache_folder() / kind / key[:_DIGITS]
 
 
 def lock_of(place: Path) -> Path:
+    """Return the lock that is held while something is made there."""
     return place.with_name(f"{place.name}.lock")
 
 
 def part_in(place: Path) -> Path:
+    """Return the file that grows there until it is whole."""
     return place / "part"
 
 
@@ -87,6 +90,7 @@ def keep(place: Path, made: Artifact) -> None:
 
 
 def conversion_kinds() -> tuple[CacheKind, ...]:
+    """Return the quantised models and importance matrices in the cache."""
     return (
         CacheKind(
             name=QUANTISED,

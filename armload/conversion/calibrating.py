@@ -21,7 +21,12 @@ _LARGEST_BYTES = 256 << 20
 
 
 class Calibration(Value):
-    """A text from which the importance of weights is computed."""
+    """A text from which the importance of weights is computed.
+
+    Attributes:
+        path: the file.
+        sha256: of the file.
+    """
 
     path: Path
     sha256: str
@@ -43,7 +48,11 @@ def read_calibration(path: Path, model: Model) -> Calibration:
 def importance_of(
     source: ModelSource, identity: str, text: Calibration, progress: Progress
 ) -> tuple[Path, Artifact]:
-    """Return the file with the importance of a model's weights; compute it when it is missing."""
+    """Return the file with the importance of a model's weights; compute it when it is missing.
+
+    Args:
+        identity: of llama.cpp's source.
+    """
     base = source.base
     place = place_of(IMPORTANCE, base.sha256, text.sha256, identity)
     with making_lock(place, progress):

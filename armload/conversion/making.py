@@ -30,7 +30,14 @@ _MOST_COMPLAINTS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSource:
-    """What a file is made of, and where."""
+    """What a file is made of, and where.
+
+    Attributes:
+        where: the board, with the programs.
+        base: the model.
+        tensors: that it has.
+        label: of llama.cpp's source.
+    """
 
     where: Session
     base: Model
@@ -39,6 +46,7 @@ class ModelSource:
 
     @property
     def is_here(self) -> bool:
+        """Whether the board is this machine, so that nothing need be copied."""
         return isinstance(self.where.connection.board.reach, LocalReach)
 
     @property
@@ -75,7 +83,11 @@ def run_tool(
     *,
     check: Predictor,
 ) -> Run:
-    """Run what makes a file, and leave the file as ``part_in(place)``, with the run beside it."""
+    """Run what makes a file, and leave the file as ``part_in(place)``, with the run beside it.
+
+    Args:
+        check: refuses a board before anything is copied.
+    """
     part = part_in(place)
     try:
         # What has left no part cannot be resumed.

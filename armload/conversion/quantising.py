@@ -47,7 +47,13 @@ _PROGRAM_BYTES = 64 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Quantised:
-    """A quantised model in the cache."""
+    """A quantised model in the cache.
+
+    Attributes:
+        path: its file.
+        made: what it was made of.
+        was_there: it had been made before.
+    """
 
     path: Path
     made: Artifact
@@ -62,7 +68,12 @@ def on_this_machine(request: Request) -> Request:
 def quantised_for(
     request: Request, names: Sequence[str], file_types: Sequence[str], progress: Progress
 ) -> tuple[str, ...]:
-    """Return the files that models become in each type, for a run that ``request`` describes."""
+    """Return the files that models become in each type, for a run that ``request`` describes.
+
+    Args:
+        names: as for ``model_called``.
+        file_types: in their usual spelling.
+    """
     load_board(request.board)  # a wrong name is reported before minutes pass
     here = on_this_machine(request)
     return tuple(
@@ -81,7 +92,14 @@ def quantise(
     calibration: Calibration | None = None,
     allow_requantize: bool = False,
 ) -> tuple[Quantised, ...]:
-    """Return a model in each type; make what is missing on a board."""
+    """Return a model in each type; make what is missing on a board.
+
+    Args:
+        request: where, and from which source.
+        file_types: in their usual spelling.
+        calibration: computes the importance of the weights from it first.
+        allow_requantize: the model may be quantised already.
+    """
     board = load_board(request.board)
     source = choose(request.source, ref=request.ref, progress=progress)
     text_sha256 = calibration.sha256 if calibration else ""

@@ -61,7 +61,14 @@ class CacheItem:
 
 @dataclass(frozen=True, kw_only=True)
 class CacheKind:
-    """Things of one sort, which lie in one folder of the cache."""
+    """Things of one sort, which lie in one folder of the cache.
+
+    Attributes:
+        name: of the folder.
+        what: they are.
+        again: what it takes to have them again.
+        items: what there is.
+    """
 
     name: str
     what: str
@@ -75,7 +82,14 @@ class CacheKind:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What becomes of an item."""
+    """What becomes of an item.
+
+    Attributes:
+        kind: its name.
+        item: that was looked at.
+        fate: ``goes`` before and ``freed`` after it was deleted; ``in use`` or ``failed``.
+        reason: why it stays; else empty.
+    """
 
     kind: str
     item: CacheItem
@@ -84,6 +98,7 @@ class Decision:
 
 
 def entries(kind: str) -> list[Path]:
+    """Return what lies in the cache's folder of a kind, sorted; nothing if there is none."""
     try:
         return sorted((cache_folder() / kind).iterdir())
     except (FileNotFoundError, NotADirectoryError):
@@ -91,10 +106,12 @@ def entries(kind: str) -> list[Path]:
 
 
 def is_left_over(path: Path) -> bool:
+    """Return whether it was being freed when armload was stopped."""
     return path.name.startswith(_ASIDE)
 
 
 def left_over(kind: str) -> Iterator[CacheItem]:
+    """Yield what was being freed when armload was stopped."""
     for path in entries(kind):
         if is_left_over(path):
             label = "left over from an interrupted clean"
@@ -130,6 +147,7 @@ def items_of(
 
 
 def unknown(kinds: Sequence[CacheKind]) -> CacheKind:
+    """Return what lies in the cache folder and is of none of the kinds."""
     known = {path for kind in kinds for item in kind.items for path in item.paths}
     names = {kind.name for kind in kinds}
     paths = [path for path in entries("") if path.name not in names and path not in known]
@@ -177,6 +195,7 @@ def decide(kinds: Iterable[CacheKind]) -> list[Decision]:
 
 
 def free_all(plan: Sequence[Decision], progress: Progress) -> list[Decision]:
+    """Delete what may go and is still not in use; say what became of each."""
     total = sum(decision.item.size_bytes for decision in plan if decision.fate == "goes")
     done = []
     freed_bytes = 0

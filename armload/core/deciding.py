@@ -49,7 +49,12 @@ _HARMLESS = (bool, int, float, datetime.date, type(None), IPv4Network)
 
 
 def deciding(model: type[BaseModel], content: Mapping[str, object]) -> dict[str, object]:
-    """Return the keys of a file that decide, by their path, with their values as written."""
+    """Return the keys of a file that decide, by their path, with their values as written.
+
+    Args:
+        model: what the file is read into, or a file that extends it.
+        content: what it says; keys that the model lacks are left to its validation.
+    """
     return dict(_of_mapping([model], content, ""))
 
 

@@ -31,7 +31,12 @@ ErrorKind = Literal[
 
 
 class ArmloadError(Exception):
-    """Base of all errors that are shown to a person without a traceback."""
+    """Base of all errors that are shown to a person without a traceback.
+
+    Args:
+        message: where it happened and what is wrong, one sentence.
+        remedy: what to do now; empty when the message already says it.
+    """
 
     kind: ClassVar[ErrorKind] = "fault"
     exit_status: ClassVar[int] = 1
@@ -96,7 +101,11 @@ class DataError(ArmloadError):
 
 
 class NewerFormatError(DataError):
-    """A file that a newer armload wrote: whole, and not ours to touch."""
+    """A file that a newer armload wrote: whole, and not ours to touch.
+
+    Args:
+        known: the highest version that this armload reads.
+    """
 
     def __init__(self, where: object, version: int, known: int) -> None:
         super().__init__(
@@ -205,7 +214,11 @@ class InterruptionError(ArmloadError):
 
 
 class ForbiddenValueError(ValueError):
-    """A value of a file is not allowed, for a reason that has a remedy."""
+    """A value of a file is not allowed, for a reason that has a remedy.
+
+    Attributes:
+        remedy: what to do, in sentences.
+    """
 
     def __init__(self, words: str, remedy: str) -> None:
         super().__init__(words)

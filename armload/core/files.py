@@ -123,6 +123,7 @@ def written_in(folder: Path) -> Iterator[None]:
 
 
 def unreadable(path: Path, error: OSError) -> DiskError:
+    """Return the error of a file of this machine that the operating system does not let be read."""
     return DiskError(f"Cannot read {path}: {error.strerror or error}.", _READ_REMEDY)
 
 
@@ -148,7 +149,12 @@ def is_full(folder: Path) -> bool:
 
 
 def require_room(folder: Path, needed_bytes: int, need: str, remedy: str) -> None:
-    """Check that so much fits where a folder lies, or will lie."""
+    """Check that so much fits where a folder lies, or will lie.
+
+    Args:
+        need: what needs how much, in words.
+        remedy: what to do where it does not fit.
+    """
     from armload.core.values import format_bytes  # completion of names has no time for it
 
     there, free_bytes = free_space(folder)
@@ -187,7 +193,12 @@ def require_utf_8(path: PurePath) -> None:
 
 
 def require_file(path: Path, what: str, remedy: str) -> None:
-    """Check that a path that a person gave names a file."""
+    """Check that a path that a person gave names a file.
+
+    Args:
+        what: it should be, such as ``model``.
+        remedy: what to give instead.
+    """
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -264,6 +275,7 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 def sync_folder(folder: Path) -> None:
+    """Make a folder's names durable, where its file system can."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with contextlib.suppress(OSError):

@@ -33,7 +33,13 @@ START_OVER = "To start over instead, add --new."
 
 
 class JournalHeader(Value):
-    """What was begun."""
+    """What was begun.
+
+    Attributes:
+        format: version of the file's format.
+        id: the folder's name.
+        armload: the version that began it.
+    """
 
     format: int
     id: str
@@ -100,6 +106,10 @@ class JournalKind(Generic[Header, Entry]):
 
     def find(self, reference: str) -> Path:
         """Return the folder that a person means.
+
+        Args:
+            reference: a folder, an id, the beginning or the end of one, ``latest`` or
+                ``latest-WORD``.
 
         Raises:
             UsageError: none, or more than one, fits.
@@ -174,7 +184,12 @@ class JournalKind(Generic[Header, Entry]):
 
 
 class Journal(Generic[Header, Entry]):
-    """One folder. A kind of journal is a subclass that says what its entries mean."""
+    """One folder. A kind of journal is a subclass that says what its entries mean.
+
+    Attributes:
+        folder: where it lies.
+        header: what was begun.
+    """
 
     kind: ClassVar[JournalKind[Any, Any]]
 
@@ -221,6 +236,7 @@ class Journal(Generic[Header, Entry]):
         return self.entries_of(0)
 
     def entries_file(self, number: int = 0) -> Path:
+        """Return the file of entries, or the one with a number."""
         return self.folder / self.kind.entries_file.format(number)
 
     def entries_of(self, number: int) -> Sequence[Entry]:
@@ -236,6 +252,7 @@ class Journal(Generic[Header, Entry]):
         self._entries[number] += entries
 
     def rewrite(self, entries: Sequence[Entry]) -> None:
+        """Replace all entries, where they are in one file."""
         write_lines(self.entries_file(), entries)
         self._entries[0] = list(entries)
 
@@ -288,7 +305,11 @@ class CommandJournal(Journal[Command, Entry], ABC, Generic[Command, Entry]):
     def resume_or_begin(
         cls, header: Command, progress: Progress, *, new: bool, since: str = ""
     ) -> Self:
-        """Return what ``resume`` does, or else begin another one."""
+        """Return what ``resume`` does, or else begin another one.
+
+        Args:
+            new: begin it in any case.
+        """
         found = None if new else cls.resume(header, progress, since=since)
         return found or cls.begin(header)
 

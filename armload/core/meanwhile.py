@@ -16,7 +16,11 @@ _AGAIN_S = 0.2
 
 
 class Meanwhile(Generic[Result]):
-    """Work under way in a thread."""
+    """Work under way in a thread.
+
+    Attributes:
+        progress: for what the caller does meanwhile: raises what the work fails with.
+    """
 
     def __init__(self, work: Callable[[Progress], Result], progress: Progress) -> None:
         self.progress: Progress = Stoppable(progress, lambda: self._error)

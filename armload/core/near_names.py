@@ -37,7 +37,12 @@ def nearest_first(name: str, names: Collection[str]) -> str:
 
 
 def available(name: str, names: Collection[str], listing: str, more: str = "") -> str:
-    """Say which names there are instead of a mistyped one; of many, the likeliest."""
+    """Say which names there are instead of a mistyped one; of many, the likeliest.
+
+    Args:
+        listing: the command that lists them all.
+        more: a sentence on what else can be done.
+    """
     hint = did_you_mean(name, names)
     if len(names) <= MOST_LISTED:
         return f"{hint}Available: {nearest_first(name, names)}. {more}".rstrip()

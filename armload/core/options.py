@@ -196,15 +196,18 @@ class OptionGroup(Value):
         return options
 
     def with_usual(self, fields: Collection[str]) -> Self:
+        """Note which fields have a person's default, and return the options."""
         self._usual = frozenset(fields)
         return self
 
     def part(self, group: type[Group]) -> Group:
+        """Return those options that a group has, too; the same of them are set."""
         shared = {name: getattr(self, name) for name in group.model_fields if hasattr(self, name)}
         set_here = self.model_fields_set & shared.keys()
         return cast("Group", group.model_construct(_fields_set=set_here, **shared))
 
     def given(self, fields: Collection[str]) -> list[str]:
+        """Return those of some fields that were given, as they are typed."""
         return [
             each.shown
             for each in declared_options(type(self))
@@ -216,6 +219,7 @@ class OptionGroup(Value):
         return self._usual
 
     def without_usual(self, fields: Collection[str]) -> Self:
+        """Return the options without a person's defaults for some fields."""
         dropped = self._usual.intersection(fields)
         if not dropped:
             return self
@@ -223,13 +227,21 @@ class OptionGroup(Value):
         return cast("Self", type(self).model_construct(**kept).with_usual(self._usual - dropped))
 
     def refuse(self, fields: Collection[str], place: str, remedy: str) -> Self:
-        """Refuse options that would do nothing; return the others, without such defaults."""
+        """Refuse options that would do nothing; return the others, without such defaults.
+
+        Args:
+            place: where they would not, such as ``--list``.
+        """
         if named := self.given(fields):
             raise UsageError(f"{', '.join(named)} cannot be combined with {place}.", remedy)
         return self.without_usual(fields)
 
     def refuse_without(self, fields: Collection[str], needed: str, remedy: str) -> Self:
-        """Refuse options that do nothing without another; return the rest without such defaults."""
+        """Refuse options that do nothing without another; return the rest, without such defaults.
+
+        Args:
+            needed: what is missing, such as ``--replay``.
+        """
         if named := self.given(fields):
             verb = "needs" if len(named) == 1 else "need"
             raise UsageError(f"{', '.join(named)} {verb} {needed}.", remedy)
@@ -266,7 +278,14 @@ Group = TypeVar("Group", bound=Value)
 
 @dataclass(frozen=True)
 class Declared:
-    """An option of a model."""
+    """An option of a model.
+
+    Attributes:
+        field: the model's.
+        info: the field's type and default.
+        heading: of the group that declares it.
+        letter: that stands for it; empty where there is none.
+    """
 
     field: str
     option: Option
@@ -301,6 +320,7 @@ class Declared:
 
     @property
     def default(self) -> str:
+        """What is taken without it, in words; empty where that is nothing."""
         return self.option.usual or (
             "" if self.info.is_required() else _in_words(self.info.default)
         )
@@ -315,6 +335,7 @@ class Declared:
         return self.help_with(self.default)
 
     def help_with(self, default: str) -> str:
+        """Return the help where that is taken without it; empty for nothing."""
         return f"{self.about} [default: {default}]" if default else self.about
 
 

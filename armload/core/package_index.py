@@ -29,7 +29,14 @@ _SECTIONS = (":env:", "download", "install", "global")
 
 
 class IndexFile(Value):
-    """A file of a project in the package index."""
+    """A file of a project in the package index.
+
+    Attributes:
+        project: its name in the package index.
+        version: of the project.
+        kind: ``sdist`` is a source archive.
+        sha256: of the file, 64 hexadecimal digits.
+    """
 
     project: str
     version: str
@@ -140,10 +147,12 @@ def _bounded(answer: Response, **_options: object) -> None:
 
 
 def package_index() -> str | None:
+    """Return the index that pip is configured to use; none when it is not configured."""
     return _setting("index-url")
 
 
 def trusted_certificates() -> str | None:
+    """Return the file of certificates that pip is configured to trust; none if it is not."""
     return _setting("cert")
 
 

@@ -67,6 +67,7 @@ def cache_folder() -> Path:
 
 
 def shipped_folders(kind: str) -> Iterator[Path]:
+    """Yield the existing folders of a kind that belong to the installation."""
     package = Path(__file__).resolve().parent.parent
     candidates = [package / "data" / kind]
     if (package.parent / "pyproject.toml").is_file():  # an editable installation

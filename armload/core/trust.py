@@ -53,7 +53,11 @@ class _Record(Value):
 
 
 class UntrustedFileError(UntrustedError):
-    """A file of this machine would decide what runs, and this user has not agreed to that."""
+    """A file of this machine would decide what runs, and this user has not agreed to that.
+
+    Args:
+        asked: what would have to be trusted.
+    """
 
     def __init__(self, message: str, remedy: str, asked: TrustedFile) -> None:
         super().__init__(message, remedy)
@@ -99,6 +103,7 @@ def require_trust(asked: TrustedFile) -> None:
 
 
 def shown_keys(keys: Keys) -> list[str]:
+    """Return keys and values for people, one of them each; long ones are cut."""
     lines = []
     for key, value in keys.items():
         line = visible(f"{key}: {value}")
@@ -147,6 +152,7 @@ def trusted_files() -> tuple[TrustedFile, ...]:
 
 
 def record_file() -> Path:
+    """Return the file that records what this user trusts."""
     return Path(platformdirs.user_state_dir("armload")) / "trusted.json"
 
 

@@ -69,7 +69,13 @@ class ValidationMessage(Value):
 def mistakes(
     error: ValidationError, model: type[BaseModel], written: Mapping[str, object]
 ) -> list[ValidationMessage]:
-    """Return the mistakes, without those that only follow from others."""
+    """Return the mistakes, without those that only follow from others.
+
+    Args:
+        error: all of them.
+        model: what should have been there.
+        written: what a person wrote.
+    """
     found: dict[tuple[_PlaceKeys, _PlaceKeys], tuple[ErrorDetails, ValidationMessage]] = {}
     for each in error.errors():
         # Of a value that may have several types, pydantic tells what each of them is not.
@@ -95,7 +101,12 @@ def _follows(mistake: ErrorDetails, held: _PlaceKeys, unknown: Sequence[Validati
 def first_mistake(
     error: ValidationError, model: type[BaseModel], written: Mapping[str, object] | None = None
 ) -> ValidationMessage:
-    """Return the mistake that explains the others."""
+    """Return the mistake that explains the others.
+
+    Args:
+        error, model: as for ``mistakes``.
+        written: as there; none where it is not at hand.
+    """
     if written is None:
         found = [_message(each, model, {}) for each in error.errors()]
     else:
@@ -168,7 +179,11 @@ def _where_it_belongs(
 
 
 def _of_another_kind(name: str, model: type[BaseModel], place: tuple[int | str, ...]) -> str:
-    """Return a sentence on a key that other kinds of a value have; empty where none has it."""
+    """Return a sentence on a key that other kinds of a value have; empty where none has it.
+
+    Args:
+        place: the value, with the kind that was chosen.
+    """
     kinds = _models_at(model, place[:-1])
     if not place or place[-1] not in _tags(kinds):
         return ""
@@ -189,7 +204,12 @@ def _paths_of(name: str, model: type[BaseModel], written: object) -> Iterator[tu
 
 
 def explain_mistake(error: ValueError, model: type[BaseModel]) -> str:
-    """Say what is wrong with a document that no person writes: ``KEY: words`` where it parses."""
+    """Say what is wrong with a document that no person writes, as ``KEY: words`` where it parses.
+
+    Args:
+        error: of the parser, or all mistakes.
+        model: what should have been there.
+    """
     if not isinstance(error, ValidationError):
         return str(error)
     mistake = first_mistake(error, model)
@@ -198,7 +218,12 @@ def explain_mistake(error: ValueError, model: type[BaseModel]) -> str:
 
 
 def boolean_for_a_number(written: object, read: object) -> ValidationMessage | None:
-    """Find a boolean that was taken for a number, which pydantic allows: ``port: yes`` is 1."""
+    """Find a boolean that was taken for a number, which pydantic allows: ``port: yes`` is 1.
+
+    Args:
+        written: the content of a file.
+        read: what was made of it.
+    """
     if isinstance(written, bool) and isinstance(read, (int, float)) and not isinstance(read, bool):
         must_be = _MUST_BE["int_type" if isinstance(read, int) else "float_type"]
         words = f"must be {must_be}, but is {_shown(written)}"

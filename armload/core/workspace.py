@@ -31,8 +31,9 @@ _LISTED_BY = {"boards": "armload board.list", "hardware": "armload board.hardwar
 def workspace() -> Path:
     """Return the nearest folder upwards with a board's or target's file, else this one.
 
-    A folder above this one that belongs to another user does not count unless it is trusted:
-    anybody can put one into ``/tmp``.
+    Many projects have folders called ``boards`` or ``toolchains``; the keys of a file in them tell
+    whether it is armload's. A folder above this one that belongs to another user does not count
+    unless it is trusted: anybody can put one into ``/tmp``.
     """
     here = Path.cwd()
     found = nearest_workspace(here)
@@ -78,10 +79,12 @@ RUN_FILE = "run.json"
 
 
 def runs_folder() -> Path:
+    """Return the folder that results are kept in; it may not exist yet."""
     return workspace() / "runs"
 
 
 def imports_folder() -> Path:
+    """Return the folder of runs that others published; it may not exist yet."""
     return workspace() / "imports"
 
 
@@ -139,7 +142,7 @@ def data_names(kind: str) -> list[str]:
 
 
 def spelled_name(kind: str, name: str) -> str:
-    """Return the name of the data file that a person means, in any case; else what they wrote."""
+    """Return the name of the data file that is meant, in whatever case; else what was written."""
     alike = [each for each in data_names(kind) if each.casefold() == name.casefold()]
     if name in alike:
         return name

@@ -70,7 +70,12 @@ _KNOWN = (
 
 
 def syntax_error(path: Path, text: str, error: yaml.MarkedYAMLError) -> DataError:
-    """Return what to tell a person about text that is no YAML."""
+    """Return what to tell a person about text that is no YAML.
+
+    Args:
+        text: the whole of the file.
+        error: of the parser.
+    """
     begin, end = error.context_mark, error.problem_mark
     complaint = " ".join(filter(None, (error.context, error.problem)))
     what, remedy, mark = _meaning(complaint, text, begin, end)

@@ -72,7 +72,11 @@ def load_file(path: Path, model: type[Model], *, is_shipped: bool = False) -> Mo
 def own_file(
     kind: str, folder: Path, path: Path, model: type[BaseModel], content: Mapping[str, Any]
 ) -> TrustedFile:
-    """Return what of a workspace's file decides, unless the shipped one of that name says it."""
+    """Return what of a workspace's file decides, unless the shipped one of that name says it.
+
+    Args:
+        folder: the workspace.
+    """
     keys = keys_of(path, deciding(model, content))
     for shipped in shipped_folders(kind):
         if keys and (same := shipped / path.name).is_file():
@@ -82,6 +86,7 @@ def own_file(
 
 
 def file_alone(path: Path, model: type[BaseModel], content: Mapping[str, Any]) -> TrustedFile:
+    """Return what decides of a file that is named by its path."""
     folder = path.parent.resolve()
     keys = keys_of(path, deciding(model, content))
     return TrustedFile(folder=folder, path=folder / path.name, keys=keys)

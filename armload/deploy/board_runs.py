@@ -73,6 +73,7 @@ def parse_runs(lines: Iterable[str], runs: PurePosixPath, board_name: str) -> tu
 
 
 def mark_collected(host: Host, run_folder: PurePosixPath) -> None:
+    """Note on the board that whoever started a run has it."""
     host.run(call("note_collected", run_folder))
 
 

@@ -53,6 +53,7 @@ class Claim(Value):
 
 
 def claims(host: Host, workdir: PurePosixPath) -> tuple[Claim, ...]:
+    """Return who has a board; nobody, mostly one, and for a moment two that both give way."""
     folder = Layout(workdir=workdir).lease
     return parse_claims(host.run(call("tell_leases", folder)).text)
 

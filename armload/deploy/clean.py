@@ -45,7 +45,12 @@ class BoardItem(Value):
 
 
 class Selection(Value):
-    """Which files on a board to remove."""
+    """Which files on a board to remove.
+
+    Attributes:
+        uncollected: also runs that have not been fetched.
+        unused_days: programs and models unused for this long.
+    """
 
     uncollected: bool = False
     unused_days: float = DEFAULT_UNUSED_DAYS
@@ -67,7 +72,11 @@ def clean(
     agreed: Callable[[Sequence[BoardItem]], bool],
     wait_s: float,
 ) -> Cleaned:
-    """Remove what may go; the lease keeps runs and copies away meanwhile."""
+    """Remove what may go; the lease keeps runs and copies away meanwhile.
+
+    Args:
+        agreed: is shown the list first, and asked.
+    """
     if is_blank(board, progress):
         return Cleaned(removed=(), kept=(), freed_bytes=0)
     host = connect(board, progress)
@@ -102,6 +111,7 @@ def contents(host: Host, workdir: PurePosixPath) -> tuple[BoardItem, ...]:
 
 
 def parse_contents(lines: Iterable[str], *, now_s: int, board_name: str) -> tuple[BoardItem, ...]:
+    """Read the list that a board gives of its work folder."""
     found: list[BoardItem] = []
     for line in lines:
         try:
@@ -130,6 +140,7 @@ def removable(entries: Sequence[BoardItem], selection: Selection) -> list[BoardI
 
 
 def remove(host: Host, workdir: PurePosixPath, entries: Sequence[BoardItem]) -> None:
+    """Remove folders from a board. The caller has its lease, so nothing is being copied there."""
     if not entries:
         return
     script = f"cd {quote(workdir)} && {_removal([entry.name for entry in entries])}"

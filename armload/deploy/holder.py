@@ -35,6 +35,7 @@ class LeaseHolder(Value):
 
     @property
     def who(self) -> str:
+        """The person and the workstation's name, for people."""
         return f"{self.user}@{self.workstation.rpartition('-')[0]}"
 
     @property
@@ -51,7 +52,12 @@ class LeaseHolder(Value):
 
 
 class RunMark(Value):
-    """What a run's folder says of its start, as one word for a shell."""
+    """What a run's folder says of its start, as one word for a shell.
+
+    Attributes:
+        fingerprint: a checksum over what decides a run.
+        holder: who started it, and had the board's lease then.
+    """
 
     fingerprint: str
     holder: LeaseHolder

@@ -36,7 +36,11 @@ _PROGRAMS, _MODELS = "bin", "models"
 
 
 class Layout(Value):
-    """The paths under one work folder."""
+    """The paths under one work folder.
+
+    Attributes:
+        workdir: armload's folder on the board.
+    """
 
     workdir: PurePosixPath
 

@@ -26,6 +26,9 @@ def own_program(
     It is put on the board first. Under a launcher the shell is this machine's own, so the program
     lies there already, and runs as all programs do that are built for the board.
 
+    Args:
+        found: the board, as programs see it.
+
     Raises:
         ConnectError: the board stayed away.
     """
@@ -43,6 +46,10 @@ def program_of_the_shell(
     """Put a program of ours on a board, for its shell to start, and return where it lies.
 
     Under a launcher, too: it is then of the shell's own kind of machine, and starts the launcher.
+
+    Args:
+        name: as in ``toolchains/board/``.
+        machine: ``uname -m`` of the shell.
     """
     if machine not in ARCHITECTURES:
         raise BoardError(

@@ -17,7 +17,14 @@ from armload.models.model import Model, cached_sha256
 
 
 class FoundFile(Value):
-    """One file of a payload."""
+    """One file of a payload.
+
+    Attributes:
+        name: with the payload's own name before it: ``qwen/config.json``.
+        local: on this machine.
+        size_bytes: of its content.
+        executable: whether it may be run.
+    """
 
     name: PurePosixPath
     local: Path
@@ -26,13 +33,23 @@ class FoundFile(Value):
 
 
 class PayloadFile(FoundFile):
-    """One file of a payload, read."""
+    """One file of a payload, read.
+
+    Attributes:
+        sha256: of its content.
+    """
 
     sha256: str
 
 
 class FoundPayload(Value):
-    """A file, or a folder with all that is in it; empty folders are left out."""
+    """A file, or a folder with all that is in it; empty folders are left out.
+
+    Attributes:
+        name: its last name.
+        local: its whole path on this machine, as it was given.
+        files: its files.
+    """
 
     name: str
     local: Path
@@ -115,6 +132,7 @@ def find_payload(path: Path) -> FoundPayload:
 
 
 def read_payload(path: Path, progress: Progress) -> Payload:
+    """Look at a file or folder and compute its checksums."""
     found = find_payload(path)
     files = tuple(
         PayloadFile(**dict(file), sha256=cached_sha256(file.local, progress))

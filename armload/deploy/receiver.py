@@ -16,7 +16,14 @@ from armload.deploy.layout import PROGRAM_FOLDER, RUN_FILES
 
 
 class Arrived(Value):
-    """What a board sent of a run."""
+    """What a board sent of a run.
+
+    Attributes:
+        sizes: lengths of the files, by their names.
+        sums: their SHA-256 on the board; empty where it has no tool for that.
+        left: how many files were not sent.
+        examples: names of some of these.
+    """
 
     sizes: Mapping[str, int]
     sums: Mapping[str, str]
@@ -25,7 +32,13 @@ class Arrived(Value):
 
 
 class Receiver:
-    """Takes what the collecting script sends, piece by piece, and writes the files."""
+    """Takes what the collecting script sends, piece by piece, and writes the files.
+
+    Args:
+        folder: where they grow, each beside its place.
+        parts: how much of some of them is there.
+        known: names that a file may have outside of the program's folder.
+    """
 
     def __init__(
         self,
@@ -166,4 +179,5 @@ def part_of(name: str) -> PurePosixPath:
 
 
 def fetch_again(board_name: str) -> str:
+    """Return what to do when a run did not arrive whole."""
     return f"Fetch it again after the run has ended: armload pull --board {board_name}"

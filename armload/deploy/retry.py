@@ -18,10 +18,20 @@ Done = TypeVar("Done")
 
 
 class Retry:
-    """How long a board may be away, and whether it is away now."""
+    """How long a board may be away, and whether it is away now.
+
+    Attributes:
+        limit_s: that it may be away at a time.
+        away: the board has not answered since it was waited for.
+    """
 
     def __init__(self, limit_s: float = RETRY_FOR_S, *, unanswered_s: float | None = None) -> None:
-        """Begin with a board that has not answered yet."""
+        """Begin with a board that has not answered yet.
+
+        Args:
+            limit_s: that it may be away at a time.
+            unanswered_s: the same until it has answered once.
+        """
         self.limit_s = limit_s if unanswered_s is None else unanswered_s
         self.away = False
         self._answered_limit_s = limit_s
@@ -42,6 +52,10 @@ def with_retries(
     on_drop: Callable[[object], None] = lambda _: None,
 ) -> Done:
     """Repeat an action whose connection drops; what is merely slow is not repeated.
+
+    Args:
+        action: what may be done twice.
+        on_drop: is called with the error that a wait begins with.
 
     Raises:
         ConnectError: the board stayed away.

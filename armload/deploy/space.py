@@ -119,7 +119,12 @@ def ask_space(host: Host, layout: Layout, folders: Sequence[PurePosixPath]) -> F
 
 
 class Refused(Value):
-    """Why something could not be written on a board."""
+    """Why something could not be written on a board.
+
+    Attributes:
+        words: the reason.
+        remedy: what to do; empty where only the board's tools gave a reason.
+    """
 
     words: str
     remedy: str
@@ -148,7 +153,7 @@ def why_refused(host: Host, folder: PurePosixPath, output: str, workdir: PurePos
 def refusal(
     host: Host, folder: PurePosixPath, complaint: str, output: str, workdir: PurePosixPath
 ) -> BoardError:
-    """Return the error for what could not be written; arguments as ``why_refused``."""
+    """Return the error for what could not be written; arguments as for ``why_refused``."""
     why = why_refused(host, folder, output, workdir)
     return BoardError(f"{host.name}: {complaint}: {why.words}.", why.remedy)
 

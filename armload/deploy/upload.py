@@ -17,7 +17,14 @@ from armload.models.model import BLOCK_BYTES
 
 
 class Upload(Value):
-    """A file to upload to a board."""
+    """A file to upload to a board.
+
+    Attributes:
+        local: on this machine.
+        remote: on the board.
+        sha256: of the content, 64 hexadecimal digits.
+        executable: whether it is a program.
+    """
 
     local: Path
     remote: PurePosixPath

@@ -28,6 +28,7 @@ SPACE = byte_letters()[0x20]
 
 
 def smallest_text() -> int:
+    """Return the number of tokens for text that ``byte_pairs_vocabulary`` needs at least."""
     return len(_pieces()) + len(english_words())
 
 

@@ -103,6 +103,7 @@ class KvCache(Value):
     is_shared: bool = False
 
     def size_bytes(self, context_tokens: int, sequences: int = 1) -> int:
+        """Return the bytes for so many sequences, each with such a context."""
         return self.memory.size_bytes(
             context_tokens,
             sequences=sequences,

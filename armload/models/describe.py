@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 def describe(
     writer: GGUFWriter, shape: Shape, words: Vocabulary, file_type: str, *, name: str = ""
 ) -> None:
-    """Give the writer all metadata."""
+    """Give the writer all metadata.
+
+    Args:
+        file_type: such as ``Q4_K_M``.
+        name: of a model whose weights are not random.
+    """
     from gguf import LlamaFileType
 
     of = f"{shape.description}, " if shape.description else ""

@@ -56,7 +56,11 @@ LIKE = "like:"
 
 
 def model_called(reference: str, progress: Progress, *, or_embeds: bool = False) -> Model:
-    """Return a model's facts; make or download it when it is missing."""
+    """Return a model's facts; make or download it when it is missing.
+
+    Args:
+        or_embeds: as for ``check_generates``.
+    """
     path = resolve(reference, progress, or_embeds=or_embeds)
     # Before a checksum of gigabytes is taken.
     check_generates(read_outline(path)[0], or_embeds=or_embeds)
@@ -323,6 +327,7 @@ def shown_name(path: Path) -> str:
 
 
 def made_file(name: str) -> Path:
+    """Return where the cache keeps a model that armload makes."""
     return cache_folder() / "models" / f"made-{GENERATION}" / name
 
 

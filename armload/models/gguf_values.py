@@ -40,7 +40,13 @@ Scalar = int | float | bool | str
 
 @dataclass(frozen=True, kw_only=True)
 class Array:
-    """An array among the metadata."""
+    """An array among the metadata.
+
+    Attributes:
+        length: number of items.
+        items: the items; empty for strings and for long arrays, which are only counted.
+        strings: the strings, if they were requested.
+    """
 
     length: int
     items: tuple[int | float | bool, ...] = ()

@@ -85,6 +85,7 @@ class Header:
 
 
 def block_of(type_name: str) -> tuple[int, int]:
+    """Return the weights in a block of a tensor type, and the bytes that it takes."""
     found = KNOWN_TYPES[TYPE_NUMBERS[type_name]]
     return found.block_elements, found.block_bytes
 
@@ -112,6 +113,7 @@ def read_header(path: Path, *, strings_of: str = "") -> Header:
 
 
 def check_whole(path: Path, file_bytes: int, whole_bytes: int) -> None:
+    """Check that a file is as long as its tensors want it to be."""
     missing = whole_bytes - file_bytes
     if missing > 0:
         raise DataError(

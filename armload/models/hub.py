@@ -43,6 +43,9 @@ def fetch(reference: str, progress: Progress, *, or_embeds: bool = False) -> Pat
 
     Its header arrives first, and what llama.cpp cannot run is refused without the rest.
 
+    Args:
+        or_embeds: as for ``check_generates``.
+
     Raises:
         ConnectError: the hub cannot be reached.
         TransferError: length or checksum of what arrived is wrong.
@@ -71,7 +74,10 @@ def fetch_header(reference: str, progress: Progress) -> Path:
 
 
 def fetch_data(reference: str, progress: Progress) -> Path:
-    """Download a file of a data set, such as ``hf:ORG/REPO/test.jsonl``."""
+    """Download a file of a data set, such as ``hf:ORG/REPO/test.jsonl``.
+
+    The arguments and errors are those of ``fetch``.
+    """
     named = repository_named(reference, "dataset")
     listing, file = _found(named, choose_data_file, progress)
     (path,) = _provide(named, listing, [file], progress)
@@ -81,7 +87,14 @@ def fetch_data(reference: str, progress: Progress) -> Path:
 def fetch_checkpoint(
     reference: str, patterns: Sequence[str], check: Callable[[Path], None], progress: Progress
 ) -> Path:
-    """Download a checkpoint's files, the small ones first, and return their folder."""
+    """Download a checkpoint's files, the small ones first, and return their folder.
+
+    Args:
+        reference: ``hf:ORG/REPO`` or ``ms:ORG/REPO``.
+        patterns: what the names of the files look like that are wanted.
+        check: is called with the folder before the weights are downloaded, and may refuse it.
+        progress: shows each file.
+    """
     named = repository_named(reference, "checkpoint")
 
     def choose(named: HubRepository, files: Sequence[HubFile]) -> list[HubFile]:

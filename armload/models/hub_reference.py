@@ -35,7 +35,11 @@ WEIGHTS = "*.safetensors"
 
 
 class HubModel(Value):
-    """A GGUF model of a repository."""
+    """A GGUF model of a repository.
+
+    Attributes:
+        files: of it; several where it is split, in their order.
+    """
 
     files: tuple[HubFile, ...]
 
@@ -49,7 +53,11 @@ class HubModel(Value):
 
 
 class NoSuchModelError(UsageError):
-    """A repository has no model of that name or type."""
+    """A repository has no model of that name or type.
+
+    Args:
+        models: that it has.
+    """
 
     def __init__(self, message: str, remedy: str, models: Sequence[HubModel]) -> None:
         super().__init__(message, remedy)
@@ -57,7 +65,15 @@ class NoSuchModelError(UsageError):
 
 
 class HubRepository(Value):
-    """A repository at a revision, as a person named it."""
+    """A repository at a revision, as a person named it.
+
+    Attributes:
+        prefix: of its hub.
+        name: ``ORG/REPO``.
+        revision: a branch, tag or commit.
+        kind: of repository.
+        file, type: which model or file of it; one of them, or neither.
+    """
 
     prefix: str
     name: str

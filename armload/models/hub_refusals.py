@@ -21,14 +21,23 @@ _REFUSALS = {
 
 
 class Token(NamedTuple):
-    """What proves to a hub who asks."""
+    """What proves to a hub who asks.
+
+    Attributes:
+        text: of it; empty for none.
+        origin: the variable or file that it is from.
+    """
 
     text: str = ""
     origin: str = ""
 
 
 class RefusedTokenError(UsageError):
-    """A hub does not take a token, whatever was asked for."""
+    """A hub does not take a token, whatever was asked for.
+
+    Args:
+        token: that was sent.
+    """
 
     def __init__(self, token: Token, name: str, renew: str) -> None:
         super().__init__(

@@ -58,7 +58,12 @@ class HubFile(Value):
 
 
 class Listing(Value):
-    """What a repository holds at a revision."""
+    """What a repository holds at a revision.
+
+    Attributes:
+        commit: names the content: 40 hexadecimal digits or more.
+        files: in the hub's order.
+    """
 
     commit: str
     files: tuple[HubFile, ...]
@@ -118,6 +123,7 @@ class HuggingFace:
         return os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
 
     def listing(self, repo: str, kind: HubKind, revision: str) -> Remote:
+        """Return where facts and files of a repository are listed, with sizes and checksums."""
         path = f"api/{kind}s/{repo}/revision/{quote(revision, safe='')}?blobs=true"
         return self._remote(path, repo)
 
@@ -221,6 +227,7 @@ class ModelScope:
         return model_scope_cache()
 
     def listing(self, repo: str, kind: HubKind, revision: str) -> Remote:
+        """Return where a model's files are listed, with sizes and checksums."""
         del kind
         query = f"Revision={quote(revision, safe='')}&Recursive=true"
         return self._remote(f"{repo}/repo/files?{query}", repo)
@@ -248,6 +255,7 @@ class ModelScope:
         return Listing(commit=hashlib.sha256(lines.encode()).hexdigest(), files=files)
 
     def file(self, repo: str, kind: HubKind, revision: str, file: HubFile) -> Remote:
+        """Return where a file is; the answer may redirect to a content delivery network."""
         del kind
         query = f"Revision={quote(revision, safe='')}&FilePath={quote(file.path, safe='')}"
         return self._remote(f"{repo}/repo?{query}", f"{repo}/{file.path}", file)

@@ -273,12 +273,14 @@ class Metadata:
         return tuple(self._at_layer(value, layer, key) for layer in range(self.layers))
 
     def is_list(self, key: str) -> bool:
+        """Say whether a key of the architecture has a value for each layer."""
         return isinstance(self._metadata.get(f"{self.architecture}.{key}"), Array)
 
     def has(self, key: str) -> bool:
         return f"{self.architecture}.{key}" in self._metadata
 
     def word(self, key: str) -> str:
+        """Return a text; empty when there is none under that key."""
         value = self._metadata.get(key)
         return value if isinstance(value, str) else ""
 

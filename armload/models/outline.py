@@ -83,12 +83,14 @@ class Outline(Value):
 
 
 def load_outline(name: str) -> Outline:
+    """Read the file ``outlines/NAME.yaml``, the person's own first."""
     from armload.core.yamlfile import load_named
 
     return load_named(OUTLINES, name, Outline)
 
 
 def outline_called(name: str) -> Outline:
+    """Return the outline of a model that has a shape or an outline of that name."""
     return load_outline(name) if is_outlined(name) else outline_of_shape(name, load_shape(name))
 
 

@@ -17,7 +17,14 @@ from armload.core.values import Value
 
 
 class PackagedModel(Value):
-    """A GGUF file inside a wheel."""
+    """A GGUF file inside a wheel.
+
+    Attributes:
+        wheel: that holds it.
+        member: its path inside the wheel.
+        sha256: of the GGUF file, 64 hexadecimal digits.
+        download_bytes: about the size of the wheel.
+    """
 
     wheel: IndexFile
     member: str
@@ -26,6 +33,7 @@ class PackagedModel(Value):
 
     @property
     def path(self) -> Path:
+        """Where the cache keeps the file, once it is there."""
         folder = cache_folder() / "models" / "packaged" / self.sha256[:12]
         return folder / PurePosixPath(self.member).name
 

@@ -35,6 +35,7 @@ def check_file_type(name: str) -> str:
 
 
 def mixed_types(shape: Shape, matrices: Sequence[Matrix], file_type: str) -> dict[str, str]:
+    """Return the tensor type of each matrix in a file of that type, by the matrix's name."""
     shapes = {
         each.name: (each.columns, each.rows, *([each.experts] if each.experts else []))
         for each in matrices

@@ -63,7 +63,14 @@ _PARTS: Mapping[str, _Role] = {
 
 @dataclass(frozen=True, kw_only=True)
 class MixedModel:
-    """What of a model decides the types of its tensors."""
+    """What of a model decides the types of its tensors.
+
+    Attributes:
+        layers: blocks, with those that predict further tokens.
+        heads, kv_heads: of the first layer.
+        experts: of a mixture of experts; else 0.
+        shapes: of all tensors, by name.
+    """
 
     architecture: str
     layers: int
@@ -77,6 +84,7 @@ class MixedModel:
         return self.heads // self.kv_heads if self.kv_heads else 0
 
     def changes(self, name: str) -> bool:
+        """Say whether llama-quantize changes a tensor's type."""
         is_matrix = any(size > 1 for size in self.shapes[name][1:])
         return is_matrix and name.endswith("weight") and not _KEPT.search(name)
 
@@ -90,7 +98,11 @@ class MixedModel:
 
 
 def quantised_types(model: MixedModel, file_type: str) -> dict[str, str]:
-    """Return the types of the tensors that llama-quantize changes, by name."""
+    """Return the types of the tensors that llama-quantize changes, by name.
+
+    Args:
+        file_type: in its usual spelling.
+    """
     names = sorted(filter(model.changes, model.shapes), key=_place)
     default = TENSOR_TYPES[file_type]
     if default in UNQUANTISED:

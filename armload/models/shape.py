@@ -139,13 +139,18 @@ class Shape(Value):
 
 
 def load_shape(name: str) -> Shape:
+    """Read the shape file ``shapes/NAME.yaml``, the person's own first."""
     from armload.core.yamlfile import load_named
 
     return load_named(SHAPES, name, Shape)
 
 
 def check_shape(shape: Shape, smallest_vocabulary: int) -> None:
-    """Check that a model of these sizes can be."""
+    """Check that a model of these sizes can be.
+
+    Args:
+        smallest_vocabulary: tokens for text that a vocabulary of its kind needs.
+    """
     is_of_pieces = isinstance(shape.tokenizer, SentencePieces)
     for wrong, what in (
         (

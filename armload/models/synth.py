@@ -81,6 +81,10 @@ def synthesise(
     keep their size from layer to layer (weights have a variance of one over the number of
     inputs), so logits stay finite. Equal arguments give equal bytes. The file is streamed,
     and it is whole or absent.
+
+    Args:
+        path: the file to write; one that exists is replaced.
+        quantisation: type of all matrices, one of ``blocks.TYPES``.
     """
     if quantisation not in TYPES:
         raise UsageError(
@@ -110,13 +114,17 @@ def synthesise_like(
 
     Its tensors have the names, sizes, types and order of a file that llama-quantize makes of a
     trained model of this shape. Else it is like a model of ``synthesise``.
+
+    Args:
+        path: the file to write; one that exists is replaced.
+        file_type: of llama.cpp, one of ``MIXTURES``.
     """
     file_type, words, tensors = _planned_like(shape, file_type)
     _write_whole(shape, path, words, tensors, file_type, seed, progress)
 
 
 def header_like(shape: Shape, path: Path, *, file_type: str) -> None:
-    """Write the header alone of the file that ``synthesise_like`` makes."""
+    """Write the header alone of the file that ``synthesise_like`` makes; errors are the same."""
     file_type, words, tensors = _planned_like(shape, file_type)
     with written_whole(path) as beside:
         _write_header(shape, beside, words, tensors, file_type)

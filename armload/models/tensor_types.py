@@ -7,7 +7,13 @@ from typing import NamedTuple
 
 
 class TensorType(NamedTuple):
-    """How the weights of a tensor are stored."""
+    """How the weights of a tensor are stored.
+
+    Attributes:
+        name: as in ggml's ``enum ggml_type``.
+        block_elements: weights in a block.
+        block_bytes: that a block takes.
+    """
 
     name: str
     block_elements: int

@@ -70,7 +70,12 @@ class Matrix:
 
 @dataclass(frozen=True, kw_only=True)
 class Constant:
-    """A vector of 32-bit floats: a norm, a bias, factors of frequencies."""
+    """A vector of 32-bit floats: a norm, a bias, factors of frequencies.
+
+    Attributes:
+        name: of the tensor.
+        values: its elements.
+    """
 
     name: str
     values: tuple[float, ...]
@@ -128,7 +133,11 @@ def _frequency_factors(shape: Shape, scaling: RopeScaling) -> tuple[float, ...]:
 
 
 def matrices(shape: Shape, words: range) -> list[Matrix]:
-    """Return the matrices in the order in which a decode step reads them."""
+    """Return the matrices in the order in which a decode step reads them.
+
+    Args:
+        words: ids of the tokens that the model is to say.
+    """
     width = shape.width
     # Where the table of tokens is the output too, a token that is read must not be zero.
     gains = ((range(words.start), QUIET), (range(words.stop, shape.vocabulary), 0.0))

@@ -106,4 +106,5 @@ def _with_words(count: int) -> tuple[tuple[tuple[str, TokenKind], ...], range]:
 
 
 def beginnings(words: Iterable[str]) -> dict[str, None]:
+    """Return all that words begin with, shorter ones of a word first, each once."""
     return {word[:length]: None for word in words for length in range(1, len(word))}

@@ -20,7 +20,12 @@ _ARRAY = 9
 
 
 class WholeHeader(Value):
-    """The beginning of a GGUF file."""
+    """The beginning of a GGUF file.
+
+    Attributes:
+        content: its bytes up to where the weights would begin.
+        file_bytes: of the file with its weights.
+    """
 
     content: bytes
     file_bytes: int

@@ -34,13 +34,19 @@ _CPIO_MAGIC = b"070701"
 
 
 class Image(Value):
-    """What a virtual board boots."""
+    """What a virtual board boots.
+
+    Attributes:
+        kernel: an arm64 kernel that QEMU can load.
+        base: an archive with shell, tools, SSH server and kernel modules.
+    """
 
     kernel: Path
     base: Path
 
 
 def image_for_boards(progress: Progress) -> Image:
+    """Return the image; make it from packages the first time."""
     given = os.environ.get("ARMLOAD_IMAGES")
     folder = Path(given) if given else cache_folder() / "images" / "toybox"
     if not given and not (folder / _RECORD_FILE).exists():

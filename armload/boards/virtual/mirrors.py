@@ -31,7 +31,15 @@ DEBIAN_SUITE = "trixie"
 
 
 class PackageArchive(Value):
-    """A distribution's package archive."""
+    """A distribution's package archive.
+
+    Attributes:
+        uri: as apt's sources name it.
+        suite: the release to take packages from.
+        components: parts of the archive.
+        keyring: file with the keys that its signature is checked with.
+        kernel: name of the package that depends on the newest kernel for virtual machines.
+    """
 
     uri: str
     suite: str

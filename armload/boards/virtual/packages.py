@@ -26,7 +26,13 @@ WITHOUT_APT = (
 
 
 class Package(Value):
-    """One package as the archive has it."""
+    """One package as the archive has it.
+
+    Attributes:
+        name: the package's name.
+        file: name of its ``.deb``.
+        size_bytes: of that file.
+    """
 
     name: str
     file: str
@@ -34,7 +40,13 @@ class Package(Value):
 
 
 class Apt:
-    """The machine's apt, for one architecture, with all its state in a private folder."""
+    """The machine's apt, for one architecture, with all its state in a private folder.
+
+    Args:
+        architecture: Debian's name of it: ``arm64``, ``amd64``.
+        archive: where packages come from.
+        folder: for the state; exists.
+    """
 
     def __init__(self, architecture: str, archive: PackageArchive, folder: Path) -> None:
         self.archive = archive
@@ -104,7 +116,11 @@ class Apt:
     def unpack(
         self, packages: Sequence[Package], into: Path, progress: Progress, *, purpose: str
     ) -> None:
-        """Fetch packages, let apt check them, and unpack them into a folder."""
+        """Fetch packages, let apt check them, and unpack them into a folder.
+
+        Args:
+            purpose: what they are for, in the labels of the steps.
+        """
         total_bytes = sum(package.size_bytes for package in packages)
         with tempfile.TemporaryDirectory(dir=self._folder, prefix="debs-") as name:
             folder = Path(name)
@@ -151,6 +167,7 @@ class Apt:
 
 
 def native_architecture() -> str:
+    """Return Debian's name of this machine's architecture."""
     require_apt()
     return _checked(["dpkg", "--print-architecture"], Path("/")).strip()
 
@@ -173,7 +190,11 @@ def packages_locked(progress: Progress) -> Iterator[None]:
 
 @contextmanager
 def updated_apt(architecture: str, progress: Progress, *, purpose: str) -> Iterator[Apt]:
-    """Yield an apt with fresh package lists from the first archive that answers well."""
+    """Yield an apt with fresh package lists from the first archive that answers well.
+
+    Args:
+        purpose: what packages are wanted for, in the label of the step.
+    """
     require_apt()
     (cache_folder() / "packages").mkdir(parents=True, exist_ok=True)
     failures: list[MissingToolError] = []

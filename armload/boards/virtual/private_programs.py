@@ -33,7 +33,12 @@ def mke2fs(progress: Progress) -> tuple[str, ...]:
 
 
 def unpacked(package: str, progress: Progress, *, lack: str, folder: str = "") -> Path:
-    """Return the folder of a package with all that it needs; fetch it the first time."""
+    """Return the folder of a package with all that it needs; fetch it the first time.
+
+    Args:
+        lack: what a person is told where nothing can be fetched.
+        folder: its name in the cache; that of the package where empty.
+    """
     path = cache_folder() / "packages" / (folder or package)
     if not path.exists():
         if shutil.which("apt-get") is None:

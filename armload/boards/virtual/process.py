@@ -121,6 +121,7 @@ def _start_mark(pid: int) -> str | None:
 
 
 def free_port() -> int:
+    """Return a loopback port that nothing uses at this moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

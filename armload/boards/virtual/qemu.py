@@ -23,7 +23,12 @@ _KERNEL_OPTIONS = "console=ttyAMA0 quiet loglevel=4 panic=5 kpti=off init_on_all
 
 
 class Qemu(Value):
-    """A QEMU that can be started."""
+    """A QEMU that can be started.
+
+    Attributes:
+        words: the command, before its options.
+        modules: folder of its loadable parts; none for its own default.
+    """
 
     words: tuple[str, ...]
     modules: Path | None = None
@@ -34,7 +39,16 @@ class Qemu(Value):
 
 
 class Wiring(Value):
-    """Where one machine's files, sockets and ports are."""
+    """Where one machine's files, sockets and ports are.
+
+    Attributes:
+        kernel, initramfs: what it boots.
+        disk: its storage.
+        port: on this machine's loopback, that leads to its SSH server.
+        qmp, console: sockets for QEMU's control protocol and for the serial line.
+        console_log, qemu_log: the serial console, QEMU's own messages.
+        pid_file: written by QEMU.
+    """
 
     kernel: Path
     initramfs: Path
@@ -131,6 +145,9 @@ def _escaped(value: str | Path) -> str:
 
 def start(qemu: Qemu, command: list[str], log_file: Path) -> None:
     """Start a machine and return once QEMU has set it up.
+
+    Args:
+        log_file: where they tell it to write its own words.
 
     Raises:
         ConnectError: QEMU refuses; with its reason.

@@ -28,7 +28,12 @@ _TYPE = b"ssh-ed25519"
 
 
 class KeyPair(Value):
-    """One key in the forms that servers and clients read."""
+    """One key in the forms that servers and clients read.
+
+    Attributes:
+        private: the private half, a file in OpenSSH's format.
+        public: ``ssh-ed25519 AAAA…``, one line.
+    """
 
     private: Path
     public: str
@@ -86,7 +91,13 @@ _LONGEST_SOCKET_PATH = 100  # the systems' limits are 104 and 108 bytes
 
 
 class MachineState(Value):
-    """A board that was switched on."""
+    """A board that was switched on.
+
+    Attributes:
+        process: that holds the port.
+        port: of its SSH server, on the loopback interface.
+        answered: the SSH server has greeted since.
+    """
 
     process: Started
     port: int
@@ -120,6 +131,7 @@ def running_machines(board: Board) -> list[tuple[Path, MachineState]]:
 
 
 def machine_keys(folder: Path) -> Keys:
+    """Return a machine's keys; make them the first time."""
     return Keys(host=key_pair(folder / "host_key"), client=key_pair(folder / "client_key"))
 
 

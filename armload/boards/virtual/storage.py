@@ -22,7 +22,13 @@ _TRAILER = "TRAILER!!!"
 
 @dataclass(frozen=True, kw_only=True)
 class ArchiveEntry:
-    """One file, folder or symbolic link, owned by root."""
+    """One file, folder or symbolic link, owned by root.
+
+    Attributes:
+        path: relative to the root.
+        mode: type and permissions, as ``stat`` has them.
+        content: the file's bytes, or the link's destination.
+    """
 
     path: PurePosixPath
     mode: int
@@ -78,7 +84,13 @@ _LINKS = {
 
 
 def root_archive(init: str, host_key: bytes, client_key: str) -> bytes:
-    """Return the archive that the kernel unpacks after the image's one."""
+    """Return the archive that the kernel unpacks after the image's one.
+
+    Args:
+        init: the script that the kernel starts.
+        host_key: the SSH server's key, in Dropbear's format.
+        client_key: the public key that may log in.
+    """
     tools = data_path("deploy", "virtual", "toybox.txt").read_text(encoding="ascii").split()
     return archive(
         [
@@ -99,7 +111,11 @@ def root_archive(init: str, host_key: bytes, client_key: str) -> bytes:
 
 
 def make_disk(path: Path, size_bytes: int, mke2fs: tuple[str, ...]) -> None:
-    """Make an empty ext4 file system in a file that takes room only as it is filled."""
+    """Make an empty ext4 file system in a file that takes room only as it is filled.
+
+    Args:
+        mke2fs: the words that start it.
+    """
     beside = path.with_suffix(".new")
     with beside.open("wb") as file:
         file.truncate(size_bytes)

@@ -156,6 +156,11 @@ def check_gguf(
     """Compare a converted file with its checkpoint, as far as this machine can.
 
     The file's metadata says afterwards what was compared.
+
+    Args:
+        header: the file's.
+        type_name: of its weights.
+        unchecked: accept what no transformers at hand can read.
     """
     try:
         (scorer,) = build(load_target(_HOST), programs=[SCORER], progress=progress)

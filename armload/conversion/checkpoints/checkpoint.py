@@ -55,7 +55,22 @@ class CheckpointOutline(Value):
 
 
 class Checkpoint(CheckpointOutline):
-    """A checkpoint whose files are all there."""
+    """A checkpoint whose files are all there.
+
+    Attributes:
+        folder: that it lies in.
+        name: for people and for files that are made of it.
+        architecture: the class that it was saved from, such as ``LlamaForCausalLM``.
+        model_type: as the library transformers calls the architecture, such as ``llama``.
+        dtype: the type of most of its weights, as safetensors calls it.
+        parameters: the number of its weights; about, if they are quantised.
+        size_bytes: of its files of weights.
+        largest_tensor: the number of weights in its largest tensor.
+        tied: whether the token embedding is also the output matrix.
+        brings_code: whether it wants Python code of its own to be run.
+        transformers: the version of the library that saved it; empty if it does not say.
+        layers: that its configuration states; 0 if it does not say.
+    """
 
     folder: Path
     name: str
@@ -72,7 +87,12 @@ class Checkpoint(CheckpointOutline):
 
 
 def read_checkpoint(folder: Path, name: str = "") -> Checkpoint:
-    """Read a checkpoint, except for the values of its weights."""
+    """Read a checkpoint, except for the values of its weights.
+
+    Args:
+        folder: the checkpoint's.
+        name: its name; the folder's own if it is empty.
+    """
     outline = read_checkpoint_outline(folder)
     files = weight_files(folder)
     tensors = _tensors(folder, files)

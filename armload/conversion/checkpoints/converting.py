@@ -83,7 +83,11 @@ class Converted(Value):
 
 
 def check_convertible(folder: Path, form: Form, progress: Progress, *, unchecked: bool) -> None:
-    """Refuse a checkpoint whose small files tell that it cannot be converted."""
+    """Refuse a checkpoint whose small files tell that it cannot be converted.
+
+    Args:
+        unchecked: accept one that could not be compared with its file.
+    """
     outline = read_checkpoint_outline(folder)
     check_templates(folder)
     source = pinned_source().provide(progress)
@@ -105,7 +109,17 @@ def convert(
     agree: Callable[[Proposal], bool],
     progress: Progress,
 ) -> Converted:
-    """Convert a checkpoint to a file or a folder, whole or not at all."""
+    """Convert a checkpoint to a file or a folder, whole or not at all.
+
+    Args:
+        checkpoint: whose architecture the converter knows.
+        path: where the model goes; nothing is there, or an empty folder.
+        form: what it becomes.
+        type_name: of its weights; one of the form's.
+        unchecked: accept what no transformers at hand can read.
+        agree: is asked before the converters are installed.
+        progress: shows how far the conversion is.
+    """
     needed = result_bytes(form, type_name, checkpoint)
     require_room(
         *(path.parent, needed, f"{path}: the model takes about {format_bytes(needed)}"),
@@ -151,6 +165,15 @@ def _to_gguf(
     """Write a checkpoint's GGUF file, whole and as the checkpoint is, or not at all.
 
     Returns what was compared, and the number of weights in the file.
+
+    Args:
+        checkpoint: what is converted.
+        stage: the folder that shows it to the converter.
+        path: of the file.
+        type_name: of its weights.
+        held: the converters' environment.
+        progress: shows how many bytes are written.
+        unchecked: as for ``convert``.
     """
     total = result_bytes("gguf", type_name, checkpoint)
     label = f"Converting {checkpoint.name} to {type_name}"
@@ -190,7 +213,10 @@ def _to_mnn(
     held: Environment,
     progress: Progress,
 ) -> ConversionCheck:
-    """Write a checkpoint's MNN folder, whole or not at all."""
+    """Write a checkpoint's MNN folder, whole or not at all.
+
+    The arguments are those of ``_to_gguf``, except that ``path`` is a folder.
+    """
     total = result_bytes("mnn", type_name, checkpoint)
     label = f"Converting {checkpoint.name} to MNN, {type_name}"
     with _folder_whole(path) as beside, progress.step(label, total=total, unit="B") as step:

@@ -65,7 +65,12 @@ _COMPILED = "compiled"
 
 
 class FailedProgramError(Exception):
-    """A program ended with a status other than 0."""
+    """A program ended with a status other than 0.
+
+    Args:
+        status: that it ended with; negative for the signal that killed it.
+        lines: the end of what it wrote.
+    """
 
     def __init__(self, status: int, lines: Sequence[str]) -> None:
         super().__init__(status)
@@ -79,7 +84,12 @@ class FailedProgramError(Exception):
 
 
 class Environment(Value):
-    """An environment that holds the converters' packages."""
+    """An environment that holds the converters' packages.
+
+    Attributes:
+        python: its interpreter.
+        lock: the descriptor of the lock that keeps it from being removed.
+    """
 
     python: Path
     lock: int
@@ -99,6 +109,11 @@ class Environment(Value):
         """Run its interpreter and show each line to ``watch``; a carriage return ends one, too.
 
         The program inherits the lock, and so keeps it even if this process is killed.
+
+        Args:
+            words: the interpreter's arguments.
+            folder: it runs in.
+            variables: in addition to this process's own.
 
         Raises:
             FailedProgramError: its status is not 0.

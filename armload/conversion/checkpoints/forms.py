@@ -35,7 +35,13 @@ def check_form(text: str) -> Form:
 
 
 def check_type(form: Form, text: str, dtype: str) -> str:
-    """Return the type of the weights that a person named, or the usual one for no name."""
+    """Return the type of the weights that a person named, or the usual one for no name.
+
+    Args:
+        form: what the checkpoint becomes.
+        text: what the person wrote.
+        dtype: of the checkpoint's own weights.
+    """
     known = list(GGUF_BITS if form == "gguf" else MNN_BITS)
     if not text:
         half = "F16" if dtype == "F16" else "BF16"
@@ -130,7 +136,11 @@ def check_known_to_mnn(outline: CheckpointOutline, known: Sequence[str]) -> None
 
 
 def check_vocabulary(folder: Path, outline: CheckpointOutline, pieces_alone: Sequence[str]) -> None:
-    """Refuse a vocabulary that llama.cpp's converter cannot read for the architecture."""
+    """Refuse a vocabulary that llama.cpp's converter cannot read for the architecture.
+
+    Args:
+        pieces_alone: architectures whose vocabulary must consist of sentence pieces.
+    """
     pieces, stated = folder / "tokenizer.model", folder / "tokenizer.json"
     if pieces.is_file():
         return

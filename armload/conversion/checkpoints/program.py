@@ -47,7 +47,15 @@ def run_converter(
     folder: Path,
     watch: Callable[[str], None],
 ) -> None:
-    """Run a script in the converters' environment."""
+    """Run a script in the converters' environment.
+
+    Args:
+        words: the script and its arguments.
+        checkpoint: that it converts, for the error.
+        held: the environment.
+        folder: it runs in, and which holds the folder that shows it the checkpoint.
+        watch: is called with each line that it writes.
+    """
     try:
         held.run(["-s", *words], folder=folder, variables=OFFLINE, watch=watch)
     except FailedProgramError as error:

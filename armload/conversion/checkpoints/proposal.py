@@ -117,7 +117,12 @@ _LARGEST_SHOWN = 3
 
 
 class Proposal(Value):
-    """What an environment would take."""
+    """What an environment would take.
+
+    Attributes:
+        place: its folder.
+        downloads: every package.
+    """
 
     place: Path
     downloads: tuple[Download, ...]

@@ -48,7 +48,12 @@ _PACKED = "compressed-tensors"
 def check_quantised(
     folder: Path, outline: CheckpointOutline, form: Form, source: Path, *, unchecked: bool
 ) -> None:
-    """Refuse a quantised checkpoint that cannot be converted, or not be compared with its file."""
+    """Refuse a quantised checkpoint that cannot be converted, or not be compared with its file.
+
+    Args:
+        source: llama.cpp's, whose converter is asked.
+        unchecked: accept what cannot be compared.
+    """
     place, method, settings = _quantisation(folder)
     if not method or (form == "mnn" and method == "mxfp4"):
         return

@@ -238,11 +238,7 @@ class ModelEngine(ModelProgram[AnyPlan]):
         )
 
     def _spread_words(self, context: RunContext) -> tuple[str, ...]:
-        """Return the options for the members of a group; none on a board by itself.
-
-        Raises:
-            UsageError: the program cannot divide a model so.
-        """
+        """Return the options for the members of a group; none on a board by itself."""
         if context.spread is None:
             return ()
         words = context.spread.words(context.servers)

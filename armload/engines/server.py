@@ -41,11 +41,7 @@ _MOST_CHECKPOINTS = 32
 
 
 def plan_for(model: Model, plan: ServingPlan | None = None) -> ServingPlan:
-    """Return a plan with the context that each slot will have: llama.cpp rounds it up.
-
-    Raises:
-        UsageError: it is longer than the model was trained for.
-    """
+    """Return a plan with the context that each slot will have: llama.cpp rounds it up."""
     plan = plan or ServingPlan()
     wanted = plan.context_tokens
     if "context_tokens" not in plan.model_fields_set:
@@ -180,11 +176,7 @@ class Serving(ModelEngine[ServingPlan]):
         return ServiceOptions(secret=layout.api_key)
 
     def place_secret(self, host: Host, layout: Layout) -> None:
-        """Put the key where the board's other users cannot read it.
-
-        Raises:
-            BoardError: it cannot be written.
-        """
+        """Put the key where the board's other users cannot read it."""
         path = quote(layout.api_key)
         # A file that is there keeps its mode, and whoever has opened it keeps reading it.
         script = f"rm -f {path} && umask 077 && cat >{path}"

@@ -189,12 +189,7 @@ class WatchedProgram(Engine):
 
 
 def look_at(request: WatchRequest) -> Inspection | Script | str:
-    """Say what is to be run, from the files' names alone; a program of the board's own is a word.
-
-    Raises:
-        UsageError: something to put there is missing, or the program cannot be run on any board.
-        DataError, BuildError: it is neither a script nor a whole ELF file.
-    """
+    """Say what is to be run, by the files' names alone; a program of the board's own is a word."""
     found: list[FoundPayload] = [find_payload(path) for path in request.put]
     file = program_among(request.words[0], found)
     return request.words[0] if file is None else look_at_program(file)

@@ -30,9 +30,6 @@ def with_wheel(
         model: an MNN model's folder, with its ``config.json``.
         tokens: to generate, at most.
         folder: on this machine, for the prompt's file while the request lasts.
-
-    Raises:
-        UsageError: the folder holds no MNN model, or the prompt is empty or no text.
     """
     if not (model.expanduser() / CONFIG).is_file():
         raise UsageError(

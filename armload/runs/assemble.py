@@ -61,16 +61,14 @@ def board_record(board: Board, probe: Probe) -> BoardRecord:
         device=probe.device,
         cpu_features=probe.cpu_features,
         cores=probe.cores,
-        workstation=None if isinstance(board.reach, RealReach) else _workstation(),
+        workstation=None
+        if isinstance(board.reach, RealReach)
+        else Workstation(cores=os.cpu_count() or 1, load=os.getloadavg()[0]),
         storage_read_bytes_per_s=storage and storage.bytes_per_s,
         storage_read_rate=storage and storage.kind,
         memory_bytes_per_s=memory and memory.bytes_per_s,
         memory_rate=memory and memory.kind,
     )
-
-
-def _workstation() -> Workstation:
-    return Workstation(cores=os.cpu_count() or 1, load=os.getloadavg()[0])
 
 
 def new_job(
@@ -88,9 +86,6 @@ def new_job(
         context: the same board, ready for it.
         prediction: what is expected of it.
         subtracts_idle: its energy is to be without what the idle board draws.
-
-    Raises:
-        UsageError: the engine's arguments do not suit the board.
     """
     subject = engine.subject
     return Job(
@@ -135,9 +130,6 @@ def assemble(job: Job, folder: Path) -> Run:
     Args:
         job: what was started, as ``read_job`` gives it.
         folder: where the raw files lie; any may be missing.
-
-    Raises:
-        DataError: the trace is malformed.
     """
     output = engine_called(job.engine_name).read(job, folder)
     header, steps = output.header, output.steps

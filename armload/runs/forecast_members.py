@@ -49,9 +49,6 @@ class ForecastMember(Protocol):
 
         Args:
             is_server: it computes with the weights as they are in the file.
-
-        Raises:
-            ConnectError, BusyError: it does not answer any more, or is in use.
         """
 
 

@@ -85,9 +85,6 @@ def find_left(connection: Connection, engine: Engine, progress: Progress) -> Sto
     A service is found as long as it runs; an ended one answers nothing.
 
     A connection that drops meanwhile is made again.
-
-    Raises:
-        ArmloadError: the board stayed away, or what it says of its runs makes no sense.
     """
     host, board, fingerprint = connection.host, connection.board, engine.fingerprint
     runs = with_retries(lambda: list_runs(host, board.workdir))

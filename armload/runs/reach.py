@@ -65,17 +65,13 @@ class EngineBoard(Protocol):
         """
 
     def predict(self, model: Model, header: WholeHeader, plan: Plan) -> Prediction:
-        """Predict a run after timing what the model computes; errors as for ``predict_there``.
+        """Predict a run after timing what the model computes.
 
         The completion program is among those that were asked for.
         """
 
     def predict_before_run(self, engine: BoardEngine) -> Prediction | None:
-        """Predict one continuation as ``run`` does before it copies the model; nothing is said.
-
-        Raises:
-            ArmloadError: it cannot run, or a member of its group does not answer.
-        """
+        """Predict one continuation as ``run`` does before it copies the model; nothing is said."""
 
 
 OpenedBoard = TypeVar("OpenedBoard", bound=EngineBoard, covariant=True)
@@ -188,7 +184,10 @@ class ConnectedBoards(Generic[OpenedBoard]):
         answers_within_s: float | None = None,
     ) -> Iterator[OpenedBoard]:
         if answers_within_s is not None:
-            _check_answers(request.board, progress, answers_within_s)
+            for board in members_of(request.board):
+                if isinstance(board.reach, RealReach):
+                    with closing(connect(board, progress)) as host:
+                        with_retries(partial(host.run, ":"), Retry(answers_within_s))
         with session(
             *(request, programs, progress), settings=settings, takes_groups=takes_groups
         ) as where:
@@ -200,10 +199,3 @@ class ConnectedBoards(Generic[OpenedBoard]):
 
 
 CONNECTED = ConnectedBoards(ConnectedBoard)
-
-
-def _check_answers(name: str, progress: Progress, within_s: float) -> None:
-    for board in members_of(name):
-        if isinstance(board.reach, RealReach):
-            with closing(connect(board, progress)) as host:
-                with_retries(partial(host.run, ":"), Retry(within_s))

@@ -213,11 +213,7 @@ def _latest_of(board: str, model: str, folders: Sequence[Path]) -> Path:
 
 
 def _first_finished(reference: str, folders: Sequence[Path], board: str = "") -> Path | None:
-    """Return the first folder of a finished run; none where there is no run of that board.
-
-    Raises:
-        UsageError: all of them were interrupted.
-    """
+    """Return the first folder of a finished run; none where there is no run of that board."""
     interrupted = ""
     for folder in folders:
         run = load(folder)

@@ -207,10 +207,6 @@ class PointRunner:
 
         Args:
             silence: that has ended the load.
-
-        Raises:
-            RunError: the service has ended.
-            ConnectError: the board does not answer.
         """
         until_s = time.monotonic() + RETURNS_WITHIN_S
         while (service := self._target.service) is not None:

@@ -18,11 +18,7 @@ DIALECTS: tuple[Dialect, ...] = (
 
 
 def dialect_named(name: str) -> Dialect:
-    """Return a dialect.
-
-    Raises:
-        UsageError: there is none of that name; names all.
-    """
+    """Return a dialect."""
     for dialect in DIALECTS:
         if dialect.name == name:
             return dialect

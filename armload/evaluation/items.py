@@ -57,11 +57,7 @@ def render(
 
 
 def context(prompt: Prompt, question: Question) -> str:
-    """Return the text that the choices of a question continue.
-
-    Raises:
-        DataError: a template fails for this question.
-    """
+    """Return the text that the choices of a question continue."""
     return "\n".join(message.content for message in render(prompt, question, 0))
 
 
@@ -80,11 +76,7 @@ CONTEXT_ROUNDING_TOKENS = 64
 
 
 def items_of(task: Task, part: Part, questions: Sequence[Question]) -> list[dict[str, object]]:
-    """Return what the scorer is given for questions.
-
-    Raises:
-        DataError: a template fails for a question.
-    """
+    """Return what the scorer is given for questions."""
     make = _choices if task.kind == "multiple-choice" else _generate
     prompt = task.prompt(part.prompt)
     return [make(task, part, prompt, question) for question in questions]

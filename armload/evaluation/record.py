@@ -146,11 +146,7 @@ class EvaluationFolder(CommandJournal[Evaluation, AnswerLine]):
 
     @cached_property
     def questions(self) -> tuple[Question, ...]:
-        """The questions, in their order.
-
-        Raises:
-            DataError: their file was modified.
-        """
+        """The questions, in their order."""
         path = self.folder / QUESTIONS_FILE
         questions = tuple(self.kind.read_lines(path, Question))
         if len(questions) != self.header.questions:

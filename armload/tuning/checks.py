@@ -138,11 +138,7 @@ class CorrectAnswers:
 
 
 def require_reachable(wanted: LeastAccuracy) -> None:
-    """Refuse a share that so few questions cannot show.
-
-    Raises:
-        UsageError: even if all are answered right, the bound lies below; says how many it takes.
-    """
+    """Refuse a share that so few questions cannot show."""
     reached = wilson(wanted.questions, wanted.questions).low
     if reached >= wanted.share:
         return

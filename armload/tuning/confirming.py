@@ -66,11 +66,6 @@ def confirm(
     Args:
         measure: a setting once, on the highest rung.
         said: is given each run.
-
-    Raises:
-        UnconfirmedError: a run of the leader failed, or broke a constraint.
-        RunError: one of the defaults did.
-        ConnectError, BusyError: the board does not answer any more, or is in use.
     """
     earlier = runs_compared(tuned)
     pairs = _whole_pairs(each for each in earlier if each.leader.key == leader.key)
@@ -146,11 +141,7 @@ def _undisturbed(
 
 
 def runs_compared(tuned: TuningFolder) -> list[Compared]:
-    """Return the runs of a search's comparisons so far; none where there was no comparison.
-
-    Raises:
-        DataError: the file was modified.
-    """
+    """Return the runs of a search's comparisons so far; none where there was no comparison."""
     return tuned.kind.read_lines(
         tuned.folder / CONFIRMATION_FILE, Compared, "Delete it to run the comparison again."
     )

@@ -144,9 +144,6 @@ class TuningRequest(Value):
         """Return a checksum of the texts that it names, whatever their files are called.
 
         Empty without any.
-
-        Raises:
-            DiskError: a file cannot be read.
         """
         texts = [text.encode() for text in self.kld_prompts]
         accuracy = self.constraints.min_accuracy
@@ -212,9 +209,6 @@ def work_of(
     Args:
         prompt: empty for the usual one.
         prompt_tokens, n_predict: none for the usual ones.
-
-    Raises:
-        UsageError: a prompt is given twice, or no token would be timed.
     """
     if prompt and prompt_tokens is not None:
         raise UsageError("--prompt cannot be combined with --prompt-tokens.", "Remove one.")

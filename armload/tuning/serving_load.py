@@ -62,11 +62,7 @@ class TrialLoad(Value):
 
 
 def load_there(where: Session, model: Model, one: TrialLoad, progress: Progress) -> LoadFolder:
-    """Serve a model on a board that is reached already, put it under load, and keep the load.
-
-    Raises:
-        ArmloadError: it cannot be served, or no request succeeded.
-    """
+    """Serve a model on a board that is reached already, put it under load, and keep the load."""
     wanted = one.requests
     with served_there(where, model, one.plan, progress, new=False) as service:
         target = target_of_service(service, dialect_named(DIALECT))
@@ -186,7 +182,13 @@ def outcome_of(
     if cost is None:
         return Outcome(status="failed", reason=reason, evidence=(load.id,))
     of_words = wanted.data is None
-    reason = _failures(found) or _cut_off(found) or _garbage(records, of_words=of_words)
+    failed = sum(found.failed.values())
+    if not failed:
+        failures = ""
+    else:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in found.failed.items())
+        failures = f"{failed} of {counted(found.requests, 'request')} failed ({kinds})"
+    reason = failures or _cut_off(found) or _garbage(records, of_words=of_words)
     status: Status = "violates" if reason else "measured"
     return Outcome(status=status, cost=cost, reason=reason, evidence=(load.id,))
 
@@ -227,11 +229,3 @@ def _garbage(records: Sequence[RequestRecord], *, of_words: bool) -> str:
         return ""
     of_all = f"{len(doubts)} of {counted(len(records), 'answer')}"
     return f"{of_all} are degenerate: {doubts[0].sentence}"
-
-
-def _failures(found: Metrics) -> str:
-    failed = sum(found.failed.values())
-    if not failed:
-        return ""
-    kinds = ", ".join(f"{count} {kind}" for kind, count in found.failed.items())
-    return f"{failed} of {counted(found.requests, 'request')} failed ({kinds})"

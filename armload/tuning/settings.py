@@ -114,12 +114,7 @@ def default_path(board: str, model: str) -> Path:
 
 
 def check_path(path: Path) -> None:
-    """Refuse to replace a file that no search has written.
-
-    Raises:
-        UsageError: there is one.
-        DiskError: it cannot be read.
-    """
+    """Refuse to replace a file that no search has written."""
     if not path.exists():
         return
     try:

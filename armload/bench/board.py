@@ -73,9 +73,6 @@ def bench_board(
 
     Args:
         reference: a run with the expected output.
-
-    Raises:
-        ArmloadError: as for ``Reach.open``, or a program does not suit a combination.
     """
     with reach.open(
         *(request, programs_of(cells), progress),

@@ -22,9 +22,6 @@ def first_models(request: Request, plan: Plan, progress: Progress) -> tuple[Fitt
 
     Args:
         plan: what each is to run.
-
-    Raises:
-        ArmloadError: as for ``session`` and ``leased_board``.
     """
     if isinstance(load_board(request.board).reach, VirtualReach):
         return ()

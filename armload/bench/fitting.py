@@ -88,11 +88,6 @@ def fit(
         file_types: that the models would be quantised to; none for the models as they are. They
             are quantised only where that cannot be predicted from their headers.
         reach: how the board is reached.
-
-    Raises:
-        UsageError: there is no such board or model, a group is named without models, or a context
-            is too long for a model.
-        ArmloadError: a model's header cannot be read, or the engine cannot be built.
     """
     group = load_group(request.board) if is_group(request.board) else None
     if group is not None and (not model_names or file_types):
@@ -146,11 +141,7 @@ def _said_unreachable(error: ConnectError, boards: Sequence[str], progress: Prog
 def _predicted_from_facts(
     group: Group | None, boards: Sequence[Board], outlined: OutlinedModel, plan: Plan
 ) -> Prediction:
-    """Predict from the files of boards that do not answer.
-
-    Raises:
-        BoardError: a member's file does not say how much memory it has.
-    """
+    """Predict from the files of boards that do not answer."""
     if group is None:
         facts, target = boards[0].facts, boards[0].target
         return predict_from_facts(facts, target, outlined.model, plan, outlined.header)
@@ -173,12 +164,11 @@ def fit_hardware(
         request: with which source models are quantised, where that is needed.
         hardware_names: as for ``load_hardware``, or ``all`` of the catalogue.
         model_names, plan, file_types: as for ``fit``.
-
-    Raises:
-        UsageError: there is no such hardware, or several were named without a model.
-        ArmloadError: as for ``fit``.
     """
-    chosen = _chosen(hardware_names)
+    if EVERY in hardware_names:
+        chosen = list(all_hardware())
+    else:
+        chosen = [load_hardware(name) for name in dict.fromkeys(hardware_names)]
     check_compares(len(chosen), model_names)
     outlined = outlined_models(request, model_names, file_types, progress)
     boards = []
@@ -191,11 +181,7 @@ def fit_hardware(
 
 
 def check_compares(boards: int, model_names: Sequence[str]) -> None:
-    """Refuse to list the current models for several boards.
-
-    Raises:
-        UsageError: there are several boards, and no model was named.
-    """
+    """Refuse to list the current models for several boards."""
     if boards > 1 and not model_names:
         raise UsageError(
             "To compare several boards, name the models.",
@@ -216,12 +202,6 @@ def compared(fits: Sequence[Fit], model_names: Sequence[str]) -> BoardsFit:
         else shortlist(model_names[0], [(found.board, found.models[0]) for found in boards])
     )
     return BoardsFit(boards=tuple(boards), recommendation=advice)
-
-
-def _chosen(names: Sequence[str]) -> list[ChosenHardware]:
-    if EVERY in names:
-        return list(all_hardware())
-    return [load_hardware(name) for name in dict.fromkeys(names)]
 
 
 def _fit_one(

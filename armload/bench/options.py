@@ -254,13 +254,7 @@ _PLAN_FIELDS = {
 
 
 def read_options(path: Path) -> Options:
-    """Read a plan file.
-
-    Raises:
-        UsageError: there is no such file.
-        DataError: it is malformed; says file, line and what is allowed.
-        DiskError: it cannot be read.
-    """
+    """Read a plan file."""
     require_file(
         path,
         "plan file",

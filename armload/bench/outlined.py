@@ -51,19 +51,17 @@ class OutlinedModel(NamedTuple):
 
     def on_board(self, board: str, found: Prediction) -> FittedModel:
         """Return what a prediction for a board says of it."""
+        if found.verdict == "cannot run" or not self.has_file:
+            command = ""
+        else:
+            kind = ("--type", self.file_type) if self.file_type else ()
+            command = join(("armload", "bench", "--board", board, "--model", self.reference, *kind))
         return fitted(
             *(self.name, board, self.model, found),
             family=self.family,
-            command=self._command(board, found),
+            command=command,
             has_file=self.has_file,
         )
-
-    def _command(self, board: str, found: Prediction) -> str:
-        """Return what runs it; empty where it cannot run, or armload knows no file of it."""
-        if found.verdict == "cannot run" or not self.has_file:
-            return ""
-        kind = ("--type", self.file_type) if self.file_type else ()
-        return join(("armload", "bench", "--board", board, "--model", self.reference, *kind))
 
 
 def outlined_models(

@@ -37,10 +37,6 @@ def run_once(
         request: where, and with which source.
         reference: a run with the expected output.
         reach: how the board is reached.
-
-    Raises:
-        ArmloadError: as for ``execute``, or the board does not meet the requirements.
-        KeyboardInterrupt: after what is there was kept.
     """
     with bench_board(reach, request, (one,), progress, reference=reference) as board:
         run = board.run(baseline=_baseline(board))
@@ -70,10 +66,6 @@ def repeat_until_known(
         begun: is shown the sweep before its first run.
         report: called with the runs after each of them.
         heard: called with the text of the first run, whenever it has grown.
-
-    Raises:
-        ArmloadError, KeyboardInterrupt: as for ``run_once``; repeating the command resumes from
-            there.
     """
     with bench_board(reach, request, (one,), progress, reference=reference) as board:
         baseline = _baseline(board)

@@ -91,11 +91,7 @@ class Incoming:
                 file.write(chunk)
 
     def unpack(self) -> None:
-        """Keep the runs in it beside the others.
-
-        Raises:
-            TransferError: it is not what was packed, or names something else than its runs.
-        """
+        """Keep the runs in it beside the others."""
         whole = self.size_bytes == self._archive.size_bytes
         if not whole or sha256_of(self._path) != self._archive.sha256:
             self._path.unlink()
@@ -126,17 +122,12 @@ class Incoming:
             for place, kept in self._folders.items():
                 if not (folder / place).is_dir():
                     raise TransferError(f"The archive of {kept.name} does not contain it.")
-                if not _is_kept(kept):
+                if not (is_here(kept.name) if kept.parent == runs_folder() else kept.is_dir()):
                     shutil.rmtree(kept, ignore_errors=True)
                     kept.parent.mkdir(exist_ok=True)
                     (folder / place).rename(kept)
                     sync_folder(kept.parent)
         self._path.unlink()
-
-
-def _is_kept(folder: Path) -> bool:
-    # A gateway must not replace what it did not send.
-    return is_here(folder.name) if folder.parent == runs_folder() else folder.is_dir()
 
 
 def _opened(packed: gzip.GzipFile) -> tarfile.TarFile:

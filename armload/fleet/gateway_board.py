@@ -65,13 +65,7 @@ class GatewayBoard:
     def ready(
         self, requirements: BoardRequirements, binaries: Mapping[str, SentBinary]
     ) -> ConnectedFleetBoard:
-        """Return the board for one operation, opened unless it meets the requirements already.
-
-        Raises:
-            TransferError: a program is not what was sent.
-            UsageError: the gateway's board files describe something else.
-            ArmloadError: as for ``session``.
-        """
+        """Return the board for one operation, opened unless it meets the requirements already."""
         received = {name: binary.received() for name, binary in binaries.items()}
         if self._opened is None or self._opened[0] != requirements:
             self.close()

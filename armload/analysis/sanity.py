@@ -132,7 +132,12 @@ def doubts_about_text(text: str, *, of_words: bool = False) -> list[TextFault]:
 def _doubts_about_a_loop(text: str) -> list[TextFault]:
     for unit, times in loops_at_end(text):
         covered = len(unit) * times
-        if _is_short(unit):
+        words = unit.split()
+        if any(character.isspace() for character in unit):
+            is_short = len(words) <= SHORT_WORDS
+        else:
+            is_short = len(unit) <= SHORT_CHARACTERS
+        if is_short:
             is_stuck = (
                 times >= SHORT_TIMES
                 and covered >= SHORT_COVERS_CHARACTERS
@@ -144,13 +149,6 @@ def _doubts_about_a_loop(text: str) -> list[TextFault]:
             shown = unit if len(unit) <= _EXCERPT else unit[:_EXCERPT] + "…"
             return [TextFault(kind="loop", repeated=shown, times=times)]
     return []
-
-
-def _is_short(unit: str) -> bool:
-    words = unit.split()
-    if any(character.isspace() for character in unit):
-        return len(words) <= SHORT_WORDS
-    return len(unit) <= SHORT_CHARACTERS
 
 
 def loops_at_end(text: str) -> list[tuple[str, int]]:

@@ -12,16 +12,18 @@ from armload.analysis.fitted import (
     shortlist,
 )
 from armload.bench.outlined import OutlinedModel, outlined_models
-from armload.boards.board import Board, is_group
+from armload.boards.board import Board, VirtualReach, is_group, load_board
 from armload.boards.group import Group, load_group, members_of
 from armload.boards.hardware import ChosenHardware, all_hardware, load_hardware
 from armload.core.errors import ConnectError, UsageError
 from armload.core.progress import Progress
 from armload.core.values import Value
+from armload.deploy.rates import measured_rates
 from armload.engines.completion import PROGRAM, settings_of
 from armload.engines.llama_cpp import check_architecture, likely_prompt_tokens
 from armload.engines.plan import Plan
 from armload.engines.prediction import Prediction
+from armload.models.published import is_smollm2
 from armload.runs.forecast_members import DeclaredMember
 from armload.runs.group_forecast import GroupForecaster
 from armload.runs.predicting import (
@@ -30,6 +32,7 @@ from armload.runs.predicting import (
 )
 from armload.runs.reach import CONNECTED, EngineBoard, Reach
 from armload.runs.request import Request
+from armload.runs.session import leased_board, session
 
 PATIENCE_S = 5.0
 """How long a board may not answer before its file is used instead."""
@@ -238,3 +241,30 @@ def _slowest_last(model: FittedModel) -> tuple[float, int, int]:
     wanted_bytes = found.memory.wanted_bytes if found.memory else 0
     time_s = found.token_s.value if found.token_s else math.inf
     return (time_s, wanted_bytes, model.size_bytes)
+
+
+def first_models(request: Request, plan: Plan, progress: Progress) -> tuple[FittedModel, ...]:
+    """Return the models to choose the first one from, the fastest first, as ``fit`` lists them.
+
+    The board's memory and storage are measured before, as they would be for the first run. None
+    is returned where none stays in the board's memory, or where the board is emulated: the
+    smallest of them is too slow there.
+
+    Args:
+        plan: what each is to run.
+    """
+    if isinstance(load_board(request.board).reach, VirtualReach):
+        return ()
+    with session(request, (), progress) as where, leased_board(where, progress):
+        connection = where.connection
+        measured_rates(connection.host, connection.board, where.found, progress)
+    return proposed(fit(request, (), plan, progress))
+
+
+def proposed(found: Fit) -> tuple[FittedModel, ...]:
+    """Return those of the current models that have a file, stay in memory and write sense."""
+    return tuple(
+        each
+        for each in found.models
+        if each.has_file and each.prediction.verdict == "fits" and not is_smollm2(each.model)
+    )

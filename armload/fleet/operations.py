@@ -24,14 +24,15 @@ from armload.engines.server import SERVER, Serving
 from armload.fleet.files import SentBinary, SentFile, SentModel
 from armload.fleet.gateway_board import BoardRequirements, GatewayBoard
 from armload.fleet.messages import FolderName, GatewayError, Result, TaskOutcome
-from armload.fleet.reach import ConnectedFleetBoard
 from armload.fleet.sent_engines import SentEngine
 from armload.models.model import Model
 from armload.models.whole_header import WholeHeader
 from armload.runs.fetch import pull
-from armload.runs.placing import Deployed
+from armload.runs.placing import Deployed, put_in_place
 from armload.runs.predicting import predict_there
-from armload.tuning.serving_load import TrialLoad, load_there
+from armload.runs.reach import ConnectedBoard
+from armload.tuning.reach import load_there
+from armload.tuning.request import TrialLoad
 
 
 class BoardOperation(Value, Generic[Result]):
@@ -70,7 +71,7 @@ class OnOpenBoard(BoardOperation[Result], Generic[Result]):
     requirements: BoardRequirements
     binaries: Mapping[str, SentBinary] = {}
 
-    def ready(self, board: GatewayBoard) -> ConnectedFleetBoard:
+    def ready(self, board: GatewayBoard) -> ConnectedBoard:
         return board.ready(self.requirements, self.binaries)
 
 
@@ -189,7 +190,8 @@ class Deploy(OnOpenBoard[Deployed]):
     verify: bool
 
     def do(self, board: GatewayBoard) -> TaskOutcome[Deployed]:
-        deployed = self.ready(board).deploy(self.model.received(), verify=self.verify)
+        where = self.ready(board).where
+        deployed = put_in_place(where, self.model.received(), board.relay, verify=self.verify)
         return TaskOutcome(result=deployed)
 
 

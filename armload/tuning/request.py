@@ -14,6 +14,7 @@ from armload.core.values import Value
 from armload.engines.completion import PROGRAM
 from armload.engines.plan import REQUEST_TIMEOUT_S
 from armload.engines.server import SERVER
+from armload.engines.service_plan import ServingPlan
 from armload.evaluation.data import load_questions
 from armload.evaluation.task import load_task
 from armload.models.hub_reference import PREFIX
@@ -80,6 +81,22 @@ class TunedLoad(Value):
             "slo": str(self.objectives) if self.objectives else None,
         }
         return {name: each for name, each in named.items() if each is not None}
+
+
+class TrialLoad(Value):
+    """A load on a server that is started for it.
+
+    Attributes:
+        plan: of the server.
+        requests: a rate for the total time; objectives for the rate.
+        count: of requests.
+        seed: of arrivals and requests.
+    """
+
+    plan: ServingPlan
+    requests: TunedLoad
+    count: int
+    seed: int
 
 
 class TuningRequest(Value):

@@ -9,29 +9,20 @@ from armload.analysis.load.metrics import Metrics, metrics_of
 from armload.analysis.load.records import Load, RequestRecord
 from armload.analysis.sanity import doubts_about_text
 from armload.core.errors import ArmloadError, BusyError, ConnectError, UsageError
-from armload.core.progress import Progress
-from armload.core.values import Value, counted
+from armload.core.values import counted
 from armload.engines.job import SweepPoint
 from armload.engines.model_program import peak_memory
 from armload.engines.server import plan_for, serving_need
 from armload.engines.service_plan import ServingPlan
 from armload.engines.trace import read_trace
 from armload.models.model import Model
-from armload.runs.session import Session
 from armload.serving.arrivals import Arrivals
-from armload.serving.dialects.registry import dialect_named
-from armload.serving.load_runner import LoadRunner
 from armload.serving.loads import LoadFolder
 from armload.serving.planning import serving_plan_of
-from armload.serving.readiness import check_service
-from armload.serving.service import target_of_service
-from armload.serving.starting import one_request, served_there
-from armload.serving.target import LoadLevel, StopCondition
-from armload.serving.tokenizer import ServiceApi
-from armload.serving.workload import read_lengths, workload_of
+from armload.serving.starting import one_request
 from armload.tuning.feasibility import SettingPredictor
 from armload.tuning.reach import TuningBoard
-from armload.tuning.request import DIALECT, TunedLoad
+from armload.tuning.request import TrialLoad, TunedLoad
 from armload.tuning.settings import options_of
 from armload.tuning.space import Feasibility, Setting
 from armload.tuning.trial import Outcome, Status, TrialAttempt
@@ -43,48 +34,6 @@ _GARBAGE_FROM = 0.5
 """Share of the answers that must be garbage, or a small model's odd one would count."""
 
 _FEWEST = 4
-
-
-class TrialLoad(Value):
-    """A load on a server that is started for it.
-
-    Attributes:
-        plan: of the server.
-        requests: a rate for the total time; objectives for the rate.
-        count: of requests.
-        seed: of arrivals and requests.
-    """
-
-    plan: ServingPlan
-    requests: TunedLoad
-    count: int
-    seed: int
-
-
-def load_there(where: Session, model: Model, one: TrialLoad, progress: Progress) -> LoadFolder:
-    """Serve a model on a board that is reached already, put it under load, and keep the load."""
-    wanted = one.requests
-    with served_there(where, model, one.plan, progress, new=False) as service:
-        target = target_of_service(service, dialect_named(DIALECT))
-        work = workload_of(
-            ServiceApi(target.url, target.api_key),
-            wanted.data,
-            prompt=read_lengths("prompt-tokens", wanted.prompt_tokens),
-            answer=read_lengths("n-predict", wanted.n_predict) if wanted.n_predict else None,
-            stops_at_end=False,
-            seed=one.seed,
-            most=one.count,
-            progress=progress,
-        )
-        stop = StopCondition(requests=one.count, timeout_s=wanted.timeout_s)
-        check_service(target, work.request(0), stop.timeout_s)
-        loading = LoadRunner(
-            *(target, work, Arrivals(kind="seed"), one.seed, progress), wanted.objectives
-        )
-        level = LoadLevel(concurrency=service.plan.slots)
-        if wanted.rate is not None:
-            level = LoadLevel(rate=wanted.rate)
-        return loading.point(level, stop)
 
 
 class ServiceLoads:

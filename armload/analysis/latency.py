@@ -121,7 +121,6 @@ class Latency(Value):
 
 
 def latency_of(run: Run) -> Latency:
-    """Return what a run says."""
     prompt, times_s = prompting(run.steps), token_times(run.trace, run.steps)
     if not prompt or len(times_s) < FEWEST_TOKENS:
         raise UsageError(

@@ -53,7 +53,6 @@ class MoreTokens(Value):
 
     @property
     def advice(self) -> str:
-        """What to do."""
         if self.answer_tokens is not None:
             without = ", or omit --stop-at-end" if self.has_plan else ""
             return (

@@ -60,7 +60,6 @@ class Departure(Value):
 
     @property
     def sentence(self) -> str:
-        """How the text compares with the reference's."""
         if self.kind == "same":
             return f"The text matches that of {self.reference}."
         other = " (another model, prompt or sampling)" if self.kind == "other model" else ""
@@ -94,7 +93,6 @@ class TextFault(Value):
 
     @property
     def sentence(self) -> str:
-        """What is wrong with the text."""
         match self.kind:
             case "only white space":
                 return "The text contains only white space."

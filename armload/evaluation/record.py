@@ -126,7 +126,6 @@ class EvaluationFolder(CommandJournal[Evaluation, AnswerLine]):
 
     @classmethod
     def begin_with(cls, evaluation: Evaluation, questions: Sequence[Question]) -> Self:
-        """Make the folder of an evaluation."""
         write_lines(evaluations_folder() / evaluation.id / QUESTIONS_FILE, questions)
         return cls.begin(evaluation)
 

@@ -53,7 +53,6 @@ def folders_in(archive: RunArchive) -> dict[str, Path]:
 
 
 def archive_chunk(name: str, offset: int) -> bytes:
-    """Return a chunk of an archive of this machine."""
     with _outgoing(name).open("rb") as file:
         file.seek(offset)
         return file.read(CHUNK_BYTES)

@@ -272,7 +272,6 @@ class Call:
     heard: queue.Queue[ProgressEvent | None]
 
     def cancel(self) -> None:
-        """Withdraw it."""
         with contextlib.suppress(Exception):
             self.future.cancel()
 

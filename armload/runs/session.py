@@ -56,7 +56,6 @@ class Connection:
         return probe(self.host, self.board).conditions.boot_id
 
     def close(self) -> None:
-        """End the connection."""
         self.host.close()
 
 

@@ -120,7 +120,6 @@ class LoadFolder(Journal[Load, RequestRecord]):
         return self.kind.read_lines(self.metrics_file(point), ServerSample)
 
     def board_samples(self, point: int) -> list[BoardSample]:
-        """Return what was sampled of the board."""
         return self.kind.read_lines(self.board_file(point), BoardSample)
 
     def add_point(self, point: LoadPoint) -> None:

@@ -47,7 +47,6 @@ class LiveView:
         self._slots = slots
 
     def rows(self, client: Client) -> list[tuple[str, str]]:
-        """Return what there is to say now."""
         now_s = client.now_s()
         figures = self.window.figures(now_s, client.under_way.values())
         tokens = client.received_tokens

@@ -34,7 +34,6 @@ class DivergenceCheck:
     """How far the distributions of tokens lie from those of the defaults.
 
     Args:
-        board: with the scorer.
         prompts: over which it is measured; empty for the text that the defaults write.
         most: mean Kullback-Leibler divergence, in nats.
     """
@@ -83,12 +82,7 @@ class DivergenceCheck:
 
 
 class CorrectAnswers:
-    """How often the model is right.
-
-    Args:
-        board: with the scorer.
-        model_name: as ``eval`` takes it.
-    """
+    """How often the model is right."""
 
     def __init__(
         self,

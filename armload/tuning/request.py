@@ -126,7 +126,6 @@ class TuningRequest(Value):
 
     @property
     def program(self) -> str:
-        """The program that is measured."""
         return PROGRAM if self.requests is None else SERVER
 
     def check(self) -> None:

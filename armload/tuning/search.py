@@ -104,7 +104,6 @@ class Search:
 
     @property
     def state(self) -> SearchState:
-        """How it stands."""
         leader = leader_of(self._able)
         next_one = self._next()
         broken = [each for each in self._estimates if self._of(each).violates]

@@ -39,7 +39,6 @@ _SCORED = ("kv_type", "flash_attention", "micro_batch")
 
 
 def options_of(setting: Setting) -> Options:
-    """Return the options that make a setting."""
     given = {name: choice for name, choice in setting.choices.items() if choice is not None}
     return Options.model_validate(given)
 

@@ -135,7 +135,6 @@ class Script(Value):
 
 
 def look_at_program(program: FoundFile) -> Inspection | Script:
-    """Say what a program's file is."""
     if not program.executable:
         raise UsageError(
             f"{program.local} is not executable.",

@@ -165,7 +165,6 @@ class WatchedProgram(Engine):
         )
 
     def program(self, context: RunContext) -> str:
-        """Return the program under ``watch``."""
         return self._on(context.layout).words[0]
 
     @staticmethod

@@ -47,7 +47,6 @@ GRADERS: Mapping[str, Grader] = {
 
 
 def check_grader(name: str) -> None:
-    """Check that there is a grader of that name."""
     if name not in GRADERS:
         raise UsageError(f"There is no grader {name!r}.", f"Graders: {', '.join(GRADERS)}.")
 

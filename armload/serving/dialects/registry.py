@@ -108,7 +108,6 @@ DIALECTS: tuple[Dialect, ...] = (
 
 
 def dialect_named(name: str) -> Dialect:
-    """Return a dialect."""
     for dialect in DIALECTS:
         if dialect.name == name:
             return dialect

@@ -197,7 +197,9 @@ class Serving(ModelEngine[ServingPlan]):
             words += ["-t", str(context.found.cores)]
         words += ["--temp", f"{plan.temperature:g}", "--metrics", "--no-context-shift"]
         words += self._prompt_cache_words(program)
-        words += self._embedding_words()
+        if plan.embeddings is not None:
+            pooling = [] if plan.embeddings == "model" else ["--pooling", plan.embeddings]
+            words += ["--embeddings", *pooling]
         words += [*self._memory_words(context), *self._spread_words(context)]
         if self._are_streamed(context):
             words.append("--no-warmup")  # it would read all weights once more
@@ -221,12 +223,6 @@ class Serving(ModelEngine[ServingPlan]):
         # Idle slots are saved to the cache that there is not.
         none = ("--no-cache-prompt", "--no-cache-idle-slots")
         return [*words, *(word for option in none for word in if_offered(program, option))]
-
-    def _embedding_words(self) -> list[str]:
-        pooling = self.plan.embeddings
-        if pooling is None:
-            return []
-        return ["--embeddings", *([] if pooling == "model" else ["--pooling", pooling])]
 
     @staticmethod
     def read(job: Job, folder: Path) -> Output:

@@ -1,15 +1,14 @@
 """What a command can have done on a board behind a gateway: each operation is declared here once.
 
-An operation is a value: its fields are what the command sends, its base names the type of what the
-gateway returns, and ``do`` is how the gateway does it, with the same functions as a command that
-reaches the board itself.
+An operation is a value: its fields are what the command sends, and ``do`` is how the gateway does
+it, and what it returns, with the same functions as a command that reaches the board itself.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Annotated, Any, Generic, Literal, Self
+from typing import Annotated, Generic, Literal, Self, get_type_hints
 
 from pydantic import Field
 
@@ -55,10 +54,9 @@ class BoardOperation(Value, Generic[Result]):
 
     @classmethod
     def outcome(cls) -> type[TaskOutcome[Result]]:
-        """Return what is accepted of a gateway that has done it."""
-        declared: Any = cls.__bases__[0]  # such as ``BoardOperation[Probe]``
-        (result,) = declared.__pydantic_generic_metadata__["args"]
-        return TaskOutcome[result]  # type: ignore[valid-type]
+        """Return what is accepted of a gateway that has done it: what ``do`` returns."""
+        declared: type[TaskOutcome[Result]] = get_type_hints(cls.do)["return"]
+        return declared
 
 
 class OnOpenBoard(BoardOperation[Result], Generic[Result]):

@@ -78,9 +78,8 @@ def capacity_of(
         headline = f"sustains {best.label} within the SLO"
     elif undecided is not None:
         headline = f"may or may not sustain {undecided.label} within the SLO"
-    else:
-        assert refuted is not None  # noqa: S101 - there is a point
-        headline = f"does not sustain {refuted.label} within the SLO"
+    else:  # the lowest of all is refuted
+        headline = f"does not sustain {rated[0][0].label} within the SLO"
     return Capacity(
         rate=best.rate if best else None,
         concurrency=best.concurrency if best else None,

@@ -71,7 +71,19 @@ def find_limit(
             return NothingDecoded(lacking="trace")
         return NothingDecoded(lacking="token times" if header.source == "watch" else "tokens")
     if spread is not None and header.threads is not None:
-        found = _of_a_group(decode, header.threads, spread, model, before)
+        first, *others = spread.shares
+        token_s = median(step.duration_s for step in decode)
+        own_s = min(token_s, median(step.cpu_ns / 1e9 / header.threads for step in decode))
+        fits = (model.size_bytes or 0) < ROOM_TO_STAY * before.memory_available_bytes
+        whole = sum(share.weights_bytes for share in spread.shares)
+        found = GroupLimit(
+            first=first.board,
+            others=tuple(share.board for share in others),
+            split=spread.split,
+            token_s=token_s,
+            own_s=own_s,
+            alone_s=own_s * whole / first.weights_bytes if fits else None,
+        )
         return found.model_copy(update={"parts": _parts(found, decode, servers, forecast)})
     rate = storage_rate(decode, board.storage_read_bytes_per_s)
     reading = median(storage_s(step, rate) / step.duration_s for step in decode)
@@ -159,24 +171,6 @@ def _storage(
         held_bytes=streamed.held_bytes if streamed else None,
         weights_bytes=streamed.weights_bytes if streamed else None,
         model_bytes=model.size_bytes,
-    )
-
-
-def _of_a_group(
-    decode: Sequence[Step], threads: int, spread: Spread, model: ModelRecord, before: Conditions
-) -> GroupLimit:
-    first, *others = spread.shares
-    token_s = median(step.duration_s for step in decode)
-    own_s = min(token_s, median(step.cpu_ns / 1e9 / threads for step in decode))
-    fits = (model.size_bytes or 0) < ROOM_TO_STAY * before.memory_available_bytes
-    whole = sum(share.weights_bytes for share in spread.shares)
-    return GroupLimit(
-        first=first.board,
-        others=tuple(share.board for share in others),
-        split=spread.split,
-        token_s=token_s,
-        own_s=own_s,
-        alone_s=own_s * whole / first.weights_bytes if fits else None,
     )
 
 

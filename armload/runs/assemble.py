@@ -38,7 +38,7 @@ from armload.deploy.exit_record import read_cut, read_peaks
 from armload.deploy.layout import JOB_FILE
 from armload.engines.engine import Engine, RunContext
 from armload.engines.job import BoardRecord, Job, SweepPoint, Workstation
-from armload.engines.output import Memory, Output
+from armload.engines.output import Memory
 from armload.engines.prediction import Prediction
 from armload.engines.registry import engine_called
 from armload.runs.baseline import read_without
@@ -150,6 +150,19 @@ def assemble(job: Job, folder: Path) -> Run:
     departure = read_departure(job, output.text or "", folder)
     speculates = job.plan is not None and job.plan.speculate is not None
     summary = summarise(header, steps, output.reported, speculates=speculates)
+    # The board looks once a second; a trace looks at every step, and may begin late.
+    peaks = read_peaks(folder)
+    seen = [output.memory] if output.memory else []
+    if peaks is not None:
+        seen.append(Memory(max_rss_bytes=peaks.resident_bytes, max_vms_bytes=peaks.virtual_bytes))
+    if not seen:
+        peak = None
+    else:
+        resident_bytes = max(each.max_rss_bytes for each in seen)
+        virtual_bytes = max(each.max_vms_bytes for each in seen)
+        peak = Memory(
+            max_rss_bytes=resident_bytes, max_vms_bytes=max(resident_bytes, virtual_bytes)
+        )
     return Run(
         **dict(job),
         after=around.after,
@@ -170,7 +183,7 @@ def assemble(job: Job, folder: Path) -> Run:
         steps=steps,
         summary=summary,
         engine=output.times,
-        memory=_peak(folder, output),
+        memory=peak,
         text=output.text or "",
         exit=ended,
         limit=Limit.of(
@@ -213,16 +226,3 @@ def _ended(job: Job, folder: Path) -> Exit:
         filesystem=job.before.workdir_filesystem,
         less_memory=engine_called(job.engine_name).less_memory,
     )
-
-
-def _peak(folder: Path, output: Output) -> Memory | None:
-    # The board looks once a second; a trace looks at every step, and may begin late.
-    peaks = read_peaks(folder)
-    seen = [output.memory] if output.memory else []
-    if peaks is not None:
-        seen.append(Memory(max_rss_bytes=peaks.resident_bytes, max_vms_bytes=peaks.virtual_bytes))
-    if not seen:
-        return None
-    resident_bytes = max(each.max_rss_bytes for each in seen)
-    virtual_bytes = max(each.max_vms_bytes for each in seen)
-    return Memory(max_rss_bytes=resident_bytes, max_vms_bytes=max(resident_bytes, virtual_bytes))

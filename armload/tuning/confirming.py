@@ -102,12 +102,6 @@ def confirm(
             append_lines(tuned.folder / CONFIRMATION_FILE, [pair[side]])
             said(pair[side])
         pairs.append(pair)
-    return _confirmation(leader, pairs)
-
-
-def _confirmation(
-    leader: Setting, pairs: Sequence[Mapping[ConfirmedSide, Compared]]
-) -> Confirmation:
     counted = _undisturbed(pairs)[:FEWEST_RUNS]
     costs = {side: tuple(pair[side].cost for pair in counted) for side in _SIDES}
     runs = {side: tuple(run for pair in counted for run in pair[side].evidence) for side in _SIDES}

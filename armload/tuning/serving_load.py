@@ -17,7 +17,6 @@ from armload.engines.service_plan import ServingPlan
 from armload.engines.trace import read_trace
 from armload.models.model import Model
 from armload.serving.arrivals import Arrivals
-from armload.serving.loads import LoadFolder
 from armload.serving.planning import serving_plan_of
 from armload.serving.starting import one_request
 from armload.tuning.feasibility import SettingPredictor
@@ -89,7 +88,14 @@ class ServiceLoads:
                 plan=self._plan(setting), requests=self._requests, count=count, seed=self._seed
             )
             kept = self._board.load(self._model, one, place)
-            return self._attempt(kept, count)
+            outcome = outcome_of(
+                kept.load, kept.requests(0), self._requests, times=self._count / count
+            )
+            _, steps = read_trace(kept.trace_file(0))
+            memory = peak_memory([step for step in steps if step.model == 0])
+            return TrialAttempt(
+                outcome=outcome, max_rss_bytes=memory.max_rss_bytes if memory else None
+            )
         except (ConnectError, BusyError):
             raise
         except ArmloadError as error:
@@ -98,12 +104,6 @@ class ServiceLoads:
     def _plan(self, setting: Setting) -> ServingPlan:
         given = options_of(setting)
         return plan_for(self._model, serving_plan_of(given, "the setting"))
-
-    def _attempt(self, kept: LoadFolder, count: int) -> TrialAttempt:
-        outcome = outcome_of(kept.load, kept.requests(0), self._requests, times=self._count / count)
-        _, steps = read_trace(kept.trace_file(0))
-        memory = peak_memory([step for step in steps if step.model == 0])
-        return TrialAttempt(outcome=outcome, max_rss_bytes=memory.max_rss_bytes if memory else None)
 
 
 def too_short(plan: ServingPlan, wanted: TunedLoad) -> str:

@@ -174,6 +174,7 @@ class AccuracyPoint(Value):
     @computed_field
     @property
     def mean_tokens(self) -> float:
+        """Tokens of an answer."""
         return statistics.fmean(each.tokens for each in self.attempts) if self.attempts else 0.0
 
     @computed_field
